@@ -1,0 +1,40 @@
+//! One file per subcommand.
+
+pub mod data;
+pub mod eval;
+pub mod predict;
+pub mod reproduce;
+pub mod train;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ebm_detect::config::ExperimentConfig;
+
+/// An embedded configuration by name, or a TOML file by path.
+pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
+    match name_or_path {
+        "mini" | "paper" | "torchvision" => Ok(ExperimentConfig::embedded(name_or_path)?),
+        path => Ok(ExperimentConfig::read(Path::new(path))?),
+    }
+}
+
+/// Creates a directory with its parents.
+pub fn create_dir(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path)
+        .with_context(|| format!("cannot create {}; choose another place with --out or --run", path.display()))
+}
+
+/// `runs/<name>-<n>` with the smallest n that is not taken.
+pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
+    create_dir(root)?;
+    let mut n = 1;
+    loop {
+        let path = root.join(format!("{name}-{n}"));
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
+            Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+        }
+    }
+}

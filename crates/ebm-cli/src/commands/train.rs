@@ -1,0 +1,217 @@
+//! `ebm train`.
+
+use std::{path::PathBuf, rc::Rc, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device};
+use clap::{Args, Subcommand};
+use ebm_data::{
+    coco::{CocoDataset, LoadOptions, Purpose},
+    loader::{Loader, LoaderConfig},
+};
+use ebm_detect::{
+    FasterRcnn, FeatureCache, ImageBatch,
+    config::ExperimentConfig,
+    input::objects,
+    reproduce::{Progress, StageObserver},
+    training::{BatchSource, CachedSource, ConfidenceTask, DetectorTask, StreamSource},
+    weights::{load_detector, new_head, preload_backbone, read, save},
+};
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_train::{Environment, Retention, RunDir, TrainOptions, TrainTask};
+
+use super::{create_dir, predict::method};
+use crate::progress::Console;
+
+/// What to train.
+#[derive(Subcommand)]
+pub enum Train {
+    /// Faster-RCNN: all of it, or all but a body with given weights.
+    Detector(DetectorArgs),
+    /// A confidence branch on a trained detector.
+    Confidence(ConfidenceArgs),
+}
+
+/// Data, length and place of a training.
+#[derive(Args)]
+pub struct CommonArgs {
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file.
+    #[arg(long, default_value = "mini")]
+    config: String,
+    /// COCO annotation file.
+    #[arg(long)]
+    annotations: PathBuf,
+    /// Its images.
+    #[arg(long)]
+    images: PathBuf,
+    /// Only the first so many images, by id.
+    #[arg(long)]
+    limit: Option<usize>,
+    /// Updates, in place of the configuration's; milestones move in proportion.
+    #[arg(long)]
+    steps: Option<usize>,
+    /// Images per update, in place of the configuration's.
+    #[arg(long)]
+    batch_size: Option<usize>,
+    /// Compute the frozen layers once per image and keep the result in memory: no flips then.
+    #[arg(long)]
+    cache: bool,
+    /// Seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Directory of the run; must not hold one yet.
+    #[arg(long)]
+    run: PathBuf,
+}
+
+/// Arguments of `ebm train detector`.
+#[derive(Args)]
+pub struct DetectorArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Weights of the body (a ResNet by torchvision's names); it is frozen then.
+    #[arg(long)]
+    body: Option<PathBuf>,
+}
+
+/// Arguments of `ebm train confidence`.
+#[derive(Args)]
+pub struct ConfidenceArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Weights of the detector.
+    #[arg(long)]
+    detector: PathBuf,
+    /// ebm or iou_net_star.
+    #[arg(long, default_value = "ebm")]
+    method: String,
+}
+
+/// Runs the command.
+pub fn run(command: Train) -> Result<()> {
+    match command {
+        Train::Detector(args) => detector(&args),
+        Train::Confidence(args) => confidence(&args),
+    }
+}
+
+impl CommonArgs {
+    fn config(&self) -> Result<ExperimentConfig> {
+        let mut config = super::config(&self.config)?;
+        for training in [&mut config.base, &mut config.ebm.training, &mut config.iou_net_star.training] {
+            if let Some(steps) = self.steps {
+                let before = training.steps;
+                training.milestones.iter_mut().for_each(|milestone| *milestone = *milestone * steps / before);
+                training.warmup_steps = training.warmup_steps.min(steps / 10);
+                training.steps = steps;
+            }
+            training.batch_size = self.batch_size.unwrap_or(training.batch_size);
+        }
+        Ok(config)
+    }
+
+    fn dataset(&self) -> Result<Arc<CocoDataset>> {
+        let options = LoadOptions::new(Purpose::Train);
+        let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
+        dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
+        Ok(Arc::new(dataset))
+    }
+
+    fn key(&self) -> Key {
+        Key::new(self.seed)
+    }
+
+    /// The batches: from the loader, or from maps that `maps` computes once for each image.
+    fn source(
+        &self,
+        config: &ExperimentConfig,
+        batch_size: usize,
+        maps: impl Fn(&ImageBatch) -> ebm_detect::Result<Vec<candle_core::Tensor>>,
+    ) -> Result<Box<dyn BatchSource>> {
+        let (device, convention) = (Device::Cpu, config.detector.convention.into());
+        let dataset = self.dataset()?;
+        let transform = config.detector.input.transform();
+        let key = self.key().split("data");
+        if !self.cache {
+            let loader = Loader::new(dataset, LoaderConfig::train(transform, batch_size), key)?;
+            return Ok(Box::new(StreamSource::new(loader, device, convention)));
+        }
+        // One batch pads all images alike, so that any of them can be trained on together.
+        let all = dataset.images.len();
+        let loader = Loader::new(dataset, LoaderConfig::eval(transform, all), key)?;
+        let mut cache = FeatureCache::default();
+        let mut progress = Console::new();
+        progress.begin("features of the frozen layers", all);
+        for batch in loader.epoch(0)? {
+            let batch = batch?;
+            let images = ImageBatch::new(&batch, &device)?;
+            let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
+            cache.push(&maps(&images)?, &images, objects)?;
+        }
+        progress.end();
+        Ok(Box::new(CachedSource::new(Rc::new(cache), batch_size, key)?))
+    }
+
+    fn train<T: TrainTask>(&self, config: &ExperimentConfig, steps: usize, task: &mut T) -> Result<()> {
+        let root = self.run.parent().unwrap_or(std::path::Path::new("."));
+        let name = self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
+        create_dir(root)?;
+        let environment = Environment::default();
+        let run = RunDir::create(root, name, &config.to_toml()?, &environment)?;
+        let options = TrainOptions {
+            run: &run,
+            seed: self.seed,
+            checkpoint_every: 1000,
+            retention: Retention::default(),
+            resume: false,
+        };
+        let mut progress = Console::new();
+        progress.begin("training", steps);
+        ebm_train::train(0..steps, task, &mut StageObserver::new(&mut progress), &options)?;
+        progress.end();
+        Ok(())
+    }
+}
+
+fn detector(args: &DetectorArgs) -> Result<()> {
+    let (config, device) = (args.common.config()?, Device::Cpu);
+    if args.common.cache && args.body.is_none() {
+        bail!("--cache keeps the output of a frozen body: give its weights with --body");
+    }
+    let key = args.common.key();
+    let store = ParamStore::new(key.split("init"));
+    if let Some(body) = &args.body {
+        preload_backbone(&store, body, &device)?;
+    }
+    let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
+    let source = args.common.source(&config, config.base.batch_size, |images| {
+        Ok(detector.body(&images.pixels, false)?.iter().map(candle_core::Tensor::detach).collect())
+    })?;
+    let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
+    args.common.train(&config, config.base.steps, &mut task)?;
+    let path = args.common.run.join("detector.safetensors");
+    save(&store, &path, false)?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn confidence(args: &ConfidenceArgs) -> Result<()> {
+    let (config, device) = (args.common.config()?, Device::Cpu);
+    let method = method(&args.method)?;
+    let settings = config.confidence(method).context("--method direct has no confidence branch to train")?;
+    let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
+    let weights = read(&args.detector, &device)?;
+    let key = args.common.key().split(method.key());
+    let (head, store) = new_head(&config.detector, &weights, &device, key.split("init"))?;
+    let features = detector.clone();
+    let source = args.common.source(&config, settings.training.batch_size, move |images| {
+        features.features(&images.pixels, false)
+    })?;
+    let mut task = ConfidenceTask::new(detector, head, store.clone(), source, (method, settings), key.split("train"));
+    args.common.train(&config, settings.training.steps, &mut task)?;
+    let path = args.common.run.join(format!("{}.safetensors", method.key()));
+    save(&store, &path, false)?;
+    println!("{}", path.display());
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! The `ebm` command: results on standard output, everything else on standard error.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
+
+mod commands;
+mod picture;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Energy-based regression: train, evaluate, predict, reproduce.
+#[derive(Parser)]
+#[command(name = "ebm", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a detector or a confidence branch.
+    #[command(subcommand)]
+    Train(commands::train::Train),
+    /// Compute metrics.
+    #[command(subcommand)]
+    Eval(commands::eval::Eval),
+    /// Find the objects in images, draw and list them.
+    #[command(subcommand)]
+    Predict(commands::predict::Predict),
+    /// Reproduce a table of the paper.
+    #[command(subcommand)]
+    Reproduce(commands::reproduce::Reproduce),
+    /// Generated data.
+    #[command(subcommand)]
+    Data(commands::data::Data),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Train(command) => commands::train::run(command),
+        Command::Eval(command) => commands::eval::run(command),
+        Command::Predict(command) => commands::predict::run(command),
+        Command::Reproduce(command) => commands::reproduce::run(command),
+        Command::Data(command) => commands::data::run(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Progress on standard error: a bar on a terminal, otherwise a plain line every 30 seconds.
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use ebm_detect::reproduce::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Shows the stages of a computation.
+pub struct Console {
+    terminal: bool,
+    stage: Option<Stage>,
+}
+
+struct Stage {
+    name: String,
+    total: usize,
+    start: Instant,
+    last_line: Instant,
+    bar: ProgressBar,
+}
+
+impl Console {
+    /// Looks at standard error once to see whether it is a terminal.
+    pub fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), stage: None }
+    }
+}
+
+impl Progress for Console {
+    fn begin(&mut self, name: &str, total: usize) {
+        let bar = if self.terminal {
+            // indicatif leaves colours out by itself where NO_COLOR is set.
+            let template = "{msg:30} {wide_bar:.green} {pos}/{len} {per_sec} {eta} left";
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
+            bar.with_style(style).with_message(name.to_owned())
+        } else {
+            ProgressBar::hidden()
+        };
+        let now = Instant::now();
+        self.stage = Some(Stage { name: name.into(), total, start: now, last_line: now, bar });
+    }
+
+    fn advance(&mut self, done: usize, note: &str) {
+        let Some(stage) = &mut self.stage else { return };
+        stage.bar.set_position(done as u64);
+        if !note.is_empty() {
+            stage.bar.set_message(format!("{} {note}", stage.name));
+        }
+        if !self.terminal && stage.last_line.elapsed() >= LINE_INTERVAL {
+            stage.last_line = Instant::now();
+            let seconds = stage.start.elapsed().as_secs_f64();
+            let left = seconds / done.max(1) as f64 * stage.total.saturating_sub(done) as f64;
+            let rate = done as f64 / seconds;
+            eprintln!("{}: {done}/{}, {rate:.1}/s, {left:.0} s left {note}", stage.name, stage.total);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(stage) = self.stage.take() {
+            stage.bar.finish_and_clear();
+            let seconds = stage.start.elapsed().as_secs_f64();
+            eprintln!("{}: {} done in {seconds:.1} s", stage.name, stage.total);
+        }
+    }
+
+    fn message(&mut self, text: &str) {
+        match &self.stage {
+            Some(stage) if self.terminal => stage.bar.suspend(|| eprintln!("{text}")),
+            _ => eprintln!("{text}"),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The checks of inputs that several modules share.
+
+use candle_core::Tensor;
+
+use crate::{Error, Result, host};
+
+/// Requires exactly the shape `dims`, described as `letters`, for instance `(B, M)`.
+pub(crate) fn dims(what: &'static str, tensor: &Tensor, letters: &str, dims: &[usize]) -> Result<()> {
+    if tensor.dims() == dims {
+        return Ok(());
+    }
+    Err(shape(what, tensor, format!("{letters} = {dims:?}")))
+}
+
+/// The sizes of a tensor of two dimensions, neither of them empty.
+pub(crate) fn dims2(what: &'static str, tensor: &Tensor) -> Result<(usize, usize)> {
+    match *tensor.dims() {
+        [0, _] | [_, 0] => Err(Error::Empty { what, shape: tensor.dims().to_vec() }),
+        [rows, columns] => Ok((rows, columns)),
+        _ => Err(shape(what, tensor, "two dimensions (B, D)".to_owned())),
+    }
+}
+
+/// The sizes of a tensor of three dimensions, which may be empty.
+pub(crate) fn dims3(what: &'static str, tensor: &Tensor) -> Result<(usize, usize, usize)> {
+    match *tensor.dims() {
+        [batch, count, dim] => Ok((batch, count, dim)),
+        _ => Err(shape(what, tensor, "three dimensions (B, M, D)".to_owned())),
+    }
+}
+
+/// Requires every element to be finite.
+pub(crate) fn finite(what: &'static str, tensor: &Tensor) -> Result<()> {
+    match host::values(tensor)?.into_iter().enumerate().find(|(_, value)| !value.is_finite()) {
+        Some((index, value)) => Err(Error::NonFinite { what, value, index }),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn shape(what: &'static str, tensor: &Tensor, expected: String) -> Error {
+    Error::Shape { what, expected, actual: tensor.dims().to_vec() }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong, each with its remedy.
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the method: a bad setting, a bad input, or a model that breaks its contract.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A tensor operation failed, for instance because two tensors differ in type or device.
+    #[error(transparent)]
+    Tensor(#[from] candle_core::Error),
+    /// The network behind an [`EnergyModel`](crate::EnergyModel) failed; see [`Error::model`].
+    #[error("the energy model failed: {0}")]
+    Model(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A tensor does not have the shape that its place requires.
+    #[error("{what} has shape {actual:?}, but {expected} is required")]
+    Shape {
+        /// Which tensor.
+        what: &'static str,
+        /// The required shape.
+        expected: String,
+        /// The shape that was given.
+        actual: Vec<usize>,
+    },
+    /// A tensor without elements where there must be at least one.
+    #[error("{what} is empty (shape {shape:?}); skip batches without targets")]
+    Empty {
+        /// Which tensor.
+        what: &'static str,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// A NaN or an infinity in an input.
+    #[error(
+        "{what} has the non-finite value {value} at flat index {index}; remove that entry before the call"
+    )]
+    NonFinite {
+        /// Which tensor.
+        what: &'static str,
+        /// The offending value.
+        value: f64,
+        /// Its row-major position.
+        index: usize,
+    },
+    /// A box without extent, for which the logarithm of the size does not exist.
+    #[error(
+        "{what} has the size {width} x {height} at box {index}; drop boxes that are not wider and higher than 0"
+    )]
+    DegenerateBox {
+        /// Which boxes.
+        what: &'static str,
+        /// Width, in the boxes' unit.
+        width: f64,
+        /// Height, in the boxes' unit.
+        height: f64,
+        /// Row-major position among the boxes.
+        index: usize,
+    },
+    /// A setting outside its range.
+    #[error("{name} = {value} is not allowed: it must be {expected}")]
+    Setting {
+        /// The setting's name.
+        name: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// f does not depend on y, so that it can not be climbed.
+    #[error(
+        "f(x, y) has no gradient in y: EnergyModel::score must not detach y, nor leave the autograd graph"
+    )]
+    NoGradient,
+}
+
+impl Error {
+    /// Wraps an error of another crate that occurred while a model was evaluated.
+    pub fn model(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Model(source.into())
+    }
+}

@@ -1,0 +1,73 @@
+//! Section 3 of *Energy-Based Models for Deep Probabilistic Regression* (Gustafsson et al., ECCV 2020).
+//!
+//! A network `f(x, y)` defines `p(y | x) = exp f(x, y) / Z(x)`. This crate trains such a network and
+//! climbs it; it knows neither the network nor the data.
+//!
+//! | in the paper | here |
+//! |---|---|
+//! | Section 3.1, Eq. 1: the model `f(x, y)` | [`EnergyModel`] |
+//! | Section 3.2, Eq. 3 and 4: the loss `J` | [`MonteCarloNll`] |
+//! | Section 3.2, Eq. 5: the proposal `q(y \| y_i)` | [`GaussianMixture`], a [`Proposal`] |
+//! | Section 3.3, supplement Algorithm S1 | [`refine`] with [`StepRule::Backtracking`] |
+//! | Supplement Algorithm S2 (age, head pose) | [`refine`] with [`StepRule::EarlyStopping`] |
+//! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
+//! | Section 4.1: the box parametrisation and its rival IoU-Net* | [`BoxSpace`], [`QualityRegression`] |
+//! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
+//!
+//! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
+//! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator
+//! as an argument.
+//!
+//! ```
+//! use candle_core::{DType, Device, Tensor, Var};
+//! use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, MonteCarloNll, Objective, StepRule};
+//! use rand::SeedableRng;
+//!
+//! /// f(x, y) = -(y - w x)^2, with one parameter w.
+//! struct Parabola(Var);
+//!
+//! impl EnergyModel for Parabola {
+//!     type Features = Tensor; // x (B, 1, 1)
+//!     fn score(&self, x: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
+//!         let peak = x.broadcast_mul(&self.0)?;
+//!         Ok(y.broadcast_sub(&peak)?.sqr()?.neg()?.sum(2)?)
+//!     }
+//! }
+//!
+//! # fn main() -> ebm_core::Result<()> {
+//! let model = Parabola(Var::new(0.0, &Device::Cpu)?);
+//! let x = Tensor::new(&[[[1.0]], [[2.0]]], &Device::Cpu)?;
+//! let y = Tensor::new(&[[3.0], [6.0]], &Device::Cpu)?;
+//! let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
+//!
+//! // Training (Eq. 4): one step of gradient descent on w.
+//! let objective = MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1, 0.8], 1)?, num_samples: 64 };
+//! let gradients = objective.loss(&model, &x, &y, &mut rng)?.backward()?;
+//! if let Some(gradient) = gradients.get(&model.0) {
+//!     model.0.set(&(model.0.as_tensor() - (gradient * 0.1)?)?)?;
+//! }
+//!
+//! // Prediction (Algorithm S1) from one initial estimate for each x.
+//! let ascent = GradientAscent { steps: 10, step_length: vec![0.25], decay: 0.5, rule: StepRule::Backtracking };
+//! let refined = ebm_core::refine(&model, &x, &Tensor::zeros((2, 1, 1), DType::F64, &Device::Cpu)?, &ascent)?;
+//! assert_eq!(refined.y.dims(), [2, 1, 1]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod check;
+mod error;
+mod host;
+pub mod math;
+mod model;
+mod objective;
+mod proposal;
+mod refine;
+mod target_space;
+
+pub use error::{Error, Result};
+pub use model::EnergyModel;
+pub use objective::{MonteCarloNll, Objective, QualityRegression};
+pub use proposal::{GaussianMixture, Proposal};
+pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
+pub use target_space::{AgeSpace, BoxSpace, Coordinate, HeadPoseSpace, TargetSpace};

@@ -1,0 +1,75 @@
+//! Eq. 1: the model.
+
+use candle_core::{Tensor, Var};
+
+use crate::{Error, Result, check};
+
+/// The function `f(x, y)` of Eq. 1, `p(y | x) = exp f(x, y) / Z(x)`: the negative energy, higher is better.
+///
+/// The split between [`Features`](Self::Features) and [`score`](Self::score) is the paper's argument for
+/// efficiency as a type: what depends on x alone is computed once and serves every y (Section 3.2).
+pub trait EnergyModel {
+    /// What the network extracts from a batch of B inputs x before it sees any y.
+    type Features;
+
+    /// `f(x, y)`, shape `(B, M)`, of the candidates `y`, shape `(B, M, D)`; differentiable in `y` and in the
+    /// parameters. A candidate's score must not depend on the other candidates.
+    ///
+    /// # Errors
+    /// Whatever the network reports; see [`Error::model`].
+    fn score(&self, features: &Self::Features, y: &Tensor) -> Result<Tensor>;
+
+    /// `f(x, y)`, shape `(B, M)`, and its gradient in y, shape `(B, M, D)`, both detached from any graph.
+    ///
+    /// The default uses autograd, which runs back through all that `features` remember of their making: detach
+    /// them before refinement. Override this where the gradient in y alone has a cheaper form.
+    ///
+    /// # Errors
+    /// Those of [`score`](Self::score), [`Error::Shape`] when it breaks its contract, and
+    /// [`Error::NoGradient`] when its result does not depend on `y`.
+    fn score_and_grad(&self, features: &Self::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        let y = Var::from_tensor(&y.detach())?;
+        let f = checked_score(self, features, &y)?;
+        // Each f depends on its own y alone, so the gradient of the sum holds all the gradients.
+        let gradients = f.sum_all()?.backward()?;
+        let gradient = gradients.get(&y).ok_or(Error::NoGradient)?;
+        Ok((f.detach(), gradient.detach()))
+    }
+}
+
+impl<M: EnergyModel + ?Sized> EnergyModel for &M {
+    type Features = M::Features;
+
+    fn score(&self, features: &Self::Features, y: &Tensor) -> Result<Tensor> {
+        (**self).score(features, y)
+    }
+
+    fn score_and_grad(&self, features: &Self::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        (**self).score_and_grad(features, y)
+    }
+}
+
+/// `model.score`, with the shape of its result verified.
+pub(crate) fn checked_score<M: EnergyModel + ?Sized>(
+    model: &M,
+    features: &M::Features,
+    y: &Tensor,
+) -> Result<Tensor> {
+    let f = model.score(features, y)?;
+    let (batch, count, _) = check::dims3("y", y)?;
+    check::dims("the result of EnergyModel::score", &f, "(B, M)", &[batch, count])?;
+    Ok(f)
+}
+
+/// `model.score_and_grad`, with the shapes of its results verified.
+pub(crate) fn checked_score_and_grad<M: EnergyModel>(
+    model: &M,
+    features: &M::Features,
+    y: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    let (f, gradient) = model.score_and_grad(features, y)?;
+    let (batch, count, dim) = check::dims3("y", y)?;
+    check::dims("the value of EnergyModel::score_and_grad", &f, "(B, M)", &[batch, count])?;
+    check::dims("the gradient of EnergyModel::score_and_grad", &gradient, "(B, M, D)", &[batch, count, dim])?;
+    Ok((f, gradient))
+}

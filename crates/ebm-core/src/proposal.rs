@@ -1,0 +1,152 @@
+//! Eq. 5: the proposal distribution.
+
+use candle_core::Tensor;
+use rand::{Rng, RngCore};
+use rand_distr::StandardNormal;
+use serde::{Deserialize, Serialize};
+
+use crate::math::{log_mean_exp, log_standard_normal};
+use crate::{Error, Result, check, host};
+
+/// A distribution `q(y | y_i)` that depends on the target `y_i`: samples and their density.
+pub trait Proposal {
+    /// `num_samples` draws for each of the B centres `y_i`: `center` is `(B, D)`, the result `(B, M, D)` with the
+    /// type and device of `center`.
+    ///
+    /// # Errors
+    /// When `center` has another shape than the distribution, or there is nothing to draw.
+    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor>;
+
+    /// `log q(y | y_i)`, shape `(B, M)`, at `y`, shape `(B, M, D)`, for the centres `(B, D)`.
+    ///
+    /// # Errors
+    /// When the shapes do not fit together.
+    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor>;
+}
+
+impl<P: Proposal + ?Sized> Proposal for &P {
+    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        (**self).sample(center, num_samples, rng)
+    }
+
+    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+        (**self).log_prob(y, center)
+    }
+}
+
+impl<P: Proposal + ?Sized> Proposal for Box<P> {
+    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        (**self).sample(center, num_samples, rng)
+    }
+
+    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+        (**self).log_prob(y, center)
+    }
+}
+
+/// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
+///
+/// The paper's σ_l is the same for all coordinates ([`isotropic`](Self::isotropic)); [`new`](Self::new) allows
+/// one for each. All coordinates of one sample come from the same component.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
+pub struct GaussianMixture {
+    sigmas: Vec<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    sigmas: Vec<Vec<f64>>,
+}
+
+impl TryFrom<Unchecked> for GaussianMixture {
+    type Error = Error;
+
+    fn try_from(unchecked: Unchecked) -> Result<Self> {
+        Self::new(unchecked.sigmas)
+    }
+}
+
+impl GaussianMixture {
+    /// A mixture of the L components in `sigmas`, each with D standard deviations in the units of y.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when there is no component or coordinate, when the components differ in D, or when a
+    /// standard deviation is not a positive number.
+    pub fn new(sigmas: Vec<Vec<f64>>) -> Result<Self> {
+        let setting = |value: String, expected| Error::Setting { name: "sigmas", value, expected };
+        let dim = sigmas.first().map_or(0, Vec::len);
+        if dim == 0 || sigmas.iter().any(|component| component.len() != dim) {
+            let expected = "at least one component, all with the same number (at least one) of coordinates";
+            return Err(setting(format!("{sigmas:?}"), expected));
+        }
+        // 1e-30 and 1e30 keep σ, its inverse and a few products of them within f32.
+        if let Some(sigma) = sigmas.iter().flatten().find(|sigma| !(1e-30..=1e30).contains(*sigma)) {
+            return Err(setting(sigma.to_string(), "made of standard deviations between 1e-30 and 1e30"));
+        }
+        Ok(Self { sigmas })
+    }
+
+    /// A mixture of one isotropic component in `dim` coordinates for each standard deviation, as in Eq. 5.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn isotropic(sigmas: &[f64], dim: usize) -> Result<Self> {
+        Self::new(sigmas.iter().map(|&sigma| vec![sigma; dim]).collect())
+    }
+
+    /// The standard deviations, L components of D coordinates.
+    pub fn sigmas(&self) -> &[Vec<f64>] {
+        &self.sigmas
+    }
+
+    /// D, the number of coordinates.
+    pub fn dim(&self) -> usize {
+        self.sigmas[0].len()
+    }
+
+    /// The batch size of `center`, whose D must be this mixture's.
+    fn batch(&self, center: &Tensor) -> Result<usize> {
+        let (batch, _) = check::dims2("the proposal's centre", center)?;
+        check::dims("the proposal's centre", center, "(B, D)", &[batch, self.dim()])?;
+        Ok(batch)
+    }
+}
+
+impl Proposal for GaussianMixture {
+    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let batch = self.batch(center)?;
+        if num_samples == 0 {
+            return Err(Error::Setting {
+                name: "num_samples",
+                value: "0".to_owned(),
+                expected: "at least 1",
+            });
+        }
+        // Drawn on the host: a device's own generator can not be given, and not every one can be seeded.
+        let mut noise = Vec::with_capacity(batch * num_samples * self.dim());
+        for _ in 0..batch * num_samples {
+            let component = &self.sigmas[rng.random_range(0..self.sigmas.len())];
+            noise.extend(component.iter().map(|sigma| sigma * rng.sample::<f64, _>(StandardNormal)));
+        }
+        let noise = host::tensor(noise, (batch, num_samples, self.dim()), center)?;
+        Ok(noise.broadcast_add(&center.unsqueeze(1)?)?)
+    }
+
+    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+        let batch = self.batch(center)?;
+        let (_, count, _) = check::dims3("y", y)?;
+        check::dims("y", y, "(B, M, D)", &[batch, count, self.dim()])?;
+
+        let sigmas = host::tensor(self.sigmas.concat(), (self.sigmas.len(), self.dim()), y)?;
+        let log_volumes =
+            self.sigmas.iter().map(|component| component.iter().map(|s| s.ln()).sum()).collect();
+        let log_volumes = host::tensor(log_volumes, self.sigmas.len(), y)?;
+
+        let offset = y.broadcast_sub(&center.unsqueeze(1)?)?; // (B, M, D)
+        let z = offset.unsqueeze(2)?.broadcast_div(&sigmas)?; // (B, M, L, D)
+        let log_components = log_standard_normal(&z)?.broadcast_sub(&log_volumes)?; // (B, M, L)
+        log_mean_exp(&log_components, 2)
+    }
+}

@@ -1,0 +1,98 @@
+//! The settings of a refinement.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// How [`refine`](crate::refine) climbs: T steps of length λ under a [`StepRule`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GradientAscent {
+    /// T, the number of steps; 0 evaluates f and moves nothing.
+    pub steps: usize,
+    /// λ for each of the D coordinates of y, or a single one for all of them; not negative.
+    pub step_length: Vec<f64>,
+    /// η in (0, 1], the factor on a candidate's step length after a rejected step. Only
+    /// [`StepRule::Backtracking`] rejects steps; the others require η = 1, which is the default when read.
+    #[serde(default = "no_decay")]
+    pub decay: f64,
+    /// Which steps are kept, and when to stop.
+    pub rule: StepRule,
+}
+
+/// Which steps a refinement keeps. Each candidate is judged by itself.
+///
+/// No rule keeps a step to a non-finite y or f.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum StepRule {
+    /// Supplement Algorithm S1: a step is kept only if it increases f; otherwise λ becomes η λ.
+    Backtracking,
+    /// Supplement Algorithm S2: every step is kept, and a candidate stops after a step that changes f by less
+    /// than Ω₁, or by less than Ω₂ < 0, that is, one that makes it clearly worse.
+    EarlyStopping {
+        /// Ω₁ ≥ 0; the paper uses 1e-3.
+        change_threshold: f64,
+        /// Ω₂ ≤ 0; the paper uses −1e-2.
+        degeneration_tolerance: f64,
+        /// Return the best y that the candidate visited. Without it (the paper's algorithm, the default) the
+        /// last one is returned, even where its f is lower than that of `y0`.
+        #[serde(default)]
+        keep_best: bool,
+    },
+    /// Every step is kept: the ascent of ATOM (supplement, Visual Tracking, Inference).
+    Plain,
+}
+
+fn no_decay() -> f64 {
+    1.0
+}
+
+impl GradientAscent {
+    /// λ for each of `dim` coordinates, after a check of all settings.
+    pub(super) fn step_lengths(&self, dim: usize) -> Result<Vec<f64>> {
+        let require = |name, ok: bool, value: String, expected| {
+            if ok { Ok(()) } else { Err(Error::Setting { name, value, expected }) }
+        };
+
+        let lambda = &self.step_length;
+        require(
+            "step_length",
+            lambda.iter().all(|length| (0.0..f64::INFINITY).contains(length)),
+            format!("{lambda:?}"),
+            "made of finite numbers that are not negative",
+        )?;
+        require(
+            "step_length",
+            lambda.len() == 1 || lambda.len() == dim,
+            format!("{lambda:?}"),
+            "one number, or as many as y has coordinates",
+        )?;
+
+        let eta = self.decay;
+        require("decay", eta > 0.0 && eta <= 1.0, eta.to_string(), "in (0, 1]")?;
+        require(
+            "decay",
+            eta == 1.0 || self.rule == StepRule::Backtracking,
+            eta.to_string(),
+            "1 unless the rule is backtracking: the other rules reject no step",
+        )?;
+
+        if let StepRule::EarlyStopping { change_threshold, degeneration_tolerance, .. } = self.rule {
+            require(
+                "change_threshold",
+                (0.0..f64::INFINITY).contains(&change_threshold),
+                change_threshold.to_string(),
+                "finite and not negative",
+            )?;
+            require(
+                "degeneration_tolerance",
+                (0.0..f64::INFINITY).contains(&-degeneration_tolerance),
+                degeneration_tolerance.to_string(),
+                "finite and not positive",
+            )?;
+        }
+
+        Ok(if lambda.len() == 1 { vec![lambda[0]; dim] } else { lambda.clone() })
+    }
+}

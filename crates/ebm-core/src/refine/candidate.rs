@@ -1,0 +1,124 @@
+//! One candidate on its way uphill: the bodies of Algorithms S1 and S2.
+
+use super::{GradientAscent, StepRule};
+
+/// How a candidate's refinement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It made all T steps.
+    Completed,
+    /// It stopped because f changed by less than Ω₁ (Algorithm S2).
+    Converged,
+    /// It stopped because f fell by more than −Ω₂ (Algorithm S2).
+    Degenerated,
+    /// f was not finite at `y0`, which is returned unchanged; or, under a rule without backtracking, a step led to
+    /// a non-finite y or f and was undone.
+    NonFinite,
+}
+
+/// What happened to one candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CandidateOutcome {
+    /// The number of steps that were kept.
+    pub accepted: usize,
+    /// The number of steps that were undone.
+    pub rejected: usize,
+    /// The factor, a power of η, by which λ was multiplied at the end.
+    pub step_scale: f64,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// A point, f there, and the gradient of f there.
+#[derive(Clone)]
+pub(super) struct Point {
+    pub(super) y: Vec<f64>,
+    pub(super) f: f64,
+    pub(super) gradient: Vec<f64>,
+}
+
+pub(super) struct Candidate {
+    at: Point,
+    best: Option<Point>,
+    outcome: CandidateOutcome,
+    finished: bool,
+}
+
+impl Candidate {
+    pub(super) fn new(start: Point, rule: StepRule) -> Self {
+        let finite = start.f.is_finite();
+        let keep_best = matches!(rule, StepRule::EarlyStopping { keep_best: true, .. });
+        let status = if finite { Status::Completed } else { Status::NonFinite };
+        Self {
+            best: keep_best.then(|| start.clone()),
+            at: start,
+            outcome: CandidateOutcome { accepted: 0, rejected: 0, step_scale: 1.0, status },
+            finished: !finite,
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    pub(super) fn y(&self) -> &[f64] {
+        &self.at.y
+    }
+
+    /// `y + λ ∇f(x, y)`; a finished candidate stays.
+    pub(super) fn propose(&self, step_lengths: &[f64]) -> Vec<f64> {
+        if self.finished {
+            return self.at.y.clone();
+        }
+        let steps = step_lengths.iter().zip(&self.at.gradient);
+        let steps = steps.map(|(lambda, slope)| self.outcome.step_scale * lambda * slope);
+        self.at.y.iter().zip(steps).map(|(y, step)| y + step).collect()
+    }
+
+    /// Decides about the proposed point; `None` is one that is not finite.
+    pub(super) fn decide(&mut self, ascent: &GradientAscent, proposed: Option<Point>) {
+        if self.finished {
+            return;
+        }
+        let previous = self.at.f;
+        match (ascent.rule, proposed.filter(|point| point.f.is_finite())) {
+            (StepRule::Backtracking, Some(point)) if point.f > previous => self.accept(point),
+            (StepRule::Backtracking, _) => {
+                self.outcome.rejected += 1;
+                self.outcome.step_scale *= ascent.decay;
+            }
+            (_, None) => {
+                self.outcome.rejected += 1;
+                self.finish(Status::NonFinite);
+            }
+            (StepRule::EarlyStopping { change_threshold, degeneration_tolerance, .. }, Some(point)) => {
+                let change = point.f - previous;
+                self.accept(point);
+                if change.abs() < change_threshold {
+                    self.finish(Status::Converged);
+                } else if change < degeneration_tolerance {
+                    self.finish(Status::Degenerated);
+                }
+            }
+            (StepRule::Plain, Some(point)) => self.accept(point),
+        }
+    }
+
+    /// The point to return, and what happened.
+    pub(super) fn into_result(self) -> (Point, CandidateOutcome) {
+        (self.best.unwrap_or(self.at), self.outcome)
+    }
+
+    fn accept(&mut self, point: Point) {
+        if self.best.as_ref().is_some_and(|best| point.f > best.f) {
+            self.best = Some(point.clone());
+        }
+        self.at = point;
+        self.outcome.accepted += 1;
+    }
+
+    fn finish(&mut self, status: Status) {
+        self.outcome.status = status;
+        self.finished = true;
+    }
+}

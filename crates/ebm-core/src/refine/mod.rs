@@ -1,0 +1,127 @@
+//! Section 3.3: prediction by gradient ascent.
+
+mod ascent;
+mod candidate;
+
+use candle_core::Tensor;
+
+pub use ascent::{GradientAscent, StepRule};
+use candidate::{Candidate, Point};
+pub use candidate::{CandidateOutcome, Status};
+
+use crate::model::{checked_score, checked_score_and_grad};
+use crate::{EnergyModel, Result, check, host};
+
+/// The result of [`refine`].
+#[derive(Clone, Debug)]
+pub struct Refined {
+    /// The refined candidates, `(B, M, D)`, with the type and device of `y0`.
+    pub y: Tensor,
+    /// f at `y0`, `(B, M)`.
+    pub f_init: Tensor,
+    /// f at [`y`](Self::y), `(B, M)`.
+    pub f: Tensor,
+    /// What happened.
+    pub outcome: Outcome,
+}
+
+/// What happened in a refinement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How often f was evaluated for all candidates together: T + 1 unless every candidate stopped before.
+    pub evaluations: usize,
+    /// Each candidate's own record, B × M in row-major order.
+    pub candidates: Vec<CandidateOutcome>,
+}
+
+/// Climbs f from each of the candidates `y0`, shape `(B, M, D)`, independently of one another (Section 3.3;
+/// supplement, Algorithms S1 and S2).
+///
+/// Algorithm S1 as printed evaluates f twice in a step; here each step costs one evaluation. The value at an
+/// accepted point is the next step's PrevValue, and after a rejected step neither it nor the gradient changed.
+///
+/// The result is always finite in y. Under [`StepRule::Backtracking`] no candidate ends with a lower f than it
+/// began with. A candidate whose f is not finite at `y0` stays there ([`Status::NonFinite`]). Without candidates
+/// (B or M is 0) the model is not called.
+///
+/// # Errors
+/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::NonFinite`](crate::Error::NonFinite) for a
+/// bad `y0`, and [`Error::Shape`](crate::Error::Shape) when `y0` or a result of the model has the wrong shape; else
+/// whatever the model reports.
+pub fn refine<M: EnergyModel>(
+    model: &M,
+    features: &M::Features,
+    y0: &Tensor,
+    ascent: &GradientAscent,
+) -> Result<Refined> {
+    let (batch, count, dim) = check::dims3("y0", y0)?;
+    let step_lengths = ascent.step_lengths(dim)?;
+    check::finite("y0", y0)?;
+    if y0.elem_count() == 0 {
+        let f = Tensor::zeros((batch, count), y0.dtype(), y0.device())?;
+        let outcome = Outcome { evaluations: 0, candidates: Vec::new() };
+        return Ok(Refined { y: y0.detach(), f_init: f.clone(), f, outcome });
+    }
+
+    // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network.
+    let y0 = y0.detach();
+    let (f_init, points) = evaluate(model, features, &y0, ascent.steps > 0)?;
+    let mut candidates: Vec<_> = points.into_iter().map(|start| Candidate::new(start, ascent.rule)).collect();
+    let mut evaluations = 1;
+
+    for step in 1..=ascent.steps {
+        if candidates.iter().all(Candidate::is_finished) {
+            break;
+        }
+        let (y, finite) = propose(&candidates, &step_lengths, &y0)?;
+        let (_, points) = evaluate(model, features, &y, step < ascent.steps)?;
+        evaluations += 1;
+        for ((candidate, point), finite) in candidates.iter_mut().zip(points).zip(finite) {
+            candidate.decide(ascent, finite.then_some(point));
+        }
+    }
+
+    let (points, candidates): (Vec<_>, _) = candidates.into_iter().map(Candidate::into_result).unzip();
+    let f = host::tensor(points.iter().map(|point| point.f).collect(), (batch, count), &f_init)?;
+    let y = host::tensor(points.into_iter().flat_map(|point| point.y).collect(), y0.shape(), &y0)?;
+    Ok(Refined { y, f_init, f, outcome: Outcome { evaluations, candidates } })
+}
+
+/// The proposed points as a tensor like `y0`, and which of them are finite. In place of one that is not stands the
+/// point that its candidate comes from: a model need not bear what no rule would accept.
+fn propose(candidates: &[Candidate], step_lengths: &[f64], y0: &Tensor) -> Result<(Tensor, Vec<bool>)> {
+    let proposed = candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
+    // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
+    let mut proposed = host::values(&host::tensor(proposed, y0.shape(), y0)?)?;
+    let mut finite = Vec::with_capacity(candidates.len());
+    for (candidate, y) in candidates.iter().zip(proposed.chunks_exact_mut(step_lengths.len())) {
+        let is_finite = y.iter().all(|coordinate| coordinate.is_finite());
+        if !is_finite {
+            y.copy_from_slice(candidate.y());
+        }
+        finite.push(is_finite);
+    }
+    Ok((host::tensor(proposed, y0.shape(), y0)?, finite))
+}
+
+/// f at `y` as a tensor `(B, M)`, and the same by candidate, with gradients if the next step needs them.
+fn evaluate<M: EnergyModel>(
+    model: &M,
+    features: &M::Features,
+    y: &Tensor,
+    with_gradient: bool,
+) -> Result<(Tensor, Vec<Point>)> {
+    let (f, gradients) = if with_gradient {
+        let (f, gradient) = checked_score_and_grad(model, features, y)?;
+        (f.detach(), host::values(&gradient)?)
+    } else {
+        (checked_score(model, features, y)?.detach(), Vec::new())
+    };
+    let (dim, y) = (y.dim(2)?, host::values(y)?);
+    let points = host::values(&f)?.into_iter().zip(y.chunks_exact(dim)).enumerate().map(|(index, (f, y))| {
+        let gradient = gradients.get(index * dim..(index + 1) * dim).unwrap_or_default();
+        Point { y: y.to_vec(), f, gradient: gradient.to_vec() }
+    });
+    let points = points.collect();
+    Ok((f, points))
+}

@@ -1,0 +1,144 @@
+//! The coordinates in which targets are modelled: what y means in each task.
+
+use candle_core::{D, Tensor};
+
+use crate::{Error, Result, check, host};
+
+/// One coordinate of y.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coordinate {
+    /// Its name, for instance `yaw`.
+    pub name: &'static str,
+    /// The unit of the modelled value, for instance `degree`.
+    pub unit: &'static str,
+}
+
+/// A map between targets as a dataset states them and y as the model sees it; both `(B, M, D)`.
+pub trait TargetSpace {
+    /// The D coordinates of y.
+    fn coordinates(&self) -> &'static [Coordinate];
+
+    /// D.
+    fn dim(&self) -> usize {
+        self.coordinates().len()
+    }
+
+    /// From the dataset's targets to y; the identity unless a space says otherwise.
+    ///
+    /// # Errors
+    /// When the shape is wrong, or a target has no representation.
+    fn encode(&self, targets: &Tensor) -> Result<Tensor> {
+        last_dim("the targets", targets, self.dim())?;
+        Ok(targets.clone())
+    }
+
+    /// From y to the dataset's form, differentiable; the inverse of [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// When the shape is wrong.
+    fn decode(&self, y: &Tensor) -> Result<Tensor> {
+        last_dim("y", y, self.dim())?;
+        Ok(y.clone())
+    }
+}
+
+/// Section 4.1: boxes as `y = (c_x/w₀, c_y/h₀, log w, log h)`.
+///
+/// Outside, a box is `(x0, y0, x1, y1)` in pixels, with width x1 − x0. The reference size `(w₀, h₀)` is that of the
+/// ground truth in training and that of the initial box in prediction; it is a constant for the gradient.
+#[derive(Clone, Debug)]
+pub struct BoxSpace {
+    size: Tensor,
+}
+
+impl BoxSpace {
+    /// The space with the sizes of the boxes `reference`, `(B, M, 4)` for one reference to each candidate or
+    /// `(B, 1, 4)` for one that all candidates share.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], or [`Error::DegenerateBox`] for a reference without extent.
+    pub fn new(reference: &Tensor) -> Result<Self> {
+        let (_, size) = center_and_size("the reference boxes", &reference.detach())?;
+        positive_sizes("the reference box", &size)?;
+        Ok(Self { size })
+    }
+
+    /// The reference sizes `(w₀, h₀)`, `(B, M, 2)` or `(B, 1, 2)`.
+    pub fn reference_size(&self) -> &Tensor {
+        &self.size
+    }
+}
+
+impl TargetSpace for BoxSpace {
+    fn coordinates(&self) -> &'static [Coordinate] {
+        const WIDTHS: &str = "reference width";
+        const HEIGHTS: &str = "reference height";
+        const LOG: &str = "log pixel";
+        &[
+            Coordinate { name: "center_x", unit: WIDTHS },
+            Coordinate { name: "center_y", unit: HEIGHTS },
+            Coordinate { name: "log_width", unit: LOG },
+            Coordinate { name: "log_height", unit: LOG },
+        ]
+    }
+
+    fn encode(&self, targets: &Tensor) -> Result<Tensor> {
+        let (center, size) = center_and_size("the boxes", targets)?;
+        positive_sizes("the box", &size)?;
+        Ok(Tensor::cat(&[&center.broadcast_div(&self.size)?, &size.log()?], D::Minus1)?)
+    }
+
+    fn decode(&self, y: &Tensor) -> Result<Tensor> {
+        last_dim("y", y, 4)?;
+        let center = y.narrow(D::Minus1, 0, 2)?.broadcast_mul(&self.size)?;
+        let half = (y.narrow(D::Minus1, 2, 2)?.exp()? * 0.5)?;
+        Ok(Tensor::cat(&[&(&center - &half)?, &(&center + &half)?], D::Minus1)?)
+    }
+}
+
+/// Section 4.3: age, D = 1, in years as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct AgeSpace;
+
+/// Section 4.4: head pose, D = 3, yaw, pitch and roll in degrees as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadPoseSpace;
+
+impl TargetSpace for AgeSpace {
+    fn coordinates(&self) -> &'static [Coordinate] {
+        &[Coordinate { name: "age", unit: "year" }]
+    }
+}
+
+impl TargetSpace for HeadPoseSpace {
+    fn coordinates(&self) -> &'static [Coordinate] {
+        const DEGREE: &str = "degree";
+        &[
+            Coordinate { name: "yaw", unit: DEGREE },
+            Coordinate { name: "pitch", unit: DEGREE },
+            Coordinate { name: "roll", unit: DEGREE },
+        ]
+    }
+}
+
+/// Centres and sizes, both `(B, M, 2)`, of boxes `(B, M, 4)`.
+fn center_and_size(what: &'static str, boxes: &Tensor) -> Result<(Tensor, Tensor)> {
+    last_dim(what, boxes, 4)?;
+    let low = boxes.narrow(D::Minus1, 0, 2)?;
+    let high = boxes.narrow(D::Minus1, 2, 2)?;
+    Ok((((&low + &high)? * 0.5)?, (&high - &low)?))
+}
+
+fn positive_sizes(what: &'static str, size: &Tensor) -> Result<()> {
+    let sizes = host::values(size)?;
+    let degenerate = |pair: &[f64]| !pair.iter().all(|&extent| extent > 0.0 && extent.is_finite());
+    match sizes.chunks_exact(2).enumerate().find(|(_, pair)| degenerate(pair)) {
+        Some((index, pair)) => Err(Error::DegenerateBox { what, width: pair[0], height: pair[1], index }),
+        None => Ok(()),
+    }
+}
+
+fn last_dim(what: &'static str, tensor: &Tensor, dim: usize) -> Result<()> {
+    let (batch, count, _) = check::dims3(what, tensor)?;
+    check::dims(what, tensor, "(B, M, D)", &[batch, count, dim])
+}

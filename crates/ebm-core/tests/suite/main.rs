@@ -1,0 +1,12 @@
+//! The crate's tests: one binary, because linking is the slow part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod config;
+mod eq4;
+mod gradients;
+mod objective;
+mod proposal;
+mod refine;
+mod refine_robustness;
+mod target_space;
+mod zoo;

@@ -1,0 +1,124 @@
+//! The objectives against golden values, and their refusals.
+
+use candle_core::{DType, Device, Tensor, Var};
+use ebm_core::{Error, GaussianMixture, MonteCarloNll, Objective, QualityRegression, Result};
+use rand::RngCore;
+
+use crate::zoo::{Function, Table, TableProposal, assert_close, flat, gaussian, rng};
+
+// Independent float64 values for f = (.2, -1, .5, 1.5), q = (2, .5, 1, .1), f0 = .7.
+const F: [f64; 5] = [0.7, 0.2, -1.0, 0.5, 1.5];
+const Q: [f64; 4] = [2.0, 0.5, 1.0, 0.1];
+const NLL: f64 = 1.780_983_803_718_423_6;
+const GRADIENT: [f64; 5] = [-1.0, 0.01277295, 0.01538856, 0.03448337, 0.93735512];
+
+#[test]
+fn eq4_golden_value_and_gradient() {
+    let table = Var::new(&[F], &Device::Cpu).unwrap();
+    let log_q = Tensor::new(&[Q.map(f64::ln)], &Device::Cpu).unwrap();
+    let objective = MonteCarloNll { proposal: TableProposal(log_q), num_samples: 4 };
+    let y = Tensor::new(&[[0.0]], &Device::Cpu).unwrap();
+    let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
+    assert!((loss.to_scalar::<f64>().unwrap() - NLL).abs() < 1e-14);
+    assert_close(&flat(loss.backward().unwrap().get(&table).unwrap()), &GRADIENT, 5e-9);
+}
+
+#[test]
+fn eq4_is_the_mean_over_the_batch() {
+    // The second example has equal weights 1, hence the loss -f0.
+    let table = Tensor::new(&[F, [-3.0, 0.0, 0.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+    let log_q = Tensor::new(&[Q.map(f64::ln), [0.0; 4]], &Device::Cpu).unwrap();
+    let objective = MonteCarloNll { proposal: TableProposal(log_q), num_samples: 4 };
+    let y = Tensor::zeros((2, 3), DType::F64, &Device::Cpu).unwrap();
+    let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
+    assert!((loss.to_scalar::<f64>().unwrap() - (NLL + 3.0) / 2.0).abs() < 1e-14);
+}
+
+#[test]
+fn targets_and_samples_are_scored_in_one_call_and_constant() {
+    let calls = std::cell::RefCell::new(Vec::new());
+    let model = Function(|y: &Tensor| {
+        calls.borrow_mut().push((y.dims().to_vec(), flat(&y.narrow(1, 0, 1)?)));
+        Ok(y.sqr()?.sum(2)?)
+    });
+    let y = Var::new(&[[0.5, 1.0], [2.0, 3.0]], &Device::Cpu).unwrap();
+    let objective =
+        MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1, 0.8], 2).unwrap(), num_samples: 9 };
+    let loss = objective.loss(&model, &(), &y, &mut rng(0)).unwrap();
+    assert_eq!(*calls.borrow(), [(vec![2, 10, 2], vec![0.5, 1.0, 2.0, 3.0])]);
+    // Only the targets are variables here, and no gradient may reach them.
+    assert!(loss.backward().unwrap().get(&y).is_none());
+}
+
+#[test]
+fn quality_regression_golden_value() {
+    // q = (1, .75, 0) gives the targets (1, .5, -1); f - target = (-2, .25, 1).
+    let table = Var::new(&[[-1.0, 0.75, 0.0]], &Device::Cpu).unwrap();
+    let quality = |candidates: &Tensor, y: &Tensor| -> Result<Tensor> {
+        assert_eq!((candidates.dims(), y.dims()), (&[1, 3, 2][..], &[1, 2][..]));
+        assert_eq!(flat(&candidates.narrow(1, 0, 1)?), flat(y));
+        Ok(Tensor::new(&[[1.0, 0.75, 0.0]], &Device::Cpu)?)
+    };
+    let proposal = GaussianMixture::isotropic(&[1.0], 2).unwrap();
+    let objective = QualityRegression { proposal, num_samples: 2, quality };
+    let y = Tensor::new(&[[5.0, 6.0]], &Device::Cpu).unwrap();
+    let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
+    assert!((loss.to_scalar::<f64>().unwrap() - (1.5 + 0.03125 + 0.5) / 3.0).abs() < 1e-15);
+    let gradient = flat(loss.backward().unwrap().get(&table).unwrap());
+    assert_close(&gradient, &[-1.0 / 3.0, 0.25 / 3.0, 1.0 / 3.0], 1e-15);
+}
+
+#[test]
+fn both_objectives_see_the_same_samples() {
+    let seen = std::cell::RefCell::new(Vec::new());
+    let model = Function(|y: &Tensor| {
+        seen.borrow_mut().push(flat(y));
+        Ok(y.sum(2)?)
+    });
+    let proposal = GaussianMixture::isotropic(&[0.1, 0.8], 2).unwrap();
+    let y = Tensor::new(&[[0.0, 1.0]], &Device::Cpu).unwrap();
+    let nll = MonteCarloNll { proposal: &proposal, num_samples: 5 };
+    nll.loss(&model, &(), &y, &mut rng(8)).unwrap();
+    let quality = |candidates: &Tensor, _: &Tensor| -> Result<Tensor> { Ok(candidates.sum(2)?) };
+    let regression = QualityRegression { proposal: &proposal, num_samples: 5, quality };
+    regression.loss(&model, &(), &y, &mut rng(8)).unwrap();
+    let seen = seen.borrow();
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[test]
+fn bad_inputs_have_typed_errors() {
+    let proposal = GaussianMixture::isotropic(&[0.1], 2).unwrap();
+    let model = gaussian(&[0.0, 0.0], &[1.0, 1.0], 0.0);
+    let loss = |num_samples, y: &Tensor| {
+        MonteCarloNll { proposal: &proposal, num_samples }.loss(&model, &(), y, &mut rng(0)).unwrap_err()
+    };
+    let y = |shape: (usize, usize)| Tensor::zeros(shape, DType::F64, &Device::Cpu).unwrap();
+    assert!(matches!(loss(4, &y((0, 2))), Error::Empty { .. }));
+    assert!(matches!(loss(4, &y((3, 1))), Error::Shape { .. }));
+    assert!(matches!(loss(4, &y((3, 2)).unsqueeze(0).unwrap()), Error::Shape { .. }));
+    assert!(matches!(loss(0, &y((3, 2))), Error::Setting { name: "num_samples", .. }));
+    let nan = Tensor::new(&[[0.0, 1.0], [f64::NAN, 0.0]], &Device::Cpu).unwrap();
+    assert!(matches!(loss(4, &nan), Error::NonFinite { index: 2, .. }));
+
+    let wrong = Function(|y: &Tensor| Ok(y.clone()));
+    let objective = MonteCarloNll { proposal: &proposal, num_samples: 4 };
+    let error = objective.loss(&wrong, &(), &y((3, 2)), &mut rng(0)).unwrap_err();
+    assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
+
+    let quality = |candidates: &Tensor, _: &Tensor| -> Result<Tensor> { Ok(candidates.clone()) };
+    let objective = QualityRegression { proposal: &proposal, num_samples: 4, quality };
+    let error = objective.loss(&model, &(), &y((3, 2)), &mut rng(0)).unwrap_err();
+    assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
+}
+
+#[test]
+fn an_error_of_the_network_passes_through() {
+    let broken = Function(|_: &Tensor| Err(Error::model(std::io::Error::other("no such layer"))));
+    let objective =
+        MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1], 1).unwrap(), num_samples: 1 };
+    let y = Tensor::new(&[[0.0]], &Device::Cpu).unwrap();
+    let rng: &mut dyn RngCore = &mut rng(0);
+    let error = objective.loss(&broken, &(), &y, rng).unwrap_err();
+    assert!(matches!(error, Error::Model(_)) && error.to_string().contains("no such layer"), "{error}");
+}

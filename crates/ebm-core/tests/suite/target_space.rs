@@ -1,0 +1,111 @@
+//! Target spaces: golden values, inverses, gradients.
+
+use candle_core::{DType, Device, Tensor, Var};
+use ebm_core::{AgeSpace, BoxSpace, Error, HeadPoseSpace, TargetSpace};
+
+use crate::zoo::{assert_close, candidates, flat};
+
+#[test]
+fn golden_box() {
+    // xywh (10, 20, 40, 80) with its own size as reference.
+    let rect = candidates(1, &[&[10.0, 20.0, 50.0, 100.0]]);
+    let space = BoxSpace::new(&rect).unwrap();
+    let y = space.encode(&rect).unwrap();
+    assert_close(&flat(&y), &[0.75, 0.75, 3.68887945, 4.38202663], 1e-9);
+
+    let moved = y.broadcast_add(&Tensor::new(&[0.1, -0.05, 0.2, -0.1], &Device::Cpu).unwrap()).unwrap();
+    let [x, top, w, h] = [9.57194484, 19.80650328, 48.85611033, 72.38699344];
+    assert_close(&flat(&space.decode(&moved).unwrap()), &[x, top, x + w, top + h], 1e-9);
+}
+
+#[test]
+fn one_reference_serves_all_candidates_or_each_has_its_own() {
+    let boxes =
+        candidates(2, &[&[0., 0., 2., 4.], &[1., 1., 5., 9.], &[3., 0., 4., 8.], &[-2., -4., 2., 4.]]);
+    let shared = BoxSpace::new(&boxes.narrow(1, 0, 1).unwrap()).unwrap();
+    let own = BoxSpace::new(&boxes).unwrap();
+    assert_eq!(shared.reference_size().dims(), [2, 1, 2]);
+    let center = |space: &BoxSpace| flat(&space.encode(&boxes).unwrap().narrow(2, 0, 2).unwrap());
+    assert_close(&center(&shared), &[0.5, 0.5, 1.5, 1.25, 3.5, 0.5, 0.0, 0.0], 1e-15);
+    assert_close(&center(&own), &[0.5, 0.5, 0.75, 0.625, 3.5, 0.5, 0.0, 0.0], 1e-15);
+    for space in [shared, own] {
+        let back = space.decode(&space.encode(&boxes).unwrap()).unwrap();
+        assert_close(&flat(&back), &flat(&boxes), 1e-14);
+    }
+}
+
+#[test]
+fn f32_round_trip() {
+    let boxes = candidates(1, &[&[312.5f32, 7.25, 640.0, 480.0], &[1000.0, 900.0, 1003.5, 901.0]]);
+    let space = BoxSpace::new(&boxes).unwrap();
+    let y = space.encode(&boxes).unwrap();
+    assert_eq!(y.dtype(), DType::F32);
+    // log h = 6.2 is rounded by up to 2.4e-7, which is 1e-4 of a height of 470 pixels.
+    let back = (space.decode(&y).unwrap() - &boxes).unwrap();
+    assert_close(&flat(&back), &[0.0; 8], 3e-4);
+}
+
+#[test]
+fn no_boxes_are_no_error() {
+    let none = Tensor::zeros((1, 0, 4), DType::F32, &Device::Cpu).unwrap();
+    let space = BoxSpace::new(&none).unwrap();
+    let y = space.encode(&none).unwrap();
+    assert_eq!((y.dims(), space.decode(&y).unwrap().dims()), (&[1, 0, 4][..], &[1, 0, 4][..]));
+}
+
+#[test]
+fn decoding_is_differentiable() {
+    let reference = candidates(1, &[&[0.0, 0.0, 3.0, 5.0]]);
+    let space = BoxSpace::new(&reference).unwrap();
+    let at = [0.75, 0.5, 1.0, 1.4];
+    let y = Var::from_tensor(&candidates(1, &[&at])).unwrap();
+    let weight = Tensor::new(&[0.3, -1.0, 2.0, 0.7], &Device::Cpu).unwrap();
+    let value = |y: &Tensor| space.decode(y).unwrap().broadcast_mul(&weight).unwrap().sum_all().unwrap();
+    let gradient = flat(value(&y).backward().unwrap().get(&y).unwrap());
+    let numeric: Vec<f64> = (0..4)
+        .map(|index| {
+            let at = |delta: f64| {
+                let mut moved = at;
+                moved[index] += delta;
+                value(&candidates(1, &[&moved])).to_scalar::<f64>().unwrap()
+            };
+            (at(1e-5) - at(-1e-5)) / 2e-5
+        })
+        .collect();
+    assert_close(&gradient, &numeric, 1e-9);
+}
+
+#[test]
+fn degenerate_boxes_and_wrong_shapes_have_typed_errors() {
+    let good = candidates(1, &[&[0.0, 0.0, 3.0, 5.0]]);
+    let space = BoxSpace::new(&good).unwrap();
+    for bad in [
+        [1.0, 1.0, 1.0, 2.0],
+        [2.0, 0.0, 1.0, 1.0],
+        [0.0, 0.0, f64::NAN, 1.0],
+        [0.0, 0.0, f64::INFINITY, 1.0],
+    ] {
+        let boxes = candidates(1, &[&[0.0, 0.0, 1.0, 1.0], &bad]);
+        assert!(matches!(BoxSpace::new(&boxes), Err(Error::DegenerateBox { index: 1, .. })));
+        assert!(matches!(space.encode(&boxes), Err(Error::DegenerateBox { index: 1, .. })));
+    }
+    let narrow = good.narrow(2, 0, 3).unwrap();
+    assert!(matches!(BoxSpace::new(&narrow), Err(Error::Shape { .. })));
+    assert!(matches!(space.decode(&narrow), Err(Error::Shape { .. })));
+    assert!(matches!(space.encode(&good.squeeze(0).unwrap()), Err(Error::Shape { .. })));
+}
+
+#[test]
+fn age_and_head_pose_are_modelled_as_they_are() {
+    let ages = candidates(1, &[&[21.0], &[60.0]]);
+    assert_eq!(flat(&AgeSpace.decode(&AgeSpace.encode(&ages).unwrap()).unwrap()), [21.0, 60.0]);
+    assert!(matches!(HeadPoseSpace.encode(&ages), Err(Error::Shape { .. })));
+
+    let spaces: [&dyn TargetSpace; 3] =
+        [&AgeSpace, &HeadPoseSpace, &BoxSpace::new(&candidates(1, &[&[0.0, 0.0, 3.0, 5.0]])).unwrap()];
+    assert_eq!(spaces.map(TargetSpace::dim), [1, 3, 4]);
+    assert_eq!(
+        HeadPoseSpace.coordinates().iter().map(|c| c.name).collect::<Vec<_>>(),
+        ["yaw", "pitch", "roll"]
+    );
+}

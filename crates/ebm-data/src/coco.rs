@@ -1,0 +1,155 @@
+//! Datasets in COCO's annotation format.
+
+mod check;
+mod schema;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::files::read_limited;
+use crate::quarantine::{Quarantine, check_max_bad_fraction};
+
+/// What to keep of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Crowd regions are dropped, boxes are clipped to the image, boxes that are empty then are dropped, and so
+    /// are images without an object of more than one pixel per side: the filter of the published detectors.
+    Train,
+    /// Every image stays, also those without objects; boxes stay as annotated.
+    Eval,
+}
+
+/// How to load a dataset.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// What to keep.
+    pub purpose: Purpose,
+    /// Whether each image file must exist; a missing one is a defect then.
+    pub check_files: bool,
+    /// The tolerated fraction of defective images, and of defective annotations.
+    pub max_bad_fraction: f64,
+    /// Where to write all defects, one JSON object per line, if there are any.
+    pub report: Option<PathBuf>,
+    /// The largest annotation file to read, in bytes.
+    pub max_json_bytes: u64,
+}
+
+impl LoadOptions {
+    /// The settings for results to publish: files checked, 1 defect in 1000, no report, 2 GiB of annotations.
+    pub fn new(purpose: Purpose) -> Self {
+        Self { purpose, check_files: true, max_bad_fraction: 1e-3, report: None, max_json_bytes: 2 << 30 }
+    }
+}
+
+/// A category of objects; its label is its position in [`CocoDataset::categories`] plus 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Category {
+    /// The id in the annotation file; ids need not be contiguous.
+    pub id: u64,
+    /// The name.
+    pub name: String,
+}
+
+/// An annotated object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// The annotation's id.
+    pub annotation_id: u64,
+    /// `(x0, y0, x1, y1)` in pixels, half-open: the box covers `x1 - x0` columns.
+    pub bbox: [f32; 4],
+    /// The category's label, from 1; 0 is the background.
+    pub label: usize,
+    /// The area of the object's mask in pixels, or of its box where none is annotated.
+    pub area: f64,
+    /// Whether the box covers a crowd instead of one object.
+    pub iscrowd: bool,
+}
+
+/// An annotated image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CocoImage {
+    /// The image's id.
+    pub id: u64,
+    /// Its name in the annotation file.
+    pub file_name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Columns, as annotated.
+    pub width: usize,
+    /// Rows, as annotated.
+    pub height: usize,
+    /// Its objects, in the order of the annotation file.
+    pub objects: Vec<Object>,
+}
+
+/// A checked dataset.
+#[derive(Clone, Debug)]
+pub struct CocoDataset {
+    /// The images, by ascending id.
+    pub images: Vec<CocoImage>,
+    /// The categories, by ascending id.
+    pub categories: Vec<Category>,
+    /// What was found defective and left out.
+    pub quarantine: Quarantine,
+}
+
+impl CocoDataset {
+    /// Reads and checks the annotation file `annotations` of the images in `images_dir`.
+    ///
+    /// A defective image is left out with its annotations; a defective annotation alone is left out.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON, has
+    /// no usable categories, or nothing to train on; [`Error::TooManyDefects`] above the tolerated fraction,
+    /// after the report was written.
+    pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
+        check_max_bad_fraction(options.max_bad_fraction)?;
+        let bytes = read_limited(annotations, options.max_json_bytes)?;
+        let fail = |detail: String| Error::Json { path: annotations.to_owned(), detail };
+        let raw: schema::File = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
+        drop(bytes);
+        let categories = check::categories(&raw.categories).map_err(fail)?;
+        let checked = check::check(raw, annotations, images_dir, &categories, options.check_files);
+
+        let report = options.report.as_deref();
+        if let Some(path) = report.filter(|_| !checked.quarantine.defects.is_empty()) {
+            checked.quarantine.write_jsonl(path)?;
+        }
+        for (bad, total) in checked.bad_of_total {
+            checked.quarantine.check_fraction(bad, total, options.max_bad_fraction, report)?;
+        }
+        let mut images = checked.images;
+        if options.purpose == Purpose::Train {
+            images.retain_mut(keep_for_training);
+            if images.is_empty() {
+                return Err(fail("no image with an object to train on".to_owned()));
+            }
+        }
+        Ok(Self { images, categories, quarantine: checked.quarantine })
+    }
+
+    /// The label, from 1, of the category with this id.
+    pub fn label(&self, category_id: u64) -> Option<usize> {
+        check::label(&self.categories, category_id)
+    }
+
+    /// The id of the category with this label; none for the background, 0.
+    pub fn category_id(&self, label: usize) -> Option<u64> {
+        Some(self.categories.get(label.checked_sub(1)?)?.id)
+    }
+}
+
+/// Applies the filter of [`Purpose::Train`]; false if the image is to be dropped.
+fn keep_for_training(image: &mut CocoImage) -> bool {
+    let (width, height) = (image.width as f32, image.height as f32);
+    image.objects.retain_mut(|object| {
+        let [x0, y0, x1, y1] = object.bbox;
+        object.bbox = [x0.clamp(0., width), y0.clamp(0., height), x1.clamp(0., width), y1.clamp(0., height)];
+        let [x0, y0, x1, y1] = object.bbox;
+        !object.iscrowd && x1 > x0 && y1 > y0
+    });
+    image.objects.iter().any(|object| {
+        let [x0, y0, x1, y1] = object.bbox;
+        x1 - x0 > 1. && y1 - y0 > 1.
+    })
+}

@@ -1,0 +1,153 @@
+//! Strict decoding of JPEG and PNG files.
+//!
+//! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls
+//! it a success: the sample would train on a lie instead of reaching the quarantine.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use ::image::codecs::png::PngDecoder;
+use ::image::{DynamicImage, ImageDecoder, Limits};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use crate::error::{Error, Result};
+use crate::files::read_limited;
+use crate::image::Image;
+
+/// How large a file and its image may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Bytes of the file.
+    pub max_file_bytes: u64,
+    /// Pixels per side, checked in the header before any pixel is allocated.
+    pub max_side: usize,
+    /// Pixels in all, checked in the header before any pixel is allocated.
+    pub max_pixels: usize,
+}
+
+impl Default for DecodeLimits {
+    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB): far above any image of the datasets.
+    fn default() -> Self {
+        Self { max_file_bytes: 64 << 20, max_side: 16384, max_pixels: 1 << 26 }
+    }
+}
+
+impl DecodeLimits {
+    fn check(&self, path: &Path, width: usize, height: usize) -> Result<()> {
+        let Self { max_side, max_pixels, .. } = *self;
+        let fits = width.checked_mul(height).is_some_and(|area| area <= max_pixels);
+        if width > max_side || height > max_side || !fits {
+            return Err(Error::ImageTooLarge { path: path.to_owned(), width, height, max_side, max_pixels });
+        }
+        Ok(())
+    }
+}
+
+/// Reads a JPEG or PNG file as RGB, with [`DecodeLimits::default`].
+///
+/// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
+/// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
+/// `convert("RGB")` does). Orientation tags (EXIF) are ignored: COCO's boxes refer to the stored pixels.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read, [`Error::FileTooLarge`] and [`Error::ImageTooLarge`] above the
+/// limits, [`Error::Decode`] for what is no JPEG or PNG, or an incomplete or damaged one. Damage inside a
+/// JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
+pub fn read_image(path: &Path) -> Result<Image> {
+    read_image_limited(path, &DecodeLimits::default())
+}
+
+/// As [`read_image`], with other limits.
+///
+/// # Errors
+/// Those of [`read_image`].
+pub fn read_image_limited(path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    decode_image(&read_limited(path, limits.max_file_bytes)?, path, limits)
+}
+
+/// As [`read_image`], of bytes in memory; `path` is the name for errors.
+///
+/// # Errors
+/// Those of [`read_image`].
+pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+        decode_jpeg(bytes, path, limits)
+    } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+        decode_png(bytes, path, limits)
+    } else if bytes.is_empty() {
+        Err(Error::decode(path, "the file is empty"))
+    } else {
+        Err(Error::decode(path, "neither JPEG nor PNG"))
+    }
+}
+
+fn decode_jpeg(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(limits.max_side)
+        .set_max_height(limits.max_side)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let fail = |error| match error {
+        zune_jpeg::errors::DecodeErrors::LargeDimensions(side) => {
+            Error::decode(path, format!("a side of {side} pixels exceeds the limit of {}", limits.max_side))
+        }
+        other => Error::decode(path, format!("{other:?}")),
+    };
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(fail)?;
+    let (width, height) =
+        decoder.dimensions().ok_or_else(|| Error::decode(path, "the header tells no dimensions"))?;
+    limits.check(path, width, height)?;
+    if !has_end_of_image(bytes) {
+        return Err(Error::decode(path, "truncated: the end-of-image marker is missing"));
+    }
+    let pixels = decoder.decode().map_err(fail)?;
+    Image::new(width, height, pixels).map_err(|error| Error::decode(path, error))
+}
+
+/// Whether the marker chain of a JPEG reaches EOI (ITU-T T.81, annex B).
+///
+/// A progressive file cut between two scans decodes without complaint; its missing end gives it away.
+fn has_end_of_image(bytes: &[u8]) -> bool {
+    let mut rest = bytes.get(2..).unwrap_or_default();
+    loop {
+        match *rest {
+            // Fill bytes, stuffed zeros, restart markers and TEM stand alone.
+            [0xff, 0xff, ..] => rest = &rest[1..],
+            [0xff, 0x00 | 0x01 | 0xd0..=0xd7, ..] => rest = &rest[2..],
+            [0xff, 0xd9, ..] => return true,
+            [0xff, _, high, low, ..] => {
+                let len = usize::from(u16::from_be_bytes([high, low]));
+                rest = rest.get(2 + len..).unwrap_or_default();
+            }
+            [_, ..] => {
+                // Entropy-coded data: on to the next possible marker.
+                let next = rest.iter().position(|&byte| byte == 0xff).unwrap_or(rest.len());
+                rest = &rest[next..];
+            }
+            [] => return false,
+        }
+        if rest.len() < 2 {
+            return false;
+        }
+    }
+}
+
+fn decode_png(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    let fail = |error: ::image::ImageError| Error::decode(path, error);
+    if !bytes.ends_with(b"IEND\xae\x42\x60\x82") {
+        return Err(Error::decode(path, "truncated: the file does not end with its IEND chunk"));
+    }
+    let mut decode_limits = Limits::default();
+    // 16-bit RGBA takes 8 bytes per pixel, twice while it is converted.
+    decode_limits.max_alloc = Some(limits.max_pixels as u64 * 16);
+    let decoder = PngDecoder::with_limits(Cursor::new(bytes), decode_limits).map_err(fail)?;
+    let (width, height) = decoder.dimensions();
+    let (width, height) = (width as usize, height as usize);
+    limits.check(path, width, height)?;
+    let rgb = DynamicImage::from_decoder(decoder).map_err(fail)?.into_rgb8();
+    Image::new(width, height, rgb.into_raw()).map_err(|error| Error::decode(path, error))
+}

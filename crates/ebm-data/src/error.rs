@@ -1,0 +1,130 @@
+//! What can go wrong when reading a dataset.
+
+use std::path::{Path, PathBuf};
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a dataset, an image or a batch could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused to read or write a file.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// What was attempted: "read", "write", …
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A file is larger than the limit set for its kind.
+    #[error("{}: {size} bytes exceed the limit of {limit}; raise the limit if the file is trusted", path.display())]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A file is not an image that can be decoded.
+    #[error("{}: not a readable image: {detail}; fetch the file again", path.display())]
+    Decode {
+        /// The file.
+        path: PathBuf,
+        /// The decoder's complaint.
+        detail: String,
+    },
+    /// An image's header promises more pixels than the limit.
+    #[error("{}: {width}x{height} pixels exceed the limit of {max_side} per side and {max_pixels} in all", path.display())]
+    ImageTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// The limit on each side.
+        max_side: usize,
+        /// The limit on the product.
+        max_pixels: usize,
+    },
+    /// Sides and number of bytes of an image disagree.
+    #[error("{len} bytes are not an RGB image of {width}x{height} pixels")]
+    ImageShape {
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// Bytes given.
+        len: usize,
+    },
+    /// An image could not be encoded.
+    #[error("{}: cannot encode the image: {detail}", path.display())]
+    Encode {
+        /// The file to be written.
+        path: PathBuf,
+        /// The encoder's complaint.
+        detail: String,
+    },
+    /// An annotation file is not the JSON that COCO defines.
+    #[error("{}: not a COCO annotation file: {detail}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Line, column and complaint.
+        detail: String,
+    },
+    /// More samples are defective than the configuration tolerates.
+    #[error(
+        "{bad} of {total} samples are defective, more than max_bad_fraction = {max_bad_fraction}; first: {first}; {}",
+        report_hint(report)
+    )]
+    TooManyDefects {
+        /// Defective samples.
+        bad: usize,
+        /// Samples in all.
+        total: usize,
+        /// The tolerated fraction.
+        max_bad_fraction: f64,
+        /// The first few defects in words.
+        first: String,
+        /// Where all defects are listed, if a report was asked for.
+        report: Option<PathBuf>,
+    },
+    /// An argument is outside its domain.
+    #[error("{name}: {detail}")]
+    Argument {
+        /// The argument or configuration key.
+        name: &'static str,
+        /// What is wrong and what would be right.
+        detail: String,
+    },
+    /// A loader's worker thread ended without delivering its batch.
+    #[error("a loader thread ended without delivering batch {step}: {detail}")]
+    Worker {
+        /// The batch's step since the start of training.
+        step: u64,
+        /// What is known of the cause.
+        detail: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn decode(path: &Path, detail: impl std::fmt::Display) -> Self {
+        Self::Decode { path: path.to_owned(), detail: detail.to_string() }
+    }
+}
+
+fn report_hint(report: &Option<PathBuf>) -> String {
+    match report {
+        Some(path) => format!("all are listed in {}", path.display()),
+        None => "set a report path to list all, or raise max_bad_fraction".to_owned(),
+    }
+}

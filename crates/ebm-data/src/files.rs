@@ -1,0 +1,91 @@
+//! Reading with a size limit and writing without half-written files.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// The whole content of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::FileTooLarge`] above the limit
+/// (told from the file's size, before anything is read, and again while reading).
+pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let fail = |source| Error::io("read", path, source);
+    let meta = fs::metadata(path).map_err(fail)?;
+    if !meta.is_file() {
+        return Err(fail(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
+    }
+    let too_large = |size| Error::FileTooLarge { path: path.to_owned(), size, limit };
+    if meta.len() > limit {
+        return Err(too_large(meta.len()));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
+    let file = File::open(path).map_err(fail)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(bytes.len() as u64));
+    }
+    Ok(bytes)
+}
+
+/// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.
+///
+/// Parent directories are made. The content is not forced to the disk, so a power failure may lose it.
+///
+/// # Errors
+/// [`Error::Io`] if a directory or file cannot be written; the file aside is removed then.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(|source| Error::io("create the directory of", path, source))?;
+    }
+    let aside = name_aside(path);
+    let written = File::create(&aside).and_then(|mut file| file.write_all(bytes));
+    written.and_then(|()| fs::rename(&aside, path)).map_err(|source| {
+        // The write's error is the one worth telling; a leftover that cannot be removed adds nothing.
+        let _ = fs::remove_file(&aside);
+        Error::io("write", path, source)
+    })
+}
+
+fn name_aside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_inclusive() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        write_atomic(&path, &[7; 100]).unwrap();
+        assert_eq!(read_limited(&path, 100).unwrap(), vec![7; 100]);
+        assert!(matches!(read_limited(&path, 99), Err(Error::FileTooLarge { size: 100, limit: 99, .. })));
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(read_limited(dir.path(), 1 << 20), Err(Error::Io { .. })));
+        assert!(matches!(read_limited(&dir.path().join("absent"), 9), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_write_replaces_and_leaves_nothing_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/file");
+        write_atomic(&path, b"old").unwrap();
+        write_atomic(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        // A directory cannot be replaced by a file: the error comes back and the aside file is gone.
+        assert!(matches!(write_atomic(&dir.path().join("deep"), b"x"), Err(Error::Io { .. })));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,23 @@
+//! Datasets, decoding, augmentation and prefetching.
+//!
+//! The road of a training image: [`coco::CocoDataset`] reads and checks the annotations,
+//! [`loader::Loader`] decides on an order and lets worker threads decode ([`decode`]), resize, flip and
+//! normalise ([`transform`]) ahead of the training loop, which receives [`loader::Batch`]es.
+//!
+//! What is defective is written down as a [`quarantine::Defect`] and left out; above a tolerated fraction
+//! the answer is an error. Nothing here depends on the number of threads or on ambient randomness.
+
+pub mod coco;
+pub mod decode;
+pub mod encode;
+pub mod error;
+pub mod files;
+pub mod image;
+pub mod loader;
+pub mod quarantine;
+pub mod resize;
+pub mod scenes;
+pub mod transform;
+
+pub use crate::error::{Error, Result};
+pub use crate::image::Image;

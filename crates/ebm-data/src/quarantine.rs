@@ -1,0 +1,130 @@
+//! A list of what was found defective and left out.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::files::write_atomic;
+
+/// The kind of a defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DefectCode {
+    /// An id that is missing or no non-negative integer.
+    BadId,
+    /// An image's width or height is missing, zero or no integer.
+    BadImageSize,
+    /// A file name that is missing, absolute or leaves the image directory.
+    BadFileName,
+    /// An image id seen before.
+    DuplicateImageId,
+    /// A file name seen before.
+    DuplicateFileName,
+    /// An annotation id seen before.
+    DuplicateAnnotationId,
+    /// An annotation of an image that is not listed.
+    OrphanImage,
+    /// An annotation of a category that is not listed.
+    OrphanCategory,
+    /// A box that has not 4 entries, or entries that are no numbers.
+    BoxArity,
+    /// A box with an entry that is not finite.
+    BoxNotFinite,
+    /// A box whose width or height is not positive.
+    BoxEmpty,
+    /// A box without a common point with its image.
+    BoxOutside,
+    /// A box ten times larger than its image.
+    BoxTooLarge,
+    /// An area that is negative or no finite number.
+    BadArea,
+    /// A crowd flag other than 0 and 1.
+    BadCrowdFlag,
+    /// An image file that is not there.
+    MissingFile,
+    /// An image file that cannot be decoded.
+    UnreadableImage,
+    /// An image file whose size differs from the annotated one.
+    SizeMismatch,
+}
+
+/// One defect: where, what kind, and in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Defect {
+    /// The file the defect was found in.
+    pub file: PathBuf,
+    /// The sample: `image 9`, `annotation 12`, or a position such as `annotations[3]` where the id is unusable.
+    pub sample: String,
+    /// The kind.
+    pub code: DefectCode,
+    /// The offending value.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Defect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}: {:?}: {}", self.file.display(), self.sample, self.code, self.detail)
+    }
+}
+
+/// Defects in the order in which they were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quarantine {
+    /// The records.
+    pub defects: Vec<Defect>,
+}
+
+impl Quarantine {
+    /// Writes one JSON object per line, atomically.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be written.
+    pub fn write_jsonl(&self, path: &Path) -> Result<()> {
+        let mut bytes = Vec::new();
+        for defect in &self.defects {
+            serde_json::to_writer(&mut bytes, defect)
+                .map_err(|error| Error::io("write", path, std::io::Error::other(error)))?;
+            bytes.push(b'\n');
+        }
+        write_atomic(path, &bytes)
+    }
+
+    /// How often each kind occurs, in the order of [`DefectCode`].
+    pub fn counts(&self) -> std::collections::BTreeMap<DefectCode, usize> {
+        let mut counts = std::collections::BTreeMap::new();
+        for defect in &self.defects {
+            *counts.entry(defect.code).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// Fails if `bad` of `total` samples are more than the tolerated fraction.
+    pub(crate) fn check_fraction(
+        &self,
+        bad: usize,
+        total: usize,
+        max_bad_fraction: f64,
+        report: Option<&Path>,
+    ) -> Result<()> {
+        if bad as f64 <= max_bad_fraction * total as f64 {
+            return Ok(());
+        }
+        let shown: Vec<String> = self.defects.iter().take(SHOWN).map(ToString::to_string).collect();
+        let report = report.map(Path::to_owned);
+        Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
+    }
+}
+
+/// Defects quoted in an error message.
+const SHOWN: usize = 3;
+
+/// The configured fraction must be one.
+pub(crate) fn check_max_bad_fraction(max_bad_fraction: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&max_bad_fraction) {
+        return Ok(());
+    }
+    let detail = format!("{max_bad_fraction} is no fraction; give a number from 0 to 1");
+    Err(Error::Argument { name: "max_bad_fraction", detail })
+}

@@ -1,0 +1,126 @@
+//! Coverage of silhouettes on the pixel grid.
+
+use super::primitive::{Extent, Primitive};
+use super::shape::Silhouette;
+
+/// A window of whole pixels that may reach beyond the image: left, top, width, height.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) x: i32,
+    pub(super) y: i32,
+    pub(super) width: i32,
+    pub(super) height: i32,
+}
+
+impl Window {
+    /// The pixels that an extent touches, and `margin` more on each side.
+    pub(super) fn around(extent: Extent, margin: f32) -> Self {
+        let (x, y) = ((extent[0] - margin).floor() as i32, (extent[1] - margin).floor() as i32);
+        let (x1, y1) = ((extent[2] + margin).ceil() as i32, (extent[3] + margin).ceil() as i32);
+        Self { x, y, width: (x1 - x).max(0), height: (y1 - y).max(0) }
+    }
+
+    /// The whole image.
+    pub(super) fn image(width: usize, height: usize) -> Self {
+        Self { x: 0, y: 0, width: width as i32, height: height as i32 }
+    }
+
+    /// The common pixels of two windows, possibly none.
+    pub(super) fn intersection(self, other: Self) -> Self {
+        let (x, y) = (self.x.max(other.x), self.y.max(other.y));
+        let x1 = (self.x + self.width).min(other.x + other.width);
+        let y1 = (self.y + self.height).min(other.y + other.height);
+        Self { x, y, width: (x1 - x).max(0), height: (y1 - y).max(0) }
+    }
+
+    /// The number of pixels.
+    pub(super) fn len(self) -> usize {
+        self.width as usize * self.height as usize
+    }
+
+    /// The place of row `y`, column `x` (image coordinates, inside the window) in row-major order.
+    pub(super) fn offset(self, x: i32, y: i32) -> usize {
+        ((y - self.y) * self.width + (x - self.x)) as usize
+    }
+}
+
+/// Coverage in 0..=1 of each pixel of a window, body and protrusion apart.
+#[derive(Clone, Debug)]
+pub(super) struct Mask {
+    pub(super) window: Window,
+    /// The body's coverage.
+    pub(super) body: Vec<f32>,
+    /// The protrusion's coverage where the body does not cover; empty without one.
+    pub(super) protrusion: Vec<f32>,
+    /// Signed distance of the pixel's centre to the body's edge where the body covers, else 0.
+    pub(super) distance: Vec<f32>,
+}
+
+impl Mask {
+    /// Coverage of the silhouette over all pixels it touches, also those outside the image.
+    pub(super) fn new(silhouette: &Silhouette) -> Self {
+        let window = Window::around(silhouette.extent(), 1.0);
+        let (mut body, mut distance) = (vec![0.0; window.len()], vec![0.0; window.len()]);
+        scan(
+            window,
+            |p| silhouette.body_distance(p),
+            |index, cover, d| {
+                body[index] = cover;
+                distance[index] = d;
+            },
+        );
+        let protrusion = match &silhouette.protrusion {
+            None => Vec::new(),
+            Some(thin) => protrusion_coverage(thin, window, &body),
+        };
+        Self { window, body, protrusion, distance }
+    }
+
+    /// Coverage of the whole silhouette at an index of the window.
+    pub(super) fn whole(&self, index: usize) -> f32 {
+        self.body[index] + self.protrusion.get(index).copied().unwrap_or(0.0)
+    }
+}
+
+fn protrusion_coverage(thin: &Primitive, window: Window, body: &[f32]) -> Vec<f32> {
+    let mut cover = vec![0.0; window.len()];
+    scan(window, |p| thin.distance(p), |index, value, _| cover[index] = value.min(1.0 - body[index]));
+    cover
+}
+
+/// Visits the pixels of a window that a figure covers, with index, coverage and distance at the centre. Pixels that
+/// the distance proves to lie outside are skipped.
+fn scan(window: Window, distance: impl Fn([f32; 2]) -> f32, mut visit: impl FnMut(usize, f32, f32)) {
+    for y in window.y..window.y + window.height {
+        let mut x = window.x;
+        while x < window.x + window.width {
+            let d = distance([x as f32 + 0.5, y as f32 + 0.5]);
+            if d > NEAR {
+                x += 1 + (d - NEAR) as i32;
+                continue;
+            }
+            visit(window.offset(x, y), coverage([x as f32, y as f32], d, &distance), d);
+            x += 1;
+        }
+    }
+}
+
+/// An edge farther than this from a pixel's centre leaves the pixel alone: its corners are at 0.71, and the rest allows
+/// for an ellipse's approximate distance inside.
+const NEAR: f32 = 0.8;
+
+/// The covered part of the pixel with the given corner, by 4x4 samples where the edge is near.
+fn coverage([x, y]: [f32; 2], at_center: f32, distance: impl Fn([f32; 2]) -> f32) -> f32 {
+    const SIDE: u8 = 4;
+    if at_center < -NEAR {
+        return 1.0;
+    }
+    let step = |i: u8| (f32::from(i) + 0.5) / f32::from(SIDE);
+    let mut inside = 0u8;
+    for j in 0..SIDE {
+        for i in 0..SIDE {
+            inside += u8::from(distance([x + step(i), y + step(j)]) < 0.0);
+        }
+    }
+    f32::from(inside) / f32::from(SIDE * SIDE)
+}

@@ -1,0 +1,61 @@
+//! What several test files need.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use ebm_data::Image;
+use serde_json::{Value, json};
+
+/// A folder of the shared data, if this machine has it.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(path);
+    if !path.exists() {
+        println!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+pub fn golden(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)
+}
+
+/// The picture of make_goldens.py.
+pub fn picture(width: usize, height: usize) -> Image {
+    let mut pixels = Vec::new();
+    for y in 0..height {
+        for x in 0..width {
+            pixels.extend((0..3).map(|c| ((x * x * 3 + y * 7 + x * y * (c + 1) + 40 * c) % 256) as u8));
+        }
+    }
+    Image::new(width, height, pixels).unwrap()
+}
+
+/// Image `id`'s size in [`write_dataset`]; half are portraits.
+pub fn size_of(id: usize) -> (usize, usize) {
+    if id % 2 == 0 { (48 + id, 40) } else { (36, 50 + id) }
+}
+
+/// Writes `count` JPEGs with one object each to `dir` and returns the annotation file.
+pub fn write_dataset(dir: &Path, count: usize) -> PathBuf {
+    let mut images = Vec::new();
+    let mut annotations = Vec::new();
+    for id in 0..count {
+        let (width, height) = size_of(id);
+        let name = format!("{id:03}.jpg");
+        ebm_data::encode::write_jpeg(&dir.join(&name), &picture(width, height), 90).unwrap();
+        images.push(json!({"id": id, "file_name": name, "width": width, "height": height}));
+        annotations.push(json!({"id": id, "image_id": id, "category_id": 7, "bbox": [id, 2, 11, 13], "area": 143,
+            "iscrowd": 0}));
+    }
+    write_json(
+        &dir.join("annotations.json"),
+        &json!({"images": images, "annotations": annotations,
+        "categories": [{"id": 7, "name": "thing"}]}),
+    )
+}
+
+pub fn write_json(path: &Path, value: &Value) -> PathBuf {
+    std::fs::write(path, value.to_string()).unwrap();
+    path.to_owned()
+}

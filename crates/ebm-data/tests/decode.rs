@@ -1,0 +1,179 @@
+//! Decoding: every promised encoding, and files that want to do harm.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{golden, picture, shared};
+use ebm_data::decode::{DecodeLimits, decode_image, read_image, read_image_limited};
+use ebm_data::encode::{write_jpeg, write_png};
+use ebm_data::{Error, Image};
+
+fn decode(bytes: &[u8]) -> ebm_data::Result<Image> {
+    decode_image(bytes, Path::new("some/file"), &DecodeLimits::default())
+}
+
+/// The largest and the mean difference to Pillow's RGB.
+fn difference(name: &str) -> (u8, f64) {
+    let image = read_image(&golden("images").join(name)).unwrap();
+    let expected = std::fs::read(golden("images").join(format!("{name}.rgb"))).unwrap();
+    assert_eq!((image.width, image.height), (41, 29), "{name}");
+    assert_eq!(image.pixels.len(), expected.len());
+    let differences: Vec<u8> = image.pixels.iter().zip(&expected).map(|(a, b)| a.abs_diff(*b)).collect();
+    let mean = differences.iter().map(|&d| f64::from(d)).sum::<f64>() / differences.len() as f64;
+    (differences.into_iter().max().unwrap(), mean)
+}
+
+#[test]
+fn pngs_agree_with_pillow_exactly() {
+    for name in ["rgb.png", "grey.png", "grey16.png", "palette.png", "rgba.png", "grey_alpha.png"] {
+        assert_eq!(difference(name).0, 0, "{name}");
+    }
+}
+
+#[test]
+fn jpegs_agree_with_pillow_up_to_rounding() {
+    // Decoders may round the inverse transform, the chroma upsampling and the colour conversion differently.
+    for name in ["rgb_444.jpg", "exif_rotated.jpg", "grey.jpg", "cmyk.jpg", "rgb_420.jpg", "progressive.jpg"] {
+        let (max, mean) = difference(name);
+        assert!(max <= 4 && mean < 0.6, "{name}: max {max}, mean {mean}");
+    }
+}
+
+#[test]
+fn truncated_files_are_errors() {
+    for name in ["rgb_444.jpg", "rgb_420.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgb.png", "rgba.png"] {
+        let bytes = std::fs::read(golden("images").join(name)).unwrap();
+        for len in 0..bytes.len() {
+            let error = decode(&bytes[..len]).expect_err(&format!("{name} cut to {len} of {}", bytes.len()));
+            assert!(matches!(error, Error::Decode { .. }), "{error}");
+            assert!(error.to_string().starts_with("some/file: "), "{error}");
+        }
+        assert!(decode(&bytes).is_ok());
+    }
+}
+
+#[test]
+fn real_truncated_jpegs_are_errors() {
+    let Some(dir) = shared("coco/val2017") else { return };
+    let path = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    for part in 0..40 {
+        assert!(decode(&bytes[..bytes.len() * part / 40]).is_err());
+    }
+    for missing in 1..20 {
+        assert!(decode(&bytes[..bytes.len() - missing]).is_err());
+    }
+}
+
+#[test]
+fn damaged_bytes_never_panic() {
+    let mut state = 1u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize
+    };
+    for name in ["rgb_420.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png"] {
+        let bytes = std::fs::read(golden("images").join(name)).unwrap();
+        for _ in 0..300 {
+            let mut bytes = bytes.clone();
+            for _ in 0..3 {
+                let at = random() % bytes.len();
+                bytes[at] = random() as u8;
+            }
+            // A change in the entropy-coded data may go unnoticed; the shape must be sound then.
+            if let Ok(image) = decode(&bytes) {
+                assert_eq!(image.pixels.len(), 3 * image.width * image.height);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_image_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let zeros = [0u8; 100];
+    for (content, said) in
+        [(&b""[..], "empty"), (b"GIF89a....", "neither"), (&zeros, "neither"), (b"\xff\xd8\xff", "not a readable")]
+    {
+        let path = dir.path().join("picture.jpg");
+        std::fs::write(&path, content).unwrap();
+        let error = read_image(&path).unwrap_err();
+        assert!(matches!(error, Error::Decode { .. }));
+        assert!(error.to_string().contains(said) && error.to_string().contains("picture.jpg"), "{error}");
+    }
+    assert!(matches!(read_image(dir.path()), Err(Error::Io { .. })));
+}
+
+/// A JPEG whose frame header claims 65500² pixels.
+fn huge_jpeg() -> Vec<u8> {
+    let mut bytes = std::fs::read(golden("images/rgb_444.jpg")).unwrap();
+    let frame = bytes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    bytes[frame + 5..frame + 9].copy_from_slice(&[0xff, 0xdc, 0xff, 0xdc]);
+    bytes
+}
+
+/// A PNG whose header, with a valid checksum, claims 2³¹ - 1 columns and rows.
+fn huge_png() -> Vec<u8> {
+    let mut bytes = std::fs::read(golden("images/rgb.png")).unwrap();
+    bytes[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
+    let crc = bytes[12..29].iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    });
+    bytes[29..33].copy_from_slice(&(!crc).to_be_bytes());
+    bytes
+}
+
+#[test]
+fn huge_headers_are_refused_before_allocation() {
+    let start = std::time::Instant::now();
+    assert!(decode(&huge_jpeg()).is_err());
+    assert!(decode(&huge_png()).is_err());
+    // Allocating and clearing 12 GB would take longer.
+    assert!(start.elapsed().as_millis() < 100);
+}
+
+#[test]
+fn limits_apply_to_file_side_and_area() {
+    let path = golden("images/rgb.png");
+    let fails = |limits: DecodeLimits| read_image_limited(&path, &limits).unwrap_err();
+    let limits = DecodeLimits { max_file_bytes: 1 << 20, max_side: 41, max_pixels: 41 * 29 };
+    assert!(read_image_limited(&path, &limits).is_ok());
+    assert!(matches!(fails(DecodeLimits { max_file_bytes: 100, ..limits }), Error::FileTooLarge { .. }));
+    assert!(matches!(fails(DecodeLimits { max_side: 40, ..limits }), Error::ImageTooLarge { .. }));
+    assert!(matches!(fails(DecodeLimits { max_pixels: 41 * 29 - 1, ..limits }), Error::ImageTooLarge { .. }));
+    let jpeg = golden("images/rgb_444.jpg");
+    let error = read_image_limited(&jpeg, &DecodeLimits { max_pixels: 41 * 29 - 1, ..limits });
+    assert!(matches!(error, Err(Error::ImageTooLarge { width: 41, height: 29, .. })));
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = picture(17, 5);
+    let png = dir.path().join("a/b.png");
+    write_png(&png, &image).unwrap();
+    assert_eq!(read_image(&png).unwrap(), image);
+
+    let flat = Image::filled(19, 7, [200, 100, 50]).unwrap();
+    let jpeg = dir.path().join("c.jpg");
+    write_jpeg(&jpeg, &flat, 95).unwrap();
+    let read = read_image(&jpeg).unwrap();
+    assert_eq!((read.width, read.height), (19, 7));
+    assert!(read.pixels.iter().zip(&flat.pixels).all(|(a, b)| a.abs_diff(*b) <= 3));
+    assert!(matches!(write_jpeg(&jpeg, &flat, 0), Err(Error::Encode { .. })));
+}
+
+#[test]
+fn all_real_images_decode() {
+    let Some(dir) = shared("coco") else { return };
+    let mut count = 0;
+    for split in ["train2017", "val2017"] {
+        for entry in std::fs::read_dir(dir.join(split)).unwrap() {
+            read_image(&entry.unwrap().path()).unwrap();
+            count += 1;
+        }
+    }
+    assert_eq!(count, 160);
+}

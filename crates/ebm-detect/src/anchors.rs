@@ -1,0 +1,109 @@
+//! Anchors of the region proposal network (facts/detection.md 4.1).
+
+use ebm_nn::boxes::{BBox, BoxConvention};
+
+/// One size per pyramid level, the same aspect ratios (height / width) at each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnchorGenerator {
+    cells: Vec<Vec<BBox>>,
+}
+
+impl AnchorGenerator {
+    /// `sizes[l]` is the anchors' side at level `l`, in pixels; `strides[l]` is needed by the legacy
+    /// [`BoxConvention::Inclusive`] generator only, whose anchors are centred on a cell of that many pixels.
+    pub fn new(sizes: &[f32], ratios: &[f32], strides: &[usize], convention: BoxConvention) -> Self {
+        let cells = sizes.iter().zip(strides).map(|(&size, &stride)| {
+            let cell = |&ratio: &f32| match convention {
+                BoxConvention::HalfOpen => centred_cell(size, ratio),
+                BoxConvention::Inclusive => legacy_cell(size, ratio, stride as f32),
+            };
+            ratios.iter().map(cell).collect()
+        });
+        Self { cells: cells.collect() }
+    }
+
+    /// The anchors around the first position of each level.
+    pub fn cells(&self) -> &[Vec<BBox>] {
+        &self.cells
+    }
+
+    /// Anchors per position of a level; the same at all levels.
+    pub fn per_position(&self) -> usize {
+        self.cells.first().map_or(0, Vec::len)
+    }
+
+    /// Anchors of `level` on a map of `height` × `width` positions, `strides = (y, x)` pixels apart:
+    /// row by row, the ratios of a position next to each other.
+    pub fn grid(&self, level: usize, (height, width): (usize, usize), strides: (usize, usize)) -> Vec<BBox> {
+        let cells = &self.cells[level];
+        let mut anchors = Vec::with_capacity(height * width * cells.len());
+        for row in 0..height {
+            for column in 0..width {
+                let (dy, dx) = ((row * strides.0) as f32, (column * strides.1) as f32);
+                anchors.extend(cells.iter().map(|c| [c[0] + dx, c[1] + dy, c[2] + dx, c[3] + dy]));
+            }
+        }
+        anchors
+    }
+}
+
+/// torchvision's: centred on zero, corners rounded half to even.
+fn centred_cell(size: f32, ratio: f32) -> BBox {
+    let root = ratio.sqrt();
+    let (w, h) = (size / root, size * root);
+    [-w / 2.0, -h / 2.0, w / 2.0, h / 2.0].map(f32::round_ties_even)
+}
+
+/// maskrcnn-benchmark's: the square cell (0, 0, stride−1, stride−1) is given the ratio with both sides
+/// rounded and is then scaled to `size`, always with inclusive widths.
+fn legacy_cell(size: f32, ratio: f32, stride: f32) -> BBox {
+    let centre = (stride - 1.0) / 2.0;
+    let width = (stride * stride / ratio).sqrt().round_ties_even();
+    let height = (width * ratio).round_ties_even();
+    let (w, h) = (width * size / stride, height * size / stride);
+    let (x, y) = ((w - 1.0) / 2.0, (h - 1.0) / 2.0);
+    [centre - x, centre - y, centre + x, centre + y]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [f32; 5] = [32.0, 64.0, 128.0, 256.0, 512.0];
+    const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
+    const RATIOS: [f32; 3] = [0.5, 1.0, 2.0];
+
+    #[test]
+    fn legacy_cells_equal_the_published_table() {
+        let generator = AnchorGenerator::new(&SIZES, &RATIOS, &STRIDES, BoxConvention::Inclusive);
+        let golden: [[BBox; 3]; 5] = [
+            [[-22., -10., 25., 13.], [-14., -14., 17., 17.], [-10., -22., 13., 25.]],
+            [[-40., -20., 47., 27.], [-28., -28., 35., 35.], [-20., -44., 27., 51.]],
+            [[-84., -40., 99., 55.], [-56., -56., 71., 71.], [-36., -80., 51., 95.]],
+            [[-164., -72., 195., 103.], [-112., -112., 143., 143.], [-76., -168., 107., 199.]],
+            [[-332., -152., 395., 215.], [-224., -224., 287., 287.], [-148., -328., 211., 391.]],
+        ];
+        for (cells, golden) in generator.cells().iter().zip(golden) {
+            assert_eq!(cells.as_slice(), golden);
+        }
+    }
+
+    #[test]
+    fn half_open_cells_equal_torchvision() {
+        let generator = AnchorGenerator::new(&SIZES, &RATIOS, &STRIDES, BoxConvention::HalfOpen);
+        assert_eq!(generator.cells()[0], [[-23., -11., 23., 11.], [-16., -16., 16., 16.], [-11., -23., 11., 23.]]);
+        assert_eq!(
+            generator.cells()[2],
+            [[-91., -45., 91., 45.], [-64., -64., 64., 64.], [-45., -91., 45., 91.]]
+        );
+    }
+
+    #[test]
+    fn the_grid_runs_row_by_row() {
+        let generator = AnchorGenerator::new(&SIZES[..1], &[1.0], &STRIDES[..1], BoxConvention::HalfOpen);
+        let grid = generator.grid(0, (2, 3), (4, 4));
+        assert_eq!(grid.len(), 6);
+        assert_eq!(grid[1], [-12., -16., 20., 16.]);
+        assert_eq!(grid[3], [-16., -12., 16., 20.]);
+    }
+}

@@ -1,0 +1,74 @@
+//! Faster-RCNN's box parametrisation: offsets of a box from a reference box (facts/detection.md 4.1).
+
+use ebm_nn::boxes::{BBox, BoxConvention};
+
+/// Sizes larger than this factor of the reference are not predicted: log(1000 / 16).
+const MAX_LOG_RATIO: f32 = 4.135_166_6;
+
+/// `(dx, dy, dw, dh)` = weights · ((x − x_r)/w_r, (y − y_r)/h_r, log(w/w_r), log(h/h_r)), x and y being centres.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BoxCoder {
+    /// Multipliers of the four offsets; (10, 10, 5, 5) for the box head, 1 for the region proposal network.
+    pub weights: [f32; 4],
+    /// Whether widths count both end pixels.
+    pub convention: BoxConvention,
+}
+
+impl BoxCoder {
+    /// Offsets that take `reference` to `target`.
+    pub fn encode(&self, target: &BBox, reference: &BBox) -> [f32; 4] {
+        let (t, r) = (self.centre_size(target), self.centre_size(reference));
+        let offsets =
+            [(t[0] - r[0]) / r[2], (t[1] - r[1]) / r[3], (t[2] / r[2]).ln(), (t[3] / r[3]).ln()];
+        std::array::from_fn(|i| self.weights[i] * offsets[i])
+    }
+
+    /// The box that lies `offsets` away from `reference`; sizes are limited to 1000/16 of the reference's.
+    pub fn decode(&self, offsets: &[f32], reference: &BBox) -> BBox {
+        let r = self.centre_size(reference);
+        let [dx, dy, dw, dh] = std::array::from_fn(|i| offsets[i] / self.weights[i]);
+        let (x, y) = (dx * r[2] + r[0], dy * r[3] + r[1]);
+        let (w, h) = (dw.min(MAX_LOG_RATIO).exp() * r[2], dh.min(MAX_LOG_RATIO).exp() * r[3]);
+        let end = self.convention.offset();
+        [x - 0.5 * w, y - 0.5 * h, x + 0.5 * w - end, y + 0.5 * h - end]
+    }
+
+    fn centre_size(&self, b: &BBox) -> [f32; 4] {
+        let end = self.convention.offset();
+        let (w, h) = (b[2] - b[0] + end, b[3] - b[1] + end);
+        [b[0] + 0.5 * w, b[1] + 0.5 * h, w, h]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_offsets_of_inclusive_boxes() {
+        let coder = BoxCoder { weights: [10., 10., 5., 5.], convention: BoxConvention::Inclusive };
+        let offsets = coder.encode(&[12., 20., 61., 99.], &[10., 15., 49., 94.]);
+        for (value, golden) in offsets.iter().zip([1.75, 0.625, 1.115_717_8, 0.0]) {
+            assert!((value - golden).abs() < 1e-5, "{offsets:?}");
+        }
+    }
+
+    #[test]
+    fn decode_inverts_encode() {
+        for convention in [BoxConvention::HalfOpen, BoxConvention::Inclusive] {
+            let coder = BoxCoder { weights: [10., 10., 5., 5.], convention };
+            let (target, reference) = ([3.5, 7.25, 40.0, 33.0], [0.0, 10.0, 31.0, 50.0]);
+            let back = coder.decode(&coder.encode(&target, &reference), &reference);
+            for (a, b) in back.iter().zip(target) {
+                assert!((a - b).abs() < 1e-4, "{back:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_huge_size_offset_is_limited() {
+        let coder = BoxCoder { weights: [1.0; 4], convention: BoxConvention::HalfOpen };
+        let decoded = coder.decode(&[0.0, 0.0, 1e6, 0.0], &[0.0, 0.0, 16.0, 16.0]);
+        assert!((decoded[2] - decoded[0] - 1000.0).abs() < 0.01, "{decoded:?}");
+    }
+}

@@ -1,0 +1,192 @@
+//! The network and its inference.
+
+use ebm_nn::boxes::BoxConvention;
+use serde::{Deserialize, Serialize};
+
+/// The detector and how it is trained and run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DetectorConfig {
+    /// Classes with the background, which is class 0.
+    pub num_classes: usize,
+    /// Whether a box's width counts both end pixels (maskrcnn-benchmark) or not (torchvision).
+    pub convention: Convention,
+    /// How an image becomes the network's input.
+    pub input: InputConfig,
+    /// The feature extractor.
+    pub backbone: BackboneConfig,
+    /// Region proposal network.
+    pub rpn: RpnConfig,
+    /// Box head.
+    pub roi: RoiConfig,
+}
+
+/// Serialised form of [`BoxConvention`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Convention {
+    /// Width is x2 − x1.
+    HalfOpen,
+    /// Width is x2 − x1 + 1.
+    Inclusive,
+}
+
+impl From<Convention> for BoxConvention {
+    fn from(convention: Convention) -> Self {
+        match convention {
+            Convention::HalfOpen => BoxConvention::HalfOpen,
+            Convention::Inclusive => BoxConvention::Inclusive,
+        }
+    }
+}
+
+/// Resizing and normalisation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputConfig {
+    /// The shorter side after resizing, pixels.
+    pub short_side: usize,
+    /// Upper bound of the longer side, pixels.
+    pub long_side: usize,
+    /// Whose arithmetic the resizing follows.
+    pub resample: ResampleKind,
+    /// Channel order of the network's input: `rgb` or `bgr`.
+    pub channels: ChannelOrder,
+    /// Pixel values are multiplied by this (1/255 or 1), then `mean` is subtracted and `std` divided by.
+    pub scale: f32,
+    /// Per channel, in the network's channel order.
+    pub mean: [f32; 3],
+    /// Per channel, in the network's channel order.
+    pub std: [f32; 3],
+}
+
+/// Serialised form of [`ebm_data::transform::Resample`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResampleKind {
+    /// Pillow's antialiased bilinear filter on bytes.
+    Pillow,
+    /// torch's bilinear interpolation on floats, without antialiasing.
+    Torch,
+}
+
+/// Order of the colour channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelOrder {
+    /// Red first.
+    Rgb,
+    /// Blue first (caffe2).
+    Bgr,
+}
+
+/// ResNet and FPN.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackboneConfig {
+    /// 18, 34 or 50.
+    pub depth: usize,
+    /// Channels of the first stage; 64 in the standard networks.
+    pub width: usize,
+    /// Stride in the first 1×1 of a bottleneck (MSRA, caffe2) instead of the 3×3 (torchvision).
+    pub stride_in_1x1: bool,
+    /// What stands behind each convolution.
+    pub norm: NormKind,
+    /// Added to the variance by batch norm; 0 in maskrcnn-benchmark's frozen form.
+    pub norm_eps: f64,
+    /// Channels of every pyramid level.
+    pub fpn_channels: usize,
+}
+
+/// Kinds of normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// Batch norm that learns (train mode while training).
+    Train,
+    /// Batch norm as a fixed affine map.
+    Frozen,
+    /// None: folded into the convolutions, which have biases.
+    Folded,
+}
+
+/// Region proposal network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RpnConfig {
+    /// Anchor side per level P2 … P6, pixels.
+    pub anchor_sizes: Vec<f32>,
+    /// Height / width.
+    pub anchor_ratios: Vec<f32>,
+    /// Candidates per level before suppression (training, inference).
+    pub pre_nms: [usize; 2],
+    /// Proposals per image after it (training, inference).
+    pub post_nms: [usize; 2],
+    /// Suppression threshold.
+    pub nms: f32,
+    /// Anchors from this IoU on are objects.
+    pub foreground: f32,
+    /// Anchors below this IoU are background.
+    pub background: f32,
+    /// Anchors trained on per image.
+    pub sample_size: usize,
+    /// Largest share of objects among them.
+    pub positive_fraction: f32,
+    /// Boxes with a smaller side are dropped, pixels.
+    pub min_size: f32,
+}
+
+/// Box head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoiConfig {
+    /// Bins per side.
+    pub pool_size: usize,
+    /// Samples per bin and direction of RoIAlign.
+    pub sampling_ratio: usize,
+    /// A box of this side is pooled from level `canonical_level`.
+    pub canonical_size: f32,
+    /// See `canonical_size`; 4 in the FPN paper.
+    pub canonical_level: usize,
+    /// Width of fc6 and fc7.
+    pub representation: usize,
+    /// Weights of the box coder.
+    pub box_weights: [f32; 4],
+    /// Proposals from this IoU on are objects, others background.
+    pub foreground: f32,
+    /// Proposals trained on per image.
+    pub sample_size: usize,
+    /// Largest share of objects among them.
+    pub positive_fraction: f32,
+    /// Transition point of smooth-L1.
+    pub smooth_l1_beta: f64,
+    /// Detections need a higher score.
+    pub score_threshold: f32,
+    /// Suppression threshold per class.
+    pub nms: f32,
+    /// Detections kept per image.
+    pub max_detections: usize,
+    /// Detections with a smaller side are dropped, pixels.
+    pub min_size: f32,
+}
+
+impl DetectorConfig {
+    /// Strides of P2 … P6.
+    pub const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
+
+    /// Why the values contradict each other, if they do.
+    pub(super) fn check(&self) -> std::result::Result<(), String> {
+        let requirements = [
+            (self.num_classes >= 2, "num_classes counts the background and must be at least 2"),
+            (self.rpn.anchor_sizes.len() == Self::STRIDES.len(), "rpn.anchor_sizes needs one entry for each of P2 … P6"),
+            (!self.rpn.anchor_ratios.is_empty(), "rpn.anchor_ratios is empty"),
+            (self.input.std.iter().all(|&s| s > 0.0), "input.std must be positive"),
+            (self.input.short_side > 0 && self.input.long_side >= self.input.short_side, "input.long_side is below input.short_side"),
+            (self.roi.pool_size > 0 && self.roi.sample_size > 0 && self.rpn.sample_size > 0, "pool_size and sample_size must be positive"),
+        ];
+        match requirements.iter().find(|(holds, _)| !holds) {
+            Some((_, reason)) => Err((*reason).to_string()),
+            None => Ok(()),
+        }
+    }
+}

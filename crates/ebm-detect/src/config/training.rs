@@ -1,0 +1,78 @@
+//! Training of the detector and of the confidence branch.
+
+use ebm_core::{GaussianMixture, GradientAscent, StepRule};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// An optimiser with its schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// Updates.
+    pub steps: usize,
+    /// Images per update.
+    pub batch_size: usize,
+    /// `sgd` (momentum 0.9, biases at twice the rate and without decay) or `adam`.
+    pub optimizer: OptimizerKind,
+    /// Base learning rate.
+    pub learning_rate: f64,
+    /// Weight decay, coupled.
+    pub weight_decay: f64,
+    /// Linear warm-up over so many steps …
+    pub warmup_steps: usize,
+    /// … from this share of the base rate.
+    pub warmup_factor: f64,
+    /// Steps at which the rate is multiplied by `decay`.
+    pub milestones: Vec<usize>,
+    /// See `milestones`.
+    pub decay: f64,
+    /// Upper bound of the gradient's norm; 0 for none.
+    pub gradient_clip: f64,
+}
+
+/// Which optimiser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerKind {
+    /// SGD with momentum 0.9.
+    Sgd,
+    /// Adam.
+    Adam,
+}
+
+/// The confidence branch: its proposal, its training and its refinement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfidenceConfig {
+    /// σ_l of Eq. 5, the same for all four coordinates.
+    pub sigmas: Vec<f64>,
+    /// M of Eq. 4, without the true box.
+    pub samples: usize,
+    /// T of Algorithm S1.
+    pub steps_per_ascent: usize,
+    /// λ of Algorithm S1 for position and for size.
+    pub step_length: [f64; 2],
+    /// η of Algorithm S1.
+    pub step_decay: f64,
+    /// Training of the branch alone.
+    pub training: TrainingConfig,
+}
+
+impl ConfidenceConfig {
+    /// Eq. 5.
+    pub fn proposal(&self) -> Result<GaussianMixture> {
+        Ok(GaussianMixture::isotropic(&self.sigmas, 4)?)
+    }
+
+    /// Algorithm S1.
+    pub fn ascent(&self) -> GradientAscent {
+        let [position, size] = self.step_length;
+        GradientAscent {
+            steps: self.steps_per_ascent,
+            step_length: vec![position, position, size, size],
+            decay: self.step_decay,
+            rule: StepRule::Backtracking,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The confidence branch: f(x, y) of a box y, class by class (Section 4.1; supplement, "Ours").
+//!
+//! PrRoIPool takes the features under the box, two fully-connected layers (started from the box head's) describe
+//! them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x) up to a constant;
+//! trained towards the IoU it is IoU-Net*.
+
+use candle_core::{Tensor, Var};
+use candle_nn::{Init, VarBuilder};
+use ebm_core::{BoxSpace, EnergyModel, TargetSpace};
+use ebm_nn::boxes::{BBox, BoxConvention};
+
+use crate::{
+    box_head::TwoMlpHead,
+    config::DetectorConfig,
+    error::Result,
+    pooler::{Pooled, Pooler, Pooling},
+};
+
+/// What f needs of the image and of B objects; computed once for all y.
+pub struct BoxFeatures {
+    /// P2 … P6.
+    pyramid: Vec<Tensor>,
+    /// Image of each object.
+    images: Vec<u32>,
+    /// Class of each object.
+    labels: Vec<u32>,
+    /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes.
+    boxes: Tensor,
+    space: BoxSpace,
+    /// What the convention takes off both ends of such a box, `(4)`.
+    ends: Tensor,
+}
+
+impl BoxFeatures {
+    /// `boxes[i]`, of class `labels[i]` in image `images[i]` of the pyramid, gives object i's reference size: the
+    /// ground truth in training, the initial box in prediction. The pyramid's history is dropped.
+    ///
+    /// # Errors
+    /// When there is no box, or one without extent.
+    pub fn new(
+        pyramid: &[Tensor],
+        images: Vec<u32>,
+        labels: Vec<u32>,
+        boxes: &[BBox],
+        convention: BoxConvention,
+    ) -> Result<Self> {
+        let device = pyramid[0].device();
+        let end = convention.offset();
+        let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
+        let boxes = Tensor::from_vec(boxes.as_flattened().to_vec(), (boxes.len(), 1, 4), device)?.broadcast_add(&ends)?;
+        let space = BoxSpace::new(&boxes)?;
+        Ok(Self { pyramid: pyramid.iter().map(Tensor::detach).collect(), images, labels, boxes, space, ends })
+    }
+
+    /// The boxes themselves as points of target space, `(B, 1, 4)`.
+    pub fn targets(&self) -> Result<Tensor> {
+        Ok(self.space.encode(&self.boxes)?)
+    }
+
+    /// Corners in the convention's form, `(B, M, 4)`, of `y (B, M, 4)`; differentiable.
+    pub fn corners(&self, y: &Tensor) -> Result<Tensor> {
+        Ok(self.continuous_corners(y)?.broadcast_sub(&self.ends)?)
+    }
+
+    /// The same with exclusive ends, whatever the convention.
+    pub fn continuous_corners(&self, y: &Tensor) -> Result<Tensor> {
+        Ok(self.space.decode(y)?)
+    }
+}
+
+/// f(x, y) for boxes y = (c_x/w₀, c_y/h₀, log w, log h).
+pub struct EnergyHead {
+    pooler: Pooler,
+    trunk: TwoMlpHead,
+    /// `(K, representation)`, one row per class.
+    weight: Tensor,
+    /// `(K)`.
+    bias: Tensor,
+}
+
+impl EnergyHead {
+    /// Parameters `energy_head.fc6|fc7` and `energy_predictor.weight|bias` under `vb`; the predictor is drawn from
+    /// N(0, 0.001²).
+    pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
+        let pooler = Pooler::new(config, Pooling::PrRoi);
+        let predictor = vb.pp("energy_predictor");
+        let init = Init::Randn { mean: 0.0, stdev: 0.001 };
+        Ok(Self {
+            trunk: TwoMlpHead::new(config, &pooler, vb.pp("energy_head"))?,
+            weight: predictor.get_with_hints((config.num_classes, config.roi.representation), "weight", init)?,
+            bias: predictor.get_with_hints(config.num_classes, "bias", Init::Const(0.0))?,
+            pooler,
+        })
+    }
+
+    /// Pools the boxes `y (B, M, 4)`.
+    fn pool(&self, features: &BoxFeatures, y: &Tensor) -> Result<Pooled> {
+        let (b, m, _) = y.dims3()?;
+        let boxes = features.corners(y)?.reshape((b * m, 4))?;
+        let images: Vec<u32> = features.images.iter().flat_map(|&image| std::iter::repeat_n(image, m)).collect();
+        self.pooler.pool(&features.pyramid, &boxes, &images)
+    }
+
+    /// The last layer for the class in question alone: `hidden (B, M, representation)` → f `(B, M)`.
+    fn predict(&self, features: &BoxFeatures, hidden: &Tensor) -> Result<Tensor> {
+        let labels = Tensor::new(features.labels.as_slice(), hidden.device())?;
+        let weight = self.weight.index_select(&labels, 0)?.unsqueeze(2)?;
+        let bias = self.bias.index_select(&labels, 0)?.unsqueeze(1)?;
+        Ok(hidden.matmul(&weight)?.squeeze(2)?.broadcast_add(&bias)?)
+    }
+
+    fn confidence(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
+        let (b, m, _) = y.dims3()?;
+        let pooled = self.pool(features, y)?;
+        let hidden = self.trunk.forward(&pooled.features)?.index_select(&pooled.position, 0)?;
+        self.predict(features, &hidden.reshape((b, m, ()))?)
+    }
+
+    /// f and ∂f/∂y: back through the layers by hand, through the pooling by its own gradient.
+    fn confidence_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (b, m, _) = y.dims3()?;
+        let y = Var::from_tensor(&y.detach())?;
+        let pooled = self.pool(features, y.as_tensor())?;
+        let activations = self.trunk.activations(&pooled.features.detach())?;
+        let hidden = activations[1].index_select(&pooled.position, 0)?.reshape((b, m, ()))?;
+        let f = self.predict(features, &hidden)?.detach();
+
+        let labels: Vec<u32> = pooled.order.iter().map(|&i| features.labels[i as usize / m]).collect();
+        let weight = self.weight.detach().index_select(&Tensor::new(labels, y.device())?, 0)?;
+        let gradient = self.trunk.input_gradient(&activations, &weight)?.detach();
+        // Its derivative in y is the gradient in the pooled features carried through the pooling.
+        let carrier = (pooled.features.flatten_from(1)? * gradient)?.sum_all()?;
+        let gradients = carrier.backward()?;
+        let gradient = match gradients.get(&y) {
+            Some(gradient) => gradient.clone(),
+            None => y.zeros_like()?,
+        };
+        Ok((f, gradient))
+    }
+}
+
+impl EnergyModel for EnergyHead {
+    type Features = BoxFeatures;
+
+    fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.confidence(features, y).map_err(ebm_core::Error::model)
+    }
+
+    fn score_and_grad(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        self.confidence_and_gradient(features, y).map_err(ebm_core::Error::model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+    use ebm_nn::params::ParamStore;
+    use ebm_seed::Key;
+    use rand::Rng;
+
+    use crate::config::ExperimentConfig;
+
+    /// f by autograd alone.
+    struct ByAutograd<'a>(&'a EnergyHead);
+
+    impl EnergyModel for ByAutograd<'_> {
+        type Features = BoxFeatures;
+
+        fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+            self.0.score(features, y)
+        }
+    }
+
+    #[test]
+    fn the_gradient_by_hand_is_autograds() {
+        let device = Device::Cpu;
+        let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
+        (config.backbone.fpn_channels, config.roi.representation) = (4, 16);
+        let store = ParamStore::new(Key::new(1));
+        let mut head = EnergyHead::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+        head.weight = (head.weight * 1000.0).unwrap();
+        let mut rng = Key::new(2).rng();
+        let pyramid: Vec<Tensor> = [40, 20, 10, 5]
+            .map(|side| {
+                let values: Vec<f32> = (0..2 * 4 * side * side).map(|_| rng.random_range(-1.0..1.0)).collect();
+                Tensor::from_vec(values, (2, 4, side, side), &device).unwrap()
+            })
+            .to_vec();
+        // Three sizes, so that more than one level is pooled from, out of order.
+        let boxes = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
+        let features = BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap();
+        let shift = Tensor::new(&[[[0f32, 0., 0., 0.], [0.1, -0.05, 0.2, -0.1]]], &device).unwrap();
+        let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
+        let (f, gradient) = head.score_and_grad(&features, &y).unwrap();
+        let (f2, gradient2) = ByAutograd(&head).score_and_grad(&features, &y).unwrap();
+        let difference = |a: &Tensor, b: &Tensor| {
+            (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
+        };
+        assert!(gradient2.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.1);
+        assert!(difference(&f, &f2) < 1e-5);
+        assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");
+    }
+}

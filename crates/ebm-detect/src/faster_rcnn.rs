@@ -1,0 +1,143 @@
+//! Faster-RCNN with a feature pyramid: backbone, region proposal network and box head.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+use ebm_nn::{
+    boxes::{BBox, batched_nms},
+    fpn::Fpn,
+    resnet::ResNet,
+};
+use rand::RngCore;
+
+use crate::{
+    box_head::{BoxHead, Candidate},
+    config::DetectorConfig,
+    error::Result,
+    rpn::{Proposal, Rpn, RpnOutput},
+};
+
+/// A batch as the network takes it.
+pub struct ImageBatch {
+    /// `(N, 3, H, W)`, normalised, padded to multiples of 32.
+    pub pixels: Tensor,
+    /// (height, width) of each image without the padding.
+    pub sizes: Vec<(usize, usize)>,
+}
+
+/// What the detector is trained on: boxes in input pixels and their classes.
+pub type Objects = (Vec<BBox>, Vec<usize>);
+
+/// The four losses of Faster-RCNN, each a scalar.
+pub struct DetectorLosses {
+    /// Is there an object at the anchor?
+    pub objectness: Tensor,
+    /// Offsets from anchors.
+    pub rpn_box: Tensor,
+    /// Class of a proposal.
+    pub classifier: Tensor,
+    /// Offsets from proposals.
+    pub box_reg: Tensor,
+}
+
+impl DetectorLosses {
+    /// Each with its name.
+    pub fn named(&self) -> [(&'static str, &Tensor); 4] {
+        [
+            ("objectness", &self.objectness),
+            ("rpn_box", &self.rpn_box),
+            ("classifier", &self.classifier),
+            ("box_reg", &self.box_reg),
+        ]
+    }
+
+    /// Their sum.
+    pub fn total(&self) -> Result<Tensor> {
+        Ok((((&self.objectness + &self.rpn_box)? + &self.classifier)? + &self.box_reg)?)
+    }
+}
+
+/// The detector; parameter names are torchvision's.
+pub struct FasterRcnn {
+    body: ResNet,
+    fpn: Fpn,
+    rpn: Rpn,
+    box_head: BoxHead,
+    config: DetectorConfig,
+}
+
+impl FasterRcnn {
+    /// Builds the network from `vb`'s parameters.
+    pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
+        let body = ResNet::new(&config.backbone.resnet()?, vb.pp("backbone.body"))?;
+        let fpn = Fpn::new(&body.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
+        Ok(Self {
+            body,
+            fpn,
+            rpn: Rpn::new(config, vb.pp("rpn"))?,
+            box_head: BoxHead::new(config, vb.pp("roi_heads"))?,
+            config: config.clone(),
+        })
+    }
+
+    /// C2 … C5 of `(N, 3, H, W)`.
+    pub fn body(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
+        Ok(self.body.forward(pixels, train)?.into_iter().collect())
+    }
+
+    /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per image.
+    pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
+        self.pyramid(&self.body(pixels, train)?)
+    }
+
+    /// P2 … P6 from C2 … C5.
+    pub fn pyramid(&self, stages: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(self.fpn.forward(stages)?)
+    }
+
+    /// Proposals of each image at inference, best first.
+    pub fn proposals(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Proposal>>> {
+        let output = self.rpn_output(pyramid, images)?;
+        self.rpn.proposals(&output, &images.sizes, false)
+    }
+
+    /// Every (proposal, class) pair above the score threshold, before suppression.
+    pub fn candidates(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Candidate>>> {
+        let proposals = self.proposals(pyramid, images)?;
+        self.box_head.candidates(pyramid, &proposals, &images.sizes)
+    }
+
+    /// Losses of one batch with the pyramid given; the anchors and proposals trained on are drawn with `rng`.
+    pub fn losses(
+        &self,
+        pyramid: &[Tensor],
+        images: &ImageBatch,
+        objects: &[Objects],
+        rng: &mut dyn RngCore,
+    ) -> Result<DetectorLosses> {
+        let output = self.rpn_output(pyramid, images)?;
+        let boxes: Vec<Vec<BBox>> = objects.iter().map(|(boxes, _)| boxes.clone()).collect();
+        let (objectness, rpn_box) = self.rpn.losses(&output, &boxes, rng)?;
+        let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
+        let (classifier, box_reg) = self.box_head.losses(pyramid, &proposals, objects, rng)?;
+        Ok(DetectorLosses { objectness, rpn_box, classifier, box_reg })
+    }
+
+    /// Faster-RCNN's own detections: suppression per class, the best by score. This is the paper's Direct.
+    pub fn suppress(&self, candidates: &[Candidate]) -> Result<Vec<Candidate>> {
+        let boxes: Vec<BBox> = candidates.iter().map(|c| c.bbox).collect();
+        let scores: Vec<f32> = candidates.iter().map(|c| c.score).collect();
+        let labels: Vec<usize> = candidates.iter().map(|c| c.label).collect();
+        let kept = batched_nms(&boxes, &scores, &labels, self.config.roi.nms, self.config.convention.into())?;
+        Ok(kept.into_iter().take(self.config.roi.max_detections).map(|i| candidates[i]).collect())
+    }
+
+    /// The configuration that the network was built with.
+    pub fn config(&self) -> &DetectorConfig {
+        &self.config
+    }
+
+    fn rpn_output(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<RpnOutput> {
+        let (_, _, height, width) = images.pixels.dims4()?;
+        self.rpn.forward(pyramid, (height, width))
+    }
+}

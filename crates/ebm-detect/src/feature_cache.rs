@@ -1,0 +1,86 @@
+//! Features of frozen layers, computed once for all images and kept in memory.
+
+use candle_core::Tensor;
+
+use crate::{
+    error::{Error, Result},
+    faster_rcnn::{ImageBatch, Objects},
+};
+
+/// Maps of each image (stages C2 … C5 or levels P2 … P6) with its size and objects.
+///
+/// All images were padded to the same extent, so that any of them can form a batch.
+#[derive(Default)]
+pub struct FeatureCache {
+    images: Vec<CachedImage>,
+}
+
+struct CachedImage {
+    /// `(1, C, h, w)` each, without history.
+    maps: Vec<Tensor>,
+    pixels: Tensor,
+    size: (usize, usize),
+    objects: Objects,
+}
+
+/// A batch put together from the cache.
+pub struct CachedBatch {
+    /// `(N, C, h, w)` of each stage or level.
+    pub maps: Vec<Tensor>,
+    /// The images themselves.
+    pub images: ImageBatch,
+    /// Their objects.
+    pub objects: Vec<Objects>,
+}
+
+impl FeatureCache {
+    /// Adds the images of a batch with the `maps` computed from it.
+    ///
+    /// # Errors
+    /// When the images are padded to another extent than those before.
+    pub fn push(&mut self, maps: &[Tensor], images: &ImageBatch, objects: Vec<Objects>) -> Result<()> {
+        if let Some(first) = self.images.first() {
+            let (here, before) = (&images.pixels.dims()[1..], &first.pixels.dims()[1..]);
+            if here != before {
+                let reason = format!("images of shape {here:?} cannot form batches with others of {before:?}");
+                return Err(Error::Config { name: "feature cache".into(), reason });
+            }
+        }
+        for (i, (size, objects)) in images.sizes.iter().zip(objects).enumerate() {
+            let row = |t: &Tensor| -> Result<Tensor> { Ok(t.detach().narrow(0, i, 1)?.copy()?) };
+            let maps = maps.iter().map(row).collect::<Result<_>>()?;
+            self.images.push(CachedImage { maps, pixels: row(&images.pixels)?, size: *size, objects });
+        }
+        Ok(())
+    }
+
+    /// How many images there are.
+    pub fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// Positions of the images that hold an object.
+    pub fn with_objects(&self) -> Vec<usize> {
+        (0..self.len()).filter(|&i| !self.images[i].objects.0.is_empty()).collect()
+    }
+
+    /// The batch of these images, by position.
+    pub fn batch(&self, positions: &[usize]) -> Result<CachedBatch> {
+        let images: Vec<&CachedImage> = positions.iter().map(|&i| &self.images[i]).collect();
+        let levels = images.first().map_or(0, |image| image.maps.len());
+        let stack = |level: usize| -> Result<Tensor> {
+            Ok(Tensor::cat(&images.iter().map(|image| &image.maps[level]).collect::<Vec<_>>(), 0)?)
+        };
+        let pixels = Tensor::cat(&images.iter().map(|image| &image.pixels).collect::<Vec<_>>(), 0)?;
+        Ok(CachedBatch {
+            maps: (0..levels).map(stack).collect::<Result<_>>()?,
+            images: ImageBatch { pixels, sizes: images.iter().map(|image| image.size).collect() },
+            objects: images.iter().map(|image| image.objects.clone()).collect(),
+        })
+    }
+}

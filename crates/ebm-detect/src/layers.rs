@@ -1,0 +1,38 @@
+//! Convolution and fully-connected layers with named initialisers.
+
+use candle_core::Tensor;
+use candle_nn::{Init, Linear, VarBuilder};
+
+use crate::error::Result;
+
+/// A convolution with bias that keeps the map's size.
+pub struct Conv {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Conv {
+    /// `weight (output, input, kernel, kernel)` drawn from `init`; `bias (output)` zero.
+    pub fn new(vb: VarBuilder, input: usize, output: usize, kernel: usize, init: Init) -> Result<Self> {
+        let weight = vb.get_with_hints((output, input, kernel, kernel), "weight", init)?;
+        Ok(Self { weight, bias: vb.get_with_hints(output, "bias", Init::Const(0.0))? })
+    }
+
+    /// `(N, C, H, W)` → `(N, O, H, W)`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let padding = self.weight.dim(2)? / 2;
+        Ok(ebm_nn::ops::conv2d(x, &self.weight, Some(&self.bias), 1, padding)?)
+    }
+}
+
+/// A fully-connected layer: weight `(output, input)` drawn from `init`, zero bias.
+pub fn linear(vb: VarBuilder, input: usize, output: usize, init: Init) -> Result<Linear> {
+    let weight = vb.get_with_hints((output, input), "weight", init)?;
+    Ok(Linear::new(weight, Some(vb.get_with_hints(output, "bias", Init::Const(0.0))?)))
+}
+
+/// U(±1/√input), torch's default for weights, used for the feature extractors of both heads.
+pub fn torch_default(input: usize) -> Init {
+    let bound = 1.0 / (input as f64).sqrt();
+    Init::Uniform { lo: -bound, up: bound }
+}

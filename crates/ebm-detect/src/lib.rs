@@ -1,0 +1,44 @@
+//! Object detection: Faster-RCNN with FPN and an energy-based box head (Section 4.1).
+//!
+//! | step of the paper | item |
+//! |---|---|
+//! | features g_x, once per image | [`FasterRcnn::features`] |
+//! | f(x, y), class by class | [`EnergyHead`] |
+//! | training of the new layers alone with Eq. 4 | [`training::ConfidenceTask`] |
+//! | guided suppression, Algorithm S1 | [`refine_candidates`] |
+//! | Table 2 | [`Method`] |
+
+mod anchors;
+mod box_coder;
+mod box_head;
+pub mod config;
+mod energy_head;
+mod error;
+pub mod evaluation;
+mod faster_rcnn;
+mod feature_cache;
+mod guided_nms;
+mod inference;
+pub mod input;
+mod layers;
+mod matcher;
+mod method;
+mod pooler;
+pub mod reproduce;
+mod rpn;
+pub mod training;
+pub mod weights;
+
+pub use anchors::AnchorGenerator;
+pub use box_coder::BoxCoder;
+pub use box_head::{BoxHead, Candidate};
+pub use energy_head::{BoxFeatures, EnergyHead};
+pub use error::{Error, Result};
+pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
+pub use feature_cache::{CachedBatch, FeatureCache};
+pub use guided_nms::{Survivor, iou_guided_nms};
+pub use inference::{Refinement, refine_candidates};
+pub use matcher::{BalancedSampler, Match, Matcher};
+pub use method::Method;
+pub use pooler::{Pooled, Pooler, Pooling};
+pub use rpn::{Proposal, Rpn, RpnOutput};

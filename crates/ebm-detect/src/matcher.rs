@@ -1,0 +1,154 @@
+//! Assigning ground-truth boxes to anchors and proposals, and drawing the balanced sample that is trained on.
+
+use ebm_nn::boxes::{BBox, BoxConvention, iou};
+use rand::{RngCore, seq::SliceRandom};
+use rayon::prelude::*;
+
+/// What a candidate box is trained towards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// The ground-truth box of this index.
+    Object(usize),
+    /// No object.
+    Background,
+    /// Between the thresholds: not trained on.
+    Ignore,
+}
+
+/// Matches by IoU: at least `foreground` is an object, below `background` is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Matcher {
+    /// IoU from which a candidate is an object.
+    pub foreground: f32,
+    /// IoU below which a candidate is background.
+    pub background: f32,
+    /// Also match, for every object, the candidates that overlap it most, however little (the anchors' rule).
+    pub allow_low_quality: bool,
+    /// Box convention of the IoU.
+    pub convention: BoxConvention,
+}
+
+impl Matcher {
+    /// One [`Match`] for each candidate.
+    pub fn assign(&self, candidates: &[BBox], objects: &[BBox]) -> Vec<Match> {
+        if objects.is_empty() {
+            return vec![Match::Background; candidates.len()];
+        }
+        let overlaps = |candidate: &BBox| objects.iter().map(move |object| iou(object, candidate, self.convention));
+        // Best overlap that each object has with any candidate.
+        let mut best_of_object = vec![0f32; objects.len()];
+        let mut matches: Vec<(usize, f32)> = candidates
+            .par_iter()
+            .map(|candidate| {
+                overlaps(candidate).enumerate().fold((0, f32::MIN), |best, (i, value)| if value > best.1 { (i, value) } else { best })
+            })
+            .collect();
+        if self.allow_low_quality {
+            for candidate in candidates {
+                for (best, value) in best_of_object.iter_mut().zip(overlaps(candidate)) {
+                    *best = best.max(value);
+                }
+            }
+        }
+        let rescued = |candidate: &BBox| {
+            self.allow_low_quality
+                && overlaps(candidate).zip(&best_of_object).any(|(value, &best)| value == best && best > 0.0)
+        };
+        matches
+            .drain(..)
+            .zip(candidates)
+            .map(|((object, value), candidate)| {
+                if value >= self.foreground || rescued(candidate) {
+                    Match::Object(object)
+                } else if value < self.background {
+                    Match::Background
+                } else {
+                    Match::Ignore
+                }
+            })
+            .collect()
+    }
+}
+
+/// Draws at most `size` candidates, at most `positive_fraction` of them objects; returns ascending indices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BalancedSampler {
+    /// Candidates per image.
+    pub size: usize,
+    /// Largest share of objects.
+    pub positive_fraction: f32,
+}
+
+impl BalancedSampler {
+    /// Indices of the sampled objects and of the sampled background.
+    pub fn sample(&self, matches: &[Match], rng: &mut dyn RngCore) -> (Vec<usize>, Vec<usize>) {
+        let indices = |wanted: fn(&Match) -> bool| -> Vec<usize> {
+            matches.iter().enumerate().filter(|(_, m)| wanted(m)).map(|(i, _)| i).collect()
+        };
+        let positives = indices(|m| matches!(m, Match::Object(_)));
+        let negatives = indices(|m| *m == Match::Background);
+        let quota = ((self.size as f32 * self.positive_fraction) as usize).min(positives.len());
+        let positives = draw(positives, quota, rng);
+        let negatives = draw(negatives, self.size - quota, rng);
+        (positives, negatives)
+    }
+}
+
+fn draw(mut indices: Vec<usize>, count: usize, rng: &mut dyn RngCore) -> Vec<usize> {
+    let count = count.min(indices.len());
+    indices.partial_shuffle(rng, count);
+    // `partial_shuffle` leaves its sample at the end of the slice.
+    let mut sample = indices.split_off(indices.len() - count);
+    sample.sort_unstable();
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebm_seed::Key;
+
+    fn matcher(allow_low_quality: bool) -> Matcher {
+        Matcher { foreground: 0.7, background: 0.3, allow_low_quality, convention: BoxConvention::HalfOpen }
+    }
+
+    #[test]
+    fn thresholds_and_the_low_quality_rule() {
+        let objects = [[0., 0., 10., 10.], [100., 100., 110., 110.]];
+        let candidates = [
+            [0., 0., 10., 9.],       // IoU 0.9 with the first
+            [0., 0., 10., 5.],       // 0.5: between
+            [50., 50., 60., 60.],    // nothing
+            [100., 100., 104., 110.], // 0.4 with the second, its best
+        ];
+        assert_eq!(
+            matcher(false).assign(&candidates, &objects),
+            [Match::Object(0), Match::Ignore, Match::Background, Match::Ignore]
+        );
+        assert_eq!(
+            matcher(true).assign(&candidates, &objects),
+            [Match::Object(0), Match::Ignore, Match::Background, Match::Object(1)]
+        );
+    }
+
+    #[test]
+    fn an_image_without_objects_is_background() {
+        assert_eq!(matcher(true).assign(&[[0., 0., 1., 1.]], &[]), [Match::Background]);
+    }
+
+    #[test]
+    fn the_sample_is_balanced_and_reproducible() {
+        let mut matches = vec![Match::Background; 100];
+        for m in matches.iter_mut().take(40) {
+            *m = Match::Object(0);
+        }
+        matches[99] = Match::Ignore;
+        let sampler = BalancedSampler { size: 32, positive_fraction: 0.25 };
+        let draw = |seed| sampler.sample(&matches, &mut Key::new(seed).rng());
+        let (positives, negatives) = draw(1);
+        assert_eq!((positives.len(), negatives.len()), (8, 24));
+        assert!(positives.iter().all(|&i| i < 40) && negatives.iter().all(|&i| (40..99).contains(&i)));
+        assert_eq!((positives, negatives), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+}

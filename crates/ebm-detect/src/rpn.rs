@@ -1,0 +1,178 @@
+//! Region proposal network: which anchors hold an object, and where its box lies from there.
+
+use candle_core::{D, Tensor};
+use candle_nn::{Init, VarBuilder};
+use ebm_nn::boxes::{BBox, BoxConvention, batched_nms, clip};
+use rand::RngCore;
+
+use crate::{
+    anchors::AnchorGenerator,
+    box_coder::BoxCoder,
+    config::{DetectorConfig, RpnConfig},
+    error::{Error, Result},
+    layers::Conv,
+    matcher::{BalancedSampler, Match, Matcher},
+};
+
+/// The head (3×3 convolution, objectness, offsets; shared by all levels) with its anchors.
+pub struct Rpn {
+    conv: Conv,
+    objectness: Conv,
+    offsets: Conv,
+    anchors: AnchorGenerator,
+    coder: BoxCoder,
+    config: RpnConfig,
+    convention: BoxConvention,
+}
+
+/// What the head says of every anchor; K anchors, level by level, each level row by row.
+pub struct RpnOutput {
+    /// `(N, K)` logits.
+    pub objectness: Tensor,
+    /// `(N, K, 4)` box-coder offsets.
+    pub offsets: Tensor,
+    /// The K anchors, the same for all images of a batch.
+    pub anchors: Vec<BBox>,
+    /// Anchors of each level.
+    pub level_sizes: Vec<usize>,
+}
+
+/// A box that may hold an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Proposal {
+    /// Corners in input pixels.
+    pub bbox: BBox,
+    /// Objectness logit.
+    pub objectness: f32,
+}
+
+impl Rpn {
+    /// Parameters `head.conv.0.0`, `head.cls_logits`, `head.bbox_pred` under `vb`, drawn from N(0, 0.01²).
+    pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
+        let channels = config.backbone.fpn_channels;
+        let convention = config.convention.into();
+        let anchors = AnchorGenerator::new(
+            &config.rpn.anchor_sizes,
+            &config.rpn.anchor_ratios,
+            &DetectorConfig::STRIDES,
+            convention,
+        );
+        let init = Init::Randn { mean: 0.0, stdev: 0.01 };
+        let head = vb.pp("head");
+        let count = anchors.per_position();
+        Ok(Self {
+            conv: Conv::new(head.pp("conv.0.0"), channels, channels, 3, init)?,
+            objectness: Conv::new(head.pp("cls_logits"), channels, count, 1, init)?,
+            offsets: Conv::new(head.pp("bbox_pred"), channels, 4 * count, 1, init)?,
+            anchors,
+            coder: BoxCoder { weights: [1.0; 4], convention },
+            config: config.rpn.clone(),
+            convention,
+        })
+    }
+
+    /// Runs the head on the pyramid P2 … P6 of images of `input` = (height, width) pixels, padding included.
+    pub fn forward(&self, pyramid: &[Tensor], input: (usize, usize)) -> Result<RpnOutput> {
+        let (mut objectness, mut offsets, mut anchors, mut level_sizes) = (vec![], vec![], vec![], vec![]);
+        for (level, features) in pyramid.iter().enumerate() {
+            let (n, _, h, w) = features.dims4()?;
+            let hidden = self.conv.forward(features)?.relu()?;
+            // (N, A·c, H, W) -> (N, H·W·A, c)
+            let flatten = |map: Tensor, c: usize| -> Result<Tensor> {
+                let a = self.anchors.per_position();
+                Ok(map.reshape((n, a, c, h * w))?.permute((0, 3, 1, 2))?.contiguous()?.reshape((n, h * w * a, c))?)
+            };
+            objectness.push(flatten(self.objectness.forward(&hidden)?, 1)?.squeeze(D::Minus1)?);
+            offsets.push(flatten(self.offsets.forward(&hidden)?, 4)?);
+            let grid = self.anchors.grid(level, (h, w), (input.0 / h, input.1 / w));
+            level_sizes.push(grid.len());
+            anchors.extend(grid);
+        }
+        let (objectness, offsets) = (Tensor::cat(&objectness, 1)?, Tensor::cat(&offsets, 1)?);
+        Ok(RpnOutput { objectness, offsets, anchors, level_sizes })
+    }
+
+    /// The proposals of each image in descending objectness; `sizes` are (height, width) without padding.
+    pub fn proposals(&self, output: &RpnOutput, sizes: &[(usize, usize)], train: bool) -> Result<Vec<Vec<Proposal>>> {
+        let phase = usize::from(!train);
+        let objectness = output.objectness.detach().to_vec2::<f32>()?;
+        let offsets = output.offsets.detach().to_vec3::<f32>()?;
+        let images = objectness.iter().zip(&offsets).zip(sizes);
+        images.map(|((logits, offsets), &size)| self.select(output, logits, offsets, size, phase)).collect()
+    }
+
+    fn select(
+        &self,
+        output: &RpnOutput,
+        logits: &[f32],
+        offsets: &[Vec<f32>],
+        size: (usize, usize),
+        phase: usize,
+    ) -> Result<Vec<Proposal>> {
+        if let Some(i) = logits.iter().position(|v| !v.is_finite()) {
+            return Err(Error::NonFinite { place: "rpn", reason: format!("anchor {i} has objectness {}", logits[i]) });
+        }
+        let (mut boxes, mut scores, mut levels) = (vec![], vec![], vec![]);
+        let mut start = 0;
+        for (level, &count) in output.level_sizes.iter().enumerate() {
+            let mut order: Vec<usize> = (start..start + count).collect();
+            order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+            for index in order.into_iter().take(self.config.pre_nms[phase]) {
+                let decoded = self.coder.decode(&offsets[index], &output.anchors[index]);
+                let bbox = clip(&decoded, size.0, size.1, self.convention);
+                let end = self.convention.offset();
+                let sides = [bbox[2] - bbox[0] + end, bbox[3] - bbox[1] + end];
+                // `!(a >= b)` also drops what is not a number.
+                if sides.iter().all(|&side| side >= self.config.min_size) {
+                    boxes.push(bbox);
+                    scores.push(logits[index]);
+                    levels.push(level);
+                }
+            }
+            start += count;
+        }
+        let kept = batched_nms(&boxes, &scores, &levels, self.config.nms, self.convention)?;
+        let kept = kept.into_iter().take(self.config.post_nms[phase]);
+        Ok(kept.map(|i| Proposal { bbox: boxes[i], objectness: scores[i] }).collect())
+    }
+
+    /// Objectness (binary cross-entropy, mean) and box (smooth-L1 with β = 1/9, sum over the sample's size) losses
+    /// over a balanced sample of anchors of each image.
+    pub fn losses(&self, output: &RpnOutput, objects: &[Vec<BBox>], rng: &mut dyn RngCore) -> Result<(Tensor, Tensor)> {
+        let matcher = Matcher {
+            foreground: self.config.foreground,
+            background: self.config.background,
+            allow_low_quality: true,
+            convention: self.convention,
+        };
+        let sampler =
+            BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction };
+        let count = output.anchors.len();
+        let (mut sampled, mut labels, mut positive, mut targets) = (vec![], vec![], vec![], vec![]);
+        for (image, objects) in objects.iter().enumerate() {
+            let matches = matcher.assign(&output.anchors, objects);
+            let (positives, negatives) = sampler.sample(&matches, rng);
+            for &anchor in &positives {
+                let Match::Object(object) = matches[anchor] else { continue };
+                positive.push((image * count + anchor) as u32);
+                targets.push(self.coder.encode(&objects[object], &output.anchors[anchor]));
+            }
+            for (anchors, label) in [(positives, 1f32), (negatives, 0f32)] {
+                labels.extend(std::iter::repeat_n(label, anchors.len()));
+                sampled.extend(anchors.into_iter().map(|anchor| (image * count + anchor) as u32));
+            }
+        }
+        let device = output.objectness.device();
+        let total = sampled.len();
+        let logits = output.objectness.flatten_all()?.index_select(&Tensor::new(sampled, device)?, 0)?;
+        let labels = Tensor::new(labels, device)?;
+        let objectness = ebm_core::loss::binary_cross_entropy_with_logits(&logits, &labels)?;
+        if positive.is_empty() {
+            return Ok((objectness, Tensor::zeros((), logits.dtype(), device)?));
+        }
+        let predicted = output.offsets.flatten(0, 1)?.index_select(&Tensor::new(positive, device)?, 0)?;
+        let targets = Tensor::new(targets, device)?;
+        let boxes = (ebm_core::loss::smooth_l1(&predicted, &targets, 1.0 / 9.0)?.sum_all()? / total as f64)?;
+        Ok((objectness, boxes))
+    }
+}

@@ -1,0 +1,73 @@
+//! Training of Faster-RCNN itself.
+
+use candle_core::backprop::GradStore;
+use ebm_nn::{import::LoadPolicy, params::ParamStore};
+use ebm_seed::Key;
+use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+
+use super::BatchSource;
+use crate::{
+    config::TrainingConfig,
+    error::Result,
+    faster_rcnn::{DetectorLosses, FasterRcnn},
+};
+
+/// Faster-RCNN under its four losses.
+pub struct DetectorTask<S> {
+    detector: FasterRcnn,
+    store: ParamStore,
+    source: S,
+    updater: Updater,
+    key: Key,
+}
+
+impl<S: BatchSource> DetectorTask<S> {
+    /// Trains the trainable parameters of `store`, which `detector` was built from.
+    ///
+    /// Batches with maps are taken to hold the stages C2 … C5 of a frozen body.
+    pub fn new(detector: FasterRcnn, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
+        let updater = config.updater(store.trainable());
+        Self { detector, store, source, updater, key }
+    }
+
+    /// The network, trained so far.
+    pub fn into_detector(self) -> FasterRcnn {
+        self.detector
+    }
+
+    fn losses(&mut self, step: usize) -> Result<DetectorLosses> {
+        let batch = self.source.batch(step)?;
+        let pyramid = match batch.maps.as_slice() {
+            [] => self.detector.features(&batch.images.pixels, true)?,
+            stages => self.detector.pyramid(stages)?,
+        };
+        let mut rng = self.key.split("sample").index(step as u64).rng();
+        self.detector.losses(&pyramid, &batch.images, &batch.objects, &mut rng)
+    }
+}
+
+impl<S: BatchSource> TrainTask for DetectorTask<S> {
+    type Update = GradStore;
+
+    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {
+        let losses = self.losses(step)?;
+        let (mut report, gradients) = self.updater.gradients(&losses.total()?, step)?;
+        for (name, loss) in losses.named() {
+            report.scalars.insert(name.into(), f64::from(loss.to_scalar::<f32>()?));
+        }
+        Ok((report, gradients))
+    }
+
+    fn apply(&mut self, step: usize, gradients: GradStore) -> std::result::Result<(), BoxError> {
+        Ok(self.updater.apply(step, &gradients)?)
+    }
+
+    fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
+        Ok(CheckpointData { model: self.store.tensors()?, optimizer: self.updater.state()? })
+    }
+
+    fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
+        self.store.load(&data.model, LoadPolicy::STRICT)?;
+        Ok(self.updater.load_state(&data.optimizer)?)
+    }
+}

@@ -1,0 +1,42 @@
+//! Training of the detector and, on its frozen features, of the confidence branch.
+
+mod confidence;
+mod detector;
+mod source;
+
+pub use confidence::ConfidenceTask;
+pub use detector::DetectorTask;
+pub use source::{BatchSource, CachedSource, StreamSource};
+
+use candle_core::Var;
+use ebm_nn::{
+    optim::{Adam, Optimizer, ParamGroup, Sgd},
+    schedule::{Decay, Schedule, Warmup},
+};
+use ebm_train::Updater;
+
+use crate::config::{OptimizerKind, TrainingConfig};
+
+const MOMENTUM: f64 = 0.9;
+
+impl TrainingConfig {
+    /// The learning rate by step.
+    pub fn schedule(&self) -> Schedule {
+        let milestones = self.milestones.iter().map(|&step| step as u64).collect();
+        Schedule {
+            base: self.learning_rate,
+            warmup: Some(Warmup { steps: self.warmup_steps as u64, factor: self.warmup_factor }),
+            decay: Decay::MultiStep { milestones, gamma: self.decay },
+        }
+    }
+
+    /// The configured optimiser over `params`.
+    pub fn updater(&self, params: Vec<(String, Var)>) -> Updater {
+        let optimizer: Box<dyn Optimizer> = match self.optimizer {
+            OptimizerKind::Sgd => Box::new(Sgd::new(params, MOMENTUM, ParamGroup::double_bias(self.weight_decay))),
+            OptimizerKind::Adam => Box::new(Adam::new(params, |_| ParamGroup::decay(self.weight_decay))),
+        };
+        let max_norm = (self.gradient_clip > 0.0).then_some(self.gradient_clip);
+        Updater::new(optimizer, self.schedule(), max_norm)
+    }
+}

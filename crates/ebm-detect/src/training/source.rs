@@ -1,0 +1,103 @@
+//! Where training batches come from: the loader, or features computed before.
+
+use std::rc::Rc;
+
+use candle_core::Device;
+use ebm_data::loader::{Batches, Loader};
+use ebm_nn::boxes::BoxConvention;
+use ebm_seed::Key;
+use rand::seq::SliceRandom;
+
+use crate::{
+    error::{Error, Result},
+    faster_rcnn::ImageBatch,
+    feature_cache::{CachedBatch, FeatureCache},
+    input::objects,
+};
+
+/// A sequence of batches; the batch of a step depends on that step alone.
+pub trait BatchSource {
+    /// The batch of `step`. Its `maps` are empty where nothing was computed before.
+    fn batch(&mut self, step: usize) -> Result<CachedBatch>;
+}
+
+/// Batches of cached features, shuffled anew in every epoch.
+pub struct CachedSource {
+    cache: Rc<FeatureCache>,
+    positions: Vec<usize>,
+    batch_size: usize,
+    key: Key,
+}
+
+impl CachedSource {
+    /// Batches of the images that hold an object.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn new(cache: Rc<FeatureCache>, batch_size: usize, key: Key) -> Result<Self> {
+        let positions = cache.with_objects();
+        if positions.is_empty() || batch_size == 0 {
+            let reason = format!("{} images with objects cannot form batches of {batch_size}", positions.len());
+            return Err(Error::Config { name: "training".into(), reason });
+        }
+        Ok(Self { cache, positions, batch_size, key })
+    }
+}
+
+impl BatchSource for CachedSource {
+    fn batch(&mut self, step: usize) -> Result<CachedBatch> {
+        // The stream of images runs on from epoch to epoch; a batch may span two.
+        let count = self.positions.len();
+        let first = step * self.batch_size;
+        let mut chosen = Vec::with_capacity(self.batch_size);
+        let mut epoch = None;
+        for place in first..first + self.batch_size {
+            let current = place / count;
+            let order = match epoch.take() {
+                Some((known, order)) if known == current => order,
+                _ => {
+                    let mut order = self.positions.clone();
+                    order.shuffle(&mut self.key.split("order").index(current as u64).rng());
+                    order
+                }
+            };
+            chosen.push(order[place % count]);
+            epoch = Some((current, order));
+        }
+        self.cache.batch(&chosen)
+    }
+}
+
+/// Batches of images from the loader.
+pub struct StreamSource {
+    loader: Loader,
+    running: Option<(usize, Batches)>,
+    device: Device,
+    convention: BoxConvention,
+}
+
+impl StreamSource {
+    /// Batches of `loader`, uploaded to `device`.
+    pub fn new(loader: Loader, device: Device, convention: BoxConvention) -> Self {
+        Self { loader, running: None, device, convention }
+    }
+}
+
+impl BatchSource for StreamSource {
+    fn batch(&mut self, step: usize) -> Result<CachedBatch> {
+        let mut batches = match self.running.take() {
+            Some((next, batches)) if next == step => batches,
+            _ => self.loader.batches(step as u64..u64::MAX)?,
+        };
+        let batch = batches.next().ok_or_else(|| Error::Config {
+            name: "training".into(),
+            reason: format!("the loader has no batch for step {step}"),
+        })??;
+        self.running = Some((step + 1, batches));
+        Ok(CachedBatch {
+            maps: Vec::new(),
+            images: ImageBatch::new(&batch, &self.device)?,
+            objects: batch.samples.iter().map(|sample| objects(sample, self.convention)).collect(),
+        })
+    }
+}

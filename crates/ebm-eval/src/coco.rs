@@ -1,0 +1,173 @@
+//! The twelve COCO box figures, as pycocotools computes them.
+
+use crate::detections::{Detection, check_boxes, check_ids, read_results};
+use crate::error::{Error, Result};
+use crate::ground_truth::GroundTruth;
+use hotcoco::params::IouType;
+use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The twelve figures of the COCO box evaluation, each a fraction in \[0, 1\].
+///
+/// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
+/// in pycocotools. No detections at all against existing ground truth gives 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CocoFigures {
+    /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
+    pub ap: f64,
+    /// Average precision at IoU 0.50.
+    pub ap50: f64,
+    /// Average precision at IoU 0.75.
+    pub ap75: f64,
+    /// `ap` of objects below 32² pixels.
+    pub ap_small: f64,
+    /// `ap` of objects from 32² to 96² pixels.
+    pub ap_medium: f64,
+    /// `ap` of objects above 96² pixels.
+    pub ap_large: f64,
+    /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
+    pub ar1: f64,
+    /// Average recall with 10.
+    pub ar10: f64,
+    /// Average recall with 100.
+    pub ar100: f64,
+    /// `ar100` of objects below 32² pixels.
+    pub ar_small: f64,
+    /// `ar100` of objects from 32² to 96² pixels.
+    pub ar_medium: f64,
+    /// `ar100` of objects above 96² pixels.
+    pub ar_large: f64,
+}
+
+impl CocoFigures {
+    /// The names of the figures, in pycocotools' order.
+    pub const NAMES: [&'static str; 12] = [
+        "ap",
+        "ap50",
+        "ap75",
+        "ap_small",
+        "ap_medium",
+        "ap_large",
+        "ar1",
+        "ar10",
+        "ar100",
+        "ar_small",
+        "ar_medium",
+        "ar_large",
+    ];
+
+    /// The figures with their names, in pycocotools' order.
+    pub fn named(&self) -> [(&'static str, f64); 12] {
+        let values = [
+            self.ap,
+            self.ap50,
+            self.ap75,
+            self.ap_small,
+            self.ap_medium,
+            self.ap_large,
+            self.ar1,
+            self.ar10,
+            self.ar100,
+            self.ar_small,
+            self.ar_medium,
+            self.ar_large,
+        ];
+        std::array::from_fn(|i| (Self::NAMES[i], values[i]))
+    }
+
+    fn from_stats(stats: [f64; 12]) -> Self {
+        let [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, ar_small, ar_medium, ar_large] =
+            stats;
+        Self {
+            ap,
+            ap50,
+            ap75,
+            ap_small,
+            ap_medium,
+            ap_large,
+            ar1,
+            ar10,
+            ar100,
+            ar_small,
+            ar_medium,
+            ar_large,
+        }
+    }
+}
+
+/// Scores a COCO result file against a COCO annotation file.
+///
+/// Every annotated image counts, also those without a detection: to score a subset, pass annotations of
+/// that subset.
+///
+/// # Errors
+/// What [`GroundTruth::read`] and [`read_results`] find, and [`Error::Detection`] for an image or
+/// category that the annotations do not have.
+pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> {
+    let truth = GroundTruth::read(annotations)?;
+    let detections = read_results(results)?;
+    check_ids(&detections, &truth, &results.display().to_string())?;
+    score(&truth, &detections, &annotations.display().to_string())
+}
+
+/// Scores detections in memory; see [`evaluate_coco`]. Equal scores are ranked in the order given.
+///
+/// # Errors
+/// [`Error::Annotation`], [`Error::Detection`] and the other errors of [`GroundTruth::check`].
+pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoFigures> {
+    const TRUTH: &str = "annotations in memory";
+    const DETECTIONS: &str = "detections in memory";
+    truth.check(TRUTH)?;
+    check_boxes(detections, DETECTIONS)?;
+    check_ids(detections, truth, DETECTIONS)?;
+    score(truth, detections, TRUTH)
+}
+
+/// Scores what has been checked: on such input the evaluator prints no warning, and `summarize_lines`
+/// is its `summarize` without the printing.
+fn score(truth: &GroundTruth, detections: &[Detection], origin: &str) -> Result<CocoFigures> {
+    let fail = |source| Error::Evaluator { origin: origin.into(), source };
+    let truth = COCO::from_dataset(dataset(truth));
+    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect()).map_err(fail)?;
+    let mut evaluation = COCOeval::new(truth, found, IouType::Bbox);
+    evaluation.evaluate().map_err(fail)?;
+    evaluation.accumulate();
+    evaluation.summarize_lines();
+    let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
+    let missing = || hotcoco::Error::InvalidState("the evaluator returned no twelve figures".into());
+    Ok(CocoFigures::from_stats(stats.ok_or_else(missing).map_err(fail)?))
+}
+
+fn dataset(truth: &GroundTruth) -> Dataset {
+    // Ids from 1: pycocotools takes an annotation id of 0 for "not matched".
+    let annotations = truth.boxes.iter().zip(1..).map(|(truth, id)| Annotation {
+        id,
+        image_id: truth.image_id,
+        category_id: truth.category_id,
+        bbox: Some(truth.bbox),
+        area: Some(truth.area),
+        iscrowd: truth.is_crowd,
+        ..Default::default()
+    });
+    Dataset {
+        images: truth.images.iter().map(|&id| Image { id, ..Default::default() }).collect(),
+        categories: truth
+            .categories
+            .iter()
+            .map(|&id| Category { id, name: id.to_string(), ..Default::default() })
+            .collect(),
+        annotations: annotations.collect(),
+        ..Default::default()
+    }
+}
+
+fn detection_annotation(detection: &Detection) -> Annotation {
+    Annotation {
+        image_id: detection.image_id,
+        category_id: detection.category_id,
+        bbox: Some(detection.bbox),
+        score: Some(detection.score),
+        ..Default::default()
+    }
+}

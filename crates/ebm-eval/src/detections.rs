@@ -1,0 +1,160 @@
+//! Detections: the COCO result file, read and written whole, and the checks before scoring.
+
+use crate::error::{BoxProblem, Error, Result};
+use crate::ground_truth::GroundTruth;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Largest magnitude of a coordinate or size in pixels. Its square is the upper end of COCO's area
+/// range "all"; an unmatched detection beyond that range would silently not count as a false positive.
+pub const MAX_COORDINATE: f64 = 1e5;
+
+/// Largest magnitude of a score. Scores may be probabilities or energies, but nothing like 1e308.
+pub const MAX_SCORE: f64 = 1e6;
+
+/// One detected box, in the field names of the COCO result format.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Detection {
+    /// The image's id in the annotation file.
+    pub image_id: u64,
+    /// The category's id in the annotation file (for COCO 1 to 90 with gaps, not the class index).
+    pub category_id: u64,
+    /// Left, top, width, height in pixels of the original image.
+    pub bbox: [f64; 4],
+    /// Confidence; higher is better.
+    pub score: f64,
+}
+
+impl Detection {
+    /// Whether its box and score can be scored.
+    ///
+    /// # Errors
+    /// The first problem: a value that is not finite, a negative size, or a magnitude beyond
+    /// [`MAX_COORDINATE`] or [`MAX_SCORE`]. A size of zero is accepted, as in pycocotools.
+    pub fn check(&self) -> std::result::Result<(), BoxProblem> {
+        check_box(&self.bbox)?;
+        check_range("score", self.score, MAX_SCORE)
+    }
+}
+
+/// Reads a COCO result file: a JSON array of detections. Fields other than [`Detection`]'s are ignored.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Json`], or [`Error::Detection`] for the first one that fails
+/// [`Detection::check`]. Ids are checked against the annotations by [`check_ids`].
+pub fn read_results(path: &Path) -> Result<Vec<Detection>> {
+    let detections: Vec<Detection> = read_json(path)?;
+    check_boxes(&detections, &path.display().to_string())?;
+    Ok(detections)
+}
+
+/// Writes a COCO result file. The file appears whole or not at all: it is written beside its place,
+/// synchronised and renamed. JSON has no NaN, so the boxes are checked first.
+///
+/// # Errors
+/// [`Error::Detection`] or [`Error::Io`].
+pub fn write_results(path: &Path, detections: &[Detection]) -> Result<()> {
+    check_boxes(detections, &path.display().to_string())?;
+    let json = serde_json::to_vec(detections).map_err(|source| Error::Json { path: path.into(), source })?;
+    replace_file(path, &json)
+}
+
+/// Checks every box and score.
+///
+/// # Errors
+/// [`Error::Detection`] for the first bad one, with `origin` as its file.
+pub fn check_boxes(detections: &[Detection], origin: &str) -> Result<()> {
+    first_problem(detections, origin, Detection::check)
+}
+
+/// Checks that every image and category id exists in `truth`; an unknown one could never match, and the
+/// figures would be low without a word.
+///
+/// # Errors
+/// [`Error::Detection`] for the first bad one, with `origin` as its file.
+pub fn check_ids(detections: &[Detection], truth: &GroundTruth, origin: &str) -> Result<()> {
+    let (images, categories) = truth.id_sets();
+    first_problem(detections, origin, |detection| {
+        if !images.contains(&detection.image_id) {
+            return Err(BoxProblem::UnknownImage(detection.image_id));
+        }
+        if !categories.contains(&detection.category_id) {
+            return Err(BoxProblem::UnknownCategory(detection.category_id));
+        }
+        Ok(())
+    })
+}
+
+fn first_problem(
+    detections: &[Detection],
+    origin: &str,
+    check: impl Fn(&Detection) -> std::result::Result<(), BoxProblem>,
+) -> Result<()> {
+    for (index, detection) in detections.iter().enumerate() {
+        check(detection).map_err(|problem| Error::Detection { origin: origin.into(), index, problem })?;
+    }
+    Ok(())
+}
+
+/// Checks a box (x, y, width, height): finite, not negative in size, within [`MAX_COORDINATE`].
+pub(crate) fn check_box(&[x, y, width, height]: &[f64; 4]) -> std::result::Result<(), BoxProblem> {
+    for (field, value) in [("x", x), ("y", y), ("width", width), ("height", height)] {
+        check_range(field, value, MAX_COORDINATE)?;
+    }
+    check_size("width", width)?;
+    check_size("height", height)
+}
+
+/// Checks that a size is not negative.
+pub(crate) fn check_size(field: &'static str, value: f64) -> std::result::Result<(), BoxProblem> {
+    if value < 0.0 { Err(BoxProblem::Negative { field, value }) } else { Ok(()) }
+}
+
+/// Checks that a value is finite and within ±`limit`.
+pub(crate) fn check_range(
+    field: &'static str,
+    value: f64,
+    limit: f64,
+) -> std::result::Result<(), BoxProblem> {
+    if !value.is_finite() {
+        return Err(BoxProblem::NonFinite { field, value });
+    }
+    if value.abs() > limit {
+        return Err(BoxProblem::Absurd { field, value, limit });
+    }
+    Ok(())
+}
+
+/// Reads and parses a whole JSON file.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let bytes = fs::read(path).map_err(|source| Error::Io { path: path.into(), action: "read", source })?;
+    serde_json::from_slice(&bytes).map_err(|source| Error::Json { path: path.into(), source })
+}
+
+/// Write aside, synchronise, rename. The name aside carries the process id, so that two processes do not
+/// write into each other's file.
+fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".tmp-{}", std::process::id()));
+    let aside = PathBuf::from(aside);
+    let write = || {
+        let mut file = File::create(&aside)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    let result =
+        write().map_err(|source| Error::Io { path: path.into(), action: "write", source }).and_then(|()| {
+            fs::rename(&aside, path).map_err(|source| Error::Io {
+                path: path.into(),
+                action: "replace",
+                source,
+            })
+        });
+    if result.is_err() {
+        // The first error is the one to report; a leftover file aside is harmless.
+        let _ = fs::remove_file(&aside);
+    }
+    result
+}

@@ -1,0 +1,137 @@
+//! What can go wrong when results are read, checked and scored.
+
+use std::path::PathBuf;
+
+/// The result of every fallible function of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of this crate; each names the place and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}; check that the path exists and its permissions", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was being done: "read", "write" or "replace".
+        action: &'static str,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// A file is not the JSON that was expected.
+    #[error(
+        "{}: not a valid COCO file: {source}; NaN, Infinity and numbers beyond the range of a double are \
+         not JSON: write the file again",
+        path.display()
+    )]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// The parser's reason, with line and column.
+        source: serde_json::Error,
+    },
+    /// A detection that must not be scored.
+    #[error("{origin}, detection {index}: {problem}; repair or drop it before scoring")]
+    Detection {
+        /// The file, or "detections in memory".
+        origin: String,
+        /// Its position in the list, from 0.
+        index: usize,
+        /// What is wrong with it.
+        problem: BoxProblem,
+    },
+    /// An annotation that makes scoring meaningless.
+    #[error("{origin}, annotation {index}: {problem}; repair the annotations before scoring")]
+    Annotation {
+        /// The file, or "annotations in memory".
+        origin: String,
+        /// Its position in the list, from 0.
+        index: usize,
+        /// What is wrong with it.
+        problem: BoxProblem,
+    },
+    /// An image or category id occurs twice, so that figures would depend on which one is meant.
+    #[error("{origin}: {what} id {id} occurs twice; give every {what} its own id")]
+    DuplicateId {
+        /// The file, or "annotations in memory".
+        origin: String,
+        /// "image", "category" or "annotation".
+        what: &'static str,
+        /// The id.
+        id: u64,
+    },
+    /// The annotations contain no image or no category: nothing can be scored.
+    #[error("{origin}: no {what}; pass the annotation file of the split that was detected on")]
+    NothingToScore {
+        /// The file, or "annotations in memory".
+        origin: String,
+        /// "images" or "categories".
+        what: &'static str,
+    },
+    /// The evaluator refused what our checks let through.
+    #[error("{origin}: {source}")]
+    Evaluator {
+        /// The annotations' file, or "annotations in memory".
+        origin: String,
+        /// The evaluator's reason.
+        source: hotcoco::Error,
+    },
+    /// A statistic of no values.
+    #[error("no values to summarise; pass at least one seed's result")]
+    NoValues,
+    /// A statistic of values of which one is NaN or infinite.
+    #[error("value {index} is {value}; leave out or repeat the seed that gave it")]
+    NonFiniteValue {
+        /// Its position, from 0.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A table row with the wrong number of cells.
+    #[error("a row of {found} cells in a table of {expected} columns; give one cell per column")]
+    TableRow {
+        /// The number of columns.
+        expected: usize,
+        /// The number of cells.
+        found: usize,
+    },
+}
+
+/// What is wrong with a detection or an annotation.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BoxProblem {
+    /// A coordinate or the score is NaN or infinite.
+    #[error("{field} is {value}")]
+    NonFinite {
+        /// "x", "y", "width", "height", "area" or "score".
+        field: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// The width, height or area is below zero.
+    #[error("{field} is {value}, below zero (boxes are x, y, width, height)")]
+    Negative {
+        /// "width", "height" or "area".
+        field: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A magnitude that no image or score has.
+    #[error("{field} is {value}, beyond ±{limit}")]
+    Absurd {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+        /// The largest magnitude that is accepted.
+        limit: f64,
+    },
+    /// An image that the annotations do not have.
+    #[error("image id {0} is not in the annotations (wrong split?)")]
+    UnknownImage(u64),
+    /// A category that the annotations do not have.
+    #[error("category id {0} is not in the annotations (a class index instead of a category id?)")]
+    UnknownCategory(u64),
+}

@@ -1,0 +1,153 @@
+//! What scoring needs of a COCO annotation file: ids, boxes, areas and crowd flags.
+
+use crate::detections::{MAX_COORDINATE, check_box, check_range, check_size, read_json};
+use crate::error::{BoxProblem, Error, Result};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The annotated boxes of a set of images, and which images and categories there are.
+///
+/// Images without boxes belong here too: a detection on one of them is a false positive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroundTruth {
+    /// The ids of all images, annotated or not.
+    pub images: Vec<u64>,
+    /// The ids of all categories.
+    pub categories: Vec<u64>,
+    /// The annotated boxes.
+    pub boxes: Vec<GroundTruthBox>,
+}
+
+/// One annotated box.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroundTruthBox {
+    /// The image that it lies in.
+    pub image_id: u64,
+    /// Its category.
+    pub category_id: u64,
+    /// Left, top, width, height in pixels.
+    pub bbox: [f64; 4],
+    /// Area in square pixels, which decides between small, medium and large. COCO's is that of the
+    /// object's mask, not of the box.
+    pub area: f64,
+    /// A crowd region: detections in it are neither right nor wrong.
+    pub is_crowd: bool,
+}
+
+#[derive(Deserialize)]
+struct File {
+    images: Vec<Id>,
+    categories: Vec<Id>,
+    annotations: Vec<Annotation>,
+}
+
+#[derive(Deserialize)]
+struct Id {
+    id: u64,
+}
+
+#[derive(Deserialize)]
+struct Annotation {
+    id: u64,
+    image_id: u64,
+    category_id: u64,
+    bbox: [f64; 4],
+    area: Option<f64>,
+    #[serde(default, deserialize_with = "flag")]
+    iscrowd: bool,
+}
+
+/// COCO writes 0 and 1; some tools write false and true.
+fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Flag {
+        Bool(bool),
+        Number(u64),
+    }
+    match Flag::deserialize(deserializer)? {
+        Flag::Bool(value) => Ok(value),
+        Flag::Number(0) => Ok(false),
+        Flag::Number(1) => Ok(true),
+        Flag::Number(other) => Err(serde::de::Error::custom(format!("iscrowd is {other}, not 0 or 1"))),
+    }
+}
+
+impl GroundTruth {
+    /// Reads a COCO annotation file and checks it. Without `area` an annotation has its box's.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Json`], a repeated annotation id ([`Error::DuplicateId`]), or what
+    /// [`check`](Self::check) finds.
+    pub fn read(path: &Path) -> Result<Self> {
+        let file: File = read_json(path)?;
+        let origin = path.display().to_string();
+        check_unique("annotation", file.annotations.iter().map(|annotation| annotation.id), &origin)?;
+        let boxes = file.annotations.into_iter().map(|annotation| {
+            let [_, _, width, height] = annotation.bbox;
+            GroundTruthBox {
+                image_id: annotation.image_id,
+                category_id: annotation.category_id,
+                bbox: annotation.bbox,
+                area: annotation.area.unwrap_or(width * height),
+                is_crowd: annotation.iscrowd,
+            }
+        });
+        let truth = Self {
+            images: file.images.into_iter().map(|image| image.id).collect(),
+            categories: file.categories.into_iter().map(|category| category.id).collect(),
+            boxes: boxes.collect(),
+        };
+        truth.check(&origin)?;
+        Ok(truth)
+    }
+
+    /// Checks that figures against these annotations mean something.
+    ///
+    /// # Errors
+    /// [`Error::NothingToScore`] without images or categories, [`Error::DuplicateId`], or
+    /// [`Error::Annotation`] for the first box that is not finite, negative in size, absurdly large, or
+    /// of an unknown image or category. A size of zero is accepted: COCO itself has a few.
+    pub fn check(&self, origin: &str) -> Result<()> {
+        for (what, ids) in [("images", &self.images), ("categories", &self.categories)] {
+            if ids.is_empty() {
+                return Err(Error::NothingToScore { origin: origin.into(), what });
+            }
+        }
+        check_unique("image", self.images.iter().copied(), origin)?;
+        check_unique("category", self.categories.iter().copied(), origin)?;
+        let (images, categories) = self.id_sets();
+        for (index, truth) in self.boxes.iter().enumerate() {
+            let check = || {
+                check_box(&truth.bbox)?;
+                check_range("area", truth.area, MAX_COORDINATE * MAX_COORDINATE)?;
+                check_size("area", truth.area)?;
+                if !images.contains(&truth.image_id) {
+                    return Err(BoxProblem::UnknownImage(truth.image_id));
+                }
+                if !categories.contains(&truth.category_id) {
+                    return Err(BoxProblem::UnknownCategory(truth.category_id));
+                }
+                Ok(())
+            };
+            check().map_err(|problem| Error::Annotation { origin: origin.into(), index, problem })?;
+        }
+        Ok(())
+    }
+
+    /// The image ids and the category ids as sets.
+    pub(crate) fn id_sets(&self) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        (self.images.iter().copied().collect(), self.categories.iter().copied().collect())
+    }
+}
+
+fn check_unique(what: &'static str, ids: impl Iterator<Item = u64>, origin: &str) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for id in ids {
+        if !seen.insert(id) {
+            return Err(Error::DuplicateId { origin: origin.into(), what, id });
+        }
+    }
+    Ok(())
+}

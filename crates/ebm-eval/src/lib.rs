@@ -1,0 +1,27 @@
+//! Metrics and seed statistics: detection files and their checks, COCO average precision, mean and
+//! spread over seeds, and tables as text.
+//!
+//! **Invariants**: knows no network and no tensor library; never prints; scores nothing that it has
+//! not checked.
+//!
+//! | Module | What lives there |
+//! |---|---|
+//! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
+//! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
+//! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
+//! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
+//! | [`table`] | [`Table`]: aligned markdown |
+
+pub mod coco;
+pub mod detections;
+mod error;
+pub mod ground_truth;
+pub mod stats;
+pub mod table;
+
+pub use coco::{CocoFigures, evaluate_coco, evaluate_coco_in_memory};
+pub use detections::{Detection, read_results, write_results};
+pub use error::{BoxProblem, Error, Result};
+pub use ground_truth::{GroundTruth, GroundTruthBox};
+pub use stats::{Spread, Summary};
+pub use table::Table;

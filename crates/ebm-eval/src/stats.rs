@@ -1,0 +1,79 @@
+//! Mean and spread of a figure over seeds.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// A figure over n seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The number of seeds n ≥ 1.
+    pub count: usize,
+    /// Mean x̄ = Σ xᵢ / n.
+    pub mean: f64,
+    /// Sample standard deviation √(Σ (xᵢ − x̄)² / (n − 1)); none for a single seed.
+    pub standard_deviation: Option<f64>,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+}
+
+/// Which spread a table shows behind "±".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// The sample standard deviation: how far one seed lies from the mean.
+    StandardDeviation,
+    /// The standard error: how far the mean lies from that of all seeds.
+    StandardError,
+}
+
+impl Summary {
+    /// Summarises one value per seed.
+    ///
+    /// # Errors
+    /// [`Error::NoValues`] or [`Error::NonFiniteValue`].
+    pub fn new(values: &[f64]) -> Result<Self> {
+        if values.is_empty() {
+            return Err(Error::NoValues);
+        }
+        for (index, &value) in values.iter().enumerate() {
+            if !value.is_finite() {
+                return Err(Error::NonFiniteValue { index, value });
+            }
+        }
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        // Two passes: the one-pass formula cancels when the spread is small beside the mean.
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Ok(Self {
+            count,
+            mean,
+            standard_deviation: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+
+    /// Standard error of the mean: the standard deviation divided by √n; none for a single seed.
+    pub fn standard_error(&self) -> Option<f64> {
+        self.standard_deviation.map(|deviation| deviation / (self.count as f64).sqrt())
+    }
+
+    /// The chosen spread; none for a single seed.
+    pub fn spread(&self, spread: Spread) -> Option<f64> {
+        match spread {
+            Spread::StandardDeviation => self.standard_deviation,
+            Spread::StandardError => self.standard_error(),
+        }
+    }
+
+    /// A table cell: `4.65 ± 0.02`, or the mean alone for a single seed.
+    pub fn cell(&self, spread: Spread, decimals: usize) -> String {
+        let mean = self.mean;
+        match self.spread(spread) {
+            Some(spread) => format!("{mean:.decimals$} ± {spread:.decimals$}"),
+            None => format!("{mean:.decimals$}"),
+        }
+    }
+}

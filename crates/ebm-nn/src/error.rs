@@ -1,0 +1,37 @@
+use std::path::PathBuf;
+
+/// What can go wrong in this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tensor operation failed.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+    /// An argument is outside what the operation is defined for.
+    #[error("{op}: {reason}")]
+    Argument {
+        /// The operation that refused.
+        op: &'static str,
+        /// What was wrong and what is expected.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file holds something other than what was asked for.
+    #[error("{}: {reason}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, Error>;

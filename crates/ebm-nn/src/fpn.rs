@@ -1,0 +1,75 @@
+//! The feature pyramid network (Lin et al., 2017) with torchvision's parameter names.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+
+use crate::resnet::{Conv2d, Conv2dConfig};
+use crate::{Error, Result, init, ops};
+
+/// A top-down path over a backbone's maps: M_i = lateral_i(C_i) + upsample(M_{i+1}), P_i = output_i(M_i),
+/// and one coarser level that takes every other pixel of the last P.
+///
+/// torchvision's names: `inner_blocks.{i}.0` for the lateral 1×1 and `layer_blocks.{i}.0` for the output 3×3
+/// convolutions, finest first, each with `weight` and `bias`.
+#[derive(Clone, Debug)]
+pub struct Fpn {
+    laterals: Vec<Conv2d>,
+    outputs: Vec<Conv2d>,
+}
+
+impl Fpn {
+    /// A pyramid over maps of `inputs` channels, finest first, all of whose levels have `channels` channels.
+    /// Weights start Kaiming-uniform with a = 1, biases 0.
+    ///
+    /// # Errors
+    /// When there are no inputs or `vb` refuses a tensor.
+    pub fn new(inputs: &[usize], channels: usize, vb: VarBuilder) -> Result<Self> {
+        if inputs.is_empty() {
+            return Err(Error::Argument { op: "Fpn::new", reason: "there are no input maps".to_owned() });
+        }
+        let layers = |name: &str, kernel, channels_in: &dyn Fn(usize) -> usize| {
+            (0..inputs.len())
+                .map(|i| {
+                    let config = Conv2dConfig {
+                        weight: init::kaiming_uniform(1.),
+                        bias: Some(init::constant(0.)),
+                        ..Conv2dConfig::same(channels_in(i), channels, kernel)
+                    };
+                    Conv2d::new(config, vb.pp(format!("{name}.{i}.0")))
+                })
+                .collect::<Result<Vec<_>>>()
+        };
+        let laterals = layers("inner_blocks", 1, &|i| inputs[i])?;
+        let outputs = layers("layer_blocks", 3, &|_| channels)?;
+        Ok(Self { laterals, outputs })
+    }
+
+    /// \[C2, …, C5\], each (N, inputs\[i\], H_i, W_i) -> \[P2, …, P5, P6\], each (N, channels, H_i, W_i) and
+    /// P6 of half of P5's size, rounded up. A coarser map is brought to its lateral's size by taking nearest pixels.
+    ///
+    /// # Errors
+    /// When there are more or fewer maps than inputs, or one has another number of channels.
+    pub fn forward(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
+        if maps.len() != self.laterals.len() {
+            let reason = format!("{} maps where {} are expected", maps.len(), self.laterals.len());
+            return Err(Error::Argument { op: "Fpn::forward", reason });
+        }
+        let mut levels = Vec::with_capacity(maps.len() + 1);
+        let mut above: Option<Tensor> = None;
+        for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
+            let mut merged = lateral.forward(map)?;
+            if let Some(above) = above {
+                let (_, _, height, width) = merged.dims4()?;
+                merged = (merged + ops::upsample_nearest2d(&above, height, width)?)?;
+            }
+            let level = output.forward(&merged)?;
+            if levels.is_empty() {
+                levels.push(ops::max_pool2d(&level, 1, 2, 0)?);
+            }
+            levels.push(level);
+            above = Some(merged);
+        }
+        levels.reverse();
+        Ok(levels)
+    }
+}

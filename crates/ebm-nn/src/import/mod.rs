@@ -1,0 +1,78 @@
+//! Tensors from files and to files, with an exact account of what fitted.
+//!
+//! Files are read whole, never mapped (a mapped file that shrinks kills the process), and no more than
+//! [`MAX_FILE_BYTES`] of them.
+
+mod pth;
+mod report;
+mod tensors;
+mod zip;
+
+pub use pth::{load_pth, load_pth_key};
+pub use report::{LoadPolicy, LoadReport, Mismatch};
+pub use tensors::{fixed_point, load_safetensors, metadata, save_safetensors, to_safetensors};
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+
+use crate::{Error, Result};
+
+/// The largest file that is read: 8 GiB.
+pub const MAX_FILE_BYTES: u64 = 8 << 30;
+
+/// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
+/// torch `.pth` file (see [`load_pth`]), told apart by their content.
+///
+/// # Errors
+/// When the file cannot be read or is neither.
+pub fn load(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
+    let bytes = read(path)?;
+    if zip::is_zip(&bytes) || pth::is_legacy(&bytes) {
+        return pth::from_bytes(path, &bytes, None, device);
+    }
+    tensors::from_bytes(path, &bytes, device)
+}
+
+/// Renames tensors: `name` becomes `rename(name)`, and a tensor whose new name is `None` is dropped.
+///
+/// # Errors
+/// When two tensors would get the same name.
+pub fn rename(
+    tensors: BTreeMap<String, Tensor>,
+    rename: impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, Tensor>> {
+    let mut renamed = BTreeMap::new();
+    for (name, tensor) in tensors {
+        let Some(new) = rename(&name) else { continue };
+        if renamed.contains_key(&new) {
+            let reason = format!("two tensors would be named {new}, one of them {name}");
+            return Err(Error::Argument { op: "import::rename", reason });
+        }
+        renamed.insert(new, tensor);
+    }
+    Ok(renamed)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    if length > MAX_FILE_BYTES {
+        return Err(format_error(
+            path,
+            format!("{length} bytes are more than the limit of {MAX_FILE_BYTES}"),
+        ));
+    }
+    let mut bytes = Vec::new();
+    // The length may be a lie (a pipe, a growing file), so the limit holds for the reading as well.
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}
+
+fn format_error(path: &Path, reason: impl Into<String>) -> Error {
+    Error::Format { path: path.to_owned(), reason: reason.into() }
+}

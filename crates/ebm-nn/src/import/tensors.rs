@@ -1,0 +1,139 @@
+//! The safetensors format, and 8-bit fixed point in it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process;
+
+use candle_core::safetensors::Load;
+use candle_core::{Device, Tensor};
+use safetensors::{Dtype, SafeTensors};
+
+use super::{format_error, read};
+use crate::{Error, Result};
+
+/// Reads the tensors of a safetensors file to `device`.
+///
+/// # Errors
+/// When the file cannot be read, is not safetensors, or holds a type that candle lacks (`I8` among them:
+/// see [`fixed_point`]).
+pub fn load_safetensors(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
+    plain(path, &parse(path, &read(path)?)?, device)
+}
+
+/// Reads the free-form metadata of a safetensors file.
+///
+/// # Errors
+/// When the file cannot be read or is not safetensors.
+pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
+    header(path, &read(path)?)
+}
+
+/// Reads a safetensors file of 8-bit fixed point: a tensor `t` of type `I8` becomes `f32` with the values
+/// `t · 2^-frac`, where `frac` is the integer that the file's metadata holds under `<name>.frac`. Tensors
+/// of other types are read as they are.
+///
+/// # Errors
+/// When the file cannot be read, is not safetensors, or lacks a usable `frac` for one of its tensors.
+pub fn fixed_point(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
+    let bytes = read(path)?;
+    decode(path, &parse(path, &bytes)?, &header(path, &bytes)?, device)
+}
+
+/// The tensors of a file's `bytes`, fixed point or not.
+pub(super) fn from_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<BTreeMap<String, Tensor>> {
+    decode(path, &parse(path, bytes)?, &header(path, bytes)?, device)
+}
+
+fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
+    SafeTensors::deserialize(bytes).map_err(|error| not_safetensors(path, error))
+}
+
+fn header(path: &Path, bytes: &[u8]) -> Result<BTreeMap<String, String>> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| not_safetensors(path, error))?;
+    Ok(header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+fn not_safetensors(path: &Path, error: safetensors::SafeTensorError) -> Error {
+    format_error(path, format!("not a complete safetensors file ({error}); download or save it again"))
+}
+
+fn plain(path: &Path, file: &SafeTensors, device: &Device) -> Result<BTreeMap<String, Tensor>> {
+    let load = |(name, view): (&str, safetensors::tensor::TensorView)| {
+        if view.dtype() == Dtype::I8 {
+            let reason = format!("{name} is of type I8, which only import::fixed_point reads");
+            return Err(format_error(path, reason));
+        }
+        let tensor = view.load(device).map_err(|error| format_error(path, format!("{name}: {error}")))?;
+        Ok((name.to_owned(), tensor))
+    };
+    file.iter().map(load).collect()
+}
+
+fn decode(
+    path: &Path,
+    file: &SafeTensors,
+    metadata: &BTreeMap<String, String>,
+    device: &Device,
+) -> Result<BTreeMap<String, Tensor>> {
+    let load = |(name, view): (&str, safetensors::tensor::TensorView)| {
+        let tensor = if view.dtype() == Dtype::I8 {
+            let scale = scale(path, name, metadata)?;
+            let values = view.data().iter().map(|&byte| f32::from(byte.cast_signed()) * scale).collect();
+            Tensor::from_vec(values, view.shape(), device)
+        } else {
+            view.load(device)
+        };
+        Ok((name.to_owned(), tensor.map_err(|error| format_error(path, format!("{name}: {error}")))?))
+    };
+    file.iter().map(load).collect()
+}
+
+/// 2^-frac, exact in `f32` for the range that is allowed.
+fn scale(path: &Path, name: &str, metadata: &BTreeMap<String, String>) -> Result<f32> {
+    let key = format!("{name}.frac");
+    let Some(text) = metadata.get(&key) else {
+        return Err(format_error(path, format!("{name} is of type I8 and the metadata lacks {key}")));
+    };
+    match text.parse::<i32>() {
+        Ok(frac) if frac.abs() <= 100 => Ok(2f32.powi(-frac)),
+        _ => Err(format_error(path, format!("{key} is {text:?} and not an integer from -100 to 100"))),
+    }
+}
+
+/// The safetensors form of `tensors`; equal tensors give equal bytes.
+///
+/// # Errors
+/// When a tensor cannot be read back from its device or is of a type that the format lacks.
+pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>> {
+    safetensors::serialize(tensors, None::<HashMap<String, String>>)
+        .map_err(|error| Error::Argument { op: "import::to_safetensors", reason: error.to_string() })
+}
+
+/// Writes `tensors` to the safetensors file `path`: to a file beside it that is then renamed, so that
+/// `path` is never half written.
+///
+/// # Errors
+/// When the file cannot be written; what was there before stays then.
+pub fn save_safetensors(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
+    let bytes = to_safetensors(tensors)?;
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let Some(name) = path.file_name() else {
+        return Err(format_error(path, "not the name of a file"));
+    };
+    let mut aside = name.to_owned();
+    aside.push(format!(".{}.tmp", process::id()));
+    let aside = path.with_file_name(aside);
+    let write = || {
+        let mut file = File::create(&aside)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&aside, path)
+    };
+    write().map_err(|source| {
+        // The first error is the one to report; a second one here would hide it.
+        let _ = fs::remove_file(&aside);
+        io(source)
+    })
+}

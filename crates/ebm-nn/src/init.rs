@@ -1,0 +1,180 @@
+//! Initial values of parameters, drawn by an explicit generator.
+//!
+//! The distributions are named by [`candle_nn::Init`], so that a layer states its own through
+//! `VarBuilder::get_with_hints`; the numbers are drawn here, because candle's CPU generator cannot be
+//! seeded. Draws are made in `f64` and rounded, so `f32` and `f64` networks start alike.
+
+use candle_core::{DType, Device, Shape, Tensor};
+use candle_nn::init::{FanInOut, NonLinearity, NormalOrUniform};
+use candle_nn::{Init, Linear, VarBuilder};
+use rand::{Rng, RngCore};
+use rand_distr::StandardNormal;
+
+use crate::{Error, Result};
+
+/// Every element is `value`.
+pub fn constant(value: f64) -> Init {
+    Init::Const(value)
+}
+
+/// N(0, `std`²).
+pub fn normal(std: f64) -> Init {
+    Init::Randn { mean: 0., stdev: std }
+}
+
+/// torch's default for the weight of `Linear` and `Conv2d`: Kaiming uniform with a = √5,
+/// which is U(−1/√fan_in, 1/√fan_in).
+pub fn default_weight() -> Init {
+    kaiming_uniform(5f64.sqrt())
+}
+
+/// torch's default for the bias of `Linear` and `Conv2d`: U(−1/√fan_in, 1/√fan_in), or 0 where
+/// `fan_in` (input channels times kernel area) is 0.
+pub fn default_bias(fan_in: usize) -> Init {
+    let bound = if fan_in == 0 { 0. } else { 1. / (fan_in as f64).sqrt() };
+    Init::Uniform { lo: -bound, up: bound }
+}
+
+/// Kaiming uniform over fan-in for a leaky ReLU of slope `a`: U(−b, b), b = √(6 / ((1 + a²) fan_in)).
+pub fn kaiming_uniform(a: f64) -> Init {
+    let gain = (2. / (1. + a * a)).sqrt();
+    Init::Kaiming {
+        dist: NormalOrUniform::Uniform,
+        fan: FanInOut::FanIn,
+        non_linearity: NonLinearity::ExplicitGain(gain),
+    }
+}
+
+/// Kaiming normal over fan-out for ReLU, N(0, 2 / fan_out): torchvision's ResNet convolutions.
+pub fn kaiming_normal_fan_out() -> Init {
+    Init::Kaiming { dist: NormalOrUniform::Normal, fan: FanInOut::FanOut, non_linearity: NonLinearity::ReLU }
+}
+
+/// Kaiming normal over fan-in for ReLU, N(0, 2 / fan_in).
+pub fn kaiming_normal_fan_in() -> Init {
+    Init::Kaiming { dist: NormalOrUniform::Normal, fan: FanInOut::FanIn, non_linearity: NonLinearity::ReLU }
+}
+
+/// A fully connected layer with torch's default initial values: weight `(output, input)` and bias `(output)`
+/// under the names `weight` and `bias` of `vb`.
+///
+/// # Errors
+/// When `vb` refuses a tensor, for example because a loaded one has another shape.
+pub fn linear(input: usize, output: usize, vb: VarBuilder) -> Result<Linear> {
+    let weight = vb.get_with_hints((output, input), "weight", default_weight())?;
+    let bias = vb.get_with_hints(output, "bias", default_bias(input))?;
+    Ok(Linear::new(weight, Some(bias)))
+}
+
+/// Draws a tensor of `shape` from `init` with `rng`, in row-major order, and uploads it to `device`.
+///
+/// # Errors
+/// When a bound or a deviation is not finite, or `dtype` is not a floating-point type.
+pub fn draw(
+    init: &Init,
+    shape: impl Into<Shape>,
+    dtype: DType,
+    device: &Device,
+    rng: &mut dyn RngCore,
+) -> Result<Tensor> {
+    let shape = shape.into();
+    let count = shape.elem_count();
+    let values = match *init {
+        Init::Const(value) => {
+            return Ok(Tensor::full(value, shape, device)?.to_dtype(dtype)?);
+        }
+        Init::Randn { mean, stdev } => normal_values(mean, stdev, count, rng)?,
+        Init::Uniform { lo, up } => uniform_values(lo, up, count, rng)?,
+        Init::Kaiming { dist, fan, non_linearity } => {
+            let std = non_linearity.gain() / (fan.for_shape(&shape).max(1) as f64).sqrt();
+            match dist {
+                NormalOrUniform::Normal => normal_values(0., std, count, rng)?,
+                NormalOrUniform::Uniform => {
+                    let bound = 3f64.sqrt() * std;
+                    uniform_values(-bound, bound, count, rng)?
+                }
+            }
+        }
+    };
+    if !dtype.is_float() {
+        return Err(Error::Argument {
+            op: "init::draw",
+            reason: format!("random values need a floating-point type, not {}", dtype.as_str()),
+        });
+    }
+    Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+}
+
+fn normal_values(mean: f64, std: f64, count: usize, rng: &mut dyn RngCore) -> Result<Vec<f64>> {
+    if !(mean.is_finite() && std.is_finite()) {
+        return Err(not_finite(mean, std));
+    }
+    Ok((0..count).map(|_| mean + std * rng.sample::<f64, _>(StandardNormal)).collect())
+}
+
+fn uniform_values(lo: f64, up: f64, count: usize, rng: &mut dyn RngCore) -> Result<Vec<f64>> {
+    if !(lo.is_finite() && up.is_finite()) {
+        return Err(not_finite(lo, up));
+    }
+    Ok((0..count).map(|_| lo + (up - lo) * rng.random::<f64>()).collect())
+}
+
+fn not_finite(a: f64, b: f64) -> Error {
+    Error::Argument {
+        op: "init::draw",
+        reason: format!("the distribution's parameters {a}, {b} are not finite"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebm_seed::Key;
+
+    fn moments(init: Init, shape: (usize, usize, usize, usize)) -> (f64, f64, f64) {
+        let drawn = draw(&init, shape, DType::F64, &Device::Cpu, &mut Key::new(3).rng()).unwrap();
+        let values = drawn.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let var = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / values.len() as f64;
+        (mean, var, values.iter().fold(0f64, |m, v| m.max(v.abs())))
+    }
+
+    #[test]
+    fn the_distributions_have_torchs_bounds_and_variances() {
+        let shape = (96, 24, 3, 3); // fan_in 216, fan_out 864, 20736 values
+        let (mean, var, max) = moments(default_weight(), shape);
+        let bound = 1. / 216f64.sqrt();
+        assert!(mean.abs() < 0.02 * bound && max <= bound && max > 0.999 * bound);
+        assert!((var / (bound * bound / 3.) - 1.).abs() < 0.03);
+        let (_, _, max) = moments(kaiming_uniform(1.), shape);
+        assert!(max <= (3f64 / 216.).sqrt() && max > 0.999 * (3f64 / 216.).sqrt());
+        let (mean, var, _) = moments(kaiming_normal_fan_out(), shape);
+        assert!(mean.abs() < 1e-3 && (var * 864. / 2. - 1.).abs() < 0.04);
+        let (_, var, _) = moments(kaiming_normal_fan_in(), shape);
+        assert!((var * 216. / 2. - 1.).abs() < 0.04);
+        let (_, var, _) = moments(normal(0.001), shape);
+        assert!((var / 1e-6 - 1.).abs() < 0.04);
+        assert_eq!(moments(constant(2.5), shape), (2.5, 0., 2.5));
+        let (_, _, max) = moments(default_bias(16), shape);
+        assert!(max <= 0.25 && max > 0.2499);
+    }
+
+    #[test]
+    fn f32_is_the_rounded_f64() {
+        let draw = |dtype| draw(&normal(1.), 64, dtype, &Device::Cpu, &mut Key::new(1).rng()).unwrap();
+        let wide: Vec<f64> = draw(DType::F64).to_vec1().unwrap();
+        let narrow: Vec<f32> = draw(DType::F32).to_vec1().unwrap();
+        assert!(wide.iter().zip(&narrow).all(|(w, n)| *w as f32 == *n));
+    }
+
+    #[test]
+    fn integers_and_infinities_are_refused() {
+        let rng = &mut Key::new(1).rng();
+        assert!(draw(&normal(1.), 2, DType::I64, &Device::Cpu, rng).is_err());
+        assert!(draw(&normal(f64::NAN), 2, DType::F32, &Device::Cpu, rng).is_err());
+        assert!(
+            draw(&Init::Uniform { lo: 0., up: f64::INFINITY }, 2, DType::F32, &Device::Cpu, rng).is_err()
+        );
+        assert!(draw(&constant(0.), 2, DType::I64, &Device::Cpu, rng).is_ok());
+    }
+}

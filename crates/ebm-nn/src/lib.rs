@@ -1,0 +1,23 @@
+//! Image networks and operations on candle tensors.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ops`] | convolution, pooling, PrRoIPool, RoIAlign, up-sampling: each with a tested gradient |
+//! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
+//! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
+//! | [`norm`], [`resnet`], [`fpn`] | the backbone |
+//! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
+
+pub mod boxes;
+mod error;
+pub mod fpn;
+pub mod import;
+pub mod init;
+pub mod norm;
+pub mod ops;
+pub mod optim;
+pub mod params;
+pub mod resnet;
+pub mod schedule;
+
+pub use error::{Error, Result};

@@ -1,0 +1,123 @@
+//! Batch normalisation.
+
+mod batch;
+
+use candle_core::{DType, Tensor, Var};
+use candle_nn::VarBuilder;
+
+use crate::{Error, Result, init};
+
+/// How a [`BatchNorm`] normalises.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormConfig {
+    /// What is added to the variance. torch's default is 1e-5; Detectron's frozen layers have 0.
+    pub eps: f64,
+    /// The weight of the batch in the running statistics. torch's default is 0.1.
+    pub momentum: f64,
+    /// Whether the layer is an affine map of its running statistics in training too, with no parameter
+    /// of it trained: torchvision's `FrozenBatchNorm2d`.
+    pub frozen: bool,
+}
+
+impl BatchNormConfig {
+    /// torch's `BatchNorm2d`.
+    pub const TRAIN: Self = Self { eps: 1e-5, momentum: 0.1, frozen: false };
+
+    /// torchvision's `FrozenBatchNorm2d` with this `eps`.
+    pub fn frozen(eps: f64) -> Self {
+        Self { eps, frozen: true, ..Self::TRAIN }
+    }
+}
+
+/// Batch normalisation over all dimensions of (N, C, …) but the second: torch's `BatchNorm1d` and
+/// `BatchNorm2d`, with their names `weight`, `bias`, `running_mean` and `running_var`.
+///
+/// In training: y = γ (x − μ)/√(σ² + ε) + β with the mean μ and the biased variance σ² of the batch; the
+/// running statistics move towards μ and the **unbiased** variance. Otherwise, and always where frozen:
+/// the same with the running statistics, which is a fixed affine map.
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Var,
+    running_var: Var,
+    config: BatchNormConfig,
+}
+
+impl BatchNorm {
+    /// A layer of `channels` channels: weight 1, bias 0, running mean 0, running variance 1 at first.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(channels: usize, config: BatchNormConfig, vb: VarBuilder) -> Result<Self> {
+        let get = |name, value| vb.get_with_hints(channels, name, init::constant(value));
+        let (weight, bias) = (get("weight", 1.)?, get("bias", 0.)?);
+        let (weight, bias) = if config.frozen { (weight.detach(), bias.detach()) } else { (weight, bias) };
+        // A buffer comes as a variable and stays that variable: the updates reach the parameter store.
+        let running_mean = Var::from_tensor(&get("running_mean", 0.)?)?;
+        let running_var = Var::from_tensor(&get("running_var", 1.)?)?;
+        Ok(Self { weight, bias, running_mean, running_var, config })
+    }
+
+    /// Normalises `x` of shape (N, C, …); with `train`, by the batch's statistics, and updates the running
+    /// ones, unless the layer is frozen.
+    ///
+    /// # Errors
+    /// When `x` has another number of channels, or when there is one value per channel in training.
+    pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        let channels = self.weight.elem_count();
+        if x.rank() < 2 || x.dim(1)? != channels {
+            let reason = format!("needs (N, {channels}, …), not {:?}", x.dims());
+            return Err(Error::Argument { op: "BatchNorm", reason });
+        }
+        if self.uses_batch(train) {
+            return self.forward_batch(x, channels);
+        }
+        let (scale, shift) = self.affine()?;
+        let mut shape = vec![1; x.rank()];
+        shape[1] = channels;
+        let (scale, shift) = (scale.reshape(shape.as_slice())?, shift.reshape(shape.as_slice())?);
+        Ok(x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
+    }
+
+    /// Whether [`forward`](Self::forward) normalises by the batch.
+    pub fn uses_batch(&self, train: bool) -> bool {
+        train && !self.config.frozen
+    }
+
+    /// The affine map y = scale · x + shift that the running statistics define, each (C):
+    /// scale = γ/√(σ² + ε), shift = β − μ · scale. Gradients flow to γ and β, where these are trained.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn affine(&self) -> Result<(Tensor, Tensor)> {
+        let std = (self.running_var.as_detached_tensor() + self.config.eps)?.sqrt()?;
+        let scale = (&self.weight / std)?;
+        let shift = (&self.bias - (self.running_mean.as_detached_tensor() * &scale)?)?;
+        Ok((scale, shift))
+    }
+
+    fn forward_batch(&self, x: &Tensor, channels: usize) -> Result<Tensor> {
+        let count = x.elem_count() / channels.max(1);
+        if count < 2 {
+            let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
+            return Err(Error::Argument { op: "BatchNorm", reason });
+        }
+        let (y, mean, var) = if x.device().is_cpu() {
+            batch::fused(x, &self.weight, &self.bias, self.config.eps)?
+        } else {
+            batch::composed(x, &self.weight, &self.bias, self.config.eps)?
+        };
+        let unbiased = (var * (count as f64 / (count - 1) as f64))?;
+        move_towards(&self.running_mean, &mean, self.config.momentum)?;
+        move_towards(&self.running_var, &unbiased, self.config.momentum)?;
+        Ok(y)
+    }
+}
+
+fn move_towards(running: &Var, batch: &Tensor, momentum: f64) -> Result<()> {
+    // In f64: a running statistic takes many small steps.
+    let old = running.as_detached_tensor().to_dtype(DType::F64)?;
+    let new = ((old * (1. - momentum))? + (batch.to_dtype(DType::F64)? * momentum)?)?;
+    Ok(running.set(&new.to_dtype(running.dtype())?)?)
+}

@@ -1,0 +1,21 @@
+//! Operations whose gradients are tested against central differences.
+//!
+//! One folder or file per operation. candle's own are not used where `docs/candle.md` shows them wrong.
+
+mod conv2d;
+mod gemm;
+mod max_pool;
+pub mod prroi_pool;
+mod roi;
+mod roi_align;
+mod storage;
+#[cfg(test)]
+pub(crate) mod testing;
+mod upsample;
+
+pub use conv2d::conv2d;
+pub use max_pool::max_pool2d;
+pub use prroi_pool::prroi_pool;
+pub use roi::channels_last;
+pub use roi_align::roi_align;
+pub use upsample::upsample_nearest2d;

@@ -1,0 +1,139 @@
+//! PrRoIPool on tensors.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use candle_core::{CpuStorage, CustomOp2, Layout, Shape, Storage, Tensor};
+
+use super::super::roi::{ChannelsLast, Real, check_arguments, check_rois, features_of, slice_of};
+use super::{OP, cpu};
+use crate::error::{Error, Result};
+
+/// Precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object Detection").
+///
+/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image, `out` = (ph, pw),
+/// `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64. Differentiable once, in `features` and
+/// in the four coordinates; a gradient is computed only for an argument that is tracked.
+///
+/// Channels-last views (see [`channels_last`](crate::ops::channels_last)) are read in place. Of other maps a
+/// channels-last copy is made in each call, and kept for the backward pass where `rois` is tracked.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale is not positive and
+/// finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in the batch.
+pub fn prroi_pool(
+    features: &Tensor,
+    rois: &Tensor,
+    out: (usize, usize),
+    spatial_scale: f64,
+) -> Result<Tensor> {
+    let images = check_arguments(OP, features, rois, out, spatial_scale)?;
+    let rois = rois.contiguous()?;
+    check_rois(OP, &rois, images)?;
+    let features = if features.permute((0, 2, 3, 1))?.is_contiguous() {
+        features.clone()
+    } else {
+        features.contiguous()?
+    };
+    let keep_copy = rois.track_op();
+    Ok(features.apply_op2(&rois, PrRoiPool { out, spatial_scale, keep_copy, copy: OnceLock::new() })?)
+}
+
+struct PrRoiPool {
+    out: (usize, usize),
+    spatial_scale: f64,
+    keep_copy: bool,
+    /// The map with the channels innermost, from the forward pass.
+    copy: OnceLock<CpuStorage>,
+}
+
+impl PrRoiPool {
+    fn forward<T: Real>(
+        &self,
+        (features, features_layout): (&CpuStorage, &Layout),
+        (rois, rois_layout): (&CpuStorage, &Layout),
+    ) -> candle_core::Result<CpuStorage> {
+        let map = features_of::<T>(features, features_layout)?;
+        let rois = slice_of::<T>(rois, rois_layout)?;
+        let result =
+            cpu::forward(&map, rois, self.out, self.spatial_scale).map_err(candle_core::Error::wrap)?;
+        if let (true, Cow::Owned(copy)) = (self.keep_copy, map.into_data()) {
+            // A second forward of the same operation has the same map.
+            let _ = self.copy.set(T::to_cpu_storage_owned(copy));
+        }
+        Ok(T::to_cpu_storage_owned(result))
+    }
+
+    fn backward<T: Real>(
+        &self,
+        features: &Tensor,
+        rois: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
+        let shape = features.dims4()?;
+        let wrap = |error: Error| candle_core::Error::wrap(error);
+        let grad = grad.contiguous()?;
+        let (grad, grad_layout) = grad.storage_and_layout();
+        let (boxes, boxes_layout) = rois.storage_and_layout();
+        let (map, map_layout) = features.storage_and_layout();
+        let (Storage::Cpu(grad), Storage::Cpu(boxes), Storage::Cpu(map)) = (&*grad, &*boxes, &*map) else {
+            return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
+        };
+        let grad = slice_of::<T>(grad, grad_layout)?;
+        let boxes = slice_of::<T>(boxes, boxes_layout)?;
+        let (out, scale) = (self.out, self.spatial_scale);
+        let of_features = if features.track_op() {
+            let found = cpu::backward_features(shape, boxes, out, scale, grad).map_err(wrap)?;
+            Some(Tensor::from_vec(found, shape, features.device())?)
+        } else {
+            None
+        };
+        let of_rois = if rois.track_op() {
+            let map = match self.copy.get() {
+                Some(copy) => ChannelsLast::new(copy.as_slice::<T>()?, shape).map_err(wrap)?,
+                None => features_of::<T>(map, map_layout)?,
+            };
+            let found = cpu::backward_rois(&map, boxes, out, scale, grad).map_err(wrap)?;
+            Some(Tensor::from_vec(found, rois.shape(), rois.device())?)
+        } else {
+            None
+        };
+        Ok((of_features, of_rois))
+    }
+}
+
+impl CustomOp2 for PrRoiPool {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn cpu_fwd(
+        &self,
+        features: &CpuStorage,
+        features_layout: &Layout,
+        rois: &CpuStorage,
+        rois_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (features, rois) = ((features, features_layout), (rois, rois_layout));
+        let result = match features.0 {
+            CpuStorage::F64(_) => self.forward::<f64>(features, rois)?,
+            _ => self.forward::<f32>(features, rois)?,
+        };
+        let (_, c, _, _) = features_layout.shape().dims4()?;
+        let (boxes, _) = rois_layout.shape().dims2()?;
+        Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
+    }
+
+    fn bwd(
+        &self,
+        features: &Tensor,
+        rois: &Tensor,
+        _res: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
+        match features.dtype() {
+            candle_core::DType::F64 => self.backward::<f64>(features, rois, grad),
+            _ => self.backward::<f32>(features, rois, grad),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The loops over channels.
+//!
+//! A *tile* is one box's (ph, pw, C) block with the channels innermost. All sums run in a fixed order.
+
+use super::simd::{Level, Real, multiversion};
+use super::weights::{AxisWeights, BoxWeights, Row};
+
+/// Most vectors that one pass adds.
+const PASS: usize = 8;
+
+/// Moves (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
+pub(super) fn transpose<T: Real>(
+    from: &[T],
+    from_stride: usize,
+    rows: usize,
+    columns: usize,
+    to: &mut [T],
+    to_stride: usize,
+) {
+    // A block of 16 × 16 touches one or two cache lines per row on either side.
+    const SIDE: usize = 16;
+    for r in (0..rows).step_by(SIDE) {
+        let r_end = (r + SIDE).min(rows);
+        for c in (0..columns).step_by(SIDE) {
+            let c_end = (c + SIDE).min(columns);
+            for column in c..c_end {
+                let to = &mut to[column * to_stride + r..column * to_stride + r_end];
+                for (to, row) in to.iter_mut().zip(r..r_end) {
+                    *to = from[row * from_stride + column];
+                }
+            }
+        }
+    }
+}
+
+/// `to = [to +] Σ_k weights[k] · vectors[k]`.
+#[inline(always)]
+fn pass<T: Real, const FMA: bool, const K: usize>(
+    to: &mut [T],
+    vectors: [&[T]; K],
+    weights: [T; K],
+    keep: bool,
+) {
+    let n = to.len();
+    let vectors = vectors.map(|v| &v[..n]);
+    if keep {
+        for i in 0..n {
+            let mut sum = to[i];
+            for k in 0..K {
+                sum = sum.add_product::<FMA>(weights[k], vectors[k][i]);
+            }
+            to[i] = sum;
+        }
+    } else {
+        for i in 0..n {
+            let mut sum = weights[0] * vectors[0][i];
+            for k in 1..K {
+                sum = sum.add_product::<FMA>(weights[k], vectors[k][i]);
+            }
+            to[i] = sum;
+        }
+    }
+}
+
+/// `to = [to +] Σ_k weight[k] · from[stride·index[k]..][..to.len()]`; zero for no terms unless kept.
+#[inline(always)]
+fn combine<T: Real, const FMA: bool>(
+    to: &mut [T],
+    from: &[T],
+    stride: usize,
+    index: &[usize],
+    weight: &[T],
+    keep: bool,
+) {
+    let n = to.len();
+    if index.is_empty() && !keep {
+        to.fill(T::zero());
+    }
+    let mut keep = keep;
+    for (index, weight) in index.chunks(PASS).zip(weight.chunks(PASS)) {
+        macro_rules! run {
+            ($($k:literal)*) => { pass::<T, FMA, { [$($k),*].len() }>(
+                to, [$(&from[index[$k] * stride..][..n]),*], [$(weight[$k]),*], keep) };
+        }
+        match index.len() {
+            1 => run!(0),
+            2 => run!(0 1),
+            3 => run!(0 1 2),
+            4 => run!(0 1 2 3),
+            5 => run!(0 1 2 3 4),
+            6 => run!(0 1 2 3 4 5),
+            7 => run!(0 1 2 3 4 5 6),
+            _ => run!(0 1 2 3 4 5 6 7),
+        }
+        keep = true;
+    }
+}
+
+/// `to = Wy · F · Wxᵀ` per channel. `map` is (H, W, C), `to` (ph, pw, C), `line` (C).
+#[inline(always)]
+fn pool_box_body<T: Real, const FMA: bool>(
+    map: &[T],
+    width: usize,
+    weights: &BoxWeights<T>,
+    to: &mut [T],
+    line: &mut [T],
+) {
+    let c = line.len();
+    let bins = weights.x.len();
+    to.fill(T::zero());
+    let rows = &weights.y_by_pixel;
+    for y in 0..rows.len() {
+        let row = rows.row(y);
+        if row.index.is_empty() {
+            continue;
+        }
+        let pixels = &map[(rows.first() + y) * width * c..][..width * c];
+        for q in 0..bins {
+            let along_x = weights.x.row(q);
+            if along_x.index.is_empty() {
+                continue;
+            }
+            combine::<T, FMA>(line, pixels, c, along_x.index, along_x.weight, false);
+            for (&p, &weight) in row.index.iter().zip(row.weight) {
+                pass::<T, FMA, 1>(&mut to[(p * bins + q) * c..][..c], [&*line], [weight], true);
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// Pools one box: `to = Wy · F · Wxᵀ` per channel, of the map (H, W, C) into the tile (ph, pw, C). `line` is a scratch of
+    /// C numbers.
+    pub(super) fn pool_box<T>(map: &[T], width: usize, weights: &BoxWeights<T>, to: &mut [T], line: &mut [T])
+        = pool_box_body
+}
+
+#[inline(always)]
+fn scatter_box_body<T: Real, const FMA: bool>(
+    tile: &[T],
+    weights: &BoxWeights<T>,
+    rows: std::ops::Range<usize>,
+    to: &mut [T],
+    width: usize,
+    lines: &mut [T],
+) {
+    let bins = weights.x.len();
+    let c = lines.len() / bins;
+    let by_row = &weights.y_by_pixel;
+    let columns = &weights.x_by_pixel;
+    for (y, to) in rows.clone().zip(to.chunks_exact_mut(width * c)) {
+        let along_y = by_row.row(y - by_row.first());
+        if along_y.index.is_empty() {
+            continue;
+        }
+        // The tile's rows p are whole lines of pw·C numbers: all q at once.
+        combine::<T, FMA>(lines, tile, bins * c, along_y.index, along_y.weight, false);
+        for x in 0..columns.len() {
+            let along_x = columns.row(x);
+            let to = &mut to[(columns.first() + x) * c..][..c];
+            combine::<T, FMA>(to, lines, c, along_x.index, along_x.weight, true);
+        }
+    }
+}
+
+multiversion! {
+    /// Adds one box's `Wyᵀ · G · Wx` to the map rows `rows` (a part of those that the box reads), stored as
+    /// (rows, W, C) in `to`. `tile` is G as (ph, pw, C), `lines` a scratch of pw·C numbers.
+    pub(super) fn scatter_box<T>(
+        tile: &[T],
+        weights: &BoxWeights<T>,
+        rows: std::ops::Range<usize>,
+        to: &mut [T],
+        width: usize,
+        lines: &mut [T],
+    ) = scatter_box_body
+}
+
+/// Scratch of [`roi_grad_box`]: vectors of C numbers.
+pub(crate) struct RoiKernel<T> {
+    channels: usize,
+    /// G combined along y with the weights and their two derivatives.
+    g: Vec<T>,
+    /// F combined along x with the weights and their two derivatives.
+    f: Vec<T>,
+    /// The four coordinates' sums per channel: x0, y0, x1, y1.
+    sums: Vec<T>,
+}
+
+impl<T: Real> RoiKernel<T> {
+    pub fn new(channels: usize) -> Self {
+        let zeros = |n: usize| vec![T::zero(); n * channels];
+        Self { channels, g: zeros(3), f: zeros(3), sums: zeros(4) }
+    }
+}
+
+/// `to[j] = Σ_k row.w_j[k] · from[stride·index[k]..]` for the weight and its two derivatives, `to` being (3, C).
+#[inline(always)]
+fn combine_with_slopes<T: Real, const FMA: bool>(
+    to: &mut [T],
+    c: usize,
+    from: &[T],
+    stride: usize,
+    row: Row<'_, T>,
+) {
+    let (value, slopes) = to.split_at_mut(c);
+    let (low, high) = slopes.split_at_mut(c);
+    let high = &mut high[..c];
+    value.fill(T::zero());
+    low.fill(T::zero());
+    high.fill(T::zero());
+    macro_rules! run {
+        ($index:expr, $at:expr, $($k:literal)*) => {{
+            let vectors = [$(&from[$index[$k] * stride..][..c]),*];
+            let weight = [$(row.weight[$at + $k]),*];
+            let d_start = [$(row.d_start[$at + $k]),*];
+            let d_end = [$(row.d_end[$at + $k]),*];
+            for i in 0..c {
+                let (mut v, mut l, mut h) = (value[i], low[i], high[i]);
+                $(
+                    let x = vectors[$k][i];
+                    v = v.add_product::<FMA>(weight[$k], x);
+                    l = l.add_product::<FMA>(d_start[$k], x);
+                    h = h.add_product::<FMA>(d_end[$k], x);
+                )*
+                value[i] = v;
+                low[i] = l;
+                high[i] = h;
+            }
+        }};
+    }
+    for (block, index) in row.index.chunks(4).enumerate() {
+        let at = block * 4;
+        match index.len() {
+            1 => run!(index, at, 0),
+            2 => run!(index, at, 0 1),
+            3 => run!(index, at, 0 1 2),
+            _ => run!(index, at, 0 1 2 3),
+        }
+    }
+}
+
+#[inline(always)]
+fn roi_grad_box_body<T: Real, const FMA: bool>(
+    map: &[T],
+    width: usize,
+    weights: &BoxWeights<T>,
+    tile: &[T],
+    scratch: &mut RoiKernel<T>,
+    to: &mut [f64; 4],
+) {
+    let c = scratch.channels;
+    let bins = weights.x.len();
+    scratch.sums.fill(T::zero());
+    let rows: &AxisWeights<T> = &weights.y_by_pixel;
+    for y in 0..rows.len() {
+        let along_y = rows.row(y);
+        if along_y.index.is_empty() {
+            continue;
+        }
+        let pixels = &map[(rows.first() + y) * width * c..][..width * c];
+        for q in 0..bins {
+            let along_x = weights.x.row(q);
+            if along_x.index.is_empty() {
+                continue;
+            }
+            combine_with_slopes::<T, FMA>(&mut scratch.g, c, &tile[q * c..], bins * c, along_y);
+            combine_with_slopes::<T, FMA>(&mut scratch.f, c, pixels, c, along_x);
+            let (g, f) = (&scratch.g[..3 * c], &scratch.f[..3 * c]);
+            let (x0, rest) = scratch.sums.split_at_mut(c);
+            let (y0, rest) = rest.split_at_mut(c);
+            let (x1, y1) = rest.split_at_mut(c);
+            let y1 = &mut y1[..c];
+            for i in 0..c {
+                x0[i] = x0[i].add_product::<FMA>(g[i], f[c + i]);
+                x1[i] = x1[i].add_product::<FMA>(g[i], f[2 * c + i]);
+                y0[i] = y0[i].add_product::<FMA>(g[c + i], f[i]);
+                y1[i] = y1[i].add_product::<FMA>(g[2 * c + i], f[i]);
+            }
+        }
+    }
+    for (to, sums) in to.iter_mut().zip(scratch.sums.chunks_exact(c)) {
+        *to = sums.iter().map(|v| v.to_f64()).sum();
+    }
+}
+
+multiversion! {
+    /// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same product with one
+    /// axis' weights replaced by their derivatives. `map` is (H, W, C), `tile` is G as (ph, pw, C).
+    pub(crate) fn roi_grad_box<T>(
+        map: &[T],
+        width: usize,
+        weights: &BoxWeights<T>,
+        tile: &[T],
+        scratch: &mut RoiKernel<T>,
+        to: &mut [f64; 4],
+    ) = roi_grad_box_body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simd::detect;
+    use super::*;
+
+    #[test]
+    fn every_instruction_set_gives_the_same_sums() {
+        let (h, w, c) = (5, 6, 37);
+        let map: Vec<f32> = (0..h * w * c).map(|i| ((i * 7919) % 101) as f32 / 50.0 - 1.0).collect();
+        let tile: Vec<f32> = (0..4 * c).map(|i| ((i * 31) % 17) as f32 / 8.0 - 1.0).collect();
+        let mut weights = BoxWeights::default();
+        for (axis, n) in [(&mut weights.x, 6), (&mut weights.y, 5)] {
+            axis.clear();
+            for bin in 0..2 {
+                for i in bin..n {
+                    axis.push_with_slopes(i, 0.1 + i as f64 * 0.3, 0.2 - i as f64, 1.0 / (1.0 + i as f64));
+                }
+                axis.end_row();
+            }
+        }
+        weights.transpose();
+        let run = |level| {
+            let (mut out, mut line) = (vec![0.0; 4 * c], vec![0.0; c]);
+            pool_box(level, &map, w, &weights, &mut out, &mut line);
+            let (mut grad, mut lines) = (vec![0.0; 3 * w * c], vec![0.0; 2 * c]);
+            scatter_box(level, &tile, &weights, 1..4, &mut grad, w, &mut lines);
+            let mut coordinates = [0.0; 4];
+            roi_grad_box(level, &map, w, &weights, &tile, &mut RoiKernel::new(c), &mut coordinates);
+            out.extend(grad);
+            out.extend(coordinates.map(|v| v as f32));
+            out
+        };
+        let base = run(Level::Base);
+        let mut levels = vec![detect()];
+        #[cfg(target_arch = "x86_64")]
+        if detect() == Level::Avx512 {
+            levels.push(Level::Avx2);
+        }
+        assert!(base.iter().any(|v| v.abs() > 0.1));
+        for level in levels {
+            for (i, (a, b)) in base.iter().zip(run(level)).enumerate() {
+                assert!((a - b).abs() <= 2e-5 * a.abs().max(10.0), "{level:?} element {i}: {a} against {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What PrRoIPool and RoIAlign share.
+//!
+//! Both read box r, bin (p, q) as `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`: a product of two sparse
+//! matrices with the map, `Wy · F · Wxᵀ` per channel. Only the one-dimensional weights differ. So each operation gives
+//! a function that fills [`BoxWeights`], and the pooling, its gradient in the map and the choice of
+//! instruction set are here.
+//!
+//! | file | what |
+//! |---|---|
+//! | `rois` | the rows of the (R, 5) box tensor, checked |
+//! | `weights` | the sparse one-dimensional weights of a box |
+//! | `channels_last` | the map with channels innermost, so that inner loops run over contiguous channels |
+//! | `simd`, `kernels` | the loops over channels, compiled for AVX-512, AVX2 + FMA and the base target |
+//! | `pool` | the loops over boxes, in parallel and independent of the number of threads |
+
+mod channels_last;
+mod kernels;
+mod pool;
+mod rois;
+mod simd;
+mod tensor;
+mod weights;
+
+pub use channels_last::{ChannelsLast, channels_last};
+pub(super) use kernels::{RoiKernel, roi_grad_box};
+pub(super) use pool::{GradTile, backward_features, forward};
+pub(super) use rois::{Roi, parse};
+pub use simd::Real;
+pub(super) use simd::detect;
+pub(super) use tensor::{check_arguments, check_rois, check_settings, features_of, slice_of};
+pub(super) use weights::{AxisWeights, BoxWeights};

@@ -1,0 +1,115 @@
+//! The loops over boxes.
+//!
+//! The forward pass and the gradient in the boxes are independent per box. The gradient in the map is divided by rows of the
+//! map, and every row adds the boxes in their order: each sum has one order whatever the number of threads.
+
+use rayon::prelude::*;
+
+use super::channels_last::{ChannelsLast, swap};
+use super::kernels::{pool_box, scatter_box, transpose};
+use super::rois::Roi;
+use super::simd::{Real, detect};
+use super::weights::BoxWeights;
+
+/// Boxes whose gradients are held at a time, with the channels innermost.
+const BOXES: usize = 128;
+/// Size in bytes of the part of the map's gradient that one task adds to: a share of a core's second-level cache.
+const BAND: usize = 1 << 18;
+
+/// `out[r] = Wy · F · Wxᵀ` for every box, as (R, C, ph, pw). `fill` writes the weights by bin for a box.
+pub(crate) fn forward<T: Real>(
+    map: &ChannelsLast<'_, T>,
+    boxes: &[Roi],
+    out: (usize, usize),
+    fill: impl Fn(&Roi, &mut BoxWeights<T>) + Sync,
+) -> Vec<T> {
+    let (_, c, _, w) = map.shape();
+    let bins = out.0 * out.1;
+    let mut result = vec![T::zero(); boxes.len() * c * bins];
+    if result.is_empty() {
+        return result;
+    }
+    let level = detect();
+    result.par_chunks_exact_mut(c * bins).zip(boxes).for_each_init(
+        || (BoxWeights::default(), vec![T::zero(); bins * c], vec![T::zero(); c]),
+        |(weights, tile, line), (result, roi)| {
+            fill(roi, weights);
+            if weights.is_zero() {
+                return;
+            }
+            weights.transpose();
+            pool_box(level, map.image(roi.image), w, weights, tile, line);
+            transpose(tile, c, bins, c, result, bins);
+        },
+    );
+    result
+}
+
+/// One box's gradient (C, ph, pw) turned to (ph, pw, C).
+pub(crate) struct GradTile<T> {
+    pub tile: Vec<T>,
+}
+
+impl<T: Real> GradTile<T> {
+    pub fn new(channels: usize, bins: usize) -> Self {
+        Self { tile: vec![T::zero(); channels * bins] }
+    }
+
+    pub fn load(&mut self, grad: &[T], channels: usize, bins: usize) {
+        transpose(grad, bins, channels, bins, &mut self.tile, channels);
+    }
+}
+
+/// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `shape` is (N, C, H, W), `grad` (R, C, ph, pw).
+pub(crate) fn backward_features<T: Real>(
+    shape: (usize, usize, usize, usize),
+    boxes: &[Roi],
+    out: (usize, usize),
+    grad: &[T],
+    fill: impl Fn(&Roi, &mut BoxWeights<T>) + Sync,
+) -> Vec<T> {
+    let (n, c, h, w) = shape;
+    let bins = out.0 * out.1;
+    let mut result = vec![T::zero(); n * c * h * w];
+    if result.is_empty() || boxes.is_empty() {
+        return result;
+    }
+    let level = detect();
+    let row = w * c;
+    let band = (BAND / (row * size_of::<T>())).clamp(1, (n * h).div_ceil(4 * rayon::current_num_threads()));
+    let mut prepared: Vec<(BoxWeights<T>, GradTile<T>)> = Vec::new();
+    prepared.resize_with(BOXES.min(boxes.len()), || (BoxWeights::default(), GradTile::new(c, bins)));
+    for (boxes, grad) in boxes.chunks(BOXES).zip(grad.chunks(BOXES * c * bins)) {
+        prepared.par_iter_mut().zip(boxes).zip(grad.par_chunks_exact(c * bins)).for_each(
+            |(((weights, tile), roi), grad)| {
+                fill(roi, weights);
+                if !weights.is_zero() {
+                    weights.transpose();
+                    tile.load(grad, c, bins);
+                }
+            },
+        );
+        // Rows of all images in one sequence: row y of image i is number i·h + y.
+        result.par_chunks_mut(band * row).enumerate().for_each_init(
+            || vec![T::zero(); out.1 * c],
+            |lines, (number, to)| {
+                let first = number * band;
+                let last = first + to.len() / row;
+                for ((weights, tile), roi) in prepared.iter().zip(boxes) {
+                    if weights.is_zero() {
+                        continue;
+                    }
+                    let top = roi.image * h;
+                    let reads = top + weights.y_by_pixel.first();
+                    let from = reads.max(first);
+                    let until = (reads + weights.y_by_pixel.len()).min(last);
+                    if from < until {
+                        let to = &mut to[(from - first) * row..(until - first) * row];
+                        scatter_box(level, &tile.tile, weights, from - top..until - top, to, w, lines);
+                    }
+                }
+            },
+        );
+    }
+    swap(&result, n, h * w, c)
+}

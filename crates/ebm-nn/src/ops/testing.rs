@@ -1,0 +1,66 @@
+//! Finite differences for the gradient tests of the operations.
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+
+/// Fixed numbers in [-1, 1) that look random: the fractional part of a multiple of the golden ratio, scrambled by `salt`.
+pub(crate) fn noise(len: usize, salt: u64) -> Vec<f64> {
+    (0..len as u64)
+        .map(|i| {
+            let mut z =
+                (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ salt.wrapping_mul(0xD1B5_4A32_D192_ED03);
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        })
+        .collect()
+}
+
+/// [`noise`] as an f64 tensor of `shape` on the CPU.
+pub(crate) fn noise_tensor(shape: &[usize], salt: u64) -> Result<Tensor> {
+    Tensor::from_vec(noise(shape.iter().product(), salt), shape, &Device::Cpu)
+}
+
+/// Compares the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64 input with
+/// central differences of step `eps`. The weights differ per output element, so that a gradient routed to the
+/// wrong place shows. Fails with the input's number, the element and both values where they
+/// differ by more than `tol * max(1, |numeric|)`, or where an input gets no gradient.
+pub(crate) fn check_gradients(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Tensor],
+    eps: f64,
+    tol: f64,
+) -> Result<()> {
+    let vars = inputs.iter().map(Var::from_tensor).collect::<Result<Vec<_>>>()?;
+    let tracked: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+    let out = f(&tracked)?;
+    let weights = noise_tensor(out.dims(), 0x5EED)?;
+    let scalar = |t: &Tensor| -> Result<f64> {
+        let t = t.to_dtype(DType::F64)?;
+        (t * &weights)?.sum_all()?.to_scalar::<f64>()
+    };
+    let grads = (out.to_dtype(DType::F64)? * &weights)?.sum_all()?.backward()?;
+    for (number, var) in vars.iter().enumerate() {
+        let Some(grad) = grads.get(var) else { candle_core::bail!("input {number} got no gradient") };
+        if grad.dims() != var.dims() {
+            candle_core::bail!("input {number}: gradient {:?} of an input {:?}", grad.dims(), var.dims());
+        }
+        let analytic = grad.flatten_all()?.to_vec1::<f64>()?;
+        let values = inputs[number].flatten_all()?.to_vec1::<f64>()?;
+        for (i, &value) in values.iter().enumerate() {
+            let at = |x: f64| -> Result<f64> {
+                let mut moved = values.clone();
+                moved[i] = x;
+                let mut args: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+                args[number] = Tensor::from_vec(moved, inputs[number].dims(), inputs[number].device())?;
+                scalar(&f(&args)?)
+            };
+            let numeric = (at(value + eps)? - at(value - eps)?) / (2.0 * eps);
+            let error = (numeric - analytic[i]).abs();
+            // Negated so that NaN fails too.
+            if !(error <= tol * numeric.abs().max(1.0)) {
+                candle_core::bail!("input {number}, element {i}: analytic {} numeric {numeric}", analytic[i]);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! In-place elementwise updates: one pass over memory on the CPU, composed of tensor operations elsewhere.
+
+use candle_core::{
+    CpuStorage, DType, Error, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var, WithDType,
+};
+use rayon::prelude::*;
+
+/// Elements per task: enough to pay for handing it out.
+const CHUNK: usize = 1 << 14;
+
+/// `x ← keep·x + add·d`, where `d = g + decay·p`, or its square.
+pub(super) struct Blend {
+    pub keep: f64,
+    pub add: f64,
+    pub decay: f64,
+    pub square: bool,
+}
+
+/// `p ← p − rate·v`.
+pub(super) struct Subtract {
+    pub rate: f64,
+}
+
+/// `p ← p − rate·m / (√v / root + eps)`.
+pub(super) struct SubtractRatio {
+    pub rate: f64,
+    pub root: f64,
+    pub eps: f64,
+}
+
+impl Blend {
+    pub(super) fn run(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
+        if x.device().is_cpu() { x.inplace_op3(g, p, self) } else { self.composed(x, g, p) }
+    }
+
+    fn composed(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
+        let d = if self.decay == 0. { g.clone() } else { (g + (p.as_detached_tensor() * self.decay)?)? };
+        let d = if self.square { d.sqr()? } else { d };
+        x.set(&((x.as_detached_tensor() * self.keep)? + (d * self.add)?)?)
+    }
+}
+
+impl Subtract {
+    pub(super) fn run(&self, p: &Var, v: &Var) -> Result<()> {
+        if p.device().is_cpu() { p.inplace_op2(v, self) } else { self.composed(p, v) }
+    }
+
+    fn composed(&self, p: &Var, v: &Var) -> Result<()> {
+        p.set(&(p.as_detached_tensor() - (v.as_detached_tensor() * self.rate)?)?)
+    }
+}
+
+impl SubtractRatio {
+    pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
+        if p.device().is_cpu() { p.inplace_op3(m, v, self) } else { self.composed(p, m, v) }
+    }
+
+    fn composed(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
+        let below = ((v.as_detached_tensor().sqrt()? / self.root)? + self.eps)?;
+        p.set(&(p.as_detached_tensor() - ((m.as_detached_tensor() / below)? * self.rate)?)?)
+    }
+}
+
+/// Σ g² in `f64`.
+pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
+    let g = g.detach().flatten_all()?.contiguous()?;
+    let (storage, layout) = g.storage_and_layout();
+    // Partial sums of fixed chunks, added in order: the result does not depend on the threads.
+    match &*storage {
+        Storage::Cpu(CpuStorage::F32(x)) => Ok(chunk_sums(window("grad_norm", x, layout)?, f64::from)),
+        Storage::Cpu(CpuStorage::F64(x)) => Ok(chunk_sums(window("grad_norm", x, layout)?, |v| v)),
+        // f32 squares overflow above 1.8e19, where a gradient is of no use either.
+        _ => g.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>().map(f64::from),
+    }
+}
+
+fn chunk_sums<T: Copy + Sync>(x: &[T], wide: impl Fn(T) -> f64 + Sync) -> f64 {
+    let squares = |chunk: &[T]| chunk.iter().map(|&v| wide(v) * wide(v)).sum::<f64>();
+    x.par_chunks(CHUNK).map(squares).collect::<Vec<f64>>().iter().sum()
+}
+
+impl Blend {
+    fn update<T: WithDType>(&self, x: &mut [T], g: &[T], p: &[T]) {
+        let (keep, add, decay) = (T::from_f64(self.keep), T::from_f64(self.add), T::from_f64(self.decay));
+        if self.square {
+            zip3(x, g, p, |x, g, p| {
+                let d = g + decay * p;
+                keep * x + add * d * d
+            });
+        } else {
+            zip3(x, g, p, |x, g, p| keep * x + add * (g + decay * p));
+        }
+    }
+}
+
+impl SubtractRatio {
+    fn update<T: WithDType>(&self, p: &mut [T], m: &[T], v: &[T]) {
+        let (rate, root, eps) = (T::from_f64(self.rate), T::from_f64(self.root), T::from_f64(self.eps));
+        zip3(p, m, v, |p, m, v| p - rate * m / (T::from_f64(v.to_f64().sqrt()) / root + eps));
+    }
+}
+
+fn zip3<T: WithDType>(x: &mut [T], a: &[T], b: &[T], f: impl Fn(T, T, T) -> T + Sync) {
+    x.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((x, a), b)| {
+        for ((x, &a), &b) in x.iter_mut().zip(a).zip(b) {
+            *x = f(*x, a, b);
+        }
+    });
+}
+
+macro_rules! inplace_op3 {
+    ($op:ty, $name:literal) => {
+        impl InplaceOp3 for $op {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn cpu_fwd(
+                &self,
+                s1: &mut CpuStorage,
+                l1: &Layout,
+                s2: &CpuStorage,
+                l2: &Layout,
+                s3: &CpuStorage,
+                l3: &Layout,
+            ) -> Result<()> {
+                match (s1, s2, s3) {
+                    (CpuStorage::F32(x), CpuStorage::F32(a), CpuStorage::F32(b)) => {
+                        self.update(window_mut($name, x, l1)?, window($name, a, l2)?, window($name, b, l3)?)
+                    }
+                    (CpuStorage::F64(x), CpuStorage::F64(a), CpuStorage::F64(b)) => {
+                        self.update(window_mut($name, x, l1)?, window($name, a, l2)?, window($name, b, l3)?)
+                    }
+                    _ => return Err(unsupported($name)),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+inplace_op3!(Blend, "optim-blend");
+inplace_op3!(SubtractRatio, "optim-subtract-ratio");
+
+impl InplaceOp2 for Subtract {
+    fn name(&self) -> &'static str {
+        "optim-subtract"
+    }
+
+    fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
+        let name = InplaceOp2::name(self);
+        // The second operand stands in for the third, which the update ignores.
+        match (s1, s2) {
+            (CpuStorage::F32(p), CpuStorage::F32(v)) => {
+                let (v, rate) = (window(name, v, l2)?, self.rate as f32);
+                zip3(window_mut(name, p, l1)?, v, v, |p, v, _| p - rate * v);
+            }
+            (CpuStorage::F64(p), CpuStorage::F64(v)) => {
+                let (v, rate) = (window(name, v, l2)?, self.rate);
+                zip3(window_mut(name, p, l1)?, v, v, |p, v, _| p - rate * v);
+            }
+            _ => return Err(unsupported(name)),
+        }
+        Ok(())
+    }
+}
+
+fn window<'a, T>(op: &'static str, values: &'a [T], layout: &Layout) -> Result<&'a [T]> {
+    let (from, to) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op })?;
+    Ok(&values[from..to])
+}
+
+fn window_mut<'a, T>(op: &'static str, values: &'a mut [T], layout: &Layout) -> Result<&'a mut [T]> {
+    let (from, to) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op })?;
+    Ok(&mut values[from..to])
+}
+
+fn unsupported(op: &'static str) -> Error {
+    Error::Msg(format!("{op}: the operands must all be f32 or all be f64"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    fn var(seed: f64, dtype: DType) -> Var {
+        // More than one chunk, and not a multiple of it.
+        let values: Vec<f64> = (0..CHUNK + 37).map(|i| (seed + i as f64 * 0.37).sin().abs() + 0.1).collect();
+        let tensor = Tensor::from_vec(values, CHUNK + 37, &Device::Cpu).unwrap();
+        Var::from_tensor(&tensor.to_dtype(dtype).unwrap()).unwrap()
+    }
+
+    fn distance(a: &Var, b: &Var) -> f64 {
+        let difference = (a.as_detached_tensor() - b.as_detached_tensor()).unwrap().abs().unwrap();
+        difference.max_all().unwrap().to_dtype(DType::F64).unwrap().to_scalar().unwrap()
+    }
+
+    #[test]
+    fn the_fused_and_the_composed_updates_agree() {
+        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-14)] {
+            let (g, m, v) = (var(2., dtype), var(3., dtype), var(4., dtype));
+            for square in [false, true] {
+                let blend = Blend { keep: 0.9, add: 0.3, decay: 0.01, square };
+                let (a, b) = (var(1., dtype), var(1., dtype));
+                blend.run(&a, &g, &m).unwrap();
+                blend.composed(&b, &g, &m).unwrap();
+                assert!(distance(&a, &b) < tolerance && distance(&a, &var(1., dtype)) > 0.1);
+            }
+            let (a, b) = (var(1., dtype), var(1., dtype));
+            Subtract { rate: 0.3 }.run(&a, &m).unwrap();
+            Subtract { rate: 0.3 }.composed(&b, &m).unwrap();
+            assert!(distance(&a, &b) < tolerance && distance(&a, &var(1., dtype)) > 0.1);
+            let ratio = SubtractRatio { rate: 0.2, root: 0.5, eps: 1e-3 };
+            ratio.run(&a, &m, &v).unwrap();
+            ratio.composed(&b, &m, &v).unwrap();
+            assert!(distance(&a, &b) < 3. * tolerance && distance(&a, &var(1., dtype)) > 0.1);
+        }
+    }
+
+    #[test]
+    fn mixed_types_are_refused() {
+        let (a, b) = (var(1., DType::F32), var(1., DType::F64));
+        assert!(Subtract { rate: 1. }.run(&a, &b).is_err());
+    }
+}

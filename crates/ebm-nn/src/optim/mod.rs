@@ -1,0 +1,186 @@
+//! Optimisers with torch's arithmetic, state that can be saved, and no temporaries on the CPU.
+
+mod adam;
+mod fused;
+mod sgd;
+
+pub use adam::Adam;
+pub use sgd::Sgd;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Device, Tensor, Var};
+
+use crate::{Error, Result};
+
+/// What differs between parameters: torch's parameter groups, as a function of the name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamGroup {
+    /// Times the learning rate.
+    pub lr_multiplier: f64,
+    /// The coefficient of the L2 penalty that is added to the gradient (coupled weight decay).
+    pub weight_decay: f64,
+}
+
+impl ParamGroup {
+    /// The learning rate as it is, with this weight decay.
+    pub fn decay(weight_decay: f64) -> Self {
+        Self { lr_multiplier: 1., weight_decay }
+    }
+
+    /// The rule of the detection code: biases learn at twice the rate without weight decay, all else has
+    /// `weight_decay`.
+    pub fn double_bias(weight_decay: f64) -> impl Fn(&str) -> Self {
+        move |name| {
+            if name.rsplit('.').next() == Some("bias") {
+                Self { lr_multiplier: 2., weight_decay: 0. }
+            } else {
+                Self::decay(weight_decay)
+            }
+        }
+    }
+}
+
+/// An update rule over named parameters.
+pub trait Optimizer {
+    /// Changes each parameter that has a gradient in `grads`, with the learning rate `lr`.
+    ///
+    /// # Errors
+    /// When a gradient's shape or type is not its parameter's.
+    fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()>;
+
+    /// The parameters, in the order in which they were given.
+    fn params(&self) -> &[Param];
+
+    /// A copy of the state by name, to be saved beside the parameters.
+    ///
+    /// # Errors
+    /// When the device runs out of memory.
+    fn state(&self) -> Result<BTreeMap<String, Tensor>>;
+
+    /// Restores what [`state`](Self::state) returned. A parameter without state starts afresh.
+    ///
+    /// # Errors
+    /// When `state` names a tensor that is not of this optimiser or has another shape; nothing is
+    /// changed then.
+    fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()>;
+}
+
+/// A parameter under an optimiser.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub var: Var,
+    /// Its group's settings.
+    pub group: ParamGroup,
+}
+
+fn with_groups(params: Vec<(String, Var)>, group: impl Fn(&str) -> ParamGroup) -> Vec<Param> {
+    params.into_iter().map(|(name, var)| Param { group: group(&name), name, var }).collect()
+}
+
+/// The Euclidean norm of all gradients of `params` together, summed in `f64`; a NaN or an infinity in any
+/// gradient makes it one. Parameters without a gradient count as 0.
+///
+/// # Errors
+/// When a gradient cannot be read.
+pub fn grad_norm<'a>(params: impl IntoIterator<Item = &'a Var>, grads: &GradStore) -> Result<f64> {
+    let mut sum = 0.;
+    for var in params {
+        if let Some(grad) = grads.get(var) {
+            sum += fused::sum_of_squares(grad)?;
+        }
+    }
+    Ok(sum.sqrt())
+}
+
+/// Scales all gradients of `params` so that their [`grad_norm`] is at most `max_norm`, and returns the norm
+/// before: torch's `clip_grad_norm_`, divisor norm + 1e-6 included. A norm that is not finite is returned
+/// with the gradients as they are.
+///
+/// # Errors
+/// When a gradient cannot be scaled.
+pub fn clip_grad_norm(params: &[Param], grads: &mut GradStore, max_norm: f64) -> Result<f64> {
+    let norm = grad_norm(params.iter().map(|p| &p.var), grads)?;
+    let scale = max_norm / (norm + 1e-6);
+    if norm.is_finite() && scale < 1. {
+        for param in params {
+            if let Some(grad) = grads.remove(&param.var) {
+                grads.insert(&param.var, (grad * scale)?);
+            }
+        }
+    }
+    Ok(norm)
+}
+
+/// The gradient of `param` as a contiguous tensor, if it has one.
+fn gradient(param: &Param, grads: &GradStore) -> Result<Option<Tensor>> {
+    let Some(grad) = grads.get(&param.var) else { return Ok(None) };
+    if grad.shape() != param.var.shape() || grad.dtype() != param.var.dtype() {
+        let (found, expected) = (grad.shape(), param.var.shape());
+        let reason = format!("{}: gradient {found:?} of parameter {expected:?}", param.name);
+        return Err(Error::Argument { op: "Optimizer::step", reason });
+    }
+    Ok(Some(grad.detach().contiguous()?))
+}
+
+/// The state of `param` in `buffers`, zero at first.
+fn buffer<'a>(buffers: &'a mut BTreeMap<String, Var>, param: &Param) -> Result<&'a Var> {
+    let zeros = || Var::zeros(param.var.shape(), param.var.dtype(), param.var.device());
+    Ok(match buffers.entry(param.name.clone()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(zeros()?),
+    })
+}
+
+/// Copies `buffers` into `state` under the names `<prefix>.<parameter>`.
+fn export(prefix: &str, buffers: &BTreeMap<String, Var>, state: &mut BTreeMap<String, Tensor>) -> Result<()> {
+    for (name, var) in buffers {
+        state.insert(format!("{prefix}.{name}"), var.as_detached_tensor().copy()?);
+    }
+    Ok(())
+}
+
+/// The prefix of step counts: integers on the CPU. All other state is shaped like its parameter.
+const STEP: &str = "step";
+
+/// Sorts `state` by its `prefixes` into maps by parameter name, with names and shapes checked.
+fn import<const N: usize>(
+    prefixes: [&str; N],
+    params: &[Param],
+    state: &BTreeMap<String, Tensor>,
+) -> Result<[BTreeMap<String, Var>; N]> {
+    let refuse = |reason| Err(Error::Argument { op: "Optimizer::load_state", reason });
+    let params: BTreeMap<_, _> = params.iter().map(|p| (p.name.as_str(), &p.var)).collect();
+    let mut slots = [const { BTreeMap::new() }; N];
+    for (key, tensor) in state {
+        let place = key.split_once('.').and_then(|(prefix, name)| {
+            Some((prefixes.iter().position(|p| *p == prefix)?, name, *params.get(name)?))
+        });
+        let Some((slot, name, var)) = place else {
+            return refuse(format!("{key} is no state of this optimiser's parameters"));
+        };
+        let tensor = tensor.detach();
+        let tensor = if prefixes[slot] == STEP {
+            if tensor.rank() != 0 {
+                return refuse(format!("{key} has shape {:?} and is not a single number", tensor.dims()));
+            }
+            tensor.to_dtype(DType::I64)?.to_device(&Device::Cpu)?
+        } else {
+            if tensor.shape() != var.shape() {
+                return refuse(format!(
+                    "{key} has shape {:?}, its parameter {:?}",
+                    tensor.dims(),
+                    var.dims()
+                ));
+            }
+            tensor.to_dtype(var.dtype())?.to_device(var.device())?
+        };
+        slots[slot].insert(name.to_owned(), Var::from_tensor(&tensor)?);
+    }
+    Ok(slots)
+}

@@ -1,0 +1,293 @@
+//! The parameters of a network, by name.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use candle_core::{DType, Device, Shape, Tensor, Var};
+use candle_nn::var_builder::SimpleBackend;
+use candle_nn::{Init, VarBuilder};
+use ebm_seed::Key;
+
+use crate::import::{self, LoadPolicy, LoadReport};
+use crate::{Error, Result, init};
+
+/// The parameters and buffers of a network, by torch's names.
+///
+/// A layer asks for a tensor through [`ParamStore::var_builder`]. Its first value is the tensor given to
+/// [`ParamStore::preload`] under that name, or else a draw from the layer's hint with the store's key
+/// split by the **name**: initial values do not depend on the order in which layers are made.
+/// A clone is another handle on the same parameters.
+///
+/// *Buffers* (`running_mean`, `running_var`, `num_batches_tracked`) are saved and loaded, never trained.
+#[derive(Clone)]
+pub struct ParamStore {
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    key: Key,
+    entries: BTreeMap<String, Entry>,
+    preloaded: BTreeMap<String, Tensor>,
+    /// Applied in order to names asked for later; the last rule that matches a name decides.
+    rules: Vec<(Predicate, bool)>,
+}
+
+type Predicate = Box<dyn Fn(&str) -> bool + Send>;
+
+struct Entry {
+    var: Var,
+    frozen: bool,
+    /// A layer holds it as a plain tensor, through which no gradient can ever flow.
+    detached: bool,
+    origin: Origin,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Origin {
+    Drawn,
+    Preloaded,
+}
+
+impl ParamStore {
+    /// An empty store whose initial values will be drawn from `key`.
+    pub fn new(key: Key) -> Self {
+        let inner = Inner { key, entries: BTreeMap::new(), preloaded: BTreeMap::new(), rules: Vec::new() };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// What layers are built from; parameters are created in `dtype` on `device`.
+    pub fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static> {
+        VarBuilder::from_backend(Box::new(self.clone()), dtype, device.clone())
+    }
+
+    /// The parameters that an optimiser may change, in name order: neither frozen nor buffers.
+    pub fn trainable(&self) -> Vec<(String, Var)> {
+        (self.lock().entries.iter())
+            .filter(|(name, entry)| !entry.frozen && !is_buffer(name))
+            .map(|(name, entry)| (name.clone(), entry.var.clone()))
+            .collect()
+    }
+
+    /// The names of all parameters and buffers, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().entries.keys().cloned().collect()
+    }
+
+    /// The parameter or buffer `name`, if a layer has asked for it.
+    pub fn var(&self, name: &str) -> Option<Var> {
+        self.lock().entries.get(name).map(|entry| entry.var.clone())
+    }
+
+    /// The number of scalars in parameters and buffers.
+    pub fn num_elements(&self) -> usize {
+        self.lock().entries.values().map(|entry| entry.var.elem_count()).sum()
+    }
+
+    /// A copy of all values, parameters and buffers, that later steps do not change.
+    ///
+    /// # Errors
+    /// When the device runs out of memory.
+    pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
+        let inner = self.lock();
+        let copy =
+            |(name, entry): (&String, &Entry)| Ok((name.clone(), entry.var.as_detached_tensor().copy()?));
+        inner.entries.iter().map(copy).collect()
+    }
+
+    /// Freezes the parameters whose names satisfy `predicate`, now and later.
+    ///
+    /// A layer built afterwards gets them as plain tensors, outside the graph. A layer that was built
+    /// before still computes their gradients; they only stop being [`trainable`](Self::trainable).
+    pub fn freeze(&self, predicate: impl Fn(&str) -> bool + Send + 'static) {
+        let mut inner = self.lock();
+        for (name, entry) in &mut inner.entries {
+            entry.frozen |= predicate(name);
+        }
+        inner.rules.push((Box::new(predicate), true));
+    }
+
+    /// Undoes [`freeze`](Self::freeze) for the parameters whose names satisfy `predicate`.
+    ///
+    /// # Errors
+    /// When a layer was built with one of them frozen: no gradient can reach it there. Nothing is
+    /// changed then; unfreeze first, or [`forget_layers`](Self::forget_layers) and build the network again.
+    pub fn unfreeze(&self, predicate: impl Fn(&str) -> bool + Send + 'static) -> Result<()> {
+        let mut inner = self.lock();
+        if let Some((name, _)) = inner.entries.iter().find(|(name, entry)| entry.detached && predicate(name))
+        {
+            let reason =
+                format!("a layer was built with {name} frozen; unfreeze before building the network");
+            return Err(Error::Argument { op: "ParamStore::unfreeze", reason });
+        }
+        for (name, entry) in &mut inner.entries {
+            entry.frozen &= !predicate(name);
+        }
+        inner.rules.push((Box::new(predicate), false));
+        Ok(())
+    }
+
+    /// Declares that the layers built so far are gone, so that their frozen parameters may be unfrozen.
+    /// Values stay; the network is built again from [`var_builder`](Self::var_builder).
+    pub fn forget_layers(&self) {
+        self.lock().entries.values_mut().for_each(|entry| entry.detached = false);
+    }
+
+    /// Sets aside `tensors` as the first values of parameters that layers will ask for; a name given
+    /// before is replaced. See [`preload_report`](Self::preload_report) once the network is built.
+    pub fn preload(&self, tensors: BTreeMap<String, Tensor>) {
+        self.lock().preloaded.extend(tensors);
+    }
+
+    /// After the network is built from [`preload`](Self::preload)ed tensors: which parameters took
+    /// theirs, which were drawn instead (missing), and which tensors nobody asked for (unexpected).
+    /// Shapes that differ have failed the build already.
+    pub fn preload_report(&self) -> LoadReport {
+        let inner = self.lock();
+        let taken = |(_, entry): &(&String, &Entry)| entry.origin == Origin::Preloaded;
+        let (loaded, missing): (Vec<_>, Vec<_>) = inner.entries.iter().partition(taken);
+        let names = |entries: Vec<(&String, &Entry)>| entries.into_iter().map(|(n, _)| n.clone()).collect();
+        LoadReport {
+            loaded: names(loaded),
+            missing: names(missing),
+            ..LoadReport::compare(std::iter::empty(), &inner.preloaded)
+        }
+    }
+
+    /// Sets the parameters and buffers to `tensors`, converted to their types and devices.
+    ///
+    /// # Errors
+    /// When the differences in names and shapes are more than `policy` allows; no value is changed then.
+    pub fn load(&self, tensors: &BTreeMap<String, Tensor>, policy: LoadPolicy) -> Result<LoadReport> {
+        let inner = self.lock();
+        let expected = inner.entries.iter().map(|(name, entry)| (name.as_str(), entry.var.shape()));
+        let report = LoadReport::compare(expected, tensors);
+        if !policy.accepts(&report) {
+            let reason = format!("the tensors are not this network's: {report}");
+            return Err(Error::Argument { op: "ParamStore::load", reason });
+        }
+        // Conversions may fail, so all come before the first change.
+        let mut values = Vec::with_capacity(report.loaded.len());
+        for name in &report.loaded {
+            if let (Some(entry), Some(tensor)) = (inner.entries.get(name), tensors.get(name)) {
+                let tensor = tensor.detach().to_dtype(entry.var.dtype())?.to_device(entry.var.device())?;
+                // `Var::set` refuses a tensor that shares the variable's storage.
+                values.push((&entry.var, tensor.copy()?));
+            }
+        }
+        for (var, value) in values {
+            var.set(&value)?;
+        }
+        Ok(report)
+    }
+
+    /// The safetensors form of all parameters and buffers: equal stores give equal bytes.
+    ///
+    /// # Errors
+    /// When a tensor cannot be read back from its device.
+    pub fn to_safetensors(&self) -> Result<Vec<u8>> {
+        import::to_safetensors(&self.tensors()?)
+    }
+
+    /// Writes [`to_safetensors`](Self::to_safetensors) to `path`: aside first, then renamed, so that the
+    /// file is never half written.
+    ///
+    /// # Errors
+    /// When the file cannot be written; what was there before stays then.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        import::save_safetensors(path, &self.tensors()?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No code here leaves the maps half changed when it unwinds.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn is_frozen(&self, name: &str) -> bool {
+        self.rules.iter().rev().find(|(predicate, _)| predicate(name)).is_some_and(|(_, frozen)| *frozen)
+    }
+
+    fn first_value(
+        &mut self,
+        shape: &Shape,
+        name: &str,
+        init: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<(Tensor, Origin)> {
+        let Some(tensor) = self.preloaded.get(name) else {
+            let mut rng = self.key.split(name).rng();
+            return Ok((init::draw(&init, shape, dtype, device, &mut rng)?, Origin::Drawn));
+        };
+        check_shape(name, shape, tensor.shape())?;
+        let tensor = tensor.detach().to_dtype(dtype)?.to_device(device)?;
+        self.preloaded.remove(name);
+        Ok((tensor, Origin::Preloaded))
+    }
+}
+
+impl SimpleBackend for ParamStore {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        init: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        let mut inner = self.lock();
+        if !inner.entries.contains_key(name) {
+            let (tensor, origin) = (inner.first_value(&shape, name, init, dtype, device))
+                .map_err(|error| candle_core::Error::Msg(format!("parameter {name}: {error}")))?;
+            // A copy: the tensor's owner may hold a variable that shares its storage.
+            let var = Var::from_tensor(&tensor)?;
+            let frozen = inner.is_frozen(name);
+            inner.entries.insert(name.to_owned(), Entry { var, frozen, detached: false, origin });
+        }
+        let Some(entry) = inner.entries.get_mut(name) else {
+            return Err(candle_core::Error::CannotFindTensor { path: name.to_owned() });
+        };
+        check_shape(name, &shape, entry.var.shape())
+            .map_err(|error| candle_core::Error::Msg(error.to_string()))?;
+        if entry.var.dtype() != dtype || !entry.var.device().same_device(device) {
+            let made = format!("{:?} on {:?}", entry.var.dtype(), entry.var.device().location());
+            let asked = format!("{dtype:?} on {:?}", device.location());
+            candle_core::bail!("parameter {name} was made as {made} and is now asked for as {asked}")
+        }
+        entry.detached |= entry.frozen && !is_buffer(name);
+        // A buffer is handed out as the variable itself: its layer updates it in place.
+        Ok(if entry.detached { entry.var.as_detached_tensor() } else { entry.var.as_tensor().clone() })
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
+        let shape = {
+            let inner = self.lock();
+            let known = inner.entries.get(name).map(|entry| entry.var.shape().clone());
+            known.or_else(|| inner.preloaded.get(name).map(|tensor| tensor.shape().clone()))
+        };
+        let Some(shape) = shape else {
+            return Err(candle_core::Error::CannotFindTensor { path: name.to_owned() });
+        };
+        SimpleBackend::get(self, shape, name, Init::default(), dtype, device)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        let inner = self.lock();
+        inner.entries.contains_key(name) || inner.preloaded.contains_key(name)
+    }
+}
+
+fn is_buffer(name: &str) -> bool {
+    matches!(name.rsplit('.').next(), Some("running_mean" | "running_var" | "num_batches_tracked"))
+}
+
+fn check_shape(name: &str, expected: &Shape, found: &Shape) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    let (expected, found) = (expected.dims(), found.dims());
+    let reason = format!("{name} has shape {found:?} where the layer needs {expected:?}");
+    Err(Error::Argument { op: "ParamStore", reason })
+}

@@ -1,0 +1,87 @@
+//! Residual blocks.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+
+use super::conv::ConvNorm;
+use super::relu::{add_relu, relu};
+use crate::Result;
+use crate::norm::BatchNormConfig;
+
+/// The kind of residual block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Two 3×3 convolutions.
+    Basic,
+    /// 1×1, 3×3, 1×1, the last with four times the channels.
+    Bottleneck,
+}
+
+impl Block {
+    /// A block's output channels over its inner ones.
+    pub fn expansion(self) -> usize {
+        match self {
+            Self::Basic => 1,
+            Self::Bottleneck => 4,
+        }
+    }
+}
+
+/// A block's stride and where a bottleneck has it.
+#[derive(Clone, Copy)]
+pub(super) struct Stride {
+    pub(super) stride: usize,
+    pub(super) in_1x1: bool,
+}
+
+/// relu(F(x) + x), or relu(F(x) + projection(x)) where the shapes differ.
+#[derive(Clone, Debug)]
+pub(super) struct Residual {
+    convs: Vec<ConvNorm>,
+    downsample: Option<ConvNorm>,
+}
+
+impl Residual {
+    pub(super) fn new(
+        block: Block,
+        (input, inner): (usize, usize),
+        Stride { stride, in_1x1 }: Stride,
+        norm: Option<BatchNormConfig>,
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let output = inner * block.expansion();
+        let conv = |i: usize, channels, kernel, stride| {
+            let (conv, norm_name) = (format!("conv{i}"), format!("bn{i}"));
+            ConvNorm::new(channels, (kernel, stride), norm, (&conv, &norm_name), vb)
+        };
+        let convs = match block {
+            Block::Basic => vec![conv(1, (input, inner), 3, stride)?, conv(2, (inner, inner), 3, 1)?],
+            Block::Bottleneck => {
+                let (first, second) = if in_1x1 { (stride, 1) } else { (1, stride) };
+                vec![
+                    conv(1, (input, inner), 1, first)?,
+                    conv(2, (inner, inner), 3, second)?,
+                    conv(3, (inner, output), 1, 1)?,
+                ]
+            }
+        };
+        let downsample = (stride != 1 || input != output)
+            .then(|| ConvNorm::new((input, output), (1, stride), norm, ("downsample.0", "downsample.1"), vb))
+            .transpose()?;
+        Ok(Self { convs, downsample })
+    }
+
+    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        let mut y = x.clone();
+        for (i, conv) in self.convs.iter().enumerate() {
+            y = conv.forward(&y, train)?;
+            if i + 1 < self.convs.len() {
+                y = relu(&y)?;
+            }
+        }
+        match &self.downsample {
+            Some(downsample) => add_relu(&y, &downsample.forward(x, train)?),
+            None => add_relu(&y, x),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Convolution layers, with and without batch normalisation.
+
+use candle_core::Tensor;
+use candle_nn::{Init, VarBuilder};
+
+use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::{Result, init, ops};
+
+/// A square convolution with torch's names `weight` (O, I, k, k) and `bias` (O).
+#[derive(Clone, Debug)]
+pub struct Conv2d {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    stride: usize,
+    padding: usize,
+}
+
+/// The geometry and the initial values of a [`Conv2d`].
+#[derive(Clone, Copy, Debug)]
+pub struct Conv2dConfig {
+    /// The number of input channels I.
+    pub input: usize,
+    /// The number of output channels O.
+    pub output: usize,
+    /// The kernel's height and width k.
+    pub kernel: usize,
+    /// The step between two outputs.
+    pub stride: usize,
+    /// The zeros on each side.
+    pub padding: usize,
+    /// How the weight is drawn.
+    pub weight: Init,
+    /// How the bias is drawn, if there is one.
+    pub bias: Option<Init>,
+}
+
+impl Conv2dConfig {
+    /// Stride 1 and the padding that keeps an odd kernel's output at the input's size, with torch's
+    /// default initial values.
+    pub fn same(input: usize, output: usize, kernel: usize) -> Self {
+        Self {
+            input,
+            output,
+            kernel,
+            stride: 1,
+            padding: kernel / 2,
+            weight: init::default_weight(),
+            bias: Some(init::default_bias(input * kernel * kernel)),
+        }
+    }
+}
+
+impl Conv2d {
+    /// The layer whose parameters are `weight` and `bias` of `vb`.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(config: Conv2dConfig, vb: VarBuilder) -> Result<Self> {
+        let Conv2dConfig { input, output, kernel, stride, padding, .. } = config;
+        let weight = vb.get_with_hints((output, input, kernel, kernel), "weight", config.weight)?;
+        let bias = config.bias.map(|init| vb.get_with_hints(output, "bias", init)).transpose()?;
+        Ok(Self { weight, bias, stride, padding })
+    }
+
+    /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down.
+    ///
+    /// # Errors
+    /// When `x` has another number of channels or is smaller than the kernel.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        ops::conv2d(x, &self.weight, self.bias.as_ref(), self.stride, self.padding)
+    }
+}
+
+/// A convolution and the normalisation that follows it, if any.
+#[derive(Clone, Debug)]
+pub(super) struct ConvNorm {
+    conv: Conv2d,
+    norm: Option<BatchNorm>,
+}
+
+impl ConvNorm {
+    /// A ResNet's convolution `conv` of `vb` with padding k/2; without a `norm` it has a bias.
+    pub(super) fn new(
+        (input, output): (usize, usize),
+        (kernel, stride): (usize, usize),
+        norm: Option<BatchNormConfig>,
+        (conv_name, norm_name): (&str, &str),
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let config = Conv2dConfig {
+            stride,
+            weight: init::kaiming_normal_fan_out(),
+            bias: norm.is_none().then(|| init::constant(0.)),
+            ..Conv2dConfig::same(input, output, kernel)
+        };
+        let conv = Conv2d::new(config, vb.pp(conv_name))?;
+        let norm = norm.map(|config| BatchNorm::new(output, config, vb.pp(norm_name))).transpose()?;
+        Ok(Self { conv, norm })
+    }
+
+    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        match &self.norm {
+            None => self.conv.forward(x),
+            Some(norm) if norm.uses_batch(train) => norm.forward(&self.conv.forward(x)?, true),
+            Some(norm) => {
+                // The affine map goes into the weights, which are smaller than the maps it would run over.
+                let (scale, shift) = norm.affine()?;
+                let weight = self.conv.weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?;
+                ops::conv2d(x, &weight, Some(&shift), self.conv.stride, self.conv.padding)
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Residual networks with torchvision's parameter names.
+
+mod block;
+mod conv;
+mod relu;
+
+pub use block::Block;
+pub use conv::{Conv2d, Conv2dConfig};
+pub use relu::{add_relu, relu};
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+
+use self::block::{Residual, Stride};
+use self::conv::ConvNorm;
+use crate::norm::BatchNormConfig;
+use crate::{Error, Result, ops};
+
+/// What follows each convolution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Norm {
+    /// Batch normalisation that is trained.
+    Train,
+    /// Batch normalisation as a fixed affine map: torchvision's `FrozenBatchNorm2d`.
+    Frozen {
+        /// What is added to the variance: 1e-5, or 0 for Detectron's weights.
+        eps: f64,
+    },
+    /// Nothing: the convolution has a bias, for weights into which the normalisation was folded.
+    Folded,
+}
+
+impl Norm {
+    fn config(self) -> Option<BatchNormConfig> {
+        match self {
+            Self::Train => Some(BatchNormConfig::TRAIN),
+            Self::Frozen { eps } => Some(BatchNormConfig::frozen(eps)),
+            Self::Folded => None,
+        }
+    }
+}
+
+/// The shape of a [`ResNet`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResNetConfig {
+    /// The kind of residual block.
+    pub block: Block,
+    /// The number of blocks in each stage. Stages from the first 0 on are not built.
+    pub layers: [usize; 4],
+    /// The channels of the stem and of the first stage's inner convolutions; 64 in the published networks.
+    pub width: usize,
+    /// Whether a bottleneck's stride is in its first 1×1 convolution (the original, of MSRA and Caffe2)
+    /// or in its 3×3 (torchvision).
+    pub stride_in_1x1: bool,
+    /// What follows each convolution.
+    pub norm: Norm,
+}
+
+impl ResNetConfig {
+    /// ResNet-18.
+    pub fn resnet18(norm: Norm) -> Self {
+        Self { block: Block::Basic, layers: [2, 2, 2, 2], width: 64, stride_in_1x1: false, norm }
+    }
+
+    /// ResNet-34.
+    pub fn resnet34(norm: Norm) -> Self {
+        Self { layers: [3, 4, 6, 3], ..Self::resnet18(norm) }
+    }
+
+    /// ResNet-50 with the stride in the 3×3 convolutions, as torchvision has it.
+    pub fn resnet50(norm: Norm) -> Self {
+        Self { block: Block::Bottleneck, ..Self::resnet34(norm) }
+    }
+
+    /// ResNet-50 with the stride in the first 1×1 convolutions, as Detectron has it.
+    pub fn resnet50_msra(norm: Norm) -> Self {
+        Self { stride_in_1x1: true, ..Self::resnet50(norm) }
+    }
+
+    /// The same network without the stages after the first `stages`.
+    pub fn up_to(mut self, stages: usize) -> Self {
+        self.layers.iter_mut().skip(stages).for_each(|blocks| *blocks = 0);
+        self
+    }
+
+    /// The channels of each stage's output; the strides are 4, 8, 16 and 32.
+    pub fn channels(&self) -> [usize; 4] {
+        [1, 2, 4, 8].map(|factor| factor * self.width * self.block.expansion())
+    }
+}
+
+/// A residual network without its classifier (He et al., 2016).
+///
+/// torchvision's names: `conv1`, `bn1`, `layer{1..4}.{i}.conv{1..3}`, `.bn{1..3}`, `.downsample.{0,1}`.
+#[derive(Clone, Debug)]
+pub struct ResNet {
+    stem: ConvNorm,
+    stages: Vec<Vec<Residual>>,
+}
+
+impl ResNet {
+    /// The network whose parameters are those of `vb`.
+    ///
+    /// # Errors
+    /// When the width is 0 or `vb` refuses a tensor.
+    pub fn new(config: &ResNetConfig, vb: VarBuilder) -> Result<Self> {
+        if config.width == 0 {
+            return Err(Error::Argument { op: "ResNet::new", reason: "the width is 0".to_owned() });
+        }
+        let norm = config.norm.config();
+        let stem = ConvNorm::new((3, config.width), (7, 2), norm, ("conv1", "bn1"), &vb)?;
+        let mut input = config.width;
+        let mut stages = Vec::new();
+        for (stage, &blocks) in config.layers.iter().enumerate().take_while(|(_, blocks)| **blocks > 0) {
+            let inner = config.width << stage;
+            let mut residuals = Vec::with_capacity(blocks);
+            for block in 0..blocks {
+                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+                let stride = Stride { stride, in_1x1: config.stride_in_1x1 };
+                let vb = vb.pp(format!("layer{}.{block}", stage + 1));
+                residuals.push(Residual::new(config.block, (input, inner), stride, norm, &vb)?);
+                input = inner * config.block.expansion();
+            }
+            stages.push(residuals);
+        }
+        Ok(Self { stem, stages })
+    }
+
+    /// (N, 3, H, W) -> the outputs \[C2, C3, C4, C5\] of the four stages, (N, channels\[i\], H/4, W/4) to
+    /// (…, H/32, W/32), sizes rounded up. With `train`, normalisation that is not frozen uses and records
+    /// the batch's statistics.
+    ///
+    /// # Errors
+    /// When a stage was not built or `x` has another number of channels.
+    pub fn forward(&self, x: &Tensor, train: bool) -> Result<[Tensor; 4]> {
+        let maps = self.forward_stages(x, 4, train)?;
+        <[Tensor; 4]>::try_from(maps).map_err(|maps| missing(4, maps.len()))
+    }
+
+    /// The outputs of the first `stages` stages; later ones are not computed.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_stages(&self, x: &Tensor, stages: usize, train: bool) -> Result<Vec<Tensor>> {
+        if stages > self.stages.len() {
+            return Err(missing(stages, self.stages.len()));
+        }
+        let mut x = ops::max_pool2d(&relu(&self.stem.forward(x, train)?)?, 3, 2, 1)?;
+        let mut maps = Vec::with_capacity(stages);
+        for stage in &self.stages[..stages] {
+            for block in stage {
+                x = block.forward(&x, train)?;
+            }
+            maps.push(x.clone());
+        }
+        Ok(maps)
+    }
+}
+
+fn missing(wanted: usize, built: usize) -> Error {
+    let reason = format!("{wanted} stages are asked for and {built} were built");
+    Error::Argument { op: "ResNet::forward", reason }
+}

@@ -1,0 +1,190 @@
+//! Files: torch's `.pth`, safetensors, fixed point, and damage of every kind.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use candle_core::{DType, Tensor};
+use common::{CPU, formula, golden, golden_path, shared, to_vec};
+use ebm_nn::import::{self, LoadPolicy};
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+use proptest::prelude::*;
+
+fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
+    result.unwrap_err().to_string()
+}
+
+/// The tensors that torch itself wrote in the other format.
+fn check_pth(found: &BTreeMap<String, Tensor>) {
+    let mut expected = golden("pth");
+    expected.insert("flag".to_owned(), Tensor::new(&[1u8, 0, 1], &CPU).unwrap());
+    assert!(found.keys().eq(expected.keys()), "{:?}", found.keys());
+    for (name, expected) in &expected {
+        let found = &found[name];
+        assert_eq!((found.dims(), found.dtype()), (expected.dims(), expected.dtype()), "{name}");
+        assert_eq!(to_vec(found), to_vec(expected), "{name}");
+    }
+}
+
+#[test]
+fn pth_files_are_read_wherever_their_tensors_are() {
+    check_pth(&import::load_pth(&golden_path("flat.pth"), &CPU).unwrap());
+    check_pth(&import::load(&golden_path("flat.pth"), &CPU).unwrap());
+    check_pth(&import::load_pth(&golden_path("nested.pth"), &CPU).unwrap());
+    check_pth(&import::load_pth_key(&golden_path("nested.pth"), "model", &CPU).unwrap());
+    check_pth(&import::load_pth_key(&golden_path("deep.pth"), "weights.inner", &CPU).unwrap());
+    let state = import::load_pth(&golden_path("state_dict.pth"), &CPU).unwrap();
+    assert_eq!(state.keys().collect::<Vec<_>>(), ["fc.bias", "fc.weight"]);
+}
+
+#[test]
+fn pth_files_without_tensors_are_errors_that_say_what_to_do() {
+    let load = |file| message(import::load_pth(&golden_path(file), &CPU));
+    assert!(load("deep.pth").contains("give the key, one of: "), "{}", load("deep.pth"));
+    assert!(load("deep.pth").contains("weights"));
+    assert!(load("empty.pth").contains("no tensors"), "{}", load("empty.pth"));
+    assert!(load("legacy.pth").contains("convert it once in Python"), "{}", load("legacy.pth"));
+    assert!(message(import::load(&golden_path("legacy.pth"), &CPU)).contains("convert it once"));
+    assert!(load("script.pth").contains("TorchScript"), "{}", load("script.pth"));
+    let key = message(import::load_pth_key(&golden_path("nested.pth"), "ema", &CPU));
+    assert!(key.contains("\"ema\"") && key.contains("model"), "{key}");
+    let key = message(import::load_pth_key(&golden_path("deep.pth"), "weights", &CPU));
+    assert!(key.contains("no tensors") && key.contains("inner"), "{key}");
+}
+
+#[test]
+fn files_that_are_nothing_are_errors_with_their_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("weights.bin");
+    assert!(message(import::load(&path, &CPU)).contains("weights.bin"));
+    for bytes in [&b""[..], b"hello", b"PK\x03\x04", b"PK\x05\x06", &[0x80, 2], &[0xFF; 64]] {
+        std::fs::write(&path, bytes).unwrap();
+        for load in [import::load, import::load_pth, import::load_safetensors, import::fixed_point] {
+            assert!(message(load(&path, &CPU)).contains("weights.bin"), "{bytes:?}");
+        }
+    }
+    assert!(import::load(dir.path(), &CPU).is_err());
+}
+
+#[test]
+fn a_file_cut_anywhere_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut");
+    for file in ["flat.pth", "pth.safetensors"] {
+        let bytes = std::fs::read(golden_path(file)).unwrap();
+        for length in (0..bytes.len()).step_by(7) {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            assert!(import::load(&path, &CPU).is_err(), "{file} cut at {length}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// No change of bytes panics; a changed `.pth` that loads has its tensors unchanged, as each member has a checksum.
+    #[test]
+    fn damage_never_panics(at in 0.0..1.0f64, with in any::<[u8; 3]>(), pth in any::<bool>()) {
+        let file = if pth { "nested.pth" } else { "pth.safetensors" };
+        let mut bytes = std::fs::read(golden_path(file)).unwrap();
+        let from = (at * (bytes.len() - 3) as f64) as usize;
+        bytes[from..from + 3].copy_from_slice(&with);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(file);
+        std::fs::write(&path, &bytes).unwrap();
+        let loaded = import::load(&path, &CPU);
+        let _ = import::fixed_point(&path, &CPU);
+        if let (true, Ok(found)) = (pth, loaded) {
+            check_pth(&found);
+        }
+    }
+}
+
+#[test]
+fn fixed_point_is_decoded_by_each_tensors_exponent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fixed.safetensors");
+    let write = |fracs: &[(&str, &str)]| {
+        let bytes: Vec<u8> = [-128i8, -1, 0, 3, 127, 64].iter().map(|v| v.cast_unsigned()).collect();
+        let float = 1.5f32.to_le_bytes();
+        let view = |dtype, shape: &[usize], data| safetensors::tensor::TensorView::new(dtype, shape.to_vec(), data).unwrap();
+        let tensors = [
+            ("w", view(safetensors::Dtype::I8, &[2, 3], &bytes)),
+            ("x", view(safetensors::Dtype::F32, &[1], &float[..])),
+        ];
+        let metadata = fracs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        std::fs::write(&path, safetensors::serialize(tensors, Some(metadata)).unwrap()).unwrap();
+    };
+    write(&[("w.frac", "7"), ("source", "a test")]);
+    let found = import::fixed_point(&path, &CPU).unwrap();
+    assert_eq!(to_vec(&found["w"]), [-1., -1. / 128., 0., 3. / 128., 127. / 128., 0.5]);
+    assert_eq!((found["w"].dims(), found["w"].dtype()), (&[2, 3][..], DType::F32));
+    assert_eq!(to_vec(&found["x"]), [1.5]);
+    assert_eq!(to_vec(&import::load(&path, &CPU).unwrap()["w"]), to_vec(&found["w"]));
+    assert_eq!(import::metadata(&path).unwrap()["source"], "a test");
+    assert!(message(import::load_safetensors(&path, &CPU)).contains("fixed_point"));
+    write(&[("w.frac", "-2")]);
+    assert_eq!(to_vec(&import::fixed_point(&path, &CPU).unwrap()["w"])[3], 12.);
+    write(&[]);
+    assert!(message(import::fixed_point(&path, &CPU)).contains("lacks w.frac"));
+    for bad in ["", "many", "1e3", "101", "99999999999"] {
+        write(&[("w.frac", bad)]);
+        assert!(message(import::fixed_point(&path, &CPU)).contains("not an integer from"), "{bad}");
+    }
+}
+
+#[test]
+fn renaming_drops_and_refuses_collisions() {
+    let tensors = BTreeMap::from(["a.x", "a.y", "b.x"].map(|name| (name.to_owned(), formula(name, &[1]))));
+    let renamed = import::rename(tensors.clone(), |name| name.strip_prefix("a.").map(str::to_owned)).unwrap();
+    assert_eq!(renamed.keys().collect::<Vec<_>>(), ["x", "y"]);
+    let message = message(import::rename(tensors, |name| Some(name[2..].to_owned())));
+    assert!(message.contains("two tensors would be named x"), "{message}");
+}
+
+fn load_real(path: &Path, config: &ResNetConfig, unexpected: &dyn Fn(&str) -> bool) -> (ParamStore, ResNet) {
+    let tensors = import::load(path, &CPU).unwrap();
+    let store = ParamStore::new(Key::new(0));
+    let net = ResNet::new(config, store.var_builder(DType::F32, &CPU)).unwrap();
+    let report = store.load(&tensors, LoadPolicy::PARTIAL).unwrap();
+    assert_eq!(report.missing, [""; 0], "{report}");
+    assert_eq!(report.unexpected, tensors.keys().filter(|n| unexpected(n)).cloned().collect::<Vec<_>>());
+    let kept = import::rename(tensors, |name| (!unexpected(name)).then(|| name.to_owned())).unwrap();
+    assert!(store.load(&kept, LoadPolicy::STRICT).unwrap().is_exact());
+    (store, net)
+}
+
+/// Finite, neither silent nor exploding, and different at different places.
+fn check_features(map: &Tensor) {
+    let values = to_vec(map);
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    assert!(values.iter().all(|v| v.is_finite() && *v >= 0.));
+    assert!((0.005..5.).contains(&mean), "mean {mean}");
+    assert!(values.iter().filter(|v| **v > 0.).count() * 20 > values.len());
+}
+
+#[test]
+fn the_real_resnet18_loads() {
+    let Some(path) = shared("data/weights/resnet18_tv_folded_to_layer3_fp32.safetensors") else { return };
+    let config = ResNetConfig::resnet18(Norm::Folded).up_to(3);
+    let (store, net) = load_real(&path, &config, &|n| n.starts_with("fc.") || n.starts_with("layer4."));
+    assert_eq!(store.names().len(), 30);
+    let maps = net.forward_stages(&formula("input", &[1, 3, 97, 65]).to_dtype(DType::F32).unwrap(), 3, false).unwrap();
+    assert_eq!(maps[2].dims(), [1, 256, 7, 5]);
+    maps.iter().for_each(check_features);
+}
+
+#[test]
+fn the_real_resnet50_loads() {
+    let Some(path) = shared("data/weights/resnet50_pruned_int8_imagenet.safetensors") else { return };
+    let config = ResNetConfig::resnet50_msra(Norm::Folded);
+    let (store, net) = load_real(&path, &config, &|n| n.starts_with("fc."));
+    assert_eq!(store.names().len(), 106);
+    let maps = net.forward(&formula("input", &[1, 3, 97, 65]).to_dtype(DType::F32).unwrap(), false).unwrap();
+    assert_eq!(maps[3].dims(), [1, 2048, 4, 3]);
+    maps.iter().for_each(check_features);
+}

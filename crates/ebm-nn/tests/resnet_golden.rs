@@ -1,0 +1,149 @@
+//! ResNets against torchvision's, by names, features, running statistics and gradients.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use candle_core::DType;
+use common::{CPU, assert_summary, fill, formula, golden, to_vec};
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+
+fn build(config: &ResNetConfig, dtype: DType) -> (ParamStore, ResNet) {
+    let store = ParamStore::new(Key::new(0));
+    let net = ResNet::new(config, store.var_builder(dtype, &CPU)).unwrap();
+    fill(&store);
+    (store, net)
+}
+
+fn check(name: &str, config: ResNetConfig, shape: [usize; 4]) {
+    let golden = golden("resnet");
+    let (_, net) = build(&config, DType::F32);
+    let x = formula("input", &shape).to_dtype(DType::F32).unwrap();
+    let maps = net.forward(&x, false).unwrap();
+    for (i, map) in maps.iter().enumerate() {
+        assert_eq!(map.dim(1).unwrap(), config.channels()[i]);
+        if let Some(expected) = golden.get(&format!("{name}.shape{i}")) {
+            let dims: Vec<f64> = map.dims().iter().map(|d| *d as f64).collect();
+            assert_eq!(dims, to_vec(expected));
+        }
+        let c = format!("{name}.c{}", i + 2);
+        assert_summary(&c, map, &golden[&c], 1e-4);
+    }
+}
+
+#[test]
+fn resnet18_in_evaluation() {
+    check("resnet18", ResNetConfig::resnet18(Norm::Train), [2, 3, 65, 97]);
+}
+
+#[test]
+fn resnet18_frozen() {
+    check("resnet18", ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }), [2, 3, 65, 97]);
+}
+
+#[test]
+fn resnet34_in_evaluation() {
+    check("resnet34", ResNetConfig::resnet34(Norm::Train), [1, 3, 70, 45]);
+}
+
+#[test]
+fn resnet50_in_evaluation() {
+    check("resnet50", ResNetConfig::resnet50(Norm::Train), [1, 3, 65, 97]);
+}
+
+#[test]
+fn resnet50_with_the_stride_in_the_first_1x1() {
+    check("msra", ResNetConfig::resnet50_msra(Norm::Train), [1, 3, 65, 97]);
+}
+
+#[test]
+fn a_narrow_network_in_evaluation() {
+    check("narrow", narrow(), [2, 3, 65, 97]);
+}
+
+fn narrow() -> ResNetConfig {
+    ResNetConfig { width: 16, ..ResNetConfig::resnet18(Norm::Train) }
+}
+
+#[test]
+fn a_training_step_has_torchs_gradients_and_statistics() {
+    let golden = golden("resnet");
+    let (store, net) = build(&narrow(), DType::F64);
+    let maps = net.forward(&formula("input", &[2, 3, 65, 97]), true).unwrap();
+    let loss = (maps.iter().enumerate())
+        .map(|(i, m)| (m * formula(&format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
+        .reduce(|a, b| (a + b).unwrap())
+        .unwrap();
+    let expected = to_vec(&golden["train.loss"])[0];
+    assert!((loss.to_scalar::<f64>().unwrap() / expected - 1.).abs() < 1e-9);
+    let grads = loss.backward().unwrap();
+    let trainable = store.trainable();
+    for (name, var) in &trainable {
+        assert_summary(name, grads.get(var).unwrap(), &golden[&format!("train.grad.{name}")], 1e-8);
+    }
+    let buffers = golden.iter().filter_map(|(name, t)| Some((name.strip_prefix("train.buffer.")?, t)));
+    let mut count = 0;
+    for (name, expected) in buffers {
+        assert_summary(name, store.var(name).unwrap().as_tensor(), expected, 1e-9);
+        count += 1;
+    }
+    let gradients = golden.keys().filter(|name| name.starts_with("train.grad.")).count();
+    assert_eq!((trainable.len(), count), (gradients, 40));
+    assert_eq!(store.names().len(), gradients + count);
+}
+
+#[test]
+fn folded_weights_give_the_same_features() {
+    let (store, net) = build(&narrow(), DType::F64);
+    let folded = ParamStore::new(Key::new(0));
+    let config = ResNetConfig { norm: Norm::Folded, ..narrow() };
+    let net_folded = ResNet::new(&config, folded.var_builder(DType::F64, &CPU)).unwrap();
+    let get = |name: String| store.var(&name).unwrap().as_detached_tensor();
+    for name in folded.names() {
+        let Some(conv) = name.strip_suffix(".weight") else { continue };
+        let norm = conv.replace("conv", "bn").replace("downsample.0", "downsample.1");
+        let std = (get(format!("{norm}.running_var")) + 1e-5).unwrap().sqrt().unwrap();
+        let scale = (get(format!("{norm}.weight")) / std).unwrap();
+        let weight = get(name.clone()).broadcast_mul(&scale.reshape(((), 1, 1, 1)).unwrap()).unwrap();
+        let shift = (get(format!("{norm}.bias")) - (get(format!("{norm}.running_mean")) * scale).unwrap()).unwrap();
+        folded.var(&name).unwrap().set(&weight).unwrap();
+        folded.var(&format!("{conv}.bias")).unwrap().set(&shift).unwrap();
+    }
+    let x = formula("input", &[1, 3, 41, 38]);
+    let (a, b) = (net.forward(&x, false).unwrap(), net_folded.forward(&x, true).unwrap());
+    for (a, b) in a.iter().zip(&b) {
+        common::assert_near("folded", &to_vec(b), &to_vec(a), 1e-10);
+    }
+}
+
+#[test]
+fn fewer_stages_are_the_first_ones() {
+    let (_, whole) = build(&narrow(), DType::F64);
+    let (store, part) = build(&narrow().up_to(3), DType::F64);
+    assert!(store.names().iter().all(|name| !name.starts_with("layer4")));
+    let x = formula("input", &[1, 3, 33, 40]);
+    let (a, b) = (whole.forward(&x, false).unwrap(), part.forward_stages(&x, 3, false).unwrap());
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(to_vec(a), to_vec(b));
+    }
+    assert_eq!(part.forward_stages(&x, 2, false).unwrap().len(), 2);
+    let message = part.forward(&x, false).unwrap_err().to_string();
+    assert!(message.contains("4 stages are asked for and 3 were built"), "{message}");
+}
+
+#[test]
+fn a_frozen_backbone_has_no_graph() {
+    let store = ParamStore::new(Key::new(0));
+    store.freeze(|_| true);
+    let config = ResNetConfig { norm: Norm::Frozen { eps: 0. }, ..narrow() };
+    let net = ResNet::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
+    let x = formula("input", &[1, 3, 33, 40]).to_dtype(DType::F32).unwrap();
+    let before = store.tensors().unwrap();
+    for map in net.forward(&x, true).unwrap() {
+        assert!(!map.track_op());
+    }
+    let after = store.tensors().unwrap();
+    assert!(before.iter().all(|(name, t)| to_vec(t) == to_vec(&after[name])), "a statistic moved");
+    assert!(store.trainable().is_empty());
+}

@@ -1,0 +1,174 @@
+//! Writing checkpoints: the commit protocol, and which of them are kept.
+
+use super::{
+    Checkpoint, CheckpointState, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors,
+};
+use crate::error::{Error, Result};
+use crate::files;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which checkpoints survive the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// The newest so many are kept; at least one always is.
+    pub keep_last: usize,
+    /// The best one by this metric is kept too.
+    pub best: Option<BestMetric>,
+}
+
+impl Default for Retention {
+    /// The last three.
+    fn default() -> Self {
+        Self { keep_last: 3, best: None }
+    }
+}
+
+/// A metric by which one checkpoint is better than another. Equal ones: the later is better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BestMetric {
+    /// Its name in [`CheckpointState::metrics`].
+    pub name: String,
+    /// Which way is better.
+    pub goal: Goal,
+}
+
+/// Which way a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// Lower, as for a loss.
+    Minimise,
+    /// Higher, as for an average precision.
+    Maximise,
+}
+
+impl BestMetric {
+    /// The metric of a checkpoint as a number of which more is better; none if it was not recorded.
+    pub(super) fn score(&self, state: &CheckpointState) -> Option<f64> {
+        let value = *state.metrics.get(&self.name)?;
+        Some(match self.goal {
+            Goal::Minimise => -value,
+            Goal::Maximise => value,
+        })
+    }
+
+    /// The steps in `dir` whose state records the metric, best first. The states' hashes are not verified.
+    pub(super) fn rank(&self, dir: &Path) -> Result<Vec<usize>> {
+        let mut scored = Vec::new();
+        for step in list_steps(dir)? {
+            let path = dir.join(step_name(step)).join(STATE);
+            // A checkpoint without a readable state is no candidate.
+            let state = fs::read(&path).ok().and_then(|bytes| CheckpointState::parse(&bytes, &path).ok());
+            scored.extend(state.and_then(|state| Some((self.score(&state)?, step))));
+        }
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        Ok(scored.into_iter().map(|(_, step)| step).collect())
+    }
+}
+
+/// Writes checkpoints into one directory. Only one process may have a store on a directory at a time:
+/// hold the run's lock ([`RunDir`](crate::RunDir)). Readers need no lock.
+#[derive(Debug)]
+pub struct CheckpointStore {
+    dir: PathBuf,
+    retention: Retention,
+}
+
+impl CheckpointStore {
+    /// Opens or creates a directory of checkpoints and removes what a killed process left unfinished.
+    ///
+    /// # Errors
+    /// [`Error::NotWritable`], [`Error::DiskFull`], [`Error::Io`].
+    pub fn open(dir: impl Into<PathBuf>, retention: Retention) -> Result<Self> {
+        let dir = dir.into();
+        files::create_dir(&dir)?;
+        files::remove_unfinished(&dir)?;
+        Ok(Self { dir, retention })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether there is any checkpoint, valid or not.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(list_steps(&self.dir)?.is_empty())
+    }
+
+    /// Commits a checkpoint and returns its directory. Checkpoints of later steps, which a resumed run
+    /// has abandoned, are removed, and so are older ones beyond the retention.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteTensor`] and other refusals before anything is written; [`Error::DiskFull`],
+    /// [`Error::NotWritable`], [`Error::Io`] with every earlier checkpoint intact.
+    pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf> {
+        let step = checkpoint.state.step;
+        let path = self.dir.join(step_name(step));
+        let model = tensors::encode(&checkpoint.data.model, step)?;
+        let optimizer = tensors::encode(&checkpoint.data.optimizer, step)?;
+        let state = serde_json::to_vec_pretty(&checkpoint.state)
+            .map_err(|source| Error::Json { path: path.join(STATE), source })?;
+        let contents = [(MODEL, model.as_slice()), (OPTIMIZER, &optimizer), (STATE, &state)];
+        let sums = sums::render(&contents);
+
+        let temporary = self.dir.join(format!(".tmp-{step}-{}", std::process::id()));
+        let written = write_all(&temporary, &contents, &sums).and_then(|()| self.put(&temporary, step));
+        if written.is_err() {
+            // The first error is the one to report; what stays is removed when the store opens again.
+            let _ = fs::remove_dir_all(&temporary);
+        }
+        written?;
+        files::replace(&self.dir.join(LATEST), sums::render_latest(step, sums.as_bytes()).as_bytes())?;
+        self.collect(step)?;
+        Ok(path)
+    }
+
+    /// Gives a complete directory its final name. One of the same step, which a resumed run has
+    /// abandoned, steps aside first: a directory cannot be renamed over another.
+    fn put(&self, temporary: &Path, step: usize) -> Result<()> {
+        let path = self.dir.join(step_name(step));
+        if path.exists() {
+            self.discard(step)?;
+        }
+        files::rename(temporary, &path)
+    }
+
+    /// Removes a checkpoint; it loses its name first, so that no half of it is ever taken for one.
+    fn discard(&self, step: usize) -> Result<()> {
+        let old = self.dir.join(format!(".old-{step}-{}", std::process::id()));
+        files::rename(&self.dir.join(step_name(step)), &old)?;
+        files::remove(&old)
+    }
+
+    /// Applies the retention after the checkpoint of `newest` was committed.
+    fn collect(&self, newest: usize) -> Result<()> {
+        let steps = list_steps(&self.dir)?;
+        for &step in steps.iter().filter(|&&step| step > newest) {
+            self.discard(step)?;
+        }
+        let current: Vec<usize> = steps.into_iter().filter(|&step| step <= newest).collect();
+        let last = current.iter().rev().take(self.retention.keep_last.max(1));
+        let mut keep: BTreeSet<usize> = last.copied().collect();
+        if let Some(best) = &self.retention.best {
+            keep.extend(best.rank(&self.dir)?.first());
+        }
+        for step in current.into_iter().filter(|step| !keep.contains(step)) {
+            self.discard(step)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_all(dir: &Path, contents: &[(&str, &[u8])], sums: &str) -> Result<()> {
+    files::create_dir(dir)?;
+    for (name, bytes) in contents {
+        files::write_durable(&dir.join(name), bytes)?;
+    }
+    files::write_durable(&dir.join(SUMS), sums.as_bytes())?;
+    files::sync_dir(dir)
+}

@@ -1,0 +1,79 @@
+//! `SHA256SUMS` and the pointer `LATEST`: written by one function each, and compared byte for byte with
+//! what that function gives for the files at hand, so that no damaged bit can hide in spelling.
+
+use super::{LATEST, step_name};
+use crate::error::{Error, Result};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Lower-case hexadecimal SHA-256.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// The text of `SHA256SUMS` for files given by name and contents.
+pub(super) fn render(files: &[(&str, &[u8])]) -> String {
+    files.iter().map(|(name, bytes)| format!("{}  {name}\n", sha256(bytes))).collect()
+}
+
+/// Checks files against the `SHA256SUMS` of their directory.
+pub(super) fn verify(dir: &Path, sums: &[u8], files: &[(&str, &[u8])]) -> Result<()> {
+    let actual = render(files);
+    if actual.as_bytes() == sums {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(sums);
+    let mut recorded = text.lines();
+    for (line, (name, _)) in actual.lines().zip(files) {
+        let recorded = recorded.next().unwrap_or("nothing");
+        if line != recorded {
+            let problem = format!("its hash is \"{line}\", {} says \"{recorded}\"", super::SUMS);
+            return Err(Error::CorruptCheckpoint { path: dir.join(name), problem });
+        }
+    }
+    let problem = "extra or differently ended lines".into();
+    Err(Error::CorruptCheckpoint { path: dir.join(super::SUMS), problem })
+}
+
+/// The text of `LATEST` for a checkpoint with these sums.
+pub(super) fn render_latest(step: usize, sums: &[u8]) -> String {
+    format!("{} {}\n", step_name(step), sha256(sums))
+}
+
+/// The step that `LATEST` names; [`verify_latest`] says whether to believe it.
+pub(super) fn parse_latest(dir: &Path, text: &[u8]) -> Result<usize> {
+    let step = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| super::parse_step(text.split(' ').next().unwrap_or_default()));
+    step.ok_or_else(|| Error::CorruptCheckpoint {
+        path: dir.join(LATEST),
+        problem: "names no checkpoint".into(),
+    })
+}
+
+/// Checks that `LATEST` was written for these sums.
+pub(super) fn verify_latest(dir: &Path, text: &[u8], step: usize, sums: &[u8]) -> Result<()> {
+    let actual = render_latest(step, sums);
+    if actual.as_bytes() == text {
+        return Ok(());
+    }
+    let recorded = String::from_utf8_lossy(text);
+    let problem = format!("says {:?}, the checkpoint is {:?}", recorded.trim_end(), actual.trim_end());
+    Err(Error::CorruptCheckpoint { path: dir.join(LATEST), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_what_sha256sum_prints() {
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(render(&[("a", b"abc")]), format!("{abc}  a\n"));
+    }
+}

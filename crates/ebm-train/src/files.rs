@@ -1,0 +1,154 @@
+//! Durable file operations: the only place that writes whole files.
+//!
+//! Files get the mode 0666 less the umask and directories 0777 less the umask, as `std` gives them.
+
+use crate::error::{Error, Result};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Turns an operating-system error into the variant with the right remedy. `needed` is the size of what
+/// was being written.
+pub(crate) fn io_error(path: &Path, action: &'static str, needed: u64, source: io::Error) -> Error {
+    let path = path.to_path_buf();
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            Error::DiskFull { path, needed, source }
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if action != "read" => {
+            Error::NotWritable { path, source }
+        }
+        _ => Error::Io { path, action, source },
+    }
+}
+
+/// Writes a file and waits until it is on the disk.
+pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|source| io_error(path, "write", bytes.len() as u64, source))
+}
+
+/// Replaces a file atomically: write beside it, rename, make the rename durable.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let aside = aside(path);
+    let result = write_durable(&aside, bytes).and_then(|()| rename(&aside, path));
+    if result.is_err() {
+        // The first error is the one to report; `remove_unfinished` removes what stays.
+        let _ = fs::remove_file(&aside);
+    }
+    result
+}
+
+/// `.tmp-<name>-<pid>` beside `path`.
+fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".tmp-{name}-{}", std::process::id()))
+}
+
+/// Renames a file or directory within one directory and makes it durable.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|source| io_error(to, "replace", 0, source))?;
+    sync_dir(to.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    // Elsewhere a directory cannot be opened as a file; its entries are then as durable as they get.
+    if cfg!(unix) {
+        let sync = || File::open(path)?.sync_all();
+        sync().map_err(|source| io_error(path, "synchronise", 0, source))?;
+    }
+    Ok(())
+}
+
+/// Creates a directory and its parents.
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|source| io_error(path, "create", 0, source))
+}
+
+/// Removes a file or a directory with all that it holds.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    removed.map_err(|source| io_error(path, "remove", 0, source))
+}
+
+/// Removes what a killed process left in a directory before it had its final name, or after it lost it.
+/// Only for whoever holds the lock on the directory.
+pub(crate) fn remove_unfinished(dir: &Path) -> Result<()> {
+    for name in names(dir)? {
+        if name.starts_with(".tmp-") || name.starts_with(".old-") {
+            remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The names in a directory, in no order; names that are no Unicode are none of ours. Empty where there
+/// is no such directory.
+pub(crate) fn names(dir: &Path) -> Result<Vec<String>> {
+    let list = || fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>();
+    match list() {
+        Ok(names) => Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(source) => Err(io_error(dir, "read", 0, source)),
+    }
+}
+
+/// Reads a whole file; none where there is no such file. Never maps it into memory: a file truncated
+/// while mapped kills the process.
+pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(io_error(path, "read", 0, source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_the_size_needed() {
+        let full = Path::new("/dev/full");
+        if !full.exists() {
+            println!("skipped: no /dev/full on this system");
+            return;
+        }
+        let error = write_durable(full, &[0; 10_000]).unwrap_err();
+        assert!(matches!(error, Error::DiskFull { needed: 10_000, .. }), "{error}");
+        assert!(error.to_string().contains("/dev/full"), "{error}");
+    }
+
+    #[test]
+    fn reasons_have_their_own_variants() {
+        let error = |kind: ErrorKind, action| io_error(Path::new("p"), action, 5, kind.into());
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
+            assert!(matches!(error(kind, "write"), Error::DiskFull { needed: 5, .. }));
+        }
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
+            assert!(matches!(error(kind, "write"), Error::NotWritable { .. }));
+            assert!(matches!(error(kind, "read"), Error::Io { .. }));
+        }
+        assert!(matches!(error(ErrorKind::Interrupted, "write"), Error::Io { .. }));
+    }
+
+    #[test]
+    fn replace_leaves_one_whole_file_and_nothing_when_it_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        replace(&path, b"first, and longer").unwrap();
+        replace(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        let taken = dir.path().join("taken");
+        fs::create_dir_all(taken.join("child")).unwrap();
+        replace(&taken, b"x").unwrap_err();
+        let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["file", "taken"]);
+    }
+}

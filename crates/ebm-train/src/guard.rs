@@ -1,0 +1,93 @@
+//! The non-finite guard: a NaN or infinite loss or gradient never reaches the parameters.
+
+use crate::error::{Error, Result};
+
+/// Updates are skipped within this many steps …
+const WINDOW: usize = 100;
+/// … until this many were.
+const LIMIT: usize = 3;
+
+/// What to do with an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Loss and gradient norm are finite.
+    Apply,
+    /// They are not: drop the update.
+    Skip,
+}
+
+/// Remembers at which recent steps the loss or the gradient norm was not finite. The third such step
+/// within 100 is an error: skipping would then hide that training has diverged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NonFiniteGuard {
+    hits: Vec<usize>,
+}
+
+impl NonFiniteGuard {
+    /// A guard that remembers `hits` (ascending steps), as a resumed run needs it.
+    pub fn new(hits: Vec<usize>) -> Self {
+        Self { hits }
+    }
+
+    /// The steps remembered, ascending.
+    pub fn hits(&self) -> &[usize] {
+        &self.hits
+    }
+
+    /// Judges a step before its update. Steps must not decrease from call to call.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] at the third hit within 100 steps.
+    pub fn check(&mut self, step: usize, loss: f64, grad_norm: f64) -> Result<Verdict> {
+        self.hits.retain(|&hit| hit + WINDOW > step);
+        if loss.is_finite() && grad_norm.is_finite() {
+            return Ok(Verdict::Apply);
+        }
+        self.hits.push(step);
+        if self.hits.len() >= LIMIT {
+            return Err(Error::NonFinite { step, loss, grad_norm, hits: self.hits.clone() });
+        }
+        Ok(Verdict::Skip)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_non_finite_value_is_a_hit() {
+        for (loss, grad_norm) in
+            [(f64::NAN, 1.0), (f64::INFINITY, 1.0), (1.0, f64::NAN), (1.0, f64::NEG_INFINITY)]
+        {
+            let mut guard = NonFiniteGuard::default();
+            assert_eq!(guard.check(5, loss, grad_norm).unwrap(), Verdict::Skip);
+            assert_eq!(guard.hits(), [5]);
+        }
+        assert_eq!(NonFiniteGuard::default().check(5, f64::MAX, 0.0).unwrap(), Verdict::Apply);
+    }
+
+    #[test]
+    fn the_third_hit_within_a_hundred_steps_is_an_error() {
+        for (third, fails) in [(109, true), (110, false)] {
+            let mut guard = NonFiniteGuard::default();
+            for step in 0..third {
+                let loss = if step == 10 || step == 50 { f64::NAN } else { 1.0 };
+                guard.check(step, loss, 1.0).unwrap();
+            }
+            match guard.check(third, f64::NAN, 1.0) {
+                Err(Error::NonFinite { step, hits, .. }) => {
+                    assert!(fails && step == third);
+                    assert_eq!(hits, [10, 50, third]);
+                }
+                other => assert!(!fails && other.unwrap() == Verdict::Skip),
+            }
+        }
+    }
+
+    #[test]
+    fn a_resumed_guard_remembers() {
+        let mut guard = NonFiniteGuard::new(vec![10, 50]);
+        assert!(guard.check(60, f64::NAN, 1.0).is_err());
+    }
+}

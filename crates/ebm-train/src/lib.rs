@@ -1,0 +1,34 @@
+//! The training loop, checkpoints and metric logs.
+//!
+//! **Invariants**: knows no task (a task implements [`TrainTask`]), never prints (an [`Observer`] decides
+//! what is shown), reads no clock and draws no random number. Learning rates and generators are functions
+//! of the step, so a checkpoint holds parameters and optimiser state and resuming is exact.
+//!
+//! | Module | What lives there |
+//! |---|---|
+//! | [`trainer`] | [`train`]: the loop, resume, [`TrainTask`] |
+//! | [`observer`] | [`Event`], [`Observer`] |
+//! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
+//! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
+//! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
+//! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
+
+pub mod checkpoint;
+mod error;
+mod files;
+pub mod guard;
+pub mod metrics;
+pub mod observer;
+pub mod run_dir;
+pub mod trainer;
+
+pub use checkpoint::{
+    BestMetric, Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Goal, Loaded, Retention,
+    Skipped, load_best, load_checkpoint, load_latest,
+};
+pub use error::{BoxError, Error, Result};
+pub use guard::{NonFiniteGuard, Verdict};
+pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
+pub use observer::{Event, Observer};
+pub use run_dir::{Environment, RunDir};
+pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};

@@ -1,0 +1,206 @@
+//! The metrics log: one JSON object a line, appended as training goes.
+
+use crate::error::{Error, Result};
+use crate::files::{io_error, read_if_exists};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// One line of the log. JSON has no NaN: a value that is not finite is `null`, read back as none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricsRecord {
+    /// The step, from 0.
+    pub step: usize,
+    /// The loss.
+    pub loss: Option<f64>,
+    /// The norm of the gradient.
+    pub grad_norm: Option<f64>,
+    /// Whether the update was skipped because one of them was not finite.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// What else the task reported, by name.
+    #[serde(default)]
+    pub scalars: BTreeMap<String, Option<f64>>,
+}
+
+/// An open metrics log. Each record is one write of one whole line; a line that a killed process or a
+/// full disk tore is cut off.
+#[derive(Debug)]
+pub struct MetricsLog {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl MetricsLog {
+    /// Opens or creates a log for appending, after cutting off a torn last line.
+    ///
+    /// # Errors
+    /// [`Error::NotWritable`], [`Error::Io`].
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        Self::open_at(path, u64::MAX)
+    }
+
+    /// Opens or creates a log and cuts it off at `len` bytes, the length that a checkpoint recorded, then
+    /// at the last whole line. Where the log is shorter than that, [`len`](Self::len) says so.
+    ///
+    /// # Errors
+    /// [`Error::NotWritable`], [`Error::Io`].
+    pub fn open_at(path: impl Into<PathBuf>, len: u64) -> Result<Self> {
+        let path = path.into();
+        let open = || {
+            let file = OpenOptions::new().create(true).append(true).open(&path)?;
+            let text = std::fs::read(&path)?;
+            let limit = usize::try_from(len).map_or(text.len(), |len| len.min(text.len()));
+            let whole = text[..limit].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+            file.set_len(whole as u64)?;
+            io::Result::Ok((file, whole as u64))
+        };
+        let (file, len) = open().map_err(|source| io_error(&path, "write", 0, source))?;
+        Ok(Self { path, file, len })
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing has been logged.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends one record.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`]; the log then still ends with the last whole line.
+    pub fn append(&mut self, record: &MetricsRecord) -> Result<()> {
+        let mut line =
+            serde_json::to_vec(record).map_err(|source| Error::Json { path: self.path.clone(), source })?;
+        line.push(b'\n');
+        let needed = line.len() as u64;
+        if let Err(source) = self.file.write_all(&line) {
+            // The write's error is the one to report; opening the log again cuts a torn line too.
+            let _ = self.file.set_len(self.len);
+            return Err(io_error(&self.path, "write", needed, source));
+        }
+        self.len += needed;
+        Ok(())
+    }
+
+    /// Waits until the log is on the disk.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub fn sync(&mut self) -> Result<()> {
+        self.file.sync_all().map_err(|source| io_error(&self.path, "synchronise", 0, source))
+    }
+}
+
+/// Reads a log; empty where there is none. A torn last line, as a process that is still writing or was
+/// killed leaves it, is left out.
+///
+/// # Errors
+/// [`Error::MetricsLine`] for any other malformed line, [`Error::Io`].
+pub fn read_metrics(path: &Path) -> Result<Vec<MetricsRecord>> {
+    let text = read_if_exists(path)?.unwrap_or_default();
+    let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    let lines = text[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines
+        .enumerate()
+        .map(|(index, line)| {
+            let malformed = |source| Error::MetricsLine { path: path.into(), line: index + 1, source };
+            serde_json::from_slice(line).map_err(malformed)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(step: usize) -> MetricsRecord {
+        let scalars =
+            BTreeMap::from([("lr".to_string(), Some(0.1 / (step + 1) as f64)), ("nan".to_string(), None)]);
+        MetricsRecord { step, loss: Some(1.0 / 3.0), grad_norm: None, skipped: step == 1, scalars }
+    }
+
+    fn log_of(path: &Path, steps: std::ops::Range<usize>) -> u64 {
+        let mut log = MetricsLog::open(path).unwrap();
+        for step in steps {
+            log.append(&record(step)).unwrap();
+        }
+        log.sync().unwrap();
+        log.len()
+    }
+
+    #[test]
+    fn records_read_back_and_are_appended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        assert!(read_metrics(&path).unwrap().is_empty());
+        log_of(&path, 0..2);
+        let len = log_of(&path, 2..3);
+        assert_eq!(len, std::fs::metadata(&path).unwrap().len());
+        assert_eq!(read_metrics(&path).unwrap(), [record(0), record(1), record(2)]);
+    }
+
+    #[test]
+    fn a_log_cut_at_any_byte_keeps_its_whole_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        log_of(&path, 0..3);
+        let text = std::fs::read(&path).unwrap();
+        let mut wholes = std::collections::BTreeSet::new();
+        for cut in 0..=text.len() {
+            std::fs::write(&path, &text[..cut]).unwrap();
+            let whole = text[..cut].iter().filter(|&&byte| byte == b'\n').count();
+            assert_eq!(read_metrics(&path).unwrap().len(), whole);
+            log_of(&path, 7..8);
+            let records = read_metrics(&path).unwrap();
+            assert_eq!(records.len(), whole + 1);
+            assert_eq!(records.last(), Some(&record(7)));
+            wholes.insert(whole);
+        }
+        assert_eq!(wholes.len(), 4);
+    }
+
+    #[test]
+    fn opening_at_a_length_forgets_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let two = log_of(&path, 0..2);
+        let five = log_of(&path, 2..5);
+        assert_eq!(MetricsLog::open_at(&path, two).unwrap().len(), two);
+        assert_eq!(read_metrics(&path).unwrap(), [record(0), record(1)]);
+        assert_eq!(MetricsLog::open_at(&path, five).unwrap().len(), two);
+        assert!(MetricsLog::open_at(&path, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_malformed_line_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        log_of(&path, 0..2);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.insert_str(text.find('\n').unwrap() + 1, "{oops}\n");
+        std::fs::write(&path, text).unwrap();
+        let error = read_metrics(&path).unwrap_err();
+        assert!(matches!(error, Error::MetricsLine { line: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        if Path::new("/dev/full").exists() {
+            let file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+            let mut log = MetricsLog { path: "/dev/full".into(), file, len: 0 };
+            let error = log.append(&record(0)).unwrap_err();
+            assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+            assert!(log.is_empty());
+        } else {
+            println!("skipped: no /dev/full on this system");
+        }
+    }
+}

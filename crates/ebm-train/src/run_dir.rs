@@ -1,0 +1,129 @@
+//! A run's directory: what was asked for, where it ran, and the lock that keeps others out.
+//!
+//! ```text
+//! runs/<name>/
+//!   lock               held while a process uses the run; contains its process id
+//!   environment.json   versions of what ran
+//!   config.toml        the resolved configuration; written last, so its presence means a run
+//!   metrics.jsonl      crate::metrics
+//!   checkpoints/       crate::checkpoint
+//! ```
+
+use crate::checkpoint::sha256;
+use crate::error::{Error, Result};
+use crate::files;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+const CONFIG: &str = "config.toml";
+const ENVIRONMENT: &str = "environment.json";
+const LOCK: &str = "lock";
+
+/// What ran, as the program that starts a run knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The commit of the program's source, where known.
+    pub git_commit: Option<String>,
+    /// Anything else worth knowing in a year, by name: versions, device, command line.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// A run that this process holds. The lock goes when the value is dropped or the process ends, however
+/// it ends.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    config: String,
+    _lock: File,
+}
+
+impl RunDir {
+    /// Creates `<root>/<name>` with its configuration and environment and takes its lock.
+    ///
+    /// # Errors
+    /// [`Error::RunName`], [`Error::RunExists`], [`Error::RunLocked`], [`Error::NotWritable`],
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub fn create(root: &Path, name: &str, config: &str, environment: &Environment) -> Result<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+            return Err(Error::RunName { name: name.into() });
+        }
+        let path = root.join(name);
+        files::create_dir(&path)?;
+        let lock = lock(&path)?;
+        if path.join(CONFIG).exists() {
+            return Err(Error::RunExists { path });
+        }
+        let file = path.join(ENVIRONMENT);
+        let json = serde_json::to_vec_pretty(environment)
+            .map_err(|source| Error::Json { path: file.clone(), source })?;
+        files::replace(&file, &json)?;
+        files::replace(&path.join(CONFIG), config.as_bytes())?;
+        Ok(Self { path, config: config.into(), _lock: lock })
+    }
+
+    /// Opens an existing run to resume it and takes its lock.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there is no run, [`Error::RunLocked`], [`Error::NotWritable`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = path.join(CONFIG);
+        let read =
+            || std::fs::read_to_string(&file).map_err(|source| files::io_error(&file, "read", 0, source));
+        read()?;
+        let lock = lock(path)?;
+        // Again, now that nobody else can be creating the run.
+        Ok(Self { path: path.into(), config: read()?, _lock: lock })
+    }
+
+    /// The run's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The configuration, as it stands in the run's directory.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// SHA-256 of the configuration, in hexadecimal.
+    pub fn config_digest(&self) -> String {
+        sha256(self.config.as_bytes())
+    }
+
+    /// Where the metrics log is.
+    pub fn metrics_path(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// Where the checkpoints are.
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+}
+
+/// Takes the lock of a run's directory and removes what a killed process left in it. The file stays when the lock goes: deleting it would let two
+/// processes hold locks on two files of the same name.
+fn lock(run: &Path) -> Result<File> {
+    let path = run.join(LOCK);
+    let fail = |source| files::io_error(&path, "lock", 0, source);
+    let open = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
+    let mut file = open.map_err(fail)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::Error(source)) => return Err(fail(source)),
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Who holds it is a courtesy; that it is held is the error.
+            let _ = file.read_to_string(&mut holder);
+            let holder = Some(holder.trim()).filter(|holder| !holder.is_empty()).unwrap_or("unknown").into();
+            return Err(Error::RunLocked { path: run.into(), holder });
+        }
+    }
+    files::remove_unfinished(run)?;
+    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(fail)?;
+    Ok(file)
+}

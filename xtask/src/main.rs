@@ -1,2 +1,69 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks, run as `cargo xtask <task>`.
+//!
+//! They build and spawn; the work itself is `ebm`'s. Nothing of the workspace is linked, so that this
+//! crate builds in seconds.
+#![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
+
+mod ci;
+mod ebm;
+mod process;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+/// Development tasks of this workspace.
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Reproduce a result of the paper: builds `ebm` in release mode and runs `ebm reproduce …`.
+    ///
+    /// Every argument goes to `ebm reproduce` as it is, `--help` included. `ebm` runs from the workspace's
+    /// root: a relative path means a path below it.
+    #[command(disable_help_flag = true)]
+    Reproduce {
+        /// The arguments of `ebm reproduce`, for example `detection --scale mini --json`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
+    /// Run what continuous integration runs: formatting, clippy and all tests.
+    Ci,
+}
+
+fn main() {
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let _ = error.print();
+        if error.kind() == ErrorKind::InvalidSubcommand {
+            eprintln!(
+                "\nThe tasks are `reproduce` and `ci`. Everything else is a command of ebm itself:\n  \
+                 cargo run --release -p ebm-cli -- --help"
+            );
+        }
+        std::process::exit(error.exit_code())
+    });
+    let result = match cli.task {
+        Task::Reproduce { arguments } => ebm::run(workspace_root(), "reproduce", &arguments),
+        Task::Ci => ci::run(workspace_root()),
+    };
+    match result {
+        Ok(code) => std::process::exit(code),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::exit(1)
+        }
+    }
+}
+
+/// The folder of the workspace's Cargo.toml.
+fn workspace_root() -> &'static Path {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest)
+}

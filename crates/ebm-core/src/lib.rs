@@ -58,6 +58,7 @@
 mod check;
 mod error;
 mod host;
+pub mod loss;
 pub mod math;
 mod model;
 mod objective;

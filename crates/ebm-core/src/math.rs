@@ -1,4 +1,4 @@
-//! Stable sums of exponentials, and the Huber loss.
+//! Stable sums of exponentials.
 
 use candle_core::{D, Tensor};
 
@@ -25,18 +25,6 @@ pub fn log_sum_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
 pub fn log_mean_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
     let count = x.dim(dim)? as f64;
     Ok((log_sum_exp(x, dim)? - count.ln())?)
-}
-
-/// Smooth-L1 (Huber with β = 1), element by element: `d²/2` where `|d| < 1`, `|d| − 1/2` elsewhere.
-///
-/// # Errors
-/// When the tensor operations fail.
-pub fn smooth_l1(difference: &Tensor) -> Result<Tensor> {
-    // With c = min(|d|, 1) held constant, c (|d| - c/2) has the right value and the right derivative c sign(d)
-    // everywhere, the kinks of |d| and of the minimum included.
-    let magnitude = difference.abs()?;
-    let c = magnitude.detach().minimum(1.0)?;
-    Ok((&c * (&magnitude - (&c * 0.5)?)?)?)
 }
 
 /// `log N(x; 0, I)` of a tensor whose last dimension, which is removed, holds D independent coordinates.
@@ -83,15 +71,5 @@ mod tests {
         for (got, want) in gradient.iter().zip([0.25, 0.25, 0.5, 0.0]) {
             assert!((got - want).abs() < 1e-15, "{gradient:?}");
         }
-    }
-
-    #[test]
-    fn smooth_l1_has_the_values_and_slopes_of_its_definition() {
-        let d = Var::new(&[-3.0, -1.0, -0.5, 0.0, 0.25, 1.0, 2.0], &Device::Cpu).unwrap();
-        let loss = smooth_l1(d.as_tensor()).unwrap();
-        assert_eq!(loss.to_vec1::<f64>().unwrap(), [2.5, 0.5, 0.125, 0.0, 0.03125, 0.5, 1.5]);
-        let gradients = loss.sum_all().unwrap().backward().unwrap();
-        let gradient: Vec<f64> = gradients.get(&d).unwrap().to_vec1().unwrap();
-        assert_eq!(gradient, [-1.0, -1.0, -0.5, 0.0, 0.25, 1.0, 1.0]);
     }
 }

@@ -17,7 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [annotations, images, short_side, workers, epochs] = &arguments[..] else {
         return Err("arguments: ANNOTATIONS IMAGES_DIR SHORT_SIDE WORKERS EPOCHS".into());
     };
-    let (short_side, workers, epochs): (usize, usize, u64) = (short_side.parse()?, workers.parse()?, epochs.parse()?);
+    let (short_side, workers, epochs): (usize, usize, u64) =
+        (short_side.parse()?, workers.parse()?, epochs.parse()?);
     let load = LoadOptions::new(Purpose::Train);
     let dataset = Arc::new(CocoDataset::load(Path::new(annotations), Path::new(images), &load)?);
     let resize = ResizeRule { short_side, max_side: short_side * 1333 / 800 };
@@ -32,7 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 count += batch?.samples.len();
             }
             let rate = count as f64 / start.elapsed().as_secs_f64();
-            println!("{name}: short side {short_side}, {workers} workers: {count} images, {rate:.1} images/s");
+            println!(
+                "{name}: short side {short_side}, {workers} workers: {count} images, {rate:.1} images/s"
+            );
         }
     }
     Ok(())

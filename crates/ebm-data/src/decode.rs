@@ -123,15 +123,13 @@ fn has_end_of_image(bytes: &[u8]) -> bool {
                 let len = usize::from(u16::from_be_bytes([high, low]));
                 rest = rest.get(2 + len..).unwrap_or_default();
             }
+            [0xff, ..] => return false,
             [_, ..] => {
                 // Entropy-coded data: on to the next possible marker.
                 let next = rest.iter().position(|&byte| byte == 0xff).unwrap_or(rest.len());
                 rest = &rest[next..];
             }
             [] => return false,
-        }
-        if rest.len() < 2 {
-            return false;
         }
     }
 }

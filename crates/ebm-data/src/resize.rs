@@ -20,8 +20,12 @@ impl Taps {
         let scale = input as f64 / output as f64;
         let support = scale.max(1.);
         let stride = 2 * support.ceil() as usize + 1;
-        let mut taps =
-            Self { start: Vec::with_capacity(output), weights: vec![0; output * stride], len: Vec::new(), stride };
+        let mut taps = Self {
+            start: Vec::with_capacity(output),
+            weights: vec![0; output * stride],
+            len: Vec::new(),
+            stride,
+        };
         let mut row = vec![0.; stride];
         for index in 0..output {
             let center = (index as f64 + 0.5) * scale;
@@ -65,7 +69,8 @@ pub fn resize_pillow(image: &Image, width: usize, height: usize) -> Image {
 fn resize_columns(image: &Image, width: usize) -> Image {
     let taps = Taps::new(image.width, width);
     let mut pixels = vec![0; 3 * width * image.height];
-    for (source, target) in image.pixels.chunks_exact(3 * image.width).zip(pixels.chunks_exact_mut(3 * width)) {
+    for (source, target) in image.pixels.chunks_exact(3 * image.width).zip(pixels.chunks_exact_mut(3 * width))
+    {
         for (index, pixel) in target.chunks_exact_mut(3).enumerate() {
             let (start, weights) = taps.row(index);
             let mut sum = [1 << (PRECISION_BITS - 1); 3];
@@ -105,17 +110,17 @@ fn resize_rows(image: &Image, height: usize) -> Image {
 /// `interpolate(mode="bilinear", align_corners=False)` does: four neighbours, no antialiasing. Sides must be
 /// positive.
 pub fn resize_torch(plane: &[f32], input: (usize, usize), output: (usize, usize)) -> Vec<f32> {
-    let rows = Neighbours::new(input.0, output.0);
     let columns = Neighbours::new(input.1, output.1);
+    let mut wide = Vec::with_capacity(input.0 * output.1);
+    for row in plane.chunks_exact(input.1) {
+        wide.extend(
+            columns.0.iter().map(|&(left, right, across)| row[left] * (1. - across) + row[right] * across),
+        );
+    }
     let mut resized = Vec::with_capacity(output.0 * output.1);
-    for &(top, bottom, down) in &rows.0 {
-        let top = &plane[top * input.1..][..input.1];
-        let bottom = &plane[bottom * input.1..][..input.1];
-        for &(left, right, across) in &columns.0 {
-            let upper = top[left] * (1. - across) + top[right] * across;
-            let lower = bottom[left] * (1. - across) + bottom[right] * across;
-            resized.push(upper * (1. - down) + lower * down);
-        }
+    for (top, bottom, down) in Neighbours::new(input.0, output.0).0 {
+        let (top, bottom) = (&wide[top * output.1..][..output.1], &wide[bottom * output.1..][..output.1]);
+        resized.extend(top.iter().zip(bottom).map(|(upper, lower)| upper * (1. - down) + lower * down));
     }
     resized
 }

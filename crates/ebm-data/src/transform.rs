@@ -51,7 +51,8 @@ impl ResizeRule {
 
     fn check(&self) -> Result<()> {
         if self.short_side == 0 || self.max_side == 0 {
-            let detail = format!("short_side {} and max_side {} must be positive", self.short_side, self.max_side);
+            let detail =
+                format!("short_side {} and max_side {} must be positive", self.short_side, self.max_side);
             return Err(Error::Argument { name: "resize", detail });
         }
         Ok(())
@@ -82,12 +83,8 @@ pub struct Normalise {
 
 impl Normalise {
     /// Of the caffe2 weights that maskrcnn-benchmark starts from: BGR, 0 to 255, mean subtracted.
-    pub const CAFFE2: Self = Self {
-        order: ChannelOrder::Bgr,
-        scale: 1.,
-        mean: [102.9801, 115.9465, 122.7717],
-        std: [1.; 3],
-    };
+    pub const CAFFE2: Self =
+        Self { order: ChannelOrder::Bgr, scale: 1., mean: [102.9801, 115.9465, 122.7717], std: [1.; 3] };
 
     /// Of torchvision's weights: RGB, 0 to 1, ImageNet's mean and standard deviation.
     pub const IMAGENET: Self = Self {
@@ -170,8 +167,11 @@ impl Transform {
             Resample::TorchBilinear => {
                 let planes = self.normalise.to_chw(image);
                 let input = (image.height, image.width);
-                let planes = planes.chunks_exact(image.height * image.width);
-                planes.flat_map(|plane| resize_torch(plane, input, (height, width))).collect()
+                let mut data = Vec::with_capacity(3 * height * width);
+                for plane in planes.chunks_exact(image.height * image.width) {
+                    data.extend_from_slice(&resize_torch(plane, input, (height, width)));
+                }
+                data
             }
         };
         (data, (height, width))

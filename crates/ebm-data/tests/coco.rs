@@ -46,7 +46,10 @@ fn objects_and_labels_are_read() {
     let dataset = load(&file, &options(Purpose::Eval)).unwrap();
     let labels: Vec<_> = [3, 20, 90, 4].map(|id| dataset.label(id)).to_vec();
     assert_eq!(labels, [Some(1), Some(2), Some(3), None]);
-    assert_eq!([0, 1, 2, 3, 4].map(|label| dataset.category_id(label)), [None, Some(3), Some(20), Some(90), None]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|label| dataset.category_id(label)),
+        [None, Some(3), Some(20), Some(90), None]
+    );
     let [image] = &dataset.images[..] else { unreachable!() };
     assert_eq!((image.id, image.width, image.height), (5, 100, 50));
     assert_eq!(image.path, Path::new("images/a.jpg"));
@@ -93,7 +96,10 @@ fn every_annotation_defect_has_its_code() {
         (with("iscrowd", json!("0")), BadCrowdFlag),
         (with("area", json!(-1)), BadArea),
         (with("area", json!("4")), BadArea),
-        (file(json!([annotation(1, json!([1, 2, 3, 4])), annotation(1, json!([1, 2, 3, 4]))])), DuplicateAnnotationId),
+        (
+            file(json!([annotation(1, json!([1, 2, 3, 4])), annotation(1, json!([1, 2, 3, 4]))])),
+            DuplicateAnnotationId,
+        ),
     ];
     for (file, code) in cases {
         let defect = defect(&file);
@@ -157,14 +163,19 @@ fn missing_files_are_found_on_request() {
 #[test]
 fn too_many_defects_are_an_error_with_a_report() {
     let dir = tempfile::tempdir().unwrap();
-    let annotations: Vec<_> = (0..10).map(|id| annotation(id, json!([1, 2, if id < 4 { 0 } else { 3 }, 4]))).collect();
+    let annotations: Vec<_> =
+        (0..10).map(|id| annotation(id, json!([1, 2, if id < 4 { 0 } else { 3 }, 4]))).collect();
     let json = write_json(&dir.path().join("f.json"), &file(json!(annotations)));
     let report = dir.path().join("out/defects.jsonl");
-    let mut options = LoadOptions { max_bad_fraction: 0.3, report: Some(report.clone()), ..options(Purpose::Train) };
+    let mut options =
+        LoadOptions { max_bad_fraction: 0.3, report: Some(report.clone()), ..options(Purpose::Train) };
     let error = CocoDataset::load(&json, dir.path(), &options).unwrap_err();
     let Error::TooManyDefects { bad: 4, total: 10, .. } = error else { panic!("{error}") };
     let text = error.to_string();
-    assert!(text.contains("annotation 0") && text.contains("annotation 2") && text.contains("defects.jsonl"), "{text}");
+    assert!(
+        text.contains("annotation 0") && text.contains("annotation 2") && text.contains("defects.jsonl"),
+        "{text}"
+    );
     let lines = std::fs::read_to_string(report).unwrap();
     let defects: Vec<Defect> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(defects.iter().map(|defect| defect.code).collect::<Vec<_>>(), [DefectCode::BoxEmpty; 4]);
@@ -188,7 +199,10 @@ fn training_keeps_what_can_be_trained_on() {
     ]));
     for id in [8, 6, 7] {
         let name = format!("{id}.jpg");
-        file["images"].as_array_mut().unwrap().push(json!({"id": id, "file_name": name, "width": 10, "height": 10}));
+        file["images"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"id": id, "file_name": name, "width": 10, "height": 10}));
     }
     let eval = load(&file, &options(Purpose::Eval)).unwrap();
     assert_eq!(eval.images.iter().map(|image| image.id).collect::<Vec<_>>(), [5, 6, 7, 8]);

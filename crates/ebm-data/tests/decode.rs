@@ -35,7 +35,8 @@ fn pngs_agree_with_pillow_exactly() {
 #[test]
 fn jpegs_agree_with_pillow_up_to_rounding() {
     // Decoders may round the inverse transform, the chroma upsampling and the colour conversion differently.
-    for name in ["rgb_444.jpg", "exif_rotated.jpg", "grey.jpg", "cmyk.jpg", "rgb_420.jpg", "progressive.jpg"] {
+    for name in ["rgb_444.jpg", "exif_rotated.jpg", "grey.jpg", "cmyk.jpg", "rgb_420.jpg", "progressive.jpg"]
+    {
         let (max, mean) = difference(name);
         assert!(max <= 4 && mean < 0.6, "{name}: max {max}, mean {mean}");
     }
@@ -43,7 +44,9 @@ fn jpegs_agree_with_pillow_up_to_rounding() {
 
 #[test]
 fn truncated_files_are_errors() {
-    for name in ["rgb_444.jpg", "rgb_420.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgb.png", "rgba.png"] {
+    for name in
+        ["rgb_444.jpg", "rgb_420.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgb.png", "rgba.png"]
+    {
         let bytes = std::fs::read(golden("images").join(name)).unwrap();
         for len in 0..bytes.len() {
             let error = decode(&bytes[..len]).expect_err(&format!("{name} cut to {len} of {}", bytes.len()));
@@ -94,9 +97,12 @@ fn damaged_bytes_never_panic() {
 fn what_is_no_image_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let zeros = [0u8; 100];
-    for (content, said) in
-        [(&b""[..], "empty"), (b"GIF89a....", "neither"), (&zeros, "neither"), (b"\xff\xd8\xff", "not a readable")]
-    {
+    for (content, said) in [
+        (&b""[..], "empty"),
+        (b"GIF89a....", "neither"),
+        (&zeros, "neither"),
+        (b"\xff\xd8\xff", "not a readable"),
+    ] {
         let path = dir.path().join("picture.jpg");
         std::fs::write(&path, content).unwrap();
         let error = read_image(&path).unwrap_err();

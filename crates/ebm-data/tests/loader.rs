@@ -115,7 +115,8 @@ fn batches_hold_the_transformed_images() {
             // The annotated box is (id, 2, id + 11, 15).
             let id = sample.image_id as f32;
             let (across, down) = (size.1 as f32 / width as f32, size.0 as f32 / height as f32);
-            let (x0, x1) = if sample.flipped { (width as f32 - id - 11., width as f32 - id) } else { (id, id + 11.) };
+            let (x0, x1) =
+                if sample.flipped { (width as f32 - id - 11., width as f32 - id) } else { (id, id + 11.) };
             let expected = [x0 * across, 2. * down, x1 * across, 15. * down];
             assert!(sample.boxes[0].iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4));
             assert_eq!(sample.labels, [1]);
@@ -148,7 +149,13 @@ fn spoil(dir: &Path) -> Vec<(u64, DefectCode)> {
     std::fs::remove_file(dir.join("008.jpg")).unwrap();
     ebm_data::encode::write_jpeg(&dir.join("009.jpg"), &common::picture(9, 9), 90).unwrap();
     use DefectCode::{MissingFile, SizeMismatch, UnreadableImage};
-    vec![(3, UnreadableImage), (7, UnreadableImage), (8, MissingFile), (9, SizeMismatch), (12, UnreadableImage)]
+    vec![
+        (3, UnreadableImage),
+        (7, UnreadableImage),
+        (8, MissingFile),
+        (9, SizeMismatch),
+        (12, UnreadableImage),
+    ]
 }
 
 #[test]
@@ -159,7 +166,8 @@ fn defective_images_are_left_out_and_listed_once() {
     let report = dir.path().join("defects.jsonl");
     let mut digests = Vec::new();
     for workers in [0, 3] {
-        let config = LoaderConfig { report: Some(report.clone()), max_bad_fraction: 0.25, ..config(2, workers) };
+        let config =
+            LoaderConfig { report: Some(report.clone()), max_bad_fraction: 0.25, ..config(2, workers) };
         let loader = Loader::new(Arc::clone(&dataset), config, Key::new(9)).unwrap();
         let mut seen = Vec::new();
         for batch in loader.batches(0..3 * loader.steps_per_epoch()).unwrap() {
@@ -171,7 +179,9 @@ fn defective_images_are_left_out_and_listed_once() {
         let defects = loader.quarantine().defects;
         let mut found: Vec<_> = defects
             .iter()
-            .map(|defect| (defect.sample.strip_prefix("image ").unwrap().parse::<u64>().unwrap(), defect.code))
+            .map(|defect| {
+                (defect.sample.strip_prefix("image ").unwrap().parse::<u64>().unwrap(), defect.code)
+            })
             .collect();
         found.sort_unstable();
         assert_eq!(found, expected);
@@ -237,7 +247,8 @@ fn an_epoch_of_bad_images_only_is_empty() {
 fn settings_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let dataset = dataset(dir.path(), 3);
-    let new = |config| Loader::new(Arc::clone(&dataset), config, Key::new(0)).err().map(|error| error.to_string());
+    let new =
+        |config| Loader::new(Arc::clone(&dataset), config, Key::new(0)).err().map(|error| error.to_string());
     assert_eq!(new(config(2, 2)), None);
     let said = |config, name: &str| new(config).is_some_and(|text| text.contains(name));
     assert!(said(config(0, 2), "batch_size"));
@@ -272,13 +283,16 @@ fn real_images_load() {
     let rule = ResizeRule { short_side: 160, max_side: 266 };
     for transform in [Transform::MASKRCNN_BENCHMARK, Transform::TORCHVISION] {
         let transform = Transform { resize: rule, ..transform };
-        let loader = Loader::new(Arc::clone(&dataset), LoaderConfig::train(transform, 4), Key::new(1)).unwrap();
+        let loader =
+            Loader::new(Arc::clone(&dataset), LoaderConfig::train(transform, 4), Key::new(1)).unwrap();
         let mut images = 0;
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap();
             images += batch.samples.len();
             let portrait = |(height, width): (usize, usize)| height > width;
-            assert!(batch.samples.iter().all(|s| portrait(s.original) == portrait(batch.samples[0].original)));
+            assert!(
+                batch.samples.iter().all(|s| portrait(s.original) == portrait(batch.samples[0].original))
+            );
             for sample in &batch.samples {
                 let (width, height) = (sample.width as f32 + 1e-3, sample.height as f32 + 1e-3);
                 let inside = |[x0, y0, x1, y1]: &[f32; 4]| {

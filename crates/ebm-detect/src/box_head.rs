@@ -9,7 +9,7 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     error::{Error, Result},
-    layers::{linear, torch_default},
+    layers::{linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
     pooler::{Pooler, Pooling},
     rpn::Proposal,
@@ -103,7 +103,7 @@ impl BoxHead {
     /// Class logits `(R, K)` and offsets `(R, K, 4)` of `boxes[i]` in image `images[i]`.
     pub fn forward(&self, pyramid: &[Tensor], boxes: &[BBox], images: &[u32]) -> Result<(Tensor, Tensor)> {
         let device = pyramid[0].device();
-        let rois = Tensor::from_vec(boxes.as_flattened().to_vec(), (boxes.len(), 4), device)?;
+        let rois = rows_of_four(boxes, device)?;
         let pooled = self.pooler.pool(pyramid, &rois, images)?;
         let hidden = self.trunk.forward(&pooled.features)?.index_select(&pooled.position, 0)?;
         let offsets = self.offsets.forward(&hidden)?.reshape((boxes.len(), self.num_classes, 4))?;
@@ -136,7 +136,8 @@ impl BoxHead {
             }
             let (height, width) = sizes[image as usize];
             for label in (1..self.num_classes).filter(|&label| scores[row][label] > self.config.score_threshold) {
-                let bbox = clip(&self.coder.decode(&offsets[row][label], proposal), height, width, self.convention);
+                let decoded = self.coder.decode(&offsets[row][label], proposal);
+                let bbox = clip(&decoded, width as f32, height as f32, self.convention);
                 let end = self.convention.offset();
                 if (bbox[2] - bbox[0] + end).min(bbox[3] - bbox[1] + end) >= self.config.min_size {
                     candidates[image as usize].push(Candidate { bbox, label, score: scores[row][label] });
@@ -195,8 +196,8 @@ impl BoxHead {
             return Ok((class, Tensor::zeros((), offsets.dtype(), device)?));
         }
         let predicted = offsets.flatten(0, 1)?.index_select(&Tensor::new(rows, device)?, 0)?;
-        let targets = Tensor::new(targets, device)?;
-        let loss = ebm_core::loss::smooth_l1(&predicted, &targets, self.config.smooth_l1_beta)?;
+        let targets = rows_of_four(&targets, device)?;
+        let loss = ebm_core::loss::smooth_l1(&(predicted - targets)?, self.config.smooth_l1_beta)?;
         Ok((class, (loss.sum_all()? / total as f64)?))
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     box_head::TwoMlpHead,
     config::DetectorConfig,
     error::Result,
+    layers::rows_of_four,
     pooler::{Pooled, Pooler, Pooling},
 };
 
@@ -47,7 +48,7 @@ impl BoxFeatures {
         let device = pyramid[0].device();
         let end = convention.offset();
         let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
-        let boxes = Tensor::from_vec(boxes.as_flattened().to_vec(), (boxes.len(), 1, 4), device)?.broadcast_add(&ends)?;
+        let boxes = rows_of_four(boxes, device)?.unsqueeze(1)?.broadcast_add(&ends)?;
         let space = BoxSpace::new(&boxes)?;
         Ok(Self { pyramid: pyramid.iter().map(Tensor::detach).collect(), images, labels, boxes, space, ends })
     }

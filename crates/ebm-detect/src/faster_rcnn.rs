@@ -68,8 +68,9 @@ pub struct FasterRcnn {
 impl FasterRcnn {
     /// Builds the network from `vb`'s parameters.
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
-        let body = ResNet::new(&config.backbone.resnet()?, vb.pp("backbone.body"))?;
-        let fpn = Fpn::new(&body.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
+        let resnet = config.backbone.resnet()?;
+        let body = ResNet::new(&resnet, vb.pp("backbone.body"))?;
+        let fpn = Fpn::new(&resnet.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
         Ok(Self {
             body,
             fpn,

@@ -1,6 +1,6 @@
 //! Convolution and fully-connected layers with named initialisers.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use candle_nn::{Init, Linear, VarBuilder};
 
 use crate::error::Result;
@@ -35,4 +35,9 @@ pub fn linear(vb: VarBuilder, input: usize, output: usize, init: Init) -> Result
 pub fn torch_default(input: usize) -> Init {
     let bound = 1.0 / (input as f64).sqrt();
     Init::Uniform { lo: -bound, up: bound }
+}
+
+/// Rows of four numbers as a tensor `(R, 4)`.
+pub fn rows_of_four(rows: &[[f32; 4]], device: &Device) -> Result<Tensor> {
+    Ok(Tensor::from_slice(rows.as_flattened(), (rows.len(), 4), device)?)
 }

@@ -34,13 +34,16 @@ impl Matcher {
         if objects.is_empty() {
             return vec![Match::Background; candidates.len()];
         }
-        let overlaps = |candidate: &BBox| objects.iter().map(move |object| iou(object, candidate, self.convention));
+        let overlaps = |candidate: &BBox| -> Vec<f32> {
+            objects.iter().map(|object| iou(object, candidate, self.convention)).collect()
+        };
         // Best overlap that each object has with any candidate.
         let mut best_of_object = vec![0f32; objects.len()];
-        let mut matches: Vec<(usize, f32)> = candidates
+        let matches: Vec<(usize, f32)> = candidates
             .par_iter()
             .map(|candidate| {
-                overlaps(candidate).enumerate().fold((0, f32::MIN), |best, (i, value)| if value > best.1 { (i, value) } else { best })
+                let better = |best: (usize, f32), (i, value)| if value > best.1 { (i, value) } else { best };
+                overlaps(candidate).into_iter().enumerate().fold((0, f32::MIN), better)
             })
             .collect();
         if self.allow_low_quality {
@@ -52,10 +55,10 @@ impl Matcher {
         }
         let rescued = |candidate: &BBox| {
             self.allow_low_quality
-                && overlaps(candidate).zip(&best_of_object).any(|(value, &best)| value == best && best > 0.0)
+                && overlaps(candidate).iter().zip(&best_of_object).any(|(value, best)| value == best && *best > 0.0)
         };
         matches
-            .drain(..)
+            .into_iter()
             .zip(candidates)
             .map(|((object, value), candidate)| {
                 if value >= self.foreground || rescued(candidate) {

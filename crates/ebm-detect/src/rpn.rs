@@ -10,7 +10,7 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RpnConfig},
     error::{Error, Result},
-    layers::Conv,
+    layers::{Conv, rows_of_four},
     matcher::{BalancedSampler, Match, Matcher},
 };
 
@@ -119,7 +119,7 @@ impl Rpn {
             order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
             for index in order.into_iter().take(self.config.pre_nms[phase]) {
                 let decoded = self.coder.decode(&offsets[index], &output.anchors[index]);
-                let bbox = clip(&decoded, size.0, size.1, self.convention);
+                let bbox = clip(&decoded, size.1 as f32, size.0 as f32, self.convention);
                 let end = self.convention.offset();
                 let sides = [bbox[2] - bbox[0] + end, bbox[3] - bbox[1] + end];
                 // `!(a >= b)` also drops what is not a number.
@@ -171,8 +171,8 @@ impl Rpn {
             return Ok((objectness, Tensor::zeros((), logits.dtype(), device)?));
         }
         let predicted = output.offsets.flatten(0, 1)?.index_select(&Tensor::new(positive, device)?, 0)?;
-        let targets = Tensor::new(targets, device)?;
-        let boxes = (ebm_core::loss::smooth_l1(&predicted, &targets, 1.0 / 9.0)?.sum_all()? / total as f64)?;
+        let targets = rows_of_four(&targets, device)?;
+        let boxes = (ebm_core::loss::smooth_l1(&(predicted - targets)?, 1.0 / 9.0)?.sum_all()? / total as f64)?;
         Ok((objectness, boxes))
     }
 }

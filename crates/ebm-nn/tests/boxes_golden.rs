@@ -156,9 +156,10 @@ proptest! {
             }
             // What is gone overlaps something that is kept and ranks before it.
             for i in (0..boxes.len()).filter(|i| !kept.contains(i)) {
-                prop_assert!(kept.iter().any(|&j| {
-                    scores[j] >= scores[i] && iou(&boxes[j], &boxes[i], convention) >= threshold
-                }));
+                let reason = kept
+                    .iter()
+                    .any(|&j| scores[j] >= scores[i] && iou(&boxes[j], &boxes[i], convention) >= threshold);
+                prop_assert!(reason);
             }
             let together = batched_nms(&boxes, &scores, &vec![5; boxes.len()], threshold, convention).unwrap();
             prop_assert_eq!(&together, &kept);

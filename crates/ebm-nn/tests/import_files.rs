@@ -111,7 +111,9 @@ fn fixed_point_is_decoded_by_each_tensors_exponent() {
     let write = |fracs: &[(&str, &str)]| {
         let bytes: Vec<u8> = [-128i8, -1, 0, 3, 127, 64].iter().map(|v| v.cast_unsigned()).collect();
         let float = 1.5f32.to_le_bytes();
-        let view = |dtype, shape: &[usize], data| safetensors::tensor::TensorView::new(dtype, shape.to_vec(), data).unwrap();
+        let view = |dtype, shape: &[usize], data| {
+            safetensors::tensor::TensorView::new(dtype, shape.to_vec(), data).unwrap()
+        };
         let tensors = [
             ("w", view(safetensors::Dtype::I8, &[2, 3], &bytes)),
             ("x", view(safetensors::Dtype::F32, &[1], &float[..])),
@@ -135,6 +137,25 @@ fn fixed_point_is_decoded_by_each_tensors_exponent() {
         write(&[("w.frac", bad)]);
         assert!(message(import::fixed_point(&path, &CPU)).contains("not an integer from"), "{bad}");
     }
+}
+
+#[test]
+fn a_header_whose_length_looks_like_a_pickle_is_still_safetensors() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("length");
+    let data = 1.5f32.to_le_bytes();
+    let mut lengths = BTreeMap::new();
+    for padding in 0..1400 {
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![1], &data[..]).unwrap();
+        let metadata = [("padding".to_owned(), "x".repeat(padding))].into();
+        let bytes = safetensors::serialize([("x", view)], Some(metadata)).unwrap();
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        if [0x280, 0x380, 0x480, 0x580].contains(&length) && lengths.insert(length, ()).is_none() {
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(to_vec(&import::load(&path, &CPU).unwrap()["x"]), [1.5]);
+        }
+    }
+    assert_eq!(lengths.len(), 4);
 }
 
 #[test]
@@ -173,7 +194,9 @@ fn the_real_resnet18_loads() {
     let config = ResNetConfig::resnet18(Norm::Folded).up_to(3);
     let (store, net) = load_real(&path, &config, &|n| n.starts_with("fc.") || n.starts_with("layer4."));
     assert_eq!(store.names().len(), 30);
-    let maps = net.forward_stages(&formula("input", &[1, 3, 97, 65]).to_dtype(DType::F32).unwrap(), 3, false).unwrap();
+    let maps = net
+        .forward_stages(&formula("input", &[1, 3, 97, 65]).to_dtype(DType::F32).unwrap(), 3, false)
+        .unwrap();
     assert_eq!(maps[2].dims(), [1, 256, 7, 5]);
     maps.iter().for_each(check_features);
 }

@@ -39,7 +39,8 @@ fn values_gradients_and_statistics_are_torchs() {
         check("eval", &norm.forward(&x, false).unwrap());
         // f32 follows.
         let store32 = ParamStore::new(Key::new(0));
-        let norm32 = BatchNorm::new(shape[1], BatchNormConfig::TRAIN, store32.var_builder(DType::F32, &CPU)).unwrap();
+        let norm32 =
+            BatchNorm::new(shape[1], BatchNormConfig::TRAIN, store32.var_builder(DType::F32, &CPU)).unwrap();
         fill(&store32);
         let y32 = norm32.forward(&x.to_dtype(DType::F32).unwrap(), true).unwrap();
         assert_near("f32", &to_vec(&y32), &to_vec(&y), 1e-6);

@@ -88,7 +88,8 @@ fn saved_state_continues_bit_for_bit() {
         let bytes = ebm_nn::import::to_safetensors(&state).unwrap();
         // Later steps of the first optimiser must not reach the saved state.
         let kept = to_vec(state.values().next().unwrap());
-        let copies: Vec<_> = halves.iter().map(|(n, v)| (n.clone(), Var::from_tensor(&v.detach()).unwrap())).collect();
+        let copies: Vec<_> =
+            halves.iter().map(|(n, v)| (n.clone(), Var::from_tensor(&v.detach()).unwrap())).collect();
         steps(&mut *first, &halves, 4..5);
         assert_eq!(to_vec(state.values().next().unwrap()), kept);
         assert_eq!(ebm_nn::import::to_safetensors(&state).unwrap(), bytes);

@@ -53,7 +53,9 @@ fn values_depend_on_the_key_and_the_name_and_not_on_the_order() {
     assert!(same(&a.tensors().unwrap(), &b.tensors().unwrap()));
     let other = ParamStore::new(Key::new(6));
     build(&other.var_builder(DType::F32, &CPU));
-    assert!(to_vec(&a.tensors().unwrap()["first.weight"]) != to_vec(&other.tensors().unwrap()["first.weight"]));
+    assert!(
+        to_vec(&a.tensors().unwrap()["first.weight"]) != to_vec(&other.tensors().unwrap()["first.weight"])
+    );
     let get = |name| vb.get_with_hints(8, name, init::normal(1.)).unwrap();
     assert!(to_vec(&get("x")) != to_vec(&get("y")), "two names share their draw");
     assert_eq!(to_vec(&get("x")), to_vec(&get("x")));
@@ -116,7 +118,8 @@ fn loading_reports_every_difference_and_is_all_or_nothing() {
     given.insert("extra".to_owned(), formula("e", &[1]));
     for policy in [LoadPolicy::STRICT, LoadPolicy::PARTIAL] {
         let message = store.load(&given, policy).unwrap_err().to_string();
-        let parts = ["1 missing: first.bias", "1 unexpected: extra", "first.weight (expected [4, 3], found [4, 4])"];
+        let parts =
+            ["1 missing: first.bias", "1 unexpected: extra", "first.weight (expected [4, 3], found [4, 4])"];
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         assert!(same(&store.tensors().unwrap(), &before), "a refused load changed a value");
     }
@@ -129,7 +132,8 @@ fn loading_reports_every_difference_and_is_all_or_nothing() {
     assert!(store.load(&before, LoadPolicy::STRICT).unwrap().is_exact());
     assert!(same(&store.tensors().unwrap(), &before));
     // A store's own variables are accepted too.
-    let own = store.names().into_iter().map(|n| (n.clone(), store.var(&n).unwrap().as_detached_tensor())).collect();
+    let own =
+        store.names().into_iter().map(|n| (n.clone(), store.var(&n).unwrap().as_detached_tensor())).collect();
     assert!(store.load(&own, LoadPolicy::STRICT).unwrap().is_exact());
 }
 

@@ -6,7 +6,7 @@ mod common;
 use candle_core::DType;
 use common::{CPU, assert_summary, fill, formula, golden, to_vec};
 use ebm_nn::params::ParamStore;
-use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig, is_norm};
 use ebm_seed::Key;
 
 fn build(config: &ResNetConfig, dtype: DType) -> (ParamStore, ResNet) {
@@ -38,8 +38,8 @@ fn resnet18_in_evaluation() {
 }
 
 #[test]
-fn resnet18_frozen() {
-    check("resnet18", ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }), [2, 3, 65, 97]);
+fn a_frozen_network() {
+    check("narrow", ResNetConfig { norm: Norm::Frozen { eps: 1e-5 }, ..narrow() }, [2, 3, 65, 97]);
 }
 
 #[test]
@@ -106,7 +106,8 @@ fn folded_weights_give_the_same_features() {
         let std = (get(format!("{norm}.running_var")) + 1e-5).unwrap().sqrt().unwrap();
         let scale = (get(format!("{norm}.weight")) / std).unwrap();
         let weight = get(name.clone()).broadcast_mul(&scale.reshape(((), 1, 1, 1)).unwrap()).unwrap();
-        let shift = (get(format!("{norm}.bias")) - (get(format!("{norm}.running_mean")) * scale).unwrap()).unwrap();
+        let shift =
+            (get(format!("{norm}.bias")) - (get(format!("{norm}.running_mean")) * scale).unwrap()).unwrap();
         folded.var(&name).unwrap().set(&weight).unwrap();
         folded.var(&format!("{conv}.bias")).unwrap().set(&shift).unwrap();
     }
@@ -130,6 +131,23 @@ fn fewer_stages_are_the_first_ones() {
     assert_eq!(part.forward_stages(&x, 2, false).unwrap().len(), 2);
     let message = part.forward(&x, false).unwrap_err().to_string();
     assert!(message.contains("4 stages are asked for and 3 were built"), "{message}");
+}
+
+#[test]
+fn only_convolutions_learn_beside_frozen_normalisation() {
+    let store = ParamStore::new(Key::new(0));
+    store.freeze(is_norm);
+    let config = ResNetConfig { norm: Norm::Frozen { eps: 0. }, ..narrow() };
+    let net = ResNet::new(&config, store.var_builder(DType::F64, &CPU)).unwrap();
+    let x = formula("input", &[1, 3, 33, 40]);
+    let grads = net.forward(&x, true).unwrap()[3].sqr().unwrap().sum_all().unwrap().backward().unwrap();
+    let trainable = store.trainable();
+    assert_eq!(trainable.len(), 20);
+    for (name, var) in trainable {
+        assert!(name.contains("conv") || name.ends_with("downsample.0.weight"), "{name}");
+        assert!(to_vec(grads.get(&var).unwrap()).iter().any(|g| *g != 0.), "{name}");
+    }
+    assert!(!is_norm("bn1") && is_norm("bn1.weight") && is_norm("body.layer2.0.downsample.1.running_var"));
 }
 
 #[test]

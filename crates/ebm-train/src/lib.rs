@@ -7,6 +7,7 @@
 //! | Module | What lives there |
 //! |---|---|
 //! | [`trainer`] | [`train`]: the loop, resume, [`TrainTask`] |
+//! | [`updater`] | [`Updater`]: gradient, clipping, learning rate, optimiser |
 //! | [`observer`] | [`Event`], [`Observer`] |
 //! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
 //! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
@@ -21,6 +22,7 @@ pub mod metrics;
 pub mod observer;
 pub mod run_dir;
 pub mod trainer;
+pub mod updater;
 
 pub use checkpoint::{
     BestMetric, Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Goal, Loaded, Retention,
@@ -32,3 +34,4 @@ pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use observer::{Event, Observer};
 pub use run_dir::{Environment, RunDir};
 pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};
+pub use updater::Updater;

@@ -100,13 +100,14 @@ fn newest_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_flipped_bit_of_every_file_is_noticed() {
+fn a_flipped_bit_in_any_byte_of_any_file_is_noticed() {
     let dir = three();
     for file in newest_files(dir.path()) {
         let good = fs::read(&file).unwrap();
-        let flips = (0..good.len() * 8).map(|bit| {
+        let flips = (0..good.len()).map(|byte| {
             let mut bytes = good.clone();
-            bytes[bit / 8] ^= 1 << (bit % 8);
+            // Neighbouring bytes lose different bits: 5 is odd.
+            bytes[byte] ^= 1 << (5 * byte % 8);
             bytes
         });
         assert_noticed(dir.path(), &file, flips);

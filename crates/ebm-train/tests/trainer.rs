@@ -199,7 +199,7 @@ fn a_stopped_run_resumes_to_identical_bytes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 5, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn a_crashed_run_resumes_to_identical_bytes(

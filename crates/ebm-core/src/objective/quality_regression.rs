@@ -4,9 +4,12 @@ use candle_core::Tensor;
 use rand::RngCore;
 
 use super::{Objective, samples_after_target};
-use crate::math::smooth_l1;
+use crate::loss::smooth_l1;
 use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
+
+/// Where smooth-L1 turns from quadratic to linear.
+const BETA: f64 = 1.0;
 
 /// The loss of IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap with `y_i`.
 ///
@@ -36,6 +39,6 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Quali
         check::dims("the result of the quality function", &quality, "(B, 1 + M)", &candidates.dims()[..2])?;
 
         let f = checked_score(model, features, &candidates)?;
-        Ok(smooth_l1(&(f - quality.affine(2.0, -1.0)?)?)?.mean_all()?)
+        Ok(smooth_l1(&(f - quality.affine(2.0, -1.0)?)?, BETA)?.mean_all()?)
     }
 }

@@ -150,7 +150,8 @@ fn check_annotation(
     categories: &[Category],
     ids: &mut HashSet<u64>,
 ) -> Result<Object, Finding> {
-    let annotation_id = raw.id.ok_or_else(|| (DefectCode::BadId, "id is no non-negative integer".to_owned()))?;
+    let annotation_id =
+        raw.id.ok_or_else(|| (DefectCode::BadId, "id is no non-negative integer".to_owned()))?;
     if !ids.insert(annotation_id) {
         return Err((DefectCode::DuplicateAnnotationId, annotation_id.to_string()));
     }

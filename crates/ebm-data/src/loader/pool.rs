@@ -54,14 +54,16 @@ impl<J: Send + 'static, T: Send + 'static> OrderedPool<J, T> {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome = catch_unwind(AssertUnwindSafe(|| work(job))).map_err(|panic| message(&*panic));
+                    let outcome =
+                        catch_unwind(AssertUnwindSafe(|| work(job))).map_err(|panic| message(&*panic));
                     if send.send((number, outcome)).is_err() {
                         return;
                     }
                 }
             };
             let thread = std::thread::Builder::new().name(format!("loader-{index}")).spawn(body);
-            pool.threads.push(thread.map_err(|error| Error::io("start", Path::new("a loader thread"), error))?);
+            pool.threads
+                .push(thread.map_err(|error| Error::io("start", Path::new("a loader thread"), error))?);
         }
         Ok(pool)
     }

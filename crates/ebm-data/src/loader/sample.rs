@@ -73,15 +73,22 @@ pub(super) fn prepare(
     };
     if (decoded.width, decoded.height) != (image.width, image.height) {
         let found = format!("{}x{}", decoded.width, decoded.height);
-        return defect(DefectCode::SizeMismatch, format!("{found}, annotated {}x{}", image.width, image.height));
+        return defect(
+            DefectCode::SizeMismatch,
+            format!("{found}, annotated {}x{}", image.width, image.height),
+        );
     }
 
     let flipped = uniform(&mut key.rng()) < config.flip_probability;
     let decoded = if flipped { decoded.flip_horizontal() } else { decoded };
     let original = (image.height, image.width);
     let (planes, (height, width)) = config.transform.apply(&decoded);
-    let (boxes, labels): (Vec<_>, Vec<_>) =
-        image.objects.iter().filter(|object| !object.iscrowd).map(|object| (object.bbox, object.label)).unzip();
+    let (boxes, labels): (Vec<_>, Vec<_>) = image
+        .objects
+        .iter()
+        .filter(|object| !object.iscrowd)
+        .map(|object| (object.bbox, object.label))
+        .unzip();
     let boxes = resize_boxes(&boxes, original, (height, width));
     let boxes = if flipped { flip_boxes(&boxes, width) } else { boxes };
     let sample = Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped };
@@ -105,7 +112,9 @@ impl Batch {
         let mut data = vec![0.; prepared.len() * image_len];
         let mut samples = Vec::with_capacity(prepared.len());
         // Planes are freed one by one as they are copied.
-        for (Prepared { sample, planes }, target) in prepared.into_iter().zip(data.chunks_exact_mut(image_len)) {
+        for (Prepared { sample, planes }, target) in
+            prepared.into_iter().zip(data.chunks_exact_mut(image_len))
+        {
             paste(&planes, (sample.height, sample.width), padded, target);
             samples.push(sample);
         }

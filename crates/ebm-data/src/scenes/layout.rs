@@ -17,7 +17,7 @@ pub(super) struct Placed {
     pub(super) mask: Mask,
     /// Half the nominal diameter, in pixels.
     pub(super) scale: f32,
-    /// The extent of the whole silhouette, clipped to the image.
+    /// The extent of the silhouette inside the image, hidden parts included.
     pub(super) extent: Extent,
     /// The silhouette's area inside the image, in pixels.
     pub(super) area: f32,
@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 30;
 const MAX_IOU: f32 = 0.45;
 /// The least part of a silhouette inside the image.
 const MIN_INSIDE: f32 = 0.55;
-/// The least side of a clipped box, in pixels.
+/// The least side of an annotated box, in pixels.
 const MIN_SIDE: f32 = 6.0;
 
 impl Placed {
@@ -56,10 +56,7 @@ impl Placed {
         }
         let whole: f32 = (0..window.len()).map(|index| mask.whole(index)).sum();
         let area: f32 = visible.iter().sum();
-        let [x0, y0, x1, y1] = silhouette.extent();
-        let (right, bottom) = (width as f32, height as f32);
-        let extent =
-            [x0.clamp(0.0, right), y0.clamp(0.0, bottom), x1.clamp(0.0, right), y1.clamp(0.0, bottom)];
+        let extent = mask.extent_inside(&silhouette, Window::image(width, height));
         let truncation = if area < whole { 1.0 - area / whole } else { 0.0 };
         Self { category, silhouette, mask, scale, extent, area, truncation, visible }
     }
@@ -69,7 +66,7 @@ impl Placed {
         (1.0 - self.visible.iter().sum::<f32>() / self.area).max(0.0)
     }
 
-    /// The middle of the clipped extent.
+    /// The middle of the extent.
     pub(super) fn center(&self) -> Point {
         let [x0, y0, x1, y1] = self.extent;
         [0.5 * (x0 + x1), 0.5 * (y0 + y1)]
@@ -153,7 +150,10 @@ fn draw_object(category: Category, placed: &[Placed], config: &SceneConfig, rng:
     let silhouette = Silhouette::draw(category, scale, rng);
     let extent = silhouette.extent();
     let image = [config.width as f32, config.height as f32];
-    let mut offset = [0, 1].map(|axis| anywhere(extent[axis], extent[axis + 2], image[axis], rng));
+    let mut offset = [0, 1].map(|axis| {
+        let (first, last) = inside(extent[axis], extent[axis + 2], image[axis]);
+        rng.random_range(first..=last)
+    });
     let across_border = rng.random_bool(f64::from(config.truncation));
     let across_object = rng.random_bool(f64::from(config.occlusion));
     let target = placed.get(rng.random_range(0..placed.len().max(1)));
@@ -166,15 +166,21 @@ fn draw_object(category: Category, placed: &[Placed], config: &SceneConfig, rng:
         let (sin, cos) = rng.random_range(0.0..=std::f32::consts::TAU).sin_cos();
         let apart = rng.random_range(0.5..=1.0) * (scale + target.scale);
         let center = target.center();
-        offset = [center[0] + apart * cos, center[1] + apart * sin];
+        let wanted = [center[0] + apart * cos, center[1] + apart * sin];
+        offset = [0, 1].map(|axis| {
+            let (first, last) = inside(extent[axis], extent[axis + 2], image[axis]);
+            wanted[axis].clamp(first, last)
+        });
     }
     Placed::new(Some(category), silhouette.translated(offset), scale, (config.width, config.height))
 }
 
-/// An offset along one axis that puts `low..high` inside an image of the given side, or in its middle if too long.
-fn anywhere(low: f32, high: f32, side: f32, rng: &mut Rng) -> f32 {
+/// The least and the greatest offset along one axis that keep `low..high` inside an image of the given side; both
+/// its middle if it is too long.
+fn inside(low: f32, high: f32, side: f32) -> (f32, f32) {
     let (first, last) = (1.0 - low, side - 1.0 - high);
-    if first < last { rng.random_range(first..=last) } else { 0.5 * (first + last) }
+    let middle = 0.5 * (first + last);
+    if first < last { (first, last) } else { (middle, middle) }
 }
 
 /// A strip, mostly across a side of an object's box, so that it hides where the box ends.
@@ -197,4 +203,80 @@ fn draw_strip(placed: &[Placed], config: &SceneConfig, rng: &mut Rng) -> Placed 
         };
     }
     Placed::new(None, strip.translated(at), half_width, (config.width, config.height))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenes::primitive::Primitive;
+
+    #[test]
+    fn extents_bound_the_masks_within_a_pixel() {
+        let config = SceneConfig { truncation: 0.3, ..SceneConfig::default() };
+        for index in 0..60 {
+            for item in arrange(&config, Key::new(2).index(index)) {
+                if item.category.is_none() {
+                    continue;
+                }
+                let pixels = item.mask.covered_pixels(Window::image(config.width, config.height));
+                for (exact, pixel) in item.extent.iter().zip(pixels) {
+                    assert!((exact - pixel).abs() <= 1.0, "{:?} against {pixels:?} in {index}", item.extent);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_the_image_does_not_widen_the_box() {
+        let polygon = |vertices: Vec<Point>| Primitive::Polygon { vertices, radius: 0.0 };
+        // A square half above the image, and a thin part that reaches far to the left of it above the image only.
+        let silhouette = Silhouette {
+            body: vec![polygon(vec![[20.4, -10.0], [40.3, -10.0], [40.3, 10.2], [20.4, 10.2]])],
+            hole: None,
+            protrusion: Some(polygon(vec![[5.0, -6.0], [21.0, -6.0], [21.0, -4.0], [5.0, -4.0]])),
+            marks: Vec::new(),
+        };
+        let item = Placed::new(None, silhouette, 10.0, (64, 64));
+        for (found, expected) in item.extent.iter().zip([20.4, 0.0, 40.3, 10.2]) {
+            assert!((found - expected).abs() <= 1.0 / 16.0, "{:?}", item.extent);
+        }
+    }
+
+    #[test]
+    fn areas_match_closed_forms() {
+        let disc = Primitive::Ellipse { center: [20.3, 30.7], radii: [9.0, 6.0], axis: [0.6, 0.8] };
+        let silhouette = Silhouette { body: vec![disc], hole: None, protrusion: None, marks: Vec::new() };
+        let item = Placed::new(None, silhouette.clone(), 9.0, (64, 64));
+        assert!((item.area / (54.0 * std::f32::consts::PI) - 1.0).abs() < 0.01, "{}", item.area);
+        // Moved so that its centre lies on the image's left side, half of it is outside.
+        let half = Placed::new(None, silhouette.translated([-20.3, 0.0]), 9.0, (64, 64));
+        assert!((half.truncation - 0.5).abs() < 0.01, "{}", half.truncation);
+        assert_eq!(half.extent[0], 0.0);
+    }
+
+    #[test]
+    fn occlusion_is_the_covered_fraction() {
+        let square = |x: f32| Silhouette {
+            body: vec![Primitive::Polygon {
+                vertices: vec![[x, 10.0], [x + 20.0, 10.0], [x + 20.0, 30.0], [x, 30.0]],
+                radius: 0.0,
+            }],
+            hole: None,
+            protrusion: None,
+            marks: Vec::new(),
+        };
+        let mut placed = Vec::new();
+        for x in [10.0, 25.0] {
+            add_if_it_fits(&mut placed, 0.5, |_| {
+                Placed::new(Some(Category::Radio), square(x), 10.0, (64, 64))
+            });
+        }
+        // A third hides 0.5 of the second, one more pixel than allowed would be too much.
+        add_if_it_fits(&mut placed, 0.5, |_| {
+            Placed::new(Some(Category::Radio), square(34.0), 10.0, (64, 64))
+        });
+        let hidden: Vec<f32> = placed.iter().map(Placed::occlusion).collect();
+        assert_eq!(placed.len(), 2, "{hidden:?}");
+        assert!((hidden[0] - 0.25).abs() < 1e-3 && hidden[1] == 0.0, "{hidden:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Coverage of silhouettes on the pixel grid.
 
-use super::primitive::{Extent, Primitive};
+use super::primitive::{EMPTY, Extent, Point, Primitive, hull};
 use super::shape::Silhouette;
 
 /// A window of whole pixels that may reach beyond the image: left, top, width, height.
@@ -76,10 +76,59 @@ impl Mask {
         Self { window, body, protrusion, distance }
     }
 
+    /// The extent of the silhouette's part inside the image, to 1/16 pixel where the image cuts the silhouette and
+    /// exact where it does not. Cutting first matters: a part outside the image must not widen the box inside.
+    pub(super) fn extent_inside(&self, silhouette: &Silhouette, image: Window) -> Extent {
+        let whole = silhouette.extent();
+        let [right, bottom] = [image.x + image.width, image.y + image.height].map(|side| side as f32);
+        if whole[0] >= 0.0 && whole[1] >= 0.0 && whole[2] <= right && whole[3] <= bottom {
+            return whole;
+        }
+        let pixels = self.covered_pixels(image);
+        let [left, top, right, bottom] = pixels;
+        let covers = |p: Point| silhouette.distance(p) < 0.0;
+        // Whether a line through the outermost pixels meets the silhouette: of x = at, or of y = at.
+        let column = |at: f32| samples(top, bottom, 4.0).any(|y| covers([at, y]));
+        let row = |at: f32| samples(left, right, 4.0).any(|x| covers([x, at]));
+        [
+            first_hit(left, 1.0, column).max(whole[0]),
+            first_hit(top, 1.0, row).max(whole[1]),
+            first_hit(right, -1.0, column).min(whole[2]),
+            first_hit(bottom, -1.0, row).min(whole[3]),
+        ]
+    }
+
+    /// The extent of the pixels inside the image that are covered at least in part; all zero if there is none.
+    pub(super) fn covered_pixels(&self, image: Window) -> Extent {
+        let seen = self.window.intersection(image);
+        let mut extent = EMPTY;
+        for y in seen.y..seen.y + seen.height {
+            for x in seen.x..seen.x + seen.width {
+                if self.whole(self.window.offset(x, y)) > 0.0 {
+                    let (x, y) = (x as f32, y as f32);
+                    extent = hull(extent, [x, y, x + 1.0, y + 1.0]);
+                }
+            }
+        }
+        if extent == EMPTY { [0.0; 4] } else { extent }
+    }
+
     /// Coverage of the whole silhouette at an index of the window.
     pub(super) fn whole(&self, index: usize) -> f32 {
         self.body[index] + self.protrusion.get(index).copied().unwrap_or(0.0)
     }
+}
+
+/// The middles of intervals of `1 / per_pixel` from `low` to `high`.
+fn samples(low: f32, high: f32, per_pixel: f32) -> impl Iterator<Item = f32> {
+    (0..((high - low) * per_pixel) as u16).map(move |i| low + (f32::from(i) + 0.5) / per_pixel)
+}
+
+/// From `edge` at most a pixel in `direction` until the line meets the silhouette.
+fn first_hit(edge: f32, direction: f32, meets: impl Fn(f32) -> bool) -> f32 {
+    let hit = samples(0.0, 1.0, 16.0).find(|&t| meets(edge + direction * t));
+    // The silhouette begins half an interval before the first sample that meets it.
+    edge + direction * (hit.map_or(1.0, |t| t - 0.5 / 16.0))
 }
 
 fn protrusion_coverage(thin: &Primitive, window: Window, body: &[f32]) -> Vec<f32> {

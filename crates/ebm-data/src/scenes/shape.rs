@@ -79,7 +79,7 @@ impl Silhouette {
                 let frame = Frame::draw(scale, PI, rng);
                 let inner = rng.random_range(0.40..=0.52);
                 let corner = |i: u8| {
-                    let radius = if i % 2 == 0 { 0.98 } else { inner };
+                    let radius = if i.is_multiple_of(2) { 0.98 } else { inner };
                     let (sin, cos) = (f32::from(i) * TAU / 10.0).sin_cos();
                     [radius * sin, -radius * cos]
                 };
@@ -117,6 +117,12 @@ impl Silhouette {
     pub(super) fn body_distance(&self, p: Point) -> f32 {
         let body = self.body.iter().map(|part| part.distance(p)).fold(f32::INFINITY, f32::min);
         self.hole.as_ref().map_or(body, |hole| body.max(-hole.distance(p)))
+    }
+
+    /// Signed distance to the whole silhouette.
+    pub(super) fn distance(&self, p: Point) -> f32 {
+        let body = self.body_distance(p);
+        self.protrusion.as_ref().map_or(body, |thin| body.min(thin.distance(p)))
     }
 
     /// The smallest upright rectangle around body and protrusion, exact up to rounding.

@@ -1,5 +1,5 @@
 //! What several test files need.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub fn picture(width: usize, height: usize) -> Image {
 
 /// Image `id`'s size in [`write_dataset`]; half are portraits.
 pub fn size_of(id: usize) -> (usize, usize) {
-    if id % 2 == 0 { (48 + id, 40) } else { (36, 50 + id) }
+    if id.is_multiple_of(2) { (48 + id, 40) } else { (36, 50 + id) }
 }
 
 /// Writes `count` JPEGs with one object each to `dir` and returns the annotation file.
@@ -45,7 +45,8 @@ pub fn write_dataset(dir: &Path, count: usize) -> PathBuf {
         let name = format!("{id:03}.jpg");
         ebm_data::encode::write_jpeg(&dir.join(&name), &picture(width, height), 90).unwrap();
         images.push(json!({"id": id, "file_name": name, "width": width, "height": height}));
-        annotations.push(json!({"id": id, "image_id": id, "category_id": 7, "bbox": [id, 2, 11, 13], "area": 143,
+        annotations
+            .push(json!({"id": id, "image_id": id, "category_id": 7, "bbox": [id, 2, 11, 13], "area": 143,
             "iscrowd": 0}));
     }
     write_json(

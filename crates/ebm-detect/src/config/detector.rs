@@ -1,7 +1,12 @@
 //! The network and its inference.
 
-use ebm_nn::boxes::BoxConvention;
+use ebm_nn::{
+    boxes::BoxConvention,
+    resnet::{Norm, ResNetConfig},
+};
 use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
 
 /// The detector and how it is trained and run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +101,30 @@ pub struct BackboneConfig {
     pub norm_eps: f64,
     /// Channels of every pyramid level.
     pub fpn_channels: usize,
+}
+
+impl BackboneConfig {
+    /// The body's form of these settings.
+    ///
+    /// # Errors
+    /// When there is no ResNet of this depth.
+    pub fn resnet(&self) -> Result<ResNetConfig> {
+        let norm = match self.norm {
+            NormKind::Train => Norm::Train,
+            NormKind::Frozen => Norm::Frozen { eps: self.norm_eps },
+            NormKind::Folded => Norm::Folded,
+        };
+        let network = match self.depth {
+            18 => ResNetConfig::resnet18(norm),
+            34 => ResNetConfig::resnet34(norm),
+            50 => ResNetConfig::resnet50(norm),
+            other => {
+                let reason = format!("backbone.depth = {other}; there are 18, 34 and 50");
+                return Err(Error::Config { name: "backbone".into(), reason });
+            }
+        };
+        Ok(ResNetConfig { width: self.width, stride_in_1x1: self.stride_in_1x1, ..network })
+    }
 }
 
 /// Kinds of normalisation.

@@ -6,15 +6,13 @@ mod progress;
 
 use std::path::Path;
 
-use candle_core::Device;
-use ebm_core::GradientAscent;
 use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
 };
 use ebm_eval::{CocoFigures, Detection, GroundTruth, evaluate_coco_in_memory};
 use ebm_seed::Key;
-use ebm_train::{CheckpointStore, Environment, Goal, Retention, RunDir, TrainOptions, TrainTask, train};
+use ebm_train::{Environment, Retention, RunDir, TrainOptions, TrainTask, train};
 use serde::{Deserialize, Serialize};
 
 pub use mini::{MiniOptions, MiniOutcome, Scenes, mini};

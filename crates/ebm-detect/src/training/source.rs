@@ -21,6 +21,12 @@ pub trait BatchSource {
     fn batch(&mut self, step: usize) -> Result<CachedBatch>;
 }
 
+impl BatchSource for Box<dyn BatchSource> {
+    fn batch(&mut self, step: usize) -> Result<CachedBatch> {
+        (**self).batch(step)
+    }
+}
+
 /// Batches of cached features, shuffled anew in every epoch.
 pub struct CachedSource {
     cache: Rc<FeatureCache>,

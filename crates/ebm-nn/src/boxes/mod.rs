@@ -92,6 +92,10 @@ pub fn clip(bbox: &BBox, width: f32, height: f32, convention: BoxConvention) -> 
 /// [`Error::Argument`] where the shapes are others.
 pub fn paired_iou(y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
     match (y.dims(), y_i.dims()) {
+        // candle panics on views of nothing.
+        (&[b, m, 4], &[b_i, 4]) if b == b_i && b * m == 0 => {
+            return Ok(Tensor::zeros((b, m), y.dtype(), y.device())?);
+        }
         (&[b, _, 4], &[b_i, 4]) if b == b_i => {}
         (y, y_i) => {
             let reason = format!("y must be (B, M, 4) and y_i (B, 4), not {y:?} and {y_i:?}");

@@ -9,7 +9,7 @@ use std::path::Path;
 use candle_core::pickle::{Object, Stack};
 use candle_core::{DType, Device, Tensor};
 
-use super::zip::Archive;
+use super::zip::{self, Archive};
 use super::{format_error, read};
 use crate::Result;
 
@@ -36,9 +36,9 @@ pub fn load_pth_key(path: &Path, key: &str, device: &Device) -> Result<BTreeMap<
     from_bytes(path, &read(path)?, Some(key), device)
 }
 
-/// Whether `bytes` begin as torch's format before 1.6 does: a bare pickle of protocol 2 to 5.
+/// Whether `bytes` begin as torch's format before 1.6 does: with a pickled integer of ten bytes.
 pub(super) fn is_legacy(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 2..=5, ..])
+    matches!(bytes, [0x80, 2..=5, 0x8A, 10, ..])
 }
 
 pub(super) fn from_bytes(
@@ -51,6 +51,9 @@ pub(super) fn from_bytes(
         let reason = "torch's format from before 1.6, which is not read; convert it once in Python: \
                       torch.save(torch.load(old, map_location='cpu', weights_only=True), new)";
         return Err(format_error(path, reason));
+    }
+    if !zip::is_zip(bytes) {
+        return Err(format_error(path, "not a torch .pth file (a zip archive); is it complete?"));
     }
     let archive = Archive::open(path, bytes)?;
     let Some(pickle) =
@@ -279,7 +282,7 @@ impl File<'_> {
             return Err(format_error(self.path, reason));
         };
         let gathered;
-        let bytes = if spec.is_contiguous() {
+        let bytes = if count == 0 || spec.is_contiguous() {
             &data[spec.offset.min(end) * width..][..count * width]
         } else {
             gathered = gather(data, spec, count);

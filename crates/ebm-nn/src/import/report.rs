@@ -7,7 +7,6 @@ use candle_core::{Shape, Tensor};
 
 /// What of a file fitted a network and what did not, each list in name order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "a report that nobody reads hides parameters that were not loaded"]
 pub struct LoadReport {
     /// The names that were found with the right shape.
     pub loaded: Vec<String>,

@@ -274,3 +274,44 @@ fn window<'a, T>(values: &'a [T], layout: &Layout) -> Result<&'a [T]> {
 fn unsupported() -> Error {
     Error::Msg("batch-norm: the tensors must all be f32 or all be f64".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{Device, Var};
+
+    type Form = fn(&Tensor, &Tensor, &Tensor, f64) -> Result<(Tensor, Tensor, Tensor)>;
+
+    fn wave(shape: &[usize], phase: f64) -> Tensor {
+        let values: Vec<f64> =
+            (0..shape.iter().product()).map(|i| (phase + i as f64 * 1.7).sin() + 0.3).collect();
+        Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+    }
+
+    fn assert_same(a: &Tensor, b: &Tensor) {
+        let distance = (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap();
+        assert!(distance.to_scalar::<f64>().unwrap() < 1e-12);
+    }
+
+    #[test]
+    fn the_fused_and_the_composed_form_agree() {
+        // Planes of 1, of less than eight, and of several times eight and a rest.
+        for shape in [&[7, 3][..], &[2, 3, 5], &[2, 3, 5, 7]] {
+            let inputs = [(shape, 0.), (&[3][..], 1.), (&[3][..], 2.)];
+            let [x, weight, bias] =
+                inputs.map(|(shape, phase)| Var::from_tensor(&wave(shape, phase)).unwrap());
+            let run = |form: Form| {
+                let (y, mean, var) = form(&x, &weight, &bias, 1e-3).unwrap();
+                let loss = (&y * wave(shape, 3.)).unwrap().sum_all().unwrap();
+                (y, mean, var, loss.backward().unwrap())
+            };
+            let (a, b) = (run(fused), run(composed));
+            assert_same(&a.0, &b.0);
+            assert_same(&a.1, &b.1);
+            assert_same(&a.2, &b.2);
+            for var in [&x, &weight, &bias] {
+                assert_same(a.3.get(var).unwrap(), b.3.get(var).unwrap());
+            }
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! Matrix views and their product: the one place where this crate's convolution leaves safe Rust.
 //!
-//! [`MatMut`] splits a matrix by rows and columns the way `split_at_mut` splits a slice, so that tasks on several
-//! threads can each write a rectangle of one output. [`multiply`] is the `gemm` crate behind checked bounds.
+//! [`MatMut`] splits a matrix by rows and columns the way `split_at_mut` splits a slice, so that tasks on
+//! several threads can each write a rectangle of one output. [`multiply`] is the `gemm` crate behind checked
+//! bounds.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -64,8 +65,8 @@ pub(super) struct MatMut<'a, T> {
 }
 
 #[expect(unsafe_code, reason = "rectangles of one output are written by several threads")]
-// SAFETY: a MatMut is the only handle to its elements (built from a `&mut [T]`, and the splits consume it), so sending it is
-// sending a `&mut [T]`.
+// SAFETY: a MatMut is the only handle to its elements (built from a `&mut [T]`, and the splits consume it),
+// so sending it is sending a `&mut [T]`.
 unsafe impl<T: Send> Send for MatMut<'_, T> {}
 
 impl<'a, T: Float> MatMut<'a, T> {
@@ -113,14 +114,14 @@ impl<'a, T: Float> MatMut<'a, T> {
         if i >= self.rows {
             return &mut [];
         }
-        // SAFETY: i < rows, so the `cols` elements from i * row_stride lie in the slice that this view was split from; no other
-        // view holds them (type invariant), and the returned borrow holds self.
+        // SAFETY: i < rows, so the `cols` elements from i * row_stride lie in the slice that this view was
+        // split from; no other view holds them (type invariant), and the returned borrow holds self.
         unsafe { std::slice::from_raw_parts_mut(self.data.add(i * self.row_stride), self.cols) }
     }
 }
 
-/// `dst = lhs · rhs`, or `dst += lhs · rhs` where `accumulate`; single-threaded, the order of summation depends on the shapes only.
-/// An error where the shapes do not fit.
+/// `dst = lhs · rhs`, or `dst += lhs · rhs` where `accumulate`; single-threaded, the order of summation
+/// depends on the shapes only. An error where the shapes do not fit.
 #[expect(unsafe_code, reason = "the gemm crate takes raw pointers")]
 pub(super) fn multiply<T: Float>(
     dst: &mut MatMut<'_, T>,
@@ -139,9 +140,9 @@ pub(super) fn multiply<T: Float>(
             dst.cols
         );
     }
-    // SAFETY: MatRef::new checked that every (i, j) of both operands lies in its slice, and MatMut's invariant says so for
-    // dst, whose elements nothing else can touch during the call; slices are at most isize::MAX bytes, so the strides fit;
-    // T is f32 or f64, which gemm supports.
+    // SAFETY: MatRef::new checked that every (i, j) of both operands lies in its slice, and MatMut's
+    // invariant says so for dst, whose elements nothing else can touch during the call; slices are at most
+    // isize::MAX bytes, so the strides fit; T is f32 or f64, which gemm supports.
     unsafe {
         gemm::gemm(
             dst.rows,
@@ -168,7 +169,8 @@ pub(super) fn multiply<T: Float>(
     Ok(())
 }
 
-/// `0..len` cut into `parts` ranges whose lengths are multiples of `multiple` (the last may be shorter), none empty.
+/// `0..len` cut into `parts` ranges whose lengths are multiples of `multiple` (the last may be shorter), none
+/// empty.
 pub(super) fn even_ranges(len: usize, parts: usize, multiple: usize) -> Vec<Range<usize>> {
     let step = len.div_ceil(parts.max(1)).next_multiple_of(multiple.max(1)).max(1);
     (0..len).step_by(step).map(|start| start..(start + step).min(len)).collect()

@@ -2,8 +2,8 @@
 
 use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
 
-/// The element types that the CPU kernels are written for, f32 and f64. Not to be implemented for others: the matrix product relies
-/// on `gemm` knowing the type.
+/// The element types that the CPU kernels are written for, f32 and f64. Not to be implemented for others: the
+/// matrix product relies on `gemm` knowing the type.
 pub(super) trait Float: WithDType {}
 impl Float for f32 {}
 impl Float for f64 {}

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
-/// Fixed numbers in [-1, 1) that look random: the fractional part of a multiple of the golden ratio, scrambled by `salt`.
+/// Fixed numbers in [-1, 1) that look random: the bits of a counter, mixed with those of `salt`.
 pub(crate) fn noise(len: usize, salt: u64) -> Vec<f64> {
     (0..len as u64)
         .map(|i| {
@@ -56,8 +56,8 @@ pub(crate) fn check_gradients(
             };
             let numeric = (at(value + eps)? - at(value - eps)?) / (2.0 * eps);
             let error = (numeric - analytic[i]).abs();
-            // Negated so that NaN fails too.
-            if !(error <= tol * numeric.abs().max(1.0)) {
+            // NaN fails too.
+            if error.is_nan() || error > tol * numeric.abs().max(1.0) {
                 candle_core::bail!("input {number}, element {i}: analytic {} numeric {numeric}", analytic[i]);
             }
         }

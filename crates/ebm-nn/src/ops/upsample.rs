@@ -9,9 +9,9 @@ use crate::{Error, Result};
 /// Resizes by repeating or dropping pixels: `y[n, c, i, j] = x[n, c, r(i, H, out_h), r(j, W, out_w)]` with
 /// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
-/// x `(N, C, H, W)`, f32 or f64, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in f32 as PyTorch computes it
-/// (mode `nearest`), which for some size pairs is one less than the exact quotient where that is an integer. The gradient of a pixel is the
-/// sum over its copies.
+/// x `(N, C, H, W)`, f32 or f64, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in f32 as
+/// PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient where
+/// that is an integer. The gradient of a pixel is the sum over its copies.
 ///
 /// # Errors
 /// [`Error::Argument`] where x is not of rank 4, is neither f32 nor f64, or a size is zero.
@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn the_gradient_adds_to_other_uses_of_the_input() {
-        // A feature pyramid reads a merged map twice: here candle's own operation overwrites the other gradient.
+        // A feature pyramid reads a merged map twice: here candle's own operation overwrites the other
+        // gradient.
         let pyramid = |up: fn(&Tensor) -> CandleResult<Tensor>| {
             move |t: &[Tensor]| {
                 let merged = (&t[0] * 1.5)?;

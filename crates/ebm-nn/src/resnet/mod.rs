@@ -21,7 +21,8 @@ use crate::{Error, Result, ops};
 pub enum Norm {
     /// Batch normalisation that is trained.
     Train,
-    /// Batch normalisation as a fixed affine map: torchvision's `FrozenBatchNorm2d`.
+    /// Batch normalisation as a fixed affine map: torchvision's `FrozenBatchNorm2d`. No gradient reaches
+    /// its parameters; `store.freeze(is_norm)` keeps them from an optimiser's list as well.
     Frozen {
         /// What is added to the variance: 1e-5, or 0 for Detectron's weights.
         eps: f64,
@@ -37,6 +38,17 @@ impl Norm {
             Self::Frozen { eps } => Some(BatchNormConfig::frozen(eps)),
             Self::Folded => None,
         }
+    }
+}
+
+/// Whether a [`ResNet`]'s parameter or buffer of this name, with any prefix, belongs to a normalisation:
+/// what [`Norm::Frozen`] never trains, and what some recipes exempt from weight decay.
+pub fn is_norm(name: &str) -> bool {
+    let mut parts = name.rsplit('.').skip(1);
+    match parts.next() {
+        Some("1") => parts.next() == Some("downsample"),
+        Some(layer) => matches!(layer.strip_prefix("bn"), Some("1" | "2" | "3")),
+        None => false,
     }
 }
 

@@ -1,7 +1,8 @@
 //! The three products of a convolution on the CPU: `W · col(x)`, `colᵀ(Wᵀ · g)` and `g · col(x)ᵀ`.
 //!
-//! Work is cut by the sizes alone and every output element is summed by one task in a fixed order (the weight's gradient in
-//! fixed partial sums), so that the number of threads changes the time and no bit of the result.
+//! Work is cut by the sizes alone and every output element is summed by one task in a fixed order (the
+//! weight's gradient in fixed partial sums), so that the number of threads changes the time and no bit of the
+//! result.
 
 use std::ops::Range;
 
@@ -19,6 +20,8 @@ const TASKS: usize = 16;
 const FEWEST_FILTERS: usize = 64;
 /// Elements that the partial sums of a weight gradient may take together.
 const PARTIALS: usize = 1 << 20;
+/// Filters that are transposed together: a cache line of f32.
+const LINE: usize = 16;
 
 /// A task's buffers, reused from task to task on one thread.
 struct Scratch<T> {
@@ -58,12 +61,10 @@ fn tiles<'a, T: Float>(y: &'a mut [T], g: &Geometry) -> Result<Vec<Tile<'a, T>>>
     for block in blocks {
         let mut views: Vec<Vec<MatMut<'a, T>>> = filters.iter().map(|_| Vec::new()).collect();
         for _ in block.images.clone() {
-            let image = match (rest.take(), images.len()) {
-                (Some(image), _) => image,
-                (None, _) => match images.next() {
-                    Some(image) => MatMut::new(image, g.filters, g.pixels())?,
-                    None => candle_core::bail!("conv2d: blocks beyond the output"),
-                },
+            // What the previous block left of its image, else the next image.
+            let image = match rest.take() {
+                Some(image) => image,
+                None => MatMut::new(images.next().unwrap_or_default(), g.filters, g.pixels())?,
             };
             let (mut here, after) = image.split_cols(block.pixels.len());
             rest = (after.dims().1 > 0).then_some(after);
@@ -125,7 +126,8 @@ fn forward_tile<T: Float>(
     Ok(())
 }
 
-/// The block's columns for some channels, `(channels · taps, cols)`: the input itself where it already has that form.
+/// The block's columns for some channels, `(channels · taps, cols)`: the input itself where it already has
+/// that form.
 fn columns_of<'a, T: Float>(
     x: &'a [T],
     g: &Geometry,
@@ -164,8 +166,8 @@ fn turned<T: Float>(w: &[T], g: &Geometry) -> Vec<T> {
     out
 }
 
-/// The input's gradient for any stride: `Wᵀ · g` block by block, each column added to where it was read from. A task owns
-/// some channels of one image.
+/// The input's gradient for any stride: `Wᵀ · g` block by block, each column added to where it was read from.
+/// A task owns some channels of one image.
 fn scattered<T: Float>(w: &[T], grad: &[T], g: &Geometry) -> Result<Vec<T>> {
     let (depth, pixels, plane) = (g.depth(), g.pixels(), g.plane());
     let group = g.channels.div_ceil(TASKS.div_ceil(g.batch)).next_multiple_of(8).min(g.channels);
@@ -196,8 +198,9 @@ fn scattered<T: Float>(w: &[T], grad: &[T], g: &Geometry) -> Result<Vec<T>> {
 
 /// The gradient in `w`, `(O, C, kh, kw)`.
 ///
-/// A task sums some blocks for some channels; the partial sums over blocks, whose number the sizes fix, are added in order.
-/// Tasks hold the transpose, `(channels · taps, O)`, so that the product packs the narrower of its operands.
+/// A task sums some blocks for some channels; the partial sums over blocks, whose number the sizes fix, are
+/// added in order. Tasks hold the transpose, `(channels · taps, O)`, so that the product packs the narrower
+/// of its operands.
 pub(super) fn weight_gradient<T: Float>(x: &[T], grad: &[T], g: &Geometry) -> Result<Vec<T>> {
     let (filters, taps) = (g.filters, g.taps());
     let len = filters * g.depth();
@@ -226,10 +229,12 @@ pub(super) fn weight_gradient<T: Float>(x: &[T], grad: &[T], g: &Geometry) -> Re
         Ok::<(), candle_core::Error>(())
     })?;
     let mut dw = vec![T::zero(); len];
-    dw.par_chunks_exact_mut(g.depth()).enumerate().for_each(|(o, filter)| {
+    dw.par_chunks_mut(LINE * g.depth()).enumerate().for_each(|(i, lines)| {
         for partial in partials.chunks_exact(len) {
-            let column = partial.iter().skip(o).step_by(filters);
-            filter.iter_mut().zip(column).for_each(|(d, v)| *d += *v);
+            for (k, row) in partial.chunks_exact(filters).enumerate() {
+                let column = lines.iter_mut().skip(k).step_by(g.depth());
+                column.zip(&row[i * LINE..]).for_each(|(d, v)| *d += *v);
+            }
         }
     });
     Ok(dw)

@@ -67,8 +67,8 @@ impl Geometry {
         self.kernel == [1, 1] && self.stride == 1 && self.padding == [0, 0]
     }
 
-    /// The columns in blocks whose im2col of `rows` rows stays near [`SCRATCH`]; small images are taken together. Depends on the
-    /// sizes only, never on the number of threads, so that results do not either.
+    /// The columns in blocks whose im2col of `rows` rows stays near [`SCRATCH`]; small images are taken
+    /// together. Depends on the sizes only, never on the number of threads, so that results do not either.
     pub(super) fn blocks(&self, rows: usize) -> Vec<Block> {
         let most = (SCRATCH / rows).clamp(64, 512) / 16 * 16;
         let pixels = self.pixels();
@@ -84,8 +84,9 @@ impl Geometry {
             .collect()
     }
 
-    /// The stride-1 convolution of the output's gradient that gives the input's gradient: channels and filters
-    /// change places and the kernel is turned by 180 degrees. `None` where there is none (a stride, or padding beyond the kernel).
+    /// The stride-1 convolution of the output's gradient that gives the input's gradient: channels and
+    /// filters change places and the kernel is turned by 180 degrees. `None` where there is none (a stride,
+    /// or padding beyond the kernel).
     pub(super) fn adjoint(&self) -> Option<Self> {
         if self.stride != 1 {
             return None;

@@ -14,17 +14,18 @@ use super::storage::{Float, elements};
 use crate::{Error, Result};
 use geometry::Geometry;
 
-/// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding, j·stride + v - padding]`,
-/// where x is zero outside the image.
+/// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding,
+/// j·stride + v - padding]`, where x is zero outside the image.
 ///
-/// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`, all f32 or all f64
-/// on one device. Differentiable in x, w and bias; arguments that depend on no variable cost nothing in the backward pass. On the
-/// CPU the result has the same bits for every number of threads. Elsewhere it is candle's convolution, whose gradient
-/// fails where a strided map's height and width leave different remainders.
+/// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
+/// all f32 or all f64 on one device. Differentiable in x, w and bias; arguments that depend on no variable
+/// cost nothing in the backward pass. On the CPU the result has the same bits for every number of threads.
+/// Elsewhere it is candle's convolution, whose gradient fails where a strided map's height and width leave
+/// different remainders.
 ///
 /// # Errors
-/// [`Error::Argument`] where a rank or size does not fit, an extent (the batch included) is zero, the stride is zero, or the kernel
-/// exceeds the padded image.
+/// [`Error::Argument`] where a rank or size does not fit, an extent (the batch included) is zero, the stride
+/// is zero, or the kernel exceeds the padded image.
 pub fn conv2d(
     x: &Tensor,
     w: &Tensor,

@@ -85,9 +85,12 @@ proptest! {
     }
 }
 
-/// Sizes that reach every way of cutting the work: several blocks per image, several images per block, several groups of filters and
-/// channels, the image as its own im2col, both ways of the input's gradient.
-const LARGE: [(usize, usize, (usize, usize), usize, usize, usize, usize); 8] = [
+/// `(batch, channels, (height, width), filters, kernel, stride, padding)`.
+type Case = (usize, usize, (usize, usize), usize, usize, usize, usize);
+
+/// Sizes that reach every way of cutting the work: several blocks per image, several images per block,
+/// several groups of filters and channels, the image as its own im2col, both ways of the input's gradient.
+const LARGE: [Case; 8] = [
     (1, 5, (41, 53), 7, 3, 1, 1),
     (3, 33, (9, 6), 130, 3, 1, 1),
     (9, 130, (3, 4), 9, 3, 1, 1),
@@ -111,7 +114,8 @@ fn every_partition_agrees_with_the_definition() {
                 &naive(x, w, None, stride, padding)
             ) < 1e-10
         );
-        // y is bilinear, so <conv(u, w), g> = <u, dx> and <conv(x, v), g> = <v, dw> for any u and v: the gradients are exactly adjoint.
+        // y is bilinear, so <conv(u, w), g> = <u, dx> and <conv(x, v), g> = <v, dw> for any u and v: the
+        // gradients are exactly adjoint.
         let g = noise_tensor(y.dims(), 4).unwrap();
         let grads = gradients(&args, stride, padding);
         let dot = |a: &Tensor, b: &Tensor| (a * b).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();

@@ -1,0 +1,86 @@
+//! From a loss to changed parameters: gradient, clipping, learning rate, optimiser.
+
+use crate::trainer::StepReport;
+use candle_core::Tensor;
+use candle_core::backprop::GradStore;
+use ebm_nn::Result;
+use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
+use ebm_nn::schedule::Schedule;
+use std::collections::BTreeMap;
+
+/// An optimiser with its schedule and an upper bound of the gradient's norm.
+pub struct Updater {
+    optimizer: Box<dyn Optimizer>,
+    schedule: Schedule,
+    max_norm: Option<f64>,
+}
+
+impl Updater {
+    /// Gradients longer than `max_norm` are scaled to that length.
+    pub fn new(optimizer: Box<dyn Optimizer>, schedule: Schedule, max_norm: Option<f64>) -> Self {
+        Self { optimizer, schedule, max_norm }
+    }
+
+    /// The gradients of the scalar `loss`, and the report of the step that numbers it; parameters stay.
+    ///
+    /// # Errors
+    /// When an operation has no gradient, or the loss is no single-precision scalar.
+    pub fn gradients(&self, loss: &Tensor, step: usize) -> Result<(StepReport, GradStore)> {
+        let mut gradients = loss.backward()?;
+        let params = self.optimizer.params();
+        let norm = match self.max_norm {
+            Some(max_norm) => clip_grad_norm(params, &mut gradients, max_norm)?,
+            None => grad_norm(params.iter().map(|param| &param.var), &gradients)?,
+        };
+        let scalars = BTreeMap::from([("learning_rate".to_owned(), self.schedule.learning_rate(step as u64))]);
+        Ok((StepReport { loss: f64::from(loss.to_scalar::<f32>()?), grad_norm: norm, scalars }, gradients))
+    }
+
+    /// The update of `step` with its gradients.
+    ///
+    /// # Errors
+    /// When a gradient's shape or type is not its parameter's.
+    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> Result<()> {
+        self.optimizer.step(gradients, self.schedule.learning_rate(step as u64))
+    }
+
+    /// The optimiser's state, to be saved beside the parameters.
+    ///
+    /// # Errors
+    /// When the device runs out of memory.
+    pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
+        self.optimizer.state()
+    }
+
+    /// Restores what [`state`](Self::state) returned.
+    ///
+    /// # Errors
+    /// When a tensor is not of this optimiser.
+    pub fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()> {
+        self.optimizer.load_state(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{Device, Var};
+    use ebm_nn::optim::{ParamGroup, Sgd};
+
+    #[test]
+    fn a_step_follows_the_clipped_gradient_at_the_scheduled_rate() {
+        let p = Var::new(&[3f32, 4.0], &Device::Cpu).unwrap();
+        let optimizer = Sgd::new(vec![("p".into(), p.clone())], 0.9, |_| ParamGroup::decay(0.0));
+        let mut updater = Updater::new(Box::new(optimizer), Schedule::constant(0.5), Some(1.0));
+        // The gradient of |p|²/2 is p itself, of length 5; clipped to 1 it is p/5.
+        let loss = (p.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap();
+        let (report, gradients) = updater.gradients(&loss, 0).unwrap();
+        assert_eq!((report.loss, report.grad_norm), (12.5, 5.0));
+        assert_eq!(report.scalars["learning_rate"], 0.5);
+        assert_eq!(p.to_vec1::<f32>().unwrap(), [3.0, 4.0]);
+        updater.apply(0, &gradients).unwrap();
+        for (value, expected) in p.to_vec1::<f32>().unwrap().iter().zip([2.7, 3.6]) {
+            assert!((value - expected).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Building `ebm` and becoming it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process::hand_over;
+
+/// Builds `ebm` and becomes `ebm <command> <arguments>`, run from `root`.
+pub fn run(root: &Path, command: &str, arguments: &[OsString]) -> Result<i32> {
+    let executable = build(root)?;
+    hand_over(Command::new(executable).arg(command).args(arguments).current_dir(root))
+}
+
+/// Builds `ebm` in release mode; the executable's path. Cargo's messages go to stderr.
+fn build(root: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut child = Command::new(&cargo)
+        .args(["build", "--release", "--package", "ebm-cli", "--bin", "ebm"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}; is the Rust toolchain installed?", cargo.display()))?;
+    let stdout = child.stdout.take().context("cargo has no standard output")?;
+    let mut executable = None;
+    for line in BufReader::new(stdout).lines() {
+        executable = executable_in(&line.context("cannot read cargo's messages")?).or(executable);
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    ensure!(
+        status.success(),
+        "ebm was not built ({status}): mend what cargo reports above, then repeat the task"
+    );
+    match executable {
+        Some(path) => Ok(path),
+        None => bail!("cargo built ebm-cli but named no executable `ebm`: has its [[bin]] been renamed?"),
+    }
+}
+
+/// The path of the `ebm` executable if this line of cargo's JSON messages announces it.
+fn executable_in(message: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let path = Path::new(message.get("executable")?.as_str()?);
+    (path.file_stem() == Some(OsStr::new("ebm"))).then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executable_is_read_from_its_artifact() {
+        let found = executable_in(
+            r#"{"reason":"compiler-artifact","executable":"/a \"b\"/release/ebm","fresh":true}"#,
+        );
+        assert_eq!(found, Some(PathBuf::from("/a \"b\"/release/ebm")));
+    }
+
+    #[test]
+    fn other_messages_name_no_executable() {
+        let others = [
+            r#"{"reason":"compiler-artifact","executable":"/t/release/build-script-build"}"#,
+            r#"{"reason":"compiler-artifact","executable":null}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+            "warning: plain text that a wrapper printed",
+        ];
+        for other in others {
+            assert_eq!(executable_in(other), None, "{other}");
+        }
+    }
+}

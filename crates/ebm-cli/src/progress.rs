@@ -36,7 +36,8 @@ impl Progress for Console {
         let bar = if self.terminal {
             // indicatif leaves colours out by itself where NO_COLOR is set.
             let template = "{msg:30} {wide_bar:.green} {pos}/{len} {per_sec} {eta} left";
-            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style =
+                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
             bar.with_style(style).with_message(name.to_owned())
         } else {

@@ -91,7 +91,10 @@ mod tests {
     #[test]
     fn half_open_cells_equal_torchvision() {
         let generator = AnchorGenerator::new(&SIZES, &RATIOS, &STRIDES, BoxConvention::HalfOpen);
-        assert_eq!(generator.cells()[0], [[-23., -11., 23., 11.], [-16., -16., 16., 16.], [-11., -23., 11., 23.]]);
+        assert_eq!(
+            generator.cells()[0],
+            [[-23., -11., 23., 11.], [-16., -16., 16., 16.], [-11., -23., 11., 23.]]
+        );
         assert_eq!(
             generator.cells()[2],
             [[-91., -45., 91., 45.], [-64., -64., 64., 64.], [-45., -91., 45., 91.]]

@@ -18,8 +18,7 @@ impl BoxCoder {
     /// Offsets that take `reference` to `target`.
     pub fn encode(&self, target: &BBox, reference: &BBox) -> [f32; 4] {
         let (t, r) = (self.centre_size(target), self.centre_size(reference));
-        let offsets =
-            [(t[0] - r[0]) / r[2], (t[1] - r[1]) / r[3], (t[2] / r[2]).ln(), (t[3] / r[3]).ln()];
+        let offsets = [(t[0] - r[0]) / r[2], (t[1] - r[1]) / r[3], (t[2] / r[2]).ln(), (t[3] / r[3]).ln()];
         std::array::from_fn(|i| self.weights[i] * offsets[i])
     }
 

@@ -132,10 +132,15 @@ impl BoxHead {
         let offsets = offsets.to_vec3::<f32>()?;
         for (row, (&image, proposal)) in images.iter().zip(&boxes).enumerate() {
             if let Some(bad) = scores[row].iter().find(|s| !s.is_finite()) {
-                return Err(Error::NonFinite { place: "box head", reason: format!("a class score is {bad}") });
+                return Err(Error::NonFinite {
+                    place: "box head",
+                    reason: format!("a class score is {bad}"),
+                });
             }
             let (height, width) = sizes[image as usize];
-            for label in (1..self.num_classes).filter(|&label| scores[row][label] > self.config.score_threshold) {
+            for label in
+                (1..self.num_classes).filter(|&label| scores[row][label] > self.config.score_threshold)
+            {
                 let decoded = self.coder.decode(&offsets[row][label], proposal);
                 let bbox = clip(&decoded, width as f32, height as f32, self.convention);
                 let end = self.convention.offset();
@@ -163,9 +168,12 @@ impl BoxHead {
             allow_low_quality: false,
             convention: self.convention,
         };
-        let sampler =
-            BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction };
-        let (mut boxes, mut images, mut labels, mut rows, mut targets) = (vec![], vec![], vec![], vec![], vec![]);
+        let sampler = BalancedSampler {
+            size: self.config.sample_size,
+            positive_fraction: self.config.positive_fraction,
+        };
+        let (mut boxes, mut images, mut labels, mut rows, mut targets) =
+            (vec![], vec![], vec![], vec![], vec![]);
         for (image, (proposals, (objects, classes))) in (0u32..).zip(proposals.iter().zip(objects)) {
             let pool: Vec<BBox> = proposals.iter().map(|p| p.bbox).chain(objects.iter().copied()).collect();
             let matches = matcher.assign(&pool, objects);

@@ -88,7 +88,11 @@ impl EnergyHead {
         let init = Init::Randn { mean: 0.0, stdev: 0.001 };
         Ok(Self {
             trunk: TwoMlpHead::new(config, &pooler, vb.pp("energy_head"))?,
-            weight: predictor.get_with_hints((config.num_classes, config.roi.representation), "weight", init)?,
+            weight: predictor.get_with_hints(
+                (config.num_classes, config.roi.representation),
+                "weight",
+                init,
+            )?,
             bias: predictor.get_with_hints(config.num_classes, "bias", Init::Const(0.0))?,
             pooler,
         })
@@ -98,7 +102,8 @@ impl EnergyHead {
     fn pool(&self, features: &BoxFeatures, y: &Tensor) -> Result<Pooled> {
         let (b, m, _) = y.dims3()?;
         let boxes = features.corners(y)?.reshape((b * m, 4))?;
-        let images: Vec<u32> = features.images.iter().flat_map(|&image| std::iter::repeat_n(image, m)).collect();
+        let images: Vec<u32> =
+            features.images.iter().flat_map(|&image| std::iter::repeat_n(image, m)).collect();
         self.pooler.pool(&features.pyramid, &boxes, &images)
     }
 
@@ -184,13 +189,16 @@ mod tests {
         let mut rng = Key::new(2).rng();
         let pyramid: Vec<Tensor> = [40, 20, 10, 5]
             .map(|side| {
-                let values: Vec<f32> = (0..2 * 4 * side * side).map(|_| rng.random_range(-1.0..1.0)).collect();
+                let values: Vec<f32> =
+                    (0..2 * 4 * side * side).map(|_| rng.random_range(-1.0..1.0)).collect();
                 Tensor::from_vec(values, (2, 4, side, side), &device).unwrap()
             })
             .to_vec();
         // Three sizes, so that more than one level is pooled from, out of order.
         let boxes = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
-        let features = BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap();
+        let features =
+            BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen)
+                .unwrap();
         let shift = Tensor::new(&[[[0f32, 0., 0., 0.], [0.1, -0.05, 0.2, -0.1]]], &device).unwrap();
         let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
         let (f, gradient) = head.score_and_grad(&features, &y).unwrap();

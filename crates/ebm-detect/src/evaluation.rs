@@ -112,7 +112,8 @@ pub fn evaluate(
 
         for (refiner, refined) in refiners.iter().zip(&mut evaluation.refined) {
             let start = Instant::now();
-            let refinements = refine_candidates(refiner.head, &pyramid, &candidates, &refiner.ascent, config)?;
+            let refinements =
+                refine_candidates(refiner.head, &pyramid, &candidates, &refiner.ascent, config)?;
             refined.duration += start.elapsed();
             for (sample, refinement) in batch.samples.iter().zip(refinements) {
                 refined.before.extend(refinement.before.iter().filter_map(|c| to_result(c, sample)));

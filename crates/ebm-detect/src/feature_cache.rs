@@ -42,7 +42,8 @@ impl FeatureCache {
         if let Some(first) = self.images.first() {
             let (here, before) = (&images.pixels.dims()[1..], &first.pixels.dims()[1..]);
             if here != before {
-                let reason = format!("images of shape {here:?} cannot form batches with others of {before:?}");
+                let reason =
+                    format!("images of shape {here:?} cannot form batches with others of {before:?}");
                 return Err(Error::Config { name: "feature cache".into(), reason });
             }
         }

@@ -59,8 +59,14 @@ mod tests {
 
     #[test]
     fn golden_clusters() {
-        let kept = iou_guided_nms(&BOXES, &[0.9, 0.6, 0.7, 0.8], &[0.2, 0.5, 0.1, 0.4], 0.5, BoxConvention::Inclusive)
-            .unwrap();
+        let kept = iou_guided_nms(
+            &BOXES,
+            &[0.9, 0.6, 0.7, 0.8],
+            &[0.2, 0.5, 0.1, 0.4],
+            0.5,
+            BoxConvention::Inclusive,
+        )
+        .unwrap();
         let golden = [(1, 0.9), (3, 0.8), (2, 0.7)].map(|(index, score)| Survivor { index, score });
         assert_eq!(kept, golden);
     }

@@ -39,7 +39,8 @@ pub fn refine_candidates(
     }
     let refined = refined_boxes(head, pyramid, &survivors, ascent, convention)?;
     let pair = |(before, boxes): (Vec<Candidate>, Vec<BBox>)| {
-        let after = before.iter().zip(boxes).map(|(candidate, bbox)| Candidate { bbox, ..*candidate }).collect();
+        let after =
+            before.iter().zip(boxes).map(|(candidate, bbox)| Candidate { bbox, ..*candidate }).collect();
         Refinement { before, after }
     };
     Ok(survivors.into_iter().zip(refined).map(pair).collect())
@@ -82,7 +83,9 @@ fn features(
     convention: BoxConvention,
 ) -> Result<Option<BoxFeatures>> {
     let (mut images, mut labels, mut boxes) = (vec![], vec![], vec![]);
-    for (image, candidate) in (0u32..).zip(candidates).flat_map(|(image, c)| c.iter().map(move |c| (image, c))) {
+    for (image, candidate) in
+        (0u32..).zip(candidates).flat_map(|(image, c)| c.iter().map(move |c| (image, c)))
+    {
         images.push(image);
         labels.push(candidate.label as u32);
         boxes.push(candidate.bbox);

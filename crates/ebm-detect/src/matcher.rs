@@ -55,7 +55,10 @@ impl Matcher {
         }
         let rescued = |candidate: &BBox| {
             self.allow_low_quality
-                && overlaps(candidate).iter().zip(&best_of_object).any(|(value, best)| value == best && *best > 0.0)
+                && overlaps(candidate)
+                    .iter()
+                    .zip(&best_of_object)
+                    .any(|(value, best)| value == best && *best > 0.0)
         };
         matches
             .into_iter()
@@ -119,9 +122,9 @@ mod tests {
     fn thresholds_and_the_low_quality_rule() {
         let objects = [[0., 0., 10., 10.], [100., 100., 110., 110.]];
         let candidates = [
-            [0., 0., 10., 9.],       // IoU 0.9 with the first
-            [0., 0., 10., 5.],       // 0.5: between
-            [50., 50., 60., 60.],    // nothing
+            [0., 0., 10., 9.],        // IoU 0.9 with the first
+            [0., 0., 10., 5.],        // 0.5: between
+            [50., 50., 60., 60.],     // nothing
             [100., 100., 104., 110.], // 0.4 with the second, its best
         ];
         assert_eq!(

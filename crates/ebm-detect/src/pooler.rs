@@ -82,7 +82,11 @@ impl Pooler {
         }
         let mut pooled = vec![];
         for (level, group) in groups.into_iter().enumerate().filter(|(_, group)| !group.is_empty()) {
-            let rois = if group.len() == count { rois.clone() } else { rois.index_select(&Tensor::new(group, device)?, 0)? };
+            let rois = if group.len() == count {
+                rois.clone()
+            } else {
+                rois.index_select(&Tensor::new(group, device)?, 0)?
+            };
             let scale = 1.0 / DetectorConfig::STRIDES[level] as f64;
             let out = (self.size, self.size);
             pooled.push(match self.pooling {
@@ -123,9 +127,16 @@ mod tests {
         let device = Device::Cpu;
         // Each level is constant, so a pooled box shows which level it came from.
         let pyramid: Vec<Tensor> = (0..4)
-            .map(|l| (Tensor::ones((1, 2, 256 >> l, 256 >> l), DType::F32, &device).unwrap() * f64::from(l)).unwrap())
+            .map(|l| {
+                (Tensor::ones((1, 2, 256 >> l, 256 >> l), DType::F32, &device).unwrap() * f64::from(l))
+                    .unwrap()
+            })
             .collect();
-        let boxes = Tensor::new(&[[8f32, 8., 600., 600.], [8., 8., 40., 40.], [8., 8., 130., 130.], [8., 8., 44., 44.]], &device).unwrap();
+        let boxes = Tensor::new(
+            &[[8f32, 8., 600., 600.], [8., 8., 40., 40.], [8., 8., 130., 130.], [8., 8., 44., 44.]],
+            &device,
+        )
+        .unwrap();
         for pooling in [Pooling::PrRoi, Pooling::RoiAlign(2)] {
             let pooled = pooler(pooling).pool(&pyramid, &boxes, &[0; 4]).unwrap();
             let restored = pooled.features.index_select(&pooled.position, 0).unwrap();

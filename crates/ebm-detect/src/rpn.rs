@@ -80,7 +80,11 @@ impl Rpn {
             // (N, A·c, H, W) -> (N, H·W·A, c)
             let flatten = |map: Tensor, c: usize| -> Result<Tensor> {
                 let a = self.anchors.per_position();
-                Ok(map.reshape((n, a, c, h * w))?.permute((0, 3, 1, 2))?.contiguous()?.reshape((n, h * w * a, c))?)
+                Ok(map.reshape((n, a, c, h * w))?.permute((0, 3, 1, 2))?.contiguous()?.reshape((
+                    n,
+                    h * w * a,
+                    c,
+                ))?)
             };
             objectness.push(flatten(self.objectness.forward(&hidden)?, 1)?.squeeze(D::Minus1)?);
             offsets.push(flatten(self.offsets.forward(&hidden)?, 4)?);
@@ -93,7 +97,12 @@ impl Rpn {
     }
 
     /// The proposals of each image in descending objectness; `sizes` are (height, width) without padding.
-    pub fn proposals(&self, output: &RpnOutput, sizes: &[(usize, usize)], train: bool) -> Result<Vec<Vec<Proposal>>> {
+    pub fn proposals(
+        &self,
+        output: &RpnOutput,
+        sizes: &[(usize, usize)],
+        train: bool,
+    ) -> Result<Vec<Vec<Proposal>>> {
         let phase = usize::from(!train);
         let objectness = output.objectness.detach().to_vec2::<f32>()?;
         let offsets = output.offsets.detach().to_vec3::<f32>()?;
@@ -110,7 +119,10 @@ impl Rpn {
         phase: usize,
     ) -> Result<Vec<Proposal>> {
         if let Some(i) = logits.iter().position(|v| !v.is_finite()) {
-            return Err(Error::NonFinite { place: "rpn", reason: format!("anchor {i} has objectness {}", logits[i]) });
+            return Err(Error::NonFinite {
+                place: "rpn",
+                reason: format!("anchor {i} has objectness {}", logits[i]),
+            });
         }
         let (mut boxes, mut scores, mut levels) = (vec![], vec![], vec![]);
         let mut start = 0;
@@ -138,15 +150,22 @@ impl Rpn {
 
     /// Objectness (binary cross-entropy, mean) and box (smooth-L1 with β = 1/9, sum over the sample's size) losses
     /// over a balanced sample of anchors of each image.
-    pub fn losses(&self, output: &RpnOutput, objects: &[Vec<BBox>], rng: &mut dyn RngCore) -> Result<(Tensor, Tensor)> {
+    pub fn losses(
+        &self,
+        output: &RpnOutput,
+        objects: &[Vec<BBox>],
+        rng: &mut dyn RngCore,
+    ) -> Result<(Tensor, Tensor)> {
         let matcher = Matcher {
             foreground: self.config.foreground,
             background: self.config.background,
             allow_low_quality: true,
             convention: self.convention,
         };
-        let sampler =
-            BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction };
+        let sampler = BalancedSampler {
+            size: self.config.sample_size,
+            positive_fraction: self.config.positive_fraction,
+        };
         let count = output.anchors.len();
         let (mut sampled, mut labels, mut positive, mut targets) = (vec![], vec![], vec![], vec![]);
         for (image, objects) in objects.iter().enumerate() {
@@ -172,7 +191,8 @@ impl Rpn {
         }
         let predicted = output.offsets.flatten(0, 1)?.index_select(&Tensor::new(positive, device)?, 0)?;
         let targets = rows_of_four(&targets, device)?;
-        let boxes = (ebm_core::loss::smooth_l1(&(predicted - targets)?, 1.0 / 9.0)?.sum_all()? / total as f64)?;
+        let boxes =
+            (ebm_core::loss::smooth_l1(&(predicted - targets)?, 1.0 / 9.0)?.sum_all()? / total as f64)?;
         Ok((objectness, boxes))
     }
 }

@@ -33,7 +33,8 @@ pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> R
 /// All tensors of a weight file by name, in single precision.
 pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
     let mut tensors = import::load(path, device)?;
-    for tensor in tensors.values_mut().filter(|t| matches!(t.dtype(), DType::F16 | DType::BF16 | DType::F64)) {
+    for tensor in tensors.values_mut().filter(|t| matches!(t.dtype(), DType::F16 | DType::BF16 | DType::F64))
+    {
         *tensor = tensor.to_dtype(DType::F32)?;
     }
     // torch counts batches in its batch norm; nothing here depends on it.

@@ -17,8 +17,12 @@ fn build(config: &ResNetConfig, dtype: DType) -> (ParamStore, ResNet) {
 }
 
 fn check(name: &str, config: ResNetConfig, shape: [usize; 4]) {
-    let golden = golden("resnet");
     let (_, net) = build(&config, DType::F32);
+    check_network(name, &net, config, shape);
+}
+
+fn check_network(name: &str, net: &ResNet, config: ResNetConfig, shape: [usize; 4]) {
+    let golden = golden("resnet");
     let x = formula("input", &shape).to_dtype(DType::F32).unwrap();
     let maps = net.forward(&x, false).unwrap();
     for (i, map) in maps.iter().enumerate() {
@@ -48,13 +52,14 @@ fn resnet34_in_evaluation() {
 }
 
 #[test]
-fn resnet50_in_evaluation() {
-    check("resnet50", ResNetConfig::resnet50(Norm::Train), [1, 3, 65, 97]);
-}
-
-#[test]
-fn resnet50_with_the_stride_in_the_first_1x1() {
-    check("msra", ResNetConfig::resnet50_msra(Norm::Train), [1, 3, 65, 97]);
+fn resnet50_in_evaluation_with_either_place_of_the_stride() {
+    let config = ResNetConfig::resnet50(Norm::Train);
+    let (store, net) = build(&config, DType::F32);
+    check_network("resnet50", &net, config, [1, 3, 65, 97]);
+    // The same parameters: only the strides differ.
+    let config = ResNetConfig::resnet50_msra(Norm::Train);
+    let net = ResNet::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
+    check_network("msra", &net, config, [1, 3, 65, 97]);
 }
 
 #[test]

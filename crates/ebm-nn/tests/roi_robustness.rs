@@ -46,7 +46,7 @@ fn boxes() -> impl Strategy<Value = Vec<[f32; 5]>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn finite_boxes_give_finite_results(rows in boxes(), double in any::<bool>(), scale in prop::sample::select(vec![1.0, 0.25, 1e-3])) {
@@ -140,7 +140,8 @@ fn arguments_are_refused_with_a_reason() {
     let features = map(3);
     let zeros = |shape: &[usize], dtype| Tensor::zeros(shape, dtype, &Device::Cpu).unwrap();
     let row = |image: f32| Tensor::new(&[[image, 1.0, 1.0, 3.0, 3.0]], &Device::Cpu).unwrap();
-    let cases: [(&Tensor, Tensor, (usize, usize), f64, &str); 10] = [
+    type Case<'a> = (&'a Tensor, Tensor, (usize, usize), f64, &'a str);
+    let cases: [Case; 10] = [
         (&features, row(2.0), (7, 7), 1.0, "names image 2"),
         (&features, row(-1.0), (7, 7), 1.0, "names image -1"),
         (&features, row(0.5), (7, 7), 1.0, "names image 0.5"),

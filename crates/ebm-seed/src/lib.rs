@@ -51,7 +51,8 @@ mod tests {
         let draw = |key: Key| key.rng().next_u64();
         let root = Key::new(7);
         assert_eq!(draw(root.split("a").index(3)), draw(Key::new(7).split("a").index(3)));
-        let others = [root, Key::new(8), root.split("a"), root.split("b"), root.index(0), root.split("a").index(2)];
+        let others =
+            [root, Key::new(8), root.split("a"), root.split("b"), root.index(0), root.split("a").index(2)];
         for other in others {
             assert_ne!(draw(root.split("a").index(3)), draw(other));
         }

@@ -32,7 +32,8 @@ impl Updater {
             Some(max_norm) => clip_grad_norm(params, &mut gradients, max_norm)?,
             None => grad_norm(params.iter().map(|param| &param.var), &gradients)?,
         };
-        let scalars = BTreeMap::from([("learning_rate".to_owned(), self.schedule.learning_rate(step as u64))]);
+        let scalars =
+            BTreeMap::from([("learning_rate".to_owned(), self.schedule.learning_rate(step as u64))]);
         Ok((StepReport { loss: f64::from(loss.to_scalar::<f32>()?), grad_norm: norm, scalars }, gradients))
     }
 

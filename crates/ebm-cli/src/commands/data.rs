@@ -1,15 +1,26 @@
 //! `ebm data`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use ebm_data::scenes::{Difficulty, SceneConfig, generate};
+use ebm_data::{
+    decode::read_image,
+    encode::write_png,
+    scenes::{Difficulty, SceneConfig, generate},
+};
 use ebm_seed::Key;
 
 /// What to make.
 #[derive(Subcommand)]
 pub enum Data {
+    /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
+    Decode {
+        /// A JPEG or PNG file.
+        image: PathBuf,
+        /// The PNG.
+        out: PathBuf,
+    },
     /// Generate detection scenes in COCO format.
     Scenes {
         /// Where they go; must not exist, unless it holds the same scenes already.
@@ -29,14 +40,20 @@ pub enum Data {
 
 /// Runs the command.
 pub fn run(command: Data) -> Result<()> {
-    let Data::Scenes { out, count, seed, difficulty } = command;
-    let difficulty = match difficulty.as_str() {
+    match command {
+        Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
+        Data::Scenes { out, count, seed, difficulty } => scenes(&out, count, seed, &difficulty),
+    }
+}
+
+fn scenes(out: &Path, count: usize, seed: u64, difficulty: &str) -> Result<()> {
+    let difficulty = match difficulty {
         "easy" => Difficulty::Easy,
         "normal" => Difficulty::Normal,
         "hard" => Difficulty::Hard,
         other => anyhow::bail!("--difficulty {other}: there are easy, normal and hard"),
     };
-    let set = generate(&out, &SceneConfig::preset(difficulty), count, Key::new(seed))?;
+    let set = generate(out, &SceneConfig::preset(difficulty), count, Key::new(seed))?;
     println!("{}", set.annotations.display());
     Ok(())
 }

@@ -58,11 +58,15 @@ pub fn run(command: Eval) -> Result<()> {
     let figures = match (&args.results, &args.images) {
         (Some(results), _) => vec![(String::new(), evaluate_coco(&args.annotations, results)?)],
         (None, Some(_)) => score_model(&args)?,
-        (None, None) => bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS"),
+        (None, None) => {
+            bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
+        }
     };
     if args.json {
         let object = |figures: &CocoFigures| {
-            Value::Object(figures.named().iter().map(|(name, value)| ((*name).into(), json!(value))).collect())
+            Value::Object(
+                figures.named().iter().map(|(name, value)| ((*name).into(), json!(value))).collect(),
+            )
         };
         match figures.as_slice() {
             [(name, only)] if name.is_empty() => println!("{}", object(only)),

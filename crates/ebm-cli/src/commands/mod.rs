@@ -21,8 +21,9 @@ pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
 
 /// Creates a directory with its parents.
 pub fn create_dir(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path)
-        .with_context(|| format!("cannot create {}; choose another place with --out or --run", path.display()))
+    std::fs::create_dir_all(path).with_context(|| {
+        format!("cannot create {}; choose another place with --out or --run", path.display())
+    })
 }
 
 /// `runs/<name>-<n>` with the smallest n that is not taken.

@@ -70,7 +70,10 @@ impl Model {
     /// Reads the weights that the arguments name.
     pub fn load(args: &ModelArgs, device: &Device) -> Result<Self> {
         let config = config(&args.config)?;
-        let path = args.detector.as_deref().context("--detector is missing: the file with the detector's weights")?;
+        let path = args
+            .detector
+            .as_deref()
+            .context("--detector is missing: the file with the detector's weights")?;
         let detector = load_detector(&config.detector, path, device)?;
         let head = args.head.as_deref().map(|path| load_head(&config.detector, path, device)).transpose()?;
         let mut ascent = config
@@ -91,8 +94,10 @@ impl Model {
             let at = (row / height * h + row % height) * w;
             padded[at..at + width].copy_from_slice(source);
         }
-        let images =
-            ImageBatch { pixels: Tensor::from_vec(padded, (1, 3, h, w), device)?, sizes: vec![(height, width)] };
+        let images = ImageBatch {
+            pixels: Tensor::from_vec(padded, (1, 3, h, w), device)?,
+            sizes: vec![(height, width)],
+        };
         let pyramid = self.detector.features(&images.pixels, false)?;
         let candidates = self.detector.candidates(&pyramid, &images)?;
         let refinement = match &self.head {
@@ -147,8 +152,10 @@ pub fn run(command: Predict) -> Result<()> {
             println!("{line}");
         }
         if let Some(out) = &out {
-            let pairs = refinement.before.iter().zip(&refinement.after).filter(|(_, after)| after.score >= min_score);
-            let boxes = pairs.flat_map(|(before, after)| [(corners(before), BEFORE), (corners(after), AFTER)]);
+            let pairs =
+                refinement.before.iter().zip(&refinement.after).filter(|(_, after)| after.score >= min_score);
+            let boxes =
+                pairs.flat_map(|(before, after)| [(corners(before), BEFORE), (corners(after), AFTER)]);
             let name = path.file_stem().unwrap_or_default();
             draw(&image, boxes, &out.join(Path::new(name).with_extension("png")))?;
         }

@@ -91,7 +91,10 @@ pub fn run(command: Reproduce) -> Result<()> {
     let (scale, rows) = match scale {
         Scale::Paper if args.dry_run => {
             let run = fresh_run(&args.out, "detection-dry")?;
-            return print_plan(&dry_run(&PaperOptions { run: run.clone(), ..options }, &run, &mut progress)?, &args);
+            return print_plan(
+                &dry_run(&PaperOptions { run: run.clone(), ..options }, &run, &mut progress)?,
+                &args,
+            );
         }
         Scale::Paper => {
             if let Some(first) = missing.first() {
@@ -171,7 +174,11 @@ fn table(rows: &[Row]) -> Result<Table> {
             Ok(Summary::new(shown)?.cell(Spread::StandardDeviation, 1))
         };
         let rates: Vec<f64> = own.iter().filter_map(|row| row.boxes_per_second).collect();
-        let rate = if rates.is_empty() { "–".into() } else { Summary::new(&rates)?.cell(Spread::StandardDeviation, 0) };
+        let rate = if rates.is_empty() {
+            "–".into()
+        } else {
+            Summary::new(&rates)?.cell(Spread::StandardDeviation, 0)
+        };
         let [ap, ap50, ap75] = method.published().map(|value| format!("{value:.1}"));
         table.push([
             method.title().to_owned(),
@@ -190,8 +197,12 @@ fn table(rows: &[Row]) -> Result<Table> {
 fn print_plan(plan: &ebm_detect::reproduce::Plan, args: &DetectionArgs) -> Result<()> {
     let peak = peak_memory_mib();
     if args.json {
-        let losses: Vec<_> = plan.losses.iter().map(|(m, l)| json!({ "method": m.key(), "losses": l })).collect();
-        println!("{}", json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": losses, "peak_memory_mib": peak }));
+        let losses: Vec<_> =
+            plan.losses.iter().map(|(m, l)| json!({ "method": m.key(), "losses": l })).collect();
+        println!(
+            "{}",
+            json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": losses, "peak_memory_mib": peak })
+        );
         return Ok(());
     }
     for line in &plan.lines {

@@ -155,7 +155,8 @@ impl CommonArgs {
 
     fn train<T: TrainTask>(&self, config: &ExperimentConfig, steps: usize, task: &mut T) -> Result<()> {
         let root = self.run.parent().unwrap_or(std::path::Path::new("."));
-        let name = self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
+        let name =
+            self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
         create_dir(root)?;
         let environment = Environment::default();
         let run = RunDir::create(root, name, &config.to_toml()?, &environment)?;
@@ -208,7 +209,8 @@ fn confidence(args: &ConfidenceArgs) -> Result<()> {
     let source = args.common.source(&config, settings.training.batch_size, move |images| {
         features.features(&images.pixels, false)
     })?;
-    let mut task = ConfidenceTask::new(detector, head, store.clone(), source, (method, settings), key.split("train"));
+    let mut task =
+        ConfidenceTask::new(detector, head, store.clone(), source, (method, settings), key.split("train"));
     args.common.train(&config, settings.training.steps, &mut task)?;
     let path = args.common.run.join(format!("{}.safetensors", method.key()));
     save(&store, &path, false)?;

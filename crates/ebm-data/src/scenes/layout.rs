@@ -131,12 +131,12 @@ fn is_admissible(candidate: &Placed, placed: &mut [Placed], max_occlusion: f32) 
         return false;
     }
     placed.iter_mut().filter(|earlier| earlier.category.is_some()).all(|earlier| {
-        let distinct = !annotated || iou(earlier.extent, candidate.extent) <= MAX_IOU;
+        let distinct = !annotated || overlap(earlier.extent, candidate.extent) <= MAX_IOU;
         distinct && earlier.stays_visible_under(&candidate.mask, max_occlusion)
     })
 }
 
-fn iou(a: Extent, b: Extent) -> f32 {
+fn overlap(a: Extent, b: Extent) -> f32 {
     let area = |e: Extent| (e[2] - e[0]).max(0.0) * (e[3] - e[1]).max(0.0);
     let common = area([a[0].max(b[0]), a[1].max(b[1]), a[2].min(b[2]), a[3].min(b[3])]);
     common / (area(a) + area(b) - common)

@@ -207,11 +207,20 @@ impl DetectorConfig {
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         let requirements = [
             (self.num_classes >= 2, "num_classes counts the background and must be at least 2"),
-            (self.rpn.anchor_sizes.len() == Self::STRIDES.len(), "rpn.anchor_sizes needs one entry for each of P2 … P6"),
+            (
+                self.rpn.anchor_sizes.len() == Self::STRIDES.len(),
+                "rpn.anchor_sizes needs one entry for each of P2 … P6",
+            ),
             (!self.rpn.anchor_ratios.is_empty(), "rpn.anchor_ratios is empty"),
             (self.input.std.iter().all(|&s| s > 0.0), "input.std must be positive"),
-            (self.input.short_side > 0 && self.input.long_side >= self.input.short_side, "input.long_side is below input.short_side"),
-            (self.roi.pool_size > 0 && self.roi.sample_size > 0 && self.rpn.sample_size > 0, "pool_size and sample_size must be positive"),
+            (
+                self.input.short_side > 0 && self.input.long_side >= self.input.short_side,
+                "input.long_side is below input.short_side",
+            ),
+            (
+                self.roi.pool_size > 0 && self.roi.sample_size > 0 && self.rpn.sample_size > 0,
+                "pool_size and sample_size must be positive",
+            ),
         ];
         match requirements.iter().find(|(holds, _)| !holds) {
             Some((_, reason)) => Err((*reason).to_string()),

@@ -8,7 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
-    BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, NormKind, ResampleKind, RoiConfig, RpnConfig,
+    BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, NormKind, ResampleKind, RoiConfig,
+    RpnConfig,
 };
 pub use training::{ConfidenceConfig, OptimizerKind, TrainingConfig};
 
@@ -67,7 +68,8 @@ impl ExperimentConfig {
 
     /// The same as TOML.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self).map_err(|error| Error::Config { name: "resolved".into(), reason: error.to_string() })
+        toml::to_string(self)
+            .map_err(|error| Error::Config { name: "resolved".into(), reason: error.to_string() })
     }
 
     /// Settings of a method's confidence branch; Direct has none.

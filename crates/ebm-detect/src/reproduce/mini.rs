@@ -86,7 +86,11 @@ const BATCH: usize = 10;
 const STEP_FACTORS: [f64; 4] = [0.25, 1.0, 4.0, 16.0];
 
 /// Trains and compares the heads; see the crate's `configs/mini.toml` for the settings.
-pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn Progress) -> Result<MiniOutcome> {
+pub fn mini(
+    config: &ExperimentConfig,
+    options: &MiniOptions,
+    progress: &mut dyn Progress,
+) -> Result<MiniOutcome> {
     let device = Device::Cpu;
     let splits = Splits::generate(options, progress)?;
     let detector = Rc::new(base_detector(config, options, &splits, &device, progress)?);
@@ -100,8 +104,14 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
             let (head, store) = new_head(&config.detector, &weights, &device, key.split("init"))?;
             let Some(settings) = config.confidence(method) else { continue };
             let source = CachedSource::new(cache.clone(), settings.training.batch_size, key.split("data"))?;
-            let mut task =
-                ConfidenceTask::new(detector.clone(), head, store, source, (method, settings), key.split("train"));
+            let mut task = ConfidenceTask::new(
+                detector.clone(),
+                head,
+                store,
+                source,
+                (method, settings),
+                key.split("train"),
+            );
             let name = format!("{}-{seed}", method.key());
             train_run(&options.run, &name, (config, settings.training.steps), seed, &mut task, progress)?;
             branches.push(Branch { method, seed, head: task.into_head(), ascent: settings.ascent() });
@@ -223,12 +233,14 @@ fn choose_step_lengths(
         step_length: ascent.step_length.iter().map(|length| length * factor).collect(),
         ..ascent.clone()
     };
-    let trials: Vec<(Method, GradientAscent, &EnergyHead)> = (branches.iter().filter(|branch| branch.seed == 0))
-        .flat_map(|b| STEP_FACTORS.map(|factor| (b.method, scaled(&b.ascent, factor), &b.head)))
-        .collect();
+    let trials: Vec<(Method, GradientAscent, &EnergyHead)> =
+        (branches.iter().filter(|branch| branch.seed == 0))
+            .flat_map(|b| STEP_FACTORS.map(|factor| (b.method, scaled(&b.ascent, factor), &b.head)))
+            .collect();
     let refiners: Vec<Refiner> =
         trials.iter().map(|(_, ascent, head)| Refiner { head, ascent: ascent.clone() }).collect();
-    let dataset = Arc::new(load_dataset(&splits.validation.annotations, &splits.validation.images, Purpose::Eval)?);
+    let dataset =
+        Arc::new(load_dataset(&splits.validation.annotations, &splits.validation.images, Purpose::Eval)?);
     let truth = GroundTruth::read(&splits.validation.annotations)?;
     progress.begin("choosing step lengths", dataset.images.len());
     let loader = eval_loader(&dataset, config, BATCH)?;
@@ -282,7 +294,8 @@ fn compare(
     };
     let direct = score(&truth, &evaluation.direct)?;
     keep("direct", &evaluation.direct)?;
-    let mut rows: Vec<Row> = (0..options.seeds).map(|seed| Row::new(Method::Direct, seed, &direct, None)).collect();
+    let mut rows: Vec<Row> =
+        (0..options.seeds).map(|seed| Row::new(Method::Direct, seed, &direct, None)).collect();
     let mut example = (Vec::new(), Vec::new());
     for (branch, refined) in branches.iter().zip(evaluation.refined) {
         let figures = score(&truth, &refined.after)?;

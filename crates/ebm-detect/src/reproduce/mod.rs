@@ -57,8 +57,13 @@ fn train_run<T: TrainTask>(
     progress: &mut dyn Progress,
 ) -> Result<RunDir> {
     let run = RunDir::create(root, name, &config.to_toml()?, &Environment::default())?;
-    let options =
-        TrainOptions { run: &run, seed, checkpoint_every: 1000, retention: Retention::default(), resume: false };
+    let options = TrainOptions {
+        run: &run,
+        seed,
+        checkpoint_every: 1000,
+        retention: Retention::default(),
+        resume: false,
+    };
     progress.begin(&format!("training {name}"), steps);
     train(0..steps, task, &mut StageObserver::new(progress), &options)?;
     progress.end();
@@ -70,7 +75,11 @@ fn load_dataset(annotations: &Path, images: &Path, purpose: Purpose) -> Result<C
 }
 
 /// Each image once, in order, for inference.
-fn eval_loader(dataset: &std::sync::Arc<CocoDataset>, config: &ExperimentConfig, batch_size: usize) -> Result<Loader> {
+fn eval_loader(
+    dataset: &std::sync::Arc<CocoDataset>,
+    config: &ExperimentConfig,
+    batch_size: usize,
+) -> Result<Loader> {
     let loader = LoaderConfig::eval(config.detector.input.transform(), batch_size);
     Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
 }

@@ -78,7 +78,8 @@ impl PaperOptions {
 
 /// Trains the branches on train2017 and compares them on val2017.
 pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Vec<Row>> {
-    let (path, name) = options.detector().unwrap_or_else(|| (options.weights.join(DETECTORS[0].0), DETECTORS[0].1));
+    let (path, name) =
+        options.detector().unwrap_or_else(|| (options.weights.join(DETECTORS[0].0), DETECTORS[0].1));
     let config = ExperimentConfig::embedded(name)?;
     let device = &options.device;
     let detector = Rc::new(load_detector(&config.detector, &path, device)?);
@@ -91,8 +92,16 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Vec<
         let Some(settings) = config.confidence(method) else { continue };
         for seed in 0..options.seeds {
             let key = Key::new(seed).split(method.key());
-            let mut task =
-                confidence_task(&config, &detector, &weights, train_set.clone(), method, settings.training.batch_size, key, device)?;
+            let mut task = confidence_task(
+                &config,
+                &detector,
+                &weights,
+                train_set.clone(),
+                method,
+                settings.training.batch_size,
+                key,
+                device,
+            )?;
             let name = format!("{}-{seed}", method.key());
             train_run(&options.run, &name, (&config, settings.training.steps), seed, &mut task, progress)?;
             heads.push((method, seed, task.into_head(), settings.ascent()));
@@ -112,10 +121,16 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Vec<
 
     write_results(&options.run.join("detections-direct.json"), &evaluation.direct)?;
     let direct = score(&truth, &evaluation.direct)?;
-    let mut rows: Vec<Row> = (0..options.seeds).map(|seed| Row::new(Method::Direct, seed, &direct, None)).collect();
+    let mut rows: Vec<Row> =
+        (0..options.seeds).map(|seed| Row::new(Method::Direct, seed, &direct, None)).collect();
     for ((method, seed, ..), refined) in heads.iter().zip(&evaluation.refined) {
         write_results(&options.run.join(format!("detections-{}-{seed}.json", method.key())), &refined.after)?;
-        rows.push(Row::new(*method, *seed, &score(&truth, &refined.after)?, Some(refined.boxes_per_second())));
+        rows.push(Row::new(
+            *method,
+            *seed,
+            &score(&truth, &refined.after)?,
+            Some(refined.boxes_per_second()),
+        ));
     }
     Ok(rows)
 }
@@ -156,7 +171,8 @@ pub fn dry_run(options: &PaperOptions, scratch: &Path, progress: &mut dyn Progre
     plan.lines.push(format!(
         "parameters: {} in the detector (frozen), {} in each confidence branch",
         elements(""),
-        elements("roi_heads.box_head.") + config.detector.num_classes * (config.detector.roi.representation + 1)
+        elements("roi_heads.box_head.")
+            + config.detector.num_classes * (config.detector.roi.representation + 1)
     ));
     for method in [Method::IouNetStar, Method::Ebm] {
         let Some(c) = config.confidence(method) else { continue };
@@ -174,7 +190,15 @@ pub fn dry_run(options: &PaperOptions, scratch: &Path, progress: &mut dyn Progre
         let set = scenes::generate(&scratch.join("dry-run"), &SceneConfig::default(), 4, Key::new(0))?;
         load_dataset(&set.annotations, &set.images, Purpose::Train)?
     };
-    plan.lines.push(format!("images: {} in {}", dataset.images.len(), if annotations.is_file() { annotations.display().to_string() } else { "generated scenes, in place of COCO's".into() }));
+    plan.lines.push(format!(
+        "images: {} in {}",
+        dataset.images.len(),
+        if annotations.is_file() {
+            annotations.display().to_string()
+        } else {
+            "generated scenes, in place of COCO's".into()
+        }
+    ));
     let dataset = Arc::new(dataset);
     let first = eval_loader(&dataset, &config, DRY_BATCH)?.epoch(0)?.next().transpose()?;
     if let Some(batch) = first {
@@ -183,11 +207,13 @@ pub fn dry_run(options: &PaperOptions, scratch: &Path, progress: &mut dyn Progre
         let bytes: usize = pyramid.iter().map(|level| 4 * level.elem_count()).sum();
         let shapes: Vec<String> = pyramid.iter().map(|level| format!("{:?}", level.dims())).collect();
         plan.lines.push(format!("input {:?} -> P2 … P6 {}", images.pixels.dims(), shapes.join(" ")));
-        plan.lines.push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
+        plan.lines
+            .push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
     for method in [Method::IouNetStar, Method::Ebm] {
         let key = Key::new(0).split(method.key());
-        let mut task = confidence_task(&config, &detector, &weights, dataset.clone(), method, DRY_BATCH, key, device)?;
+        let mut task =
+            confidence_task(&config, &detector, &weights, dataset.clone(), method, DRY_BATCH, key, device)?;
         progress.begin(&format!("two steps of {}", method.title()), DRY_STEPS);
         let mut losses = Vec::new();
         for step in 0..DRY_STEPS {
@@ -225,7 +251,10 @@ fn confidence_task(
     Ok(ConfidenceTask::new(detector.clone(), head, store, source, (method, settings), key.split("train")))
 }
 
-fn random_detector(config: &DetectorConfig, device: &Device) -> Result<(std::collections::BTreeMap<String, Tensor>, FasterRcnn)> {
+fn random_detector(
+    config: &DetectorConfig,
+    device: &Device,
+) -> Result<(std::collections::BTreeMap<String, Tensor>, FasterRcnn)> {
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;

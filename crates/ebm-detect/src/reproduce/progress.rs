@@ -47,7 +47,8 @@ impl Observer for StageObserver<'_> {
             Event::Warning { message } => self.progress.message(message),
             Event::Step { step, report, skipped } => {
                 if skipped {
-                    let text = format!("step {step}: loss {} is not finite; the update was skipped", report.loss);
+                    let text =
+                        format!("step {step}: loss {} is not finite; the update was skipped", report.loss);
                     self.progress.message(&text);
                 } else {
                     let before = self.smoothed.unwrap_or(report.loss);

@@ -70,13 +70,20 @@ impl<S: BatchSource> ConfidenceTask<S> {
         let y = features.targets()?.squeeze(1)?;
         let (proposal, num_samples) = (self.config.proposal()?, self.config.samples);
         let loss = match self.method {
-            Method::Ebm => MonteCarloNll { proposal, num_samples }.loss(&self.head, features, &y, &mut rng)?,
+            Method::Ebm => {
+                MonteCarloNll { proposal, num_samples }.loss(&self.head, features, &y, &mut rng)?
+            }
             Method::IouNetStar => {
-                let quality = |y: &Tensor, y_i: &Tensor| features.iou(y, y_i).map_err(ebm_core::Error::model);
-                QualityRegression { proposal, num_samples, quality }.loss(&self.head, features, &y, &mut rng)?
+                let quality =
+                    |y: &Tensor, y_i: &Tensor| features.quality(y, y_i).map_err(ebm_core::Error::model);
+                QualityRegression { proposal, num_samples, quality }
+                    .loss(&self.head, features, &y, &mut rng)?
             }
             Method::Direct => {
-                return Err(Error::Config { name: "method".into(), reason: "direct has no confidence branch".into() });
+                return Err(Error::Config {
+                    name: "method".into(),
+                    reason: "direct has no confidence branch".into(),
+                });
             }
         };
         Ok(loss)
@@ -117,7 +124,7 @@ impl<S: BatchSource> TrainTask for ConfidenceTask<S> {
 
 impl BoxFeatures {
     /// IoU of `y (B, M, 4)` with `y_i (B, 4)`, as continuous areas in either convention; `(B, M)`.
-    fn iou(&self, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+    fn quality(&self, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
         let corners = self.continuous_corners(y)?;
         let target = self.continuous_corners(&y_i.unsqueeze(1)?)?.squeeze(1)?;
         Ok(paired_iou(&corners, &target)?)

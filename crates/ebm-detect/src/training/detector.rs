@@ -25,7 +25,13 @@ impl<S: BatchSource> DetectorTask<S> {
     /// Trains the trainable parameters of `store`, which `detector` was built from.
     ///
     /// Batches with maps are taken to hold the stages C2 … C5 of a frozen body.
-    pub fn new(detector: FasterRcnn, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
+    pub fn new(
+        detector: FasterRcnn,
+        store: ParamStore,
+        source: S,
+        config: &TrainingConfig,
+        key: Key,
+    ) -> Self {
         let updater = config.updater(store.trainable());
         Self { detector, store, source, updater, key }
     }

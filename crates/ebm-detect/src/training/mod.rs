@@ -33,7 +33,9 @@ impl TrainingConfig {
     /// The configured optimiser over `params`.
     pub fn updater(&self, params: Vec<(String, Var)>) -> Updater {
         let optimizer: Box<dyn Optimizer> = match self.optimizer {
-            OptimizerKind::Sgd => Box::new(Sgd::new(params, MOMENTUM, ParamGroup::double_bias(self.weight_decay))),
+            OptimizerKind::Sgd => {
+                Box::new(Sgd::new(params, MOMENTUM, ParamGroup::double_bias(self.weight_decay)))
+            }
             OptimizerKind::Adam => Box::new(Adam::new(params, |_| ParamGroup::decay(self.weight_decay))),
         };
         let max_norm = (self.gradient_clip > 0.0).then_some(self.gradient_clip);

@@ -43,7 +43,8 @@ impl CachedSource {
     pub fn new(cache: Rc<FeatureCache>, batch_size: usize, key: Key) -> Result<Self> {
         let positions = cache.with_objects();
         if positions.is_empty() || batch_size == 0 {
-            let reason = format!("{} images with objects cannot form batches of {batch_size}", positions.len());
+            let reason =
+                format!("{} images with objects cannot form batches of {batch_size}", positions.len());
             return Err(Error::Config { name: "training".into(), reason });
         }
         Ok(Self { cache, positions, batch_size, key })

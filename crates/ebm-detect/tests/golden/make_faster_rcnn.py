@@ -1,6 +1,7 @@
 """Golden values of torchvision's fasterrcnn_resnet50_fpn.
 
-    python make_faster_rcnn.py IMAGE OUT.safetensors [--short-side 800] [--save-pth OUT.pth]
+    ebm data decode IMAGE.jpg IMAGE.png      # libraries decode JPEG differently by a few levels
+    python make_faster_rcnn.py IMAGE.png OUT.safetensors [--short-side 800] [--save-pth OUT.pth]
 
 Weights are a formula of name and position (`hashed` here and in tests/faster_rcnn.rs), so that they need not be
 stored. With --save-pth they are saved too, as torch saves them.

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::super::roi::{
-    self, BoxWeights, ChannelsLast, GradTile, Real, Roi, RoiKernel, check_settings, detect, parse,
+    self, BoxWeights, ChannelsLast, GradTile, Real, Roi, RoiKernel, by_place, check_settings, detect, parse,
     roi_grad_box,
 };
 use super::{OP, weights};
@@ -65,9 +65,10 @@ pub fn backward_rois<T: Real>(
     }
     let level = detect();
     let fill = fill(shape, out);
-    result.par_chunks_exact_mut(5).zip(&boxes).zip(grad.par_chunks_exact(c * bins)).for_each_init(
+    let work = result.chunks_exact_mut(5).zip(grad.chunks_exact(c * bins)).zip(&boxes).collect();
+    by_place(work).into_par_iter().for_each_init(
         || (BoxWeights::default(), GradTile::new(c, bins), RoiKernel::new(c)),
-        |(weights, tile, scratch), ((result, roi), grad)| {
+        |(weights, tile, scratch), ((result, grad), roi)| {
             fill(roi, weights);
             if weights.is_zero() {
                 return;

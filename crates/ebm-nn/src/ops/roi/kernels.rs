@@ -37,12 +37,15 @@ pub(super) fn transpose<T: Real>(
 #[inline(always)]
 fn pass<T: Real, const FMA: bool, const K: usize>(
     to: &mut [T],
-    vectors: [&[T]; K],
+    mut vectors: [&[T]; K],
     weights: [T; K],
     keep: bool,
 ) {
     let n = to.len();
-    let vectors = vectors.map(|v| &v[..n]);
+    // Known lengths free the loops of bounds checks. (`array::map` is not always inlined.)
+    for vector in &mut vectors {
+        *vector = &vector[..n];
+    }
     if keep {
         for i in 0..n {
             let mut sum = to[i];
@@ -194,6 +197,14 @@ impl<T: Real> RoiKernel<T> {
     }
 }
 
+/// The three vectors of C numbers.
+#[inline(always)]
+fn thirds<T>(all: &[T], c: usize) -> [&[T]; 3] {
+    let (first, rest) = all.split_at(c);
+    let (second, third) = rest.split_at(c);
+    [first, second, &third[..c]]
+}
+
 /// `to[j] = Σ_k row.w_j[k] · from[stride·index[k]..]` for the weight and its two derivatives, `to` being (3, C).
 #[inline(always)]
 fn combine_with_slopes<T: Real, const FMA: bool>(
@@ -266,16 +277,17 @@ fn roi_grad_box_body<T: Real, const FMA: bool>(
             }
             combine_with_slopes::<T, FMA>(&mut scratch.g, c, &tile[q * c..], bins * c, along_y);
             combine_with_slopes::<T, FMA>(&mut scratch.f, c, pixels, c, along_x);
-            let (g, f) = (&scratch.g[..3 * c], &scratch.f[..3 * c]);
+            let [g, g_y0, g_y1] = thirds(&scratch.g, c);
+            let [f, f_x0, f_x1] = thirds(&scratch.f, c);
             let (x0, rest) = scratch.sums.split_at_mut(c);
             let (y0, rest) = rest.split_at_mut(c);
             let (x1, y1) = rest.split_at_mut(c);
             let y1 = &mut y1[..c];
             for i in 0..c {
-                x0[i] = x0[i].add_product::<FMA>(g[i], f[c + i]);
-                x1[i] = x1[i].add_product::<FMA>(g[i], f[2 * c + i]);
-                y0[i] = y0[i].add_product::<FMA>(g[c + i], f[i]);
-                y1[i] = y1[i].add_product::<FMA>(g[2 * c + i], f[i]);
+                x0[i] = x0[i].add_product::<FMA>(g[i], f_x0[i]);
+                x1[i] = x1[i].add_product::<FMA>(g[i], f_x1[i]);
+                y0[i] = y0[i].add_product::<FMA>(g_y0[i], f[i]);
+                y1[i] = y1[i].add_product::<FMA>(g_y1[i], f[i]);
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn forward<T: Real>(
         return result;
     }
     let level = detect();
-    result.par_chunks_exact_mut(c * bins).zip(boxes).for_each_init(
+    by_place(result.chunks_exact_mut(c * bins).zip(boxes).collect()).into_par_iter().for_each_init(
         || (BoxWeights::default(), vec![T::zero(); bins * c], vec![T::zero(); c]),
         |(weights, tile, line), (result, roi)| {
             fill(roi, weights);
@@ -43,6 +43,14 @@ pub(crate) fn forward<T: Real>(
         },
     );
     result
+}
+
+/// Orders boxes so that near ones follow each other and find the map in the cache: rows of squares, left to right.
+pub(crate) fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
+    // Conversions saturate, so that far-away boxes are in order too.
+    let square = |(start, end): (f64, f64)| ((start + end) / 32.0) as i64;
+    work.sort_by_cached_key(|(_, roi)| (roi.image, square(roi.y), square(roi.x)));
+    work
 }
 
 /// One box's gradient (C, ph, pw) turned to (ph, pw, C).

@@ -70,7 +70,7 @@ fn tabulated_values_and_coordinate_gradients() {
             [0.5625, 0.5625, -0.5625, -0.5625],
         ),
     ];
-    for &(map, side, roi, bins, scale, ref out, coordinates) in table {
+    for &(map, side, roi, bins, scale, out, coordinates) in table {
         let found = pool(map, (side, side), roi, bins, scale);
         assert_close(&found.out, out, 1e-14, &format!("{roi:?}: output"));
         assert_close(&found.coordinates, &coordinates, 1e-13, &format!("{roi:?}: coordinates"));

@@ -6,7 +6,13 @@ use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
 use clap::{Args, Subcommand};
 use ebm_core::GradientAscent;
-use ebm_data::{Image, decode::read_image, encode::write_png, loader::Sample};
+use ebm_data::{
+    Image,
+    coco::{CocoDataset, LoadOptions, Purpose},
+    decode::read_image,
+    encode::write_png,
+    loader::Sample,
+};
 use ebm_detect::{
     Candidate, EnergyHead, FasterRcnn, ImageBatch, Method, Refinement,
     config::ExperimentConfig,
@@ -17,7 +23,7 @@ use ebm_detect::{
 use serde_json::json;
 
 use super::{config, create_dir};
-use crate::picture::{AFTER, BEFORE, enlarge, outline};
+use crate::picture::{AFTER, BEFORE, TRUTH, enlarge, outline};
 
 /// What to predict.
 #[derive(Subcommand)]
@@ -33,6 +39,9 @@ pub enum Predict {
         /// Draw detections from this score on.
         #[arg(long, default_value_t = 0.5)]
         min_score: f32,
+        /// COCO annotations of the images: draw the annotated boxes too.
+        #[arg(long, requires = "out")]
+        annotations: Option<PathBuf>,
         #[command(flatten)]
         model: ModelArgs,
     },
@@ -133,7 +142,7 @@ pub fn method(name: &str) -> Result<Method> {
 
 /// Runs the command.
 pub fn run(command: Predict) -> Result<()> {
-    let Predict::Detection { images, out, min_score, model } = command;
+    let Predict::Detection { images, out, min_score, annotations, model } = command;
     let device = Device::Cpu;
     let model = Model::load(&model, &device)?;
     if let Some(out) = &out {
@@ -154,13 +163,26 @@ pub fn run(command: Predict) -> Result<()> {
         if let Some(out) = &out {
             let pairs =
                 refinement.before.iter().zip(&refinement.after).filter(|(_, after)| after.score >= min_score);
-            let boxes =
+            let found =
                 pairs.flat_map(|(before, after)| [(corners(before), BEFORE), (corners(after), AFTER)]);
+            let truth = annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, &path))?;
+            let boxes = truth.into_iter().map(|bbox| (bbox, TRUTH)).chain(found);
             let name = path.file_stem().unwrap_or_default();
             draw(&image, boxes, &out.join(Path::new(name).with_extension("png")))?;
         }
     }
     Ok(())
+}
+
+/// The boxes that `annotations` has for the image, `[x, y, width, height]`.
+fn annotated(annotations: &Path, image: &Path) -> Result<Vec<[f64; 4]>> {
+    let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
+    let dataset = CocoDataset::load(annotations, image.parent().unwrap_or(Path::new("")), &options)?;
+    let known = dataset.images.iter().find(|known| image.file_name() == Some(known.file_name.as_ref()));
+    let known =
+        known.with_context(|| format!("{} has no image {}", annotations.display(), image.display()))?;
+    let corners = known.objects.iter().map(|object| object.bbox.map(f64::from));
+    Ok(corners.map(|[x0, y0, x1, y1]| [x0, y0, x1 - x0, y1 - y0]).collect())
 }
 
 /// Small images are enlarged so that moves of less than a pixel can be seen.

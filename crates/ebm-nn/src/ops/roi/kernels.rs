@@ -6,7 +6,7 @@ use super::simd::{Level, Real, multiversion};
 use super::weights::{AxisWeights, BoxWeights, Row};
 
 /// Most vectors that one pass adds.
-const PASS: usize = 8;
+const PASS: usize = 6;
 
 /// Moves (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
 pub(super) fn transpose<T: Real>(
@@ -33,36 +33,15 @@ pub(super) fn transpose<T: Real>(
     }
 }
 
-/// `to = [to +] Σ_k weights[k] · vectors[k]`.
-#[inline(always)]
-fn pass<T: Real, const FMA: bool, const K: usize>(
-    to: &mut [T],
-    mut vectors: [&[T]; K],
-    weights: [T; K],
-    keep: bool,
-) {
-    let n = to.len();
-    // Known lengths free the loops of bounds checks. (`array::map` is not always inlined.)
-    for vector in &mut vectors {
-        *vector = &vector[..n];
-    }
-    if keep {
-        for i in 0..n {
-            let mut sum = to[i];
-            for k in 0..K {
-                sum = sum.add_product::<FMA>(weights[k], vectors[k][i]);
-            }
-            to[i] = sum;
-        }
-    } else {
-        for i in 0..n {
-            let mut sum = weights[0] * vectors[0][i];
-            for k in 1..K {
-                sum = sum.add_product::<FMA>(weights[k], vectors[k][i]);
-            }
-            to[i] = sum;
-        }
-    }
+/// Slices walked together, as a nest of pairs: the form that the compiler frees of bounds checks.
+macro_rules! together {
+    ($first:ident) => { $first.iter() };
+    ($first:ident $($rest:ident)+) => { $first.iter().zip(together!($($rest)+)) };
+}
+/// The pattern of one element of [`together`].
+macro_rules! element {
+    ($first:ident) => { &$first };
+    ($first:ident $($rest:ident)+) => { (&$first, element!($($rest)+)) };
 }
 
 /// `to = [to +] Σ_k weight[k] · from[stride·index[k]..][..to.len()]`; zero for no terms unless kept.
@@ -80,20 +59,37 @@ fn combine<T: Real, const FMA: bool>(
         to.fill(T::zero());
     }
     let mut keep = keep;
-    for (index, weight) in index.chunks(PASS).zip(weight.chunks(PASS)) {
+    for (index, w) in index.chunks(PASS).zip(weight.chunks(PASS)) {
         macro_rules! run {
-            ($($k:literal)*) => { pass::<T, FMA, { [$($k),*].len() }>(
-                to, [$(&from[index[$k] * stride..][..n]),*], [$(weight[$k]),*], keep) };
+            ($first:ident $($v:ident)* = $($k:literal)*) => {{
+                let [$first, $($v),*] = [$(&from[index[$k] * stride..][..n]),*];
+                let weights = [$(w[$k]),*];
+                if keep {
+                    for (to, element!($first $($v)*)) in to.iter_mut().zip(together!($first $($v)*)) {
+                        let mut sum = *to;
+                        for (w, x) in weights.into_iter().zip([$first, $($v),*]) {
+                            sum = sum.add_product::<FMA>(w, x);
+                        }
+                        *to = sum;
+                    }
+                } else {
+                    for (to, element!($first $($v)*)) in to.iter_mut().zip(together!($first $($v)*)) {
+                        let mut sum = weights[0] * $first;
+                        for (w, x) in weights.into_iter().skip(1).zip([$($v),*]) {
+                            sum = sum.add_product::<FMA>(w, x);
+                        }
+                        *to = sum;
+                    }
+                }
+            }};
         }
         match index.len() {
-            1 => run!(0),
-            2 => run!(0 1),
-            3 => run!(0 1 2),
-            4 => run!(0 1 2 3),
-            5 => run!(0 1 2 3 4),
-            6 => run!(0 1 2 3 4 5),
-            7 => run!(0 1 2 3 4 5 6),
-            _ => run!(0 1 2 3 4 5 6 7),
+            1 => run!(a = 0),
+            2 => run!(a b = 0 1),
+            3 => run!(a b c = 0 1 2),
+            4 => run!(a b c d = 0 1 2 3),
+            5 => run!(a b c d e = 0 1 2 3 4),
+            _ => run!(a b c d e f = 0 1 2 3 4 5),
         }
         keep = true;
     }
@@ -125,7 +121,10 @@ fn pool_box_body<T: Real, const FMA: bool>(
             }
             combine::<T, FMA>(line, pixels, c, along_x.index, along_x.weight, false);
             for (&p, &weight) in row.index.iter().zip(row.weight) {
-                pass::<T, FMA, 1>(&mut to[(p * bins + q) * c..][..c], [&*line], [weight], true);
+                let to = &mut to[(p * bins + q) * c..][..c];
+                for (to, &x) in to.iter_mut().zip(&*line) {
+                    *to = to.add_product::<FMA>(weight, x);
+                }
             }
         }
     }

@@ -1,0 +1,168 @@
+//! The `ebm` command as a user runs it.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Runs `args`, which must fail with an error that contains each of `parts`.
+fn refused(args: &[&str], parts: &[&str]) {
+    let output = ebm(args);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(output.stdout.is_empty());
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+}
+
+fn write(path: &Path, value: &Value) {
+    std::fs::write(path, value.to_string()).unwrap();
+}
+
+/// An annotation file with one image and one object.
+fn annotations(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("annotations.json");
+    write(
+        &path,
+        &json!({
+            "images": [{"id": 1, "file_name": "1.jpg", "width": 64, "height": 64}],
+            "categories": [{"id": 3, "name": "disc"}],
+            "annotations": [{"id": 9, "image_id": 1, "category_id": 3, "bbox": [10, 10, 20, 20], "area": 400, "iscrowd": 0}],
+        }),
+    );
+    path
+}
+
+#[test]
+fn a_perfect_result_file_scores_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (truth, results) = (annotations(dir.path()), dir.path().join("results.json"));
+    write(&results, &json!([{"image_id": 1, "category_id": 3, "bbox": [10, 10, 20, 20], "score": 0.9}]));
+    let output =
+        ebm(&["eval", "detection", "--annotations", text(&truth), "--results", text(&results), "--json"]);
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(figures.as_object().unwrap().len(), 12);
+    let values: Vec<f64> = figures.as_object().unwrap().values().map(|v| v.as_f64().unwrap()).collect();
+    // No object is medium or large: pycocotools says -1 there.
+    assert_eq!(values.iter().filter(|v| (**v - 1.0).abs() < 1e-12).count(), 8, "{figures}");
+    assert_eq!(values.iter().filter(|v| **v < -0.5).count(), 4, "{figures}");
+}
+
+#[test]
+fn bad_result_files_are_refused_with_their_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (truth, results) = (annotations(dir.path()), dir.path().join("results.json"));
+    let args = ["eval", "detection", "--annotations", text(&truth), "--results", text(&results)];
+    refused(&args, &["results.json"]);
+    write(&results, &json!([{"image_id": 7, "category_id": 3, "bbox": [1, 1, 2, 2], "score": 0.9}]));
+    refused(&args, &["results.json", "7"]);
+    write(&results, &json!([{"image_id": 1, "category_id": 3, "bbox": [1, 1, -2, 2], "score": 0.9}]));
+    refused(&args, &["results.json"]);
+    std::fs::write(&results, "[{\"image_id\": 1, \"cat").unwrap();
+    refused(&args, &["results.json"]);
+}
+
+#[test]
+fn images_and_weights_that_are_none_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = dir.path().join("fake.safetensors");
+    std::fs::write(&fake, b"not weights").unwrap();
+    let image = dir.path().join("image.jpg");
+    refused(&["predict", "detection", text(&image), "--detector", text(&fake)], &["fake.safetensors"]);
+
+    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
+    let predict = |config: &'static str| {
+        ["predict", "detection", text(&image), "--detector", weights, "--config", config]
+    };
+    refused(&predict("torchvision"), &["detector_mini.safetensors", "architecture"]);
+    refused(&predict("mini"), &["image.jpg"]);
+    std::fs::write(&image, [0xFF, 0xD8, 0xFF, 0xE0, 0, 16]).unwrap();
+    refused(&predict("mini"), &["image.jpg"]);
+}
+
+#[test]
+fn a_dataset_without_annotations_or_a_taken_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (truth, run) = (dir.path().join("annotations.json"), dir.path().join("run"));
+    let args = [
+        "train",
+        "detector",
+        "--annotations",
+        text(&truth),
+        "--images",
+        text(dir.path()),
+        "--run",
+        text(&run),
+    ];
+    write(&truth, &json!({"images": [], "categories": [], "annotations": []}));
+    refused(&args, &["annotations.json"]);
+
+    let scenes = dir.path().join("scenes");
+    assert!(ebm(&["data", "scenes", "--out", text(&scenes), "--count", "2"]).status.success());
+    // A file stands where the run's directory should be.
+    std::fs::write(&run, b"mine").unwrap();
+    let (truth, images) = (scenes.join("annotations.json"), scenes.join("images"));
+    refused(
+        &[
+            "train",
+            "detector",
+            "--annotations",
+            text(&truth),
+            "--images",
+            text(&images),
+            "--run",
+            text(&run),
+            "--steps",
+            "1",
+        ],
+        &["run"],
+    );
+    assert_eq!(std::fs::read(&run).unwrap(), b"mine");
+}
+
+#[test]
+fn the_whole_reproduction_runs_and_prints_one_object() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let output = ebm(&[
+        "reproduce",
+        "detection",
+        "--scale",
+        "mini",
+        "--smoke",
+        "--from-scratch",
+        "--seeds",
+        "1",
+        "--json",
+        "--out",
+        &place("runs"),
+        "--datasets",
+        &place("datasets"),
+        "--weights",
+        &place("weights"),
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["scale"], "mini");
+    let rows = object["rows"].as_array().unwrap();
+    let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["direct", "iou_net_star", "ebm"]);
+    for row in rows {
+        for figure in ["AP", "AP50", "AP75"] {
+            assert!((0.0..=1.0).contains(&row[figure].as_f64().unwrap()), "{row}");
+        }
+    }
+    assert!(rows[2]["boxes_per_second"].as_f64().unwrap() > 0.0);
+}

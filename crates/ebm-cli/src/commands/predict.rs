@@ -1,6 +1,9 @@
 //! `ebm predict`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
@@ -148,6 +151,7 @@ pub fn run(command: Predict) -> Result<()> {
     if let Some(out) = &out {
         create_dir(out)?;
     }
+    let mut stdout = std::io::stdout().lock();
     for path in images {
         let image = read_image(&path)?;
         let (refinement, sample) = model.detect(&image, &device)?;
@@ -158,7 +162,8 @@ pub fn run(command: Predict) -> Result<()> {
                 "image": path, "label": after.label, "score": after.score,
                 "bbox": corners(after), "bbox_before": corners(before),
             });
-            println!("{line}");
+            // A reader that has seen enough closes the pipe: an error, not a panic.
+            writeln!(stdout, "{line}").context("standard output")?;
         }
         if let Some(out) = &out {
             let pairs =

@@ -22,8 +22,9 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
                 let share = (to - from) / width;
                 let middle = 0.5 * (from + to);
                 sum.mean += share * (1.0 - middle.abs());
-                sum.d_a += slope * share * ((b - middle) / width);
-                sum.d_b += slope * share * ((middle - a) / width);
+                // Distances of the middle as means of the ends' distances, which are exact where all is close.
+                sum.d_a += slope * share * (0.5 * ((b - from) + (b - to)) / width);
+                sum.d_b += slope * share * (0.5 * ((from - a) + (to - a)) / width);
             }
         } else if low <= a && a < high {
             // The bin is narrower than the spacing of floating-point numbers here: the limit.

@@ -48,7 +48,8 @@ impl FeatureCache {
             }
         }
         for (i, (size, objects)) in images.sizes.iter().zip(objects).enumerate() {
-            let row = |t: &Tensor| -> Result<Tensor> { Ok(t.detach().narrow(0, i, 1)?.copy()?) };
+            // Rows share their batch's storage; `copy` would duplicate all of it for each.
+            let row = |t: &Tensor| -> Result<Tensor> { Ok(t.detach().narrow(0, i, 1)?) };
             let maps = maps.iter().map(row).collect::<Result<_>>()?;
             self.images.push(CachedImage { maps, pixels: row(&images.pixels)?, size: *size, objects });
         }

@@ -29,6 +29,29 @@ pub(crate) fn dims3(what: &'static str, tensor: &Tensor) -> Result<(usize, usize
     }
 }
 
+/// The sizes (B, D) of the targets of a batch, which must not be empty and all finite.
+pub(crate) fn targets(y: &Tensor) -> Result<(usize, usize)> {
+    let sizes = dims2("the target y", y)?;
+    finite("the target y", y)?;
+    Ok(sizes)
+}
+
+/// Refuses a count of 0.
+pub(crate) fn at_least_one(name: &'static str, count: usize) -> Result<()> {
+    match count {
+        0 => Err(Error::Setting { name, value: "0".to_owned(), expected: "at least 1" }),
+        _ => Ok(()),
+    }
+}
+
+/// Requires a positive number.
+pub(crate) fn positive(name: &'static str, value: f64) -> Result<()> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(Error::Setting { name, value: value.to_string(), expected: "a positive number" })
+}
+
 /// Requires every element to be finite.
 pub(crate) fn finite(what: &'static str, tensor: &Tensor) -> Result<()> {
     match host::values(tensor)?.into_iter().enumerate().find(|(_, value)| !value.is_finite()) {

@@ -66,6 +66,14 @@ pub enum Error {
         /// What is allowed.
         expected: &'static str,
     },
+    /// Something that a model or a proposal does not offer.
+    #[error("{what} is not available: {remedy}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
     /// f does not depend on y, so that it can not be climbed.
     #[error(
         "f(x, y) has no gradient in y: EnergyModel::score must not detach y, nor leave the autograd graph"

@@ -67,8 +67,12 @@ mod refine;
 mod target_space;
 
 pub use error::{Error, Result};
-pub use model::EnergyModel;
-pub use objective::{MonteCarloNll, Objective, QualityRegression};
-pub use proposal::{GaussianMixture, Proposal};
+pub use model::{DirectionalDerivatives, EnergyModel, Order};
+pub use objective::{
+    AnyObjective, AnyProposal, DenoisingScoreMatching, Derivatives, Directions, InfoNce, KullbackLeibler,
+    MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective, QualityRegression,
+    ScoreMatching, SelfNormalized,
+};
+pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
 pub use target_space::{AgeSpace, BoxSpace, Coordinate, HeadPoseSpace, TargetSpace};

@@ -4,6 +4,26 @@ use candle_core::{Tensor, Var};
 
 use crate::{Error, Result, check};
 
+/// f and its derivatives along one direction v for each candidate, `(B, M)` each, differentiable in the parameters.
+#[derive(Clone, Debug)]
+pub struct DirectionalDerivatives {
+    /// `f(x, y)`.
+    pub value: Tensor,
+    /// `vᵀ ∇_y f(x, y)`.
+    pub first: Tensor,
+    /// `vᵀ ∇²_y f(x, y) v`, where it was asked for.
+    pub second: Option<Tensor>,
+}
+
+/// How many derivatives are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The first alone.
+    First,
+    /// The first and the second.
+    Second,
+}
+
 /// The function `f(x, y)` of Eq. 1, `p(y | x) = exp f(x, y) / Z(x)`: the negative energy, higher is better.
 ///
 /// The split between [`Features`](Self::Features) and [`score`](Self::score) is the paper's argument for
@@ -35,6 +55,37 @@ pub trait EnergyModel {
         let gradient = gradients.get(&y).ok_or(Error::NoGradient)?;
         Ok((f.detach(), gradient.detach()))
     }
+
+    /// f at `y` and its derivatives along `direction`, both `(B, M, D)`, by the network's own forward mode; score
+    /// matching trains on them. candle can not differentiate a gradient, so that a network without such a mode has
+    /// [`Derivatives::Differences`](crate::Derivatives::Differences) instead.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    fn derivatives_along(
+        &self,
+        _features: &Self::Features,
+        _y: &Tensor,
+        _direction: &Tensor,
+        _order: Order,
+    ) -> Result<DirectionalDerivatives> {
+        Err(Error::Unsupported {
+            what: "EnergyModel::derivatives_along",
+            remedy: "implement it for this network, or take Derivatives::Differences",
+        })
+    }
+
+    /// `b(x)`, shape `(B)`, the network's own estimate of `log Z(x)`, differentiable in its parameters;
+    /// [`SelfNormalized`](crate::SelfNormalized) trains it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    fn log_normalizer(&self, _features: &Self::Features) -> Result<Tensor> {
+        Err(Error::Unsupported {
+            what: "EnergyModel::log_normalizer",
+            remedy: "implement it, for instance as a linear layer on the features, or take another objective",
+        })
+    }
 }
 
 impl<M: EnergyModel + ?Sized> EnergyModel for &M {
@@ -46,6 +97,20 @@ impl<M: EnergyModel + ?Sized> EnergyModel for &M {
 
     fn score_and_grad(&self, features: &Self::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
         (**self).score_and_grad(features, y)
+    }
+
+    fn derivatives_along(
+        &self,
+        features: &Self::Features,
+        y: &Tensor,
+        direction: &Tensor,
+        order: Order,
+    ) -> Result<DirectionalDerivatives> {
+        (**self).derivatives_along(features, y, direction, order)
+    }
+
+    fn log_normalizer(&self, features: &Self::Features) -> Result<Tensor> {
+        (**self).log_normalizer(features)
     }
 }
 

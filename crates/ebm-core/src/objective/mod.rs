@@ -1,15 +1,37 @@
-//! What a network is trained to minimise: Eq. 4 and its rival.
+//! What a network is trained to minimise: Eq. 4 and its rivals.
 
+mod config;
+mod denoising_score_matching;
+mod derivatives;
+mod info_nce;
+mod kullback_leibler;
+//L mod langevin_nll;
 mod monte_carlo_nll;
+mod noise_contrastive;
+mod noise_contrastive_plus;
 mod quality_regression;
+mod score_matching;
+mod self_normalized;
+mod weighted;
 
 use candle_core::Tensor;
 use rand::RngCore;
 
+pub use config::{AnyObjective, AnyProposal};
+pub use denoising_score_matching::DenoisingScoreMatching;
+pub use derivatives::{Derivatives, Directions};
+pub use info_nce::InfoNce;
+pub use kullback_leibler::KullbackLeibler;
+//L pub use langevin_nll::LangevinNll;
 pub use monte_carlo_nll::MonteCarloNll;
+pub use noise_contrastive::NoiseContrastive;
+pub use noise_contrastive_plus::NoiseContrastivePlus;
 pub use quality_regression::QualityRegression;
+pub use score_matching::ScoreMatching;
+pub use self_normalized::SelfNormalized;
 
-use crate::{EnergyModel, Proposal, Result, check};
+use crate::math::log_sum_exp;
+use crate::{EnergyModel, Result};
 
 /// A loss for an energy model.
 pub trait Objective {
@@ -27,18 +49,9 @@ pub trait Objective {
     ) -> Result<Tensor>;
 }
 
-/// The M samples `(B, M, D)` of `q(y | y_i)`, and the same with the target before them as column 0,
-/// `(B, 1 + M, D)`: one forward pass serves both terms of a loss.
-fn samples_after_target(
-    proposal: &impl Proposal,
-    num_samples: usize,
-    y: &Tensor,
-    rng: &mut dyn RngCore,
-) -> Result<(Tensor, Tensor)> {
-    let (batch, dim) = check::dims2("the target y", y)?;
-    check::finite("the target y", y)?;
-    let samples = proposal.sample(y, num_samples, rng)?.detach();
-    check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, num_samples, dim])?;
-    let candidates = Tensor::cat(&[&y.unsqueeze(1)?, &samples], 1)?;
-    Ok((samples, candidates))
+/// The mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is by how much each
+/// rival's score exceeds the target's.
+fn log_of_rank(d: &Tensor) -> Result<Tensor> {
+    let target = d.narrow(1, 0, 1)?.zeros_like()?;
+    Ok(log_sum_exp(&Tensor::cat(&[&target, d], 1)?, 1)?.mean_all()?)
 }

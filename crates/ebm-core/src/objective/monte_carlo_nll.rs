@@ -4,12 +4,12 @@ use candle_core::Tensor;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
-use super::{Objective, samples_after_target};
+use super::Objective;
+use super::weighted::Candidates;
 use crate::math::log_mean_exp;
-use crate::model::checked_score;
-use crate::{EnergyModel, Proposal, Result, check};
+use crate::{EnergyModel, Proposal, Result};
 
-/// Eq. 4, the paper's loss:
+/// Eq. 4, the paper's loss (ML-IS):
 ///
 /// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`, `y_im ~ q(y | y_i)`.
 ///
@@ -31,18 +31,9 @@ impl<P: Proposal> Objective for MonteCarloNll<P> {
         y: &Tensor,
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
-        let y = y.detach();
-        let (samples, candidates) = samples_after_target(&self.proposal, self.num_samples, &y, rng)?;
-        let log_q = self.proposal.log_prob(&samples, &y)?.detach();
-        check::dims("the result of Proposal::log_prob", &log_q, "(B, M)", &samples.dims()[..2])?;
-
-        let f = checked_score(model, features, &candidates)?;
-        let f_target = f.narrow(1, 0, 1)?;
-        let f_samples = f.narrow(1, 1, self.num_samples)?;
-
-        // f(x_i, y_i) is subtracted inside the mean: the same number, but f's level, which is arbitrary,
-        // cancels before it can cost precision.
-        let log_weights = (f_samples.broadcast_sub(&f_target)? - log_q)?;
-        Ok(log_mean_exp(&log_weights, 1)?.mean_all()?)
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
+        let scores = candidates.score(model, features)?;
+        // f(x_i, y_i) is subtracted inside the mean: the same number as in Eq. 4.
+        Ok(log_mean_exp(&scores.log_weights(&candidates.log_q)?, 1)?.mean_all()?)
     }
 }

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use rand::RngCore;
 
-use super::{Objective, samples_after_target};
+use super::Objective;
 use crate::loss::smooth_l1;
 use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
@@ -33,8 +33,11 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Quali
         y: &Tensor,
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
+        let (batch, dim) = check::targets(y)?;
         let y = y.detach();
-        let (_, candidates) = samples_after_target(&self.proposal, self.num_samples, &y, rng)?;
+        let samples = self.proposal.sample(&y, self.num_samples, rng)?.detach();
+        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, self.num_samples, dim])?;
+        let candidates = Tensor::cat(&[&y.unsqueeze(1)?, &samples], 1)?;
         let quality = (self.quality)(&candidates, &y)?.detach();
         check::dims("the result of the quality function", &quality, "(B, 1 + M)", &candidates.dims()[..2])?;
 

@@ -1,48 +1,13 @@
-//! Eq. 5: the proposal distribution.
+//! Eq. 5: the paper's proposal distribution.
 
 use candle_core::Tensor;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 
+use super::Proposal;
 use crate::math::{log_mean_exp, log_standard_normal};
 use crate::{Error, Result, check, host};
-
-/// A distribution `q(y | y_i)` that depends on the target `y_i`: samples and their density.
-pub trait Proposal {
-    /// `num_samples` draws for each of the B centres `y_i`: `center` is `(B, D)`, the result `(B, M, D)` with the
-    /// type and device of `center`.
-    ///
-    /// # Errors
-    /// When `center` has another shape than the distribution, or there is nothing to draw.
-    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor>;
-
-    /// `log q(y | y_i)`, shape `(B, M)`, at `y`, shape `(B, M, D)`, for the centres `(B, D)`.
-    ///
-    /// # Errors
-    /// When the shapes do not fit together.
-    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor>;
-}
-
-impl<P: Proposal + ?Sized> Proposal for &P {
-    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
-        (**self).sample(center, num_samples, rng)
-    }
-
-    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
-        (**self).log_prob(y, center)
-    }
-}
-
-impl<P: Proposal + ?Sized> Proposal for Box<P> {
-    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
-        (**self).sample(center, num_samples, rng)
-    }
-
-    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
-        (**self).log_prob(y, center)
-    }
-}
 
 /// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
 ///
@@ -96,6 +61,14 @@ impl GaussianMixture {
         Self::new(sigmas.iter().map(|&sigma| vec![sigma; dim]).collect())
     }
 
+    /// The same mixture with every standard deviation multiplied by `factor`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when a standard deviation leaves its range.
+    pub fn scaled(&self, factor: f64) -> Result<Self> {
+        Self::new(self.sigmas.iter().map(|sigmas| sigmas.iter().map(|sigma| sigma * factor).collect()).collect())
+    }
+
     /// The standard deviations, L components of D coordinates.
     pub fn sigmas(&self) -> &[Vec<f64>] {
         &self.sigmas
@@ -117,13 +90,7 @@ impl GaussianMixture {
 impl Proposal for GaussianMixture {
     fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
         let batch = self.batch(center)?;
-        if num_samples == 0 {
-            return Err(Error::Setting {
-                name: "num_samples",
-                value: "0".to_owned(),
-                expected: "at least 1",
-            });
-        }
+        check::at_least_one("num_samples", num_samples)?;
         // Drawn on the host: a device's own generator can not be given, and not every one can be seeded.
         let mut noise = Vec::with_capacity(batch * num_samples * self.dim());
         for _ in 0..batch * num_samples {

@@ -1,0 +1,45 @@
+//! InfoNCE without density correction.
+
+use candle_core::Tensor;
+use rand::RngCore;
+use serde::{Deserialize, Serialize};
+
+use super::weighted::Candidates;
+use super::{Objective, log_of_rank};
+use crate::{EnergyModel, Proposal, Result, check};
+
+/// The loss of implicit behavioural cloning (Florence et al., 2021): the target against M counter-examples, with no
+/// regard to how frequent those are:
+///
+/// `−(1/B) Σ_i log [ e^{f(x_i, y_i)/τ} / (e^{f(x_i, y_i)/τ} + Σ_m e^{f(x_i, y_im)/τ}) ]`.
+///
+/// `f/τ` converges to `log p(y | x) − log q(y | y_i)` plus a constant, and so to the density only where q is uniform.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InfoNce<P> {
+    /// q, where counter-examples come from.
+    pub proposal: P,
+    /// M, the number of counter-examples for each target, at least 1.
+    pub num_samples: usize,
+    /// τ > 0.
+    #[serde(default = "one")]
+    pub temperature: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl<P: Proposal> Objective for InfoNce<P> {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        check::positive("temperature", self.temperature)?;
+        let scores = Candidates::draw(&self.proposal, self.num_samples, y, rng)?.score(model, features)?;
+        log_of_rank(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
+    }
+}

@@ -1,0 +1,47 @@
+//! ML-MCMC: the likelihood's gradient with samples of a short Langevin chain.
+
+use candle_core::Tensor;
+use rand::RngCore;
+use serde::{Deserialize, Serialize};
+
+use super::Objective;
+use crate::density::{Langevin, langevin};
+use crate::model::checked_score;
+use crate::{EnergyModel, Error, Result, check};
+
+/// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M chains of L
+/// unadjusted Langevin steps from the target, through which no gradient flows:
+///
+/// `(1/B) Σ_i { (1/M) Σ_m f(x_i, y_im) − f(x_i, y_i) }`.
+///
+/// Its gradient is that of the likelihood if the chains have converged; its value means nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LangevinNll {
+    /// M, the number of chains for each target, at least 1.
+    pub num_samples: usize,
+    /// L, the number of steps of a chain.
+    pub steps: usize,
+    /// λ in `y ← y + (λ²/2) ∇f + λ ε`.
+    pub step_length: f64,
+}
+
+impl Objective for LangevinNll {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        let (batch, dim) = check::targets(y)?;
+        check::at_least_one("num_samples", self.num_samples)?;
+        let start = y.detach().unsqueeze(1)?;
+        let settings = Langevin { steps: self.steps, step_length: self.step_length, adjusted: false };
+        let chains = start.broadcast_as((batch, self.num_samples, dim))?.contiguous()?;
+        let samples = langevin(model, features, &chains, &settings, rng)?.y;
+        let f = checked_score(model, features, &Tensor::cat(&[&start, &samples], 1)?)?;
+        let difference = f.narrow(1, 1, self.num_samples)?.broadcast_sub(&f.narrow(1, 0, 1)?)?;
+        Ok(difference.mean_all()?)
+    }
+}

@@ -1,0 +1,60 @@
+//! What the objectives with importance samples share: the target and its samples, scored and weighed.
+
+use candle_core::Tensor;
+use rand::RngCore;
+
+use crate::model::checked_score;
+use crate::{EnergyModel, Proposal, Result, check};
+
+/// The samples `(B, M, D)` of `q(y | y_i)`, with the target before them as column 0 `(B, 1 + M, D)`: one forward
+/// pass serves both terms of a loss.
+pub(super) struct Candidates {
+    pub(super) samples: Tensor,
+    pub(super) all: Tensor,
+    /// `log q(y_im | y_i)`, `(B, M)`.
+    pub(super) log_q: Tensor,
+}
+
+/// The scores of [`Candidates`].
+pub(super) struct Scores {
+    /// `f(x_i, y_i)`, `(B, 1)`.
+    pub(super) target: Tensor,
+    /// `f(x_i, y_im)`, `(B, M)`.
+    pub(super) samples: Tensor,
+}
+
+impl Candidates {
+    pub(super) fn draw(
+        proposal: &impl Proposal,
+        num_samples: usize,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Self> {
+        let (batch, dim) = check::targets(y)?;
+        let y = y.detach();
+        let (samples, log_q) = proposal.sample_with_log_prob(&y, num_samples, rng)?;
+        let (samples, log_q) = (samples.detach(), log_q.detach());
+        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, num_samples, dim])?;
+        check::dims("the result of Proposal::log_prob", &log_q, "(B, M)", &[batch, num_samples])?;
+        let all = Tensor::cat(&[&y.unsqueeze(1)?, &samples], 1)?;
+        Ok(Self { samples, all, log_q })
+    }
+
+    pub(super) fn score<M: EnergyModel>(&self, model: &M, features: &M::Features) -> Result<Scores> {
+        let f = checked_score(model, features, &self.all)?;
+        Ok(Scores { target: f.narrow(1, 0, 1)?, samples: f.narrow(1, 1, self.log_q.dim(1)?)? })
+    }
+
+    /// `f(x_i, y_im)` alone, `(B, M)`.
+    pub(super) fn score_samples<M: EnergyModel>(&self, model: &M, features: &M::Features) -> Result<Tensor> {
+        checked_score(model, features, &self.samples)
+    }
+}
+
+impl Scores {
+    /// `f(x_i, y_im) − f(x_i, y_i) − log q(y_im | y_i)`, `(B, M)`: the logarithms of the importance weights relative
+    /// to the target. f's level, which is arbitrary, cancels here before it can cost precision.
+    pub(super) fn log_weights(&self, log_q: &Tensor) -> Result<Tensor> {
+        Ok((self.samples.broadcast_sub(&self.target)? - log_q)?)
+    }
+}

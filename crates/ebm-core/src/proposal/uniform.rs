@@ -1,0 +1,84 @@
+//! The uniform proposal.
+
+use candle_core::{D, Tensor};
+use rand::{Rng, RngCore};
+use serde::{Deserialize, Serialize};
+
+use super::Proposal;
+use crate::{Error, Result, check, host};
+
+/// The uniform distribution on the box between `low` and `high`, whatever the target: counter-examples of
+/// implicit behavioural cloning, and importance samples where nothing is known of y.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
+pub struct Uniform {
+    low: Vec<f64>,
+    high: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    low: Vec<f64>,
+    high: Vec<f64>,
+}
+
+impl TryFrom<Unchecked> for Uniform {
+    type Error = Error;
+
+    fn try_from(unchecked: Unchecked) -> Result<Self> {
+        Self::new(unchecked.low, unchecked.high)
+    }
+}
+
+impl Uniform {
+    /// The box between the corners `low` and `high`, D coordinates each.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] unless both have the same number (at least one) of finite coordinates, and `low` is below
+    /// `high` in each.
+    pub fn new(low: Vec<f64>, high: Vec<f64>) -> Result<Self> {
+        let extends = |(low, high): (&f64, &f64)| low < high && (high - low).is_finite();
+        if low.is_empty() || low.len() != high.len() || !low.iter().zip(&high).all(extends) {
+            return Err(Error::Setting {
+                name: "low, high",
+                value: format!("{low:?}, {high:?}"),
+                expected: "the corners of a box: as many finite coordinates, each low below its high",
+            });
+        }
+        Ok(Self { low, high })
+    }
+
+    /// D, the number of coordinates.
+    pub fn dim(&self) -> usize {
+        self.low.len()
+    }
+}
+
+impl Proposal for Uniform {
+    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let (batch, _) = check::dims2("the proposal's centre", center)?;
+        check::dims("the proposal's centre", center, "(B, D)", &[batch, self.dim()])?;
+        check::at_least_one("num_samples", num_samples)?;
+        let sides: Vec<_> = self.low.iter().zip(&self.high).collect();
+        let draw = |(low, high): &(&f64, &f64), rng: &mut dyn RngCore| *low + (*high - *low) * rng.random::<f64>();
+        let mut values = Vec::with_capacity(batch * num_samples * self.dim());
+        for _ in 0..batch * num_samples {
+            values.extend(sides.iter().map(|side| draw(side, rng)));
+        }
+        host::tensor(values, (batch, num_samples, self.dim()), center)
+    }
+
+    /// −log of the volume inside the box, −∞ outside.
+    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+        let (batch, _) = check::dims2("the proposal's centre", center)?;
+        let (_, count, _) = check::dims3("y", y)?;
+        check::dims("y", y, "(B, M, D)", &[batch, count, self.dim()])?;
+        let bound = |values: &[f64]| host::tensor(values.to_vec(), (1, 1, self.dim()), y);
+        let outside = y.broadcast_lt(&bound(&self.low)?)?.add(&y.broadcast_gt(&bound(&self.high)?)?)?;
+        let outside = outside.max(D::Minus1)?; // (B, M)
+        let log_volume: f64 = self.low.iter().zip(&self.high).map(|(low, high)| (high - low).ln()).sum();
+        let fill = |value: f64| host::tensor(vec![value; batch * count], (batch, count), y);
+        Ok(outside.where_cond(&fill(f64::NEG_INFINITY)?, &fill(-log_volume)?)?)
+    }
+}

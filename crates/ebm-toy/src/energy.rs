@@ -1,0 +1,119 @@
+//! The energy-based model of Figure 2.
+
+use candle_core::{DType, Device, Tensor, Var};
+use ebm_core::{DirectionalDerivatives, EnergyModel, Order};
+use ebm_seed::Key;
+
+use crate::composed::{features, jets};
+use crate::layout::{Layout, Network, WIDTH};
+use crate::op::{Score, is_served};
+
+/// f(x, y) of one of the published networks for 1-D x and y.
+///
+/// All parameters are one vector θ: an optimiser's step is one pass over it. On the CPU and in `f32` one fused kernel
+/// computes f, its derivative in y and all gradients; elsewhere tensor operations do.
+pub struct ToyEnergy {
+    network: Network,
+    theta: Var,
+    normalizer: Var,
+}
+
+impl ToyEnergy {
+    /// A new network with torch's initial distribution; its estimate b(x) of log Z starts at 0.
+    ///
+    /// # Errors
+    /// When a tensor can not be made.
+    pub fn new(network: Network, key: Key, device: &Device) -> ebm_core::Result<Self> {
+        Self::from_parameters(network, Layout::new(network).init(network, key), DType::F32, device)
+    }
+
+    /// A network with these parameters θ, which [`Layout`] describes.
+    ///
+    /// # Errors
+    /// When their number is wrong.
+    pub fn from_parameters(
+        network: Network,
+        theta: Vec<f32>,
+        dtype: DType,
+        device: &Device,
+    ) -> ebm_core::Result<Self> {
+        let theta = Tensor::from_vec(theta, Layout::new(network).len, device)?.to_dtype(dtype)?;
+        let normalizer = Tensor::zeros(WIDTH + 1, dtype, device)?;
+        Ok(Self { network, theta: Var::from_tensor(&theta)?, normalizer: Var::from_tensor(&normalizer)? })
+    }
+
+    /// The features g_x, (B, 10), of `x`, (B, 1).
+    ///
+    /// # Errors
+    /// When `x` has another shape or type.
+    pub fn features(&self, x: &Tensor) -> ebm_core::Result<Tensor> {
+        Ok(features(self.network, &self.theta, x)?)
+    }
+
+    /// θ and the 11 weights of b(x), by name.
+    pub fn parameters(&self) -> Vec<(String, Var)> {
+        vec![("theta".to_owned(), self.theta.clone()), ("normalizer".to_owned(), self.normalizer.clone())]
+    }
+}
+
+impl EnergyModel for ToyEnergy {
+    type Features = Tensor;
+
+    fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
+        let y = y.squeeze(2)?;
+        if is_served(&y) {
+            let score = Score { network: self.network, derivative: false };
+            return Ok(score.of(&self.theta, features, &y)?);
+        }
+        Ok(jets(self.network, &self.theta, features, &y, 0)?.remove(0))
+    }
+
+    fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        let (theta, y) = (self.theta.as_detached_tensor(), y.detach().squeeze(2)?);
+        let (f, first) = if is_served(&y) {
+            let score = Score { network: self.network, derivative: true };
+            let both = score.detached(&theta, &features.detach(), &y)?;
+            (both.get(0)?, both.get(1)?)
+        } else {
+            let mut both = jets(self.network, &theta, &features.detach(), &y, 1)?;
+            (both.remove(0), both.remove(0))
+        };
+        Ok((f, first.unsqueeze(2)?))
+    }
+
+    /// With one coordinate a direction is a factor.
+    fn derivatives_along(
+        &self,
+        features: &Tensor,
+        y: &Tensor,
+        direction: &Tensor,
+        order: Order,
+    ) -> ebm_core::Result<DirectionalDerivatives> {
+        let (y, direction) = (y.squeeze(2)?, direction.squeeze(2)?);
+        if order == Order::First && is_served(&y) {
+            let score = Score { network: self.network, derivative: true };
+            let both = score.of(&self.theta, features, &y.detach())?;
+            return Ok(DirectionalDerivatives {
+                value: both.get(0)?,
+                first: (both.get(1)? * direction)?,
+                second: None,
+            });
+        }
+        let orders = if order == Order::First { 1 } else { 2 };
+        let mut jets = jets(self.network, &self.theta, features, &y, orders)?.into_iter();
+        let mut next = || jets.next().ok_or(ebm_core::Error::NoGradient);
+        let (value, first) = (next()?, (next()? * &direction)?);
+        let second = match order {
+            Order::First => None,
+            Order::Second => Some((next()? * direction.sqr()?)?),
+        };
+        Ok(DirectionalDerivatives { value, first, second })
+    }
+
+    /// Linear in the features of x.
+    fn log_normalizer(&self, features: &Tensor) -> ebm_core::Result<Tensor> {
+        let weight = self.normalizer.narrow(0, 0, WIDTH)?.reshape((WIDTH, 1))?;
+        let bias = self.normalizer.narrow(0, WIDTH, 1)?;
+        Ok(features.matmul(&weight)?.squeeze(1)?.broadcast_add(&bias)?)
+    }
+}

@@ -1,0 +1,363 @@
+//! The arithmetic of one block of samples, generic over the vector instructions of the machine.
+//!
+//! A block is a few vectors of samples of the same x. Each layer reads a weight once from the first-level cache and
+//! multiplies a whole vector by it; activations never leave that cache between the way forward and the way back.
+
+use pulp::Simd;
+
+use crate::layout::{LAYERS, Network, WIDTH};
+
+/// Vectors of samples in a block: what lets all activations of a block stay in 48 KiB.
+pub(super) const VECTORS: usize = 8;
+
+/// The columns and rows of a register tile of weight gradients.
+const TILE: usize = 5;
+
+/// A hidden layer of one block.
+type Block<S> = [[<S as Simd>::f32s; VECTORS]; WIDTH];
+
+/// What distinguishes the two networks.
+pub(super) trait Kind {
+    /// Its shape, known to the compiler.
+    const NETWORK: Network;
+    /// φ(z) and φ'(z).
+    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s);
+    /// φ''(z), from φ(z) and φ'(z).
+    fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s;
+}
+
+pub(super) struct Eccv;
+pub(super) struct Bmvc;
+
+impl Kind for Eccv {
+    const NETWORK: Network = Network::Eccv;
+
+    #[inline(always)]
+    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
+        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        let positive = simd.greater_than_f32s(z, zero);
+        (simd.select_f32s(positive, z, zero), simd.select_f32s(positive, one, zero))
+    }
+
+    #[inline(always)]
+    fn bend<S: Simd>(simd: S, _: S::f32s, _: S::f32s) -> S::f32s {
+        simd.splat_f32s(0.0)
+    }
+}
+
+impl Kind for Bmvc {
+    const NETWORK: Network = Network::Bmvc;
+
+    #[inline(always)]
+    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
+        let value = tanh(simd, z);
+        (value, simd.negate_mul_add_f32s(value, value, simd.splat_f32s(1.0)))
+    }
+
+    #[inline(always)]
+    fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s {
+        simd.mul_f32s(simd.splat_f32s(-2.0), simd.mul_f32s(value, slope))
+    }
+}
+
+/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms suffice, and
+/// twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division is left.
+#[inline(always)]
+fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    let clamped = simd.max_f32s(simd.min_f32s(z, splat(9.5)), splat(-9.5));
+    let u = simd.mul_f32s(clamped, splat(0.25));
+    let square = simd.mul_f32s(u, u);
+    let horner = |coefficients: [f32; 4]| {
+        let mut sum = splat(coefficients[0]);
+        for coefficient in &coefficients[1..] {
+            sum = simd.mul_add_f32s(sum, square, splat(*coefficient));
+        }
+        sum
+    };
+    // Both over 135135, which keeps the squares below small.
+    let mut p = simd.mul_f32s(u, horner([1.0 / 135_135.0, 378.0 / 135_135.0, 17_325.0 / 135_135.0, 1.0]));
+    let mut q = horner([28.0 / 135_135.0, 3_150.0 / 135_135.0, 62_370.0 / 135_135.0, 1.0]);
+    for _ in 0..2 {
+        let product = simd.mul_f32s(p, q);
+        q = simd.mul_add_f32s(p, p, simd.mul_f32s(q, q));
+        p = simd.add_f32s(product, product);
+    }
+    simd.div_f32s(p, q)
+}
+
+/// The parameters of the layers of y as slices of θ.
+#[derive(Clone, Copy)]
+pub(super) struct Weights<'a> {
+    pub(super) y_weight: &'a [f32; WIDTH],
+    pub(super) y_bias: &'a [f32; WIDTH],
+    pub(super) hidden: [&'a [[f32; WIDTH]; WIDTH]; LAYERS],
+    pub(super) out_weight: &'a [f32; WIDTH],
+    pub(super) out_bias: f32,
+}
+
+/// What the way back needs of a block.
+pub(super) struct Trace<S: Simd> {
+    /// The output of each layer.
+    values: [Block<S>; LAYERS + 1],
+    /// φ' at each layer.
+    slopes: [Block<S>; LAYERS + 1],
+    /// The derivative of `values` in y.
+    tangents: [Block<S>; LAYERS + 1],
+    /// φ'' times the derivative of its argument in y.
+    bends: [Block<S>; LAYERS + 1],
+}
+
+/// Sums over samples, one for each lane, of the gradients in the parameters.
+pub(super) struct Gradients<S: Simd> {
+    pub(super) y_weight: [S::f32s; WIDTH],
+    pub(super) y_bias: [S::f32s; WIDTH],
+    pub(super) hidden: [[[S::f32s; WIDTH]; WIDTH]; LAYERS],
+    pub(super) bias: [[S::f32s; WIDTH]; LAYERS],
+    pub(super) out_weight: [S::f32s; WIDTH],
+    pub(super) out_bias: S::f32s,
+}
+
+impl<S: Simd> Trace<S> {
+    #[inline(always)]
+    pub(super) fn new(simd: S) -> Self {
+        let zero = || [[[simd.splat_f32s(0.0); VECTORS]; WIDTH]; LAYERS + 1];
+        Self { values: zero(), slopes: zero(), tangents: zero(), bends: zero() }
+    }
+}
+
+impl<S: Simd> Gradients<S> {
+    #[inline(always)]
+    pub(super) fn new(simd: S) -> Self {
+        let zero = simd.splat_f32s(0.0);
+        Self {
+            y_weight: [zero; WIDTH],
+            y_bias: [zero; WIDTH],
+            hidden: [[[zero; WIDTH]; WIDTH]; LAYERS],
+            bias: [[zero; WIDTH]; LAYERS],
+            out_weight: [zero; WIDTH],
+            out_bias: zero,
+        }
+    }
+}
+
+/// f of a block, and its derivative in y if `TANGENT`; `bias` are the biases of the hidden layers, the one of the
+/// joining layer with the features of x added.
+#[inline(always)]
+pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
+    simd: S,
+    weights: Weights<'_>,
+    bias: &[[f32; WIDTH]; LAYERS],
+    y: &[S::f32s; VECTORS],
+    vectors: usize,
+    trace: &mut Trace<S>,
+) -> [[S::f32s; VECTORS]; 2] {
+    let zero = simd.splat_f32s(0.0);
+    let mut results = [[zero; VECTORS]; 2];
+    for v in 0..vectors.min(VECTORS) {
+        let (mut a, mut t) = ([zero; WIDTH], [zero; WIDTH]);
+        for o in 0..WIDTH {
+            let w = simd.splat_f32s(weights.y_weight[o]);
+            let z = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
+            let (value, slope) = K::activate(simd, z);
+            a[o] = value;
+            trace.values[0][o][v] = value;
+            trace.slopes[0][o][v] = slope;
+            if TANGENT {
+                t[o] = simd.mul_f32s(slope, w);
+                trace.tangents[0][o][v] = t[o];
+                trace.bends[0][o][v] = simd.mul_f32s(K::bend(simd, value, slope), w);
+            }
+        }
+        for l in 0..LAYERS {
+            let (mut z, mut zt) = ([zero; WIDTH], [zero; WIDTH]);
+            for o in 0..WIDTH {
+                z[o] = simd.splat_f32s(bias[l][o]);
+            }
+            for i in 0..WIDTH {
+                for o in 0..WIDTH {
+                    let w = simd.splat_f32s(weights.hidden[l][o][i]);
+                    z[o] = simd.mul_add_f32s(w, a[i], z[o]);
+                    if TANGENT {
+                        zt[o] = simd.mul_add_f32s(w, t[i], zt[o]);
+                    }
+                }
+            }
+            for o in 0..WIDTH {
+                let (value, slope) = K::activate(simd, z[o]);
+                a[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(a[o], value) } else { value };
+                trace.values[l + 1][o][v] = a[o];
+                trace.slopes[l + 1][o][v] = slope;
+                if TANGENT {
+                    let tangent = simd.mul_f32s(slope, zt[o]);
+                    t[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(t[o], tangent) } else { tangent };
+                    trace.tangents[l + 1][o][v] = t[o];
+                    trace.bends[l + 1][o][v] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
+                }
+            }
+        }
+        let (mut f, mut first) = (simd.splat_f32s(weights.out_bias), zero);
+        for o in 0..WIDTH {
+            let w = simd.splat_f32s(weights.out_weight[o]);
+            f = simd.mul_add_f32s(w, a[o], f);
+            if TANGENT {
+                first = simd.mul_add_f32s(w, t[o], first);
+            }
+        }
+        results[0][v] = f;
+        results[1][v] = first;
+    }
+    results
+}
+
+/// Adds to `gradients` those of a block whose [`forward`] left `trace`, given the gradients `g` of f and of its
+/// derivative; the sum over the samples of the joining layer's biases goes to `joined`. Returns the gradient in y of f
+/// alone.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "one block's inputs and outputs, all of them slices of the caller's")]
+pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
+    simd: S,
+    weights: Weights<'_>,
+    y: &[S::f32s; VECTORS],
+    vectors: usize,
+    trace: &Trace<S>,
+    g: &[[S::f32s; VECTORS]; 2],
+    gradients: &mut Gradients<S>,
+    joined: &mut [S::f32s; WIDTH],
+) -> [S::f32s; VECTORS] {
+    let zero = simd.splat_f32s(0.0);
+    let vectors = vectors.min(VECTORS);
+    // Gradients in the values and in the tangents of the layer at hand.
+    let (mut values, mut tangents) = ([[zero; VECTORS]; WIDTH], [[zero; VECTORS]; WIDTH]);
+    for o in 0..WIDTH {
+        let w = simd.splat_f32s(weights.out_weight[o]);
+        let mut sum = gradients.out_weight[o];
+        for v in 0..vectors {
+            values[o][v] = simd.mul_f32s(w, g[0][v]);
+            sum = simd.mul_add_f32s(trace.values[LAYERS][o][v], g[0][v], sum);
+            if TANGENT {
+                tangents[o][v] = simd.mul_f32s(w, g[1][v]);
+                sum = simd.mul_add_f32s(trace.tangents[LAYERS][o][v], g[1][v], sum);
+            }
+        }
+        gradients.out_weight[o] = sum;
+    }
+    for v in 0..vectors {
+        gradients.out_bias = simd.add_f32s(gradients.out_bias, g[0][v]);
+    }
+    for l in (0..LAYERS).rev() {
+        let bias = if l == K::NETWORK.joining_layer() { &mut *joined } else { &mut gradients.bias[l] };
+        let (delta, epsilon) =
+            through_activation::<S, TANGENT>(simd, trace, l + 1, vectors, &values, &tangents, bias);
+        outer(simd, &delta, &trace.values[l], vectors, &mut gradients.hidden[l]);
+        transposed::<S>(simd, weights.hidden[l], &delta, vectors, K::NETWORK.is_residual(l), &mut values);
+        if TANGENT {
+            outer(simd, &epsilon, &trace.tangents[l], vectors, &mut gradients.hidden[l]);
+            transposed::<S>(simd, weights.hidden[l], &epsilon, vectors, K::NETWORK.is_residual(l), &mut tangents);
+        }
+    }
+    let (delta, epsilon) =
+        through_activation::<S, TANGENT>(simd, trace, 0, vectors, &values, &tangents, &mut gradients.y_bias);
+    let mut in_y = [zero; VECTORS];
+    for o in 0..WIDTH {
+        let w = simd.splat_f32s(weights.y_weight[o]);
+        let mut sum = gradients.y_weight[o];
+        for v in 0..vectors {
+            sum = simd.mul_add_f32s(delta[o][v], y[v], sum);
+            in_y[v] = simd.mul_add_f32s(w, delta[o][v], in_y[v]);
+            if TANGENT {
+                sum = simd.add_f32s(sum, epsilon[o][v]);
+            }
+        }
+        gradients.y_weight[o] = sum;
+    }
+    in_y
+}
+
+/// The gradients in the arguments of a layer's activation, and their sum added to `bias`.
+#[inline(always)]
+fn through_activation<S: Simd, const TANGENT: bool>(
+    simd: S,
+    trace: &Trace<S>,
+    layer: usize,
+    vectors: usize,
+    values: &Block<S>,
+    tangents: &Block<S>,
+    bias: &mut [S::f32s; WIDTH],
+) -> (Block<S>, Block<S>) {
+    let zero = simd.splat_f32s(0.0);
+    let (mut delta, mut epsilon) = ([[zero; VECTORS]; WIDTH], [[zero; VECTORS]; WIDTH]);
+    for o in 0..WIDTH {
+        let mut sum = bias[o];
+        for v in 0..vectors {
+            let slope = trace.slopes[layer][o][v];
+            let mut d = simd.mul_f32s(values[o][v], slope);
+            if TANGENT {
+                d = simd.mul_add_f32s(tangents[o][v], trace.bends[layer][o][v], d);
+                epsilon[o][v] = simd.mul_f32s(tangents[o][v], slope);
+            }
+            delta[o][v] = d;
+            sum = simd.add_f32s(sum, d);
+        }
+        bias[o] = sum;
+    }
+    (delta, epsilon)
+}
+
+/// `sums[o][i] += Σ_v delta[o][v] input[i][v]`, tile by tile in registers.
+#[inline(always)]
+fn outer<S: Simd>(
+    simd: S,
+    delta: &Block<S>,
+    input: &Block<S>,
+    vectors: usize,
+    sums: &mut [[S::f32s; WIDTH]; WIDTH],
+) {
+    for row in [0, TILE] {
+        for column in [0, TILE] {
+            let mut tile = [[simd.splat_f32s(0.0); TILE]; TILE];
+            for v in 0..vectors {
+                for i in 0..TILE {
+                    let a = input[column + i][v];
+                    for o in 0..TILE {
+                        tile[o][i] = simd.mul_add_f32s(delta[row + o][v], a, tile[o][i]);
+                    }
+                }
+            }
+            for o in 0..TILE {
+                for i in 0..TILE {
+                    let sum = &mut sums[row + o][column + i];
+                    *sum = simd.add_f32s(*sum, tile[o][i]);
+                }
+            }
+        }
+    }
+}
+
+/// `gradient[i][v] = Σ_o weight[o][i] delta[o][v]`, plus itself in a residual layer.
+#[inline(always)]
+fn transposed<S: Simd>(
+    simd: S,
+    weight: &[[f32; WIDTH]; WIDTH],
+    delta: &Block<S>,
+    vectors: usize,
+    residual: bool,
+    gradient: &mut Block<S>,
+) {
+    for v in 0..vectors {
+        let mut sums = [simd.splat_f32s(0.0); WIDTH];
+        if residual {
+            for i in 0..WIDTH {
+                sums[i] = gradient[i][v];
+            }
+        }
+        for o in 0..WIDTH {
+            for i in 0..WIDTH {
+                sums[i] = simd.mul_add_f32s(simd.splat_f32s(weight[o][i]), delta[o][v], sums[i]);
+            }
+        }
+        for i in 0..WIDTH {
+            gradient[i][v] = sums[i];
+        }
+    }
+}

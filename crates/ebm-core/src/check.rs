@@ -60,6 +60,16 @@ pub(crate) fn finite(what: &'static str, tensor: &Tensor) -> Result<()> {
     }
 }
 
+/// Requires `ok` of the setting `name`, which has this `value`; `expected` says what is allowed.
+pub(crate) fn setting(
+    name: &'static str,
+    ok: bool,
+    value: impl ToString,
+    expected: &'static str,
+) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::Setting { name, value: value.to_string(), expected }) }
+}
+
 pub(crate) fn shape(what: &'static str, tensor: &Tensor, expected: String) -> Error {
     Error::Shape { what, expected, actual: tensor.dims().to_vec() }
 }

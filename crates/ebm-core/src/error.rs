@@ -79,6 +79,26 @@ pub enum Error {
         "f(x, y) has no gradient in y: EnergyModel::score must not detach y, nor leave the autograd graph"
     )]
     NoGradient,
+    /// A value of f from which no density can be computed: only finite numbers and −∞ (no density) can be.
+    #[error(
+        "f = {value} for input x {x} of the batch at y = {y:?}; repair the model or leave that input out"
+    )]
+    NonFiniteScore {
+        /// The position of x in the batch.
+        x: usize,
+        /// The D coordinates of y.
+        y: Vec<f64>,
+        /// f there.
+        value: f64,
+    },
+    /// f is −∞ wherever it was evaluated, so that Z = 0.
+    #[error(
+        "input x {x} of the batch has no density: f is -inf at every y that was tried; try others, or a wider range"
+    )]
+    NoMass {
+        /// The position of x in the batch.
+        x: usize,
+    },
 }
 
 impl Error {

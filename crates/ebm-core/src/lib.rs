@@ -12,6 +12,8 @@
 //! | Supplement Algorithm S2 (age, head pose) | [`refine`] with [`StepRule::EarlyStopping`] |
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation and its rival IoU-Net* | [`BoxSpace`], [`QualityRegression`] |
+//! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
+//! | Samples of p(y \| x) | [`langevin`] |
 //! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
@@ -56,6 +58,7 @@
 //! ```
 
 mod check;
+mod density;
 mod error;
 mod host;
 pub mod loss;
@@ -66,6 +69,7 @@ mod proposal;
 mod refine;
 mod target_space;
 
+pub use density::{Chains, Grid, GridDensity, GridError, Langevin, Region, langevin};
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
 pub use objective::{

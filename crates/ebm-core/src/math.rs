@@ -1,6 +1,6 @@
 //! Stable sums of exponentials.
 
-use candle_core::{D, Tensor};
+use candle_core::{D, Device, Tensor};
 
 use crate::Result;
 
@@ -27,6 +27,11 @@ pub fn log_mean_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
     Ok((log_sum_exp(x, dim)? - count.ln())?)
 }
 
+/// `log Σ exp x` over plain numbers.
+pub(crate) fn log_sum_exp_of(x: &[f64]) -> Result<f64> {
+    Ok(log_sum_exp(&Tensor::new(x, &Device::Cpu)?, 0)?.to_scalar()?)
+}
+
 /// `log N(x; 0, I)` of a tensor whose last dimension, which is removed, holds D independent coordinates.
 pub(crate) fn log_standard_normal(x: &Tensor) -> Result<Tensor> {
     let dim = x.dim(D::Minus1)? as f64;
@@ -36,7 +41,7 @@ pub(crate) fn log_standard_normal(x: &Tensor) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{Device, Var};
+    use candle_core::Var;
 
     use super::*;
 

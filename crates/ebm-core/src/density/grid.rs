@@ -1,0 +1,109 @@
+//! Equally spaced points of a scalar target.
+
+use candle_core::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::{Result, check};
+
+/// N ≥ 2 equally spaced points from `lo` to `hi`, both included, in the units of y.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
+pub struct Grid {
+    lo: f64,
+    hi: f64,
+    num_points: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    lo: f64,
+    hi: f64,
+    num_points: usize,
+}
+
+impl TryFrom<Unchecked> for Grid {
+    type Error = crate::Error;
+
+    fn try_from(unchecked: Unchecked) -> Result<Self> {
+        Self::new(unchecked.lo, unchecked.hi, unchecked.num_points)
+    }
+}
+
+impl Grid {
+    /// The grid of `num_points` points from `lo` to `hi`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) unless `lo < hi`, both are finite, and N ≥ 2.
+    pub fn new(lo: f64, hi: f64, num_points: usize) -> Result<Self> {
+        check::setting("num_points", num_points >= 2, num_points, "at least 2")?;
+        // The width must be a number too, and the points must differ.
+        let grid = Self { lo, hi, num_points };
+        let ok = lo < hi && (hi - lo).is_finite() && lo + grid.step() > lo && hi - grid.step() < hi;
+        check::setting(
+            "[lo, hi]",
+            ok,
+            format!("[{lo}, {hi}]"),
+            "finite, with lo < hi and distinct grid points",
+        )?;
+        Ok(grid)
+    }
+
+    /// The first point.
+    pub fn lo(&self) -> f64 {
+        self.lo
+    }
+
+    /// The last point.
+    pub fn hi(&self) -> f64 {
+        self.hi
+    }
+
+    /// N, the number of points.
+    pub fn num_points(&self) -> usize {
+        self.num_points
+    }
+
+    /// The distance h between neighbouring points.
+    pub fn step(&self) -> f64 {
+        (self.hi - self.lo) / (self.num_points - 1) as f64
+    }
+
+    /// Point `index`, counted from 0; beyond the last one the spacing goes on.
+    pub fn point(&self, index: usize) -> f64 {
+        if index + 1 == self.num_points { self.hi } else { self.at(index as f64) }
+    }
+
+    /// All N points in ascending order.
+    pub fn points(&self) -> Vec<f64> {
+        (0..self.num_points).map(|index| self.point(index)).collect()
+    }
+
+    /// The place `position` steps from the first point.
+    pub(super) fn at(&self, position: f64) -> f64 {
+        self.lo + position * self.step()
+    }
+
+    /// The cell, one of N − 1, in which `y` lies, and how far in it from 0 to 1; `None` outside the grid or for NaN.
+    pub(super) fn locate(&self, y: f64) -> Option<(usize, f64)> {
+        if !(self.lo <= y && y <= self.hi) {
+            return None;
+        }
+        let position = (y - self.lo) / self.step();
+        let cell = (position as usize).min(self.num_points - 2);
+        Some((cell, (position - cell as f64).clamp(0.0, 1.0)))
+    }
+
+    /// Σ w_i g(i) over the points, with the weights of the trapezoid rule.
+    pub(super) fn trapezoid(&self, g: impl Fn(usize) -> f64) -> f64 {
+        let last = self.num_points - 1;
+        let inner: f64 = (1..last).map(&g).sum();
+        self.step() * (inner + 0.5 * (g(0) + g(last)))
+    }
+
+    /// The points as candidates for each of `batch` inputs, `(B, N, 1)`.
+    pub(super) fn candidates(&self, batch: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+        let points = Tensor::from_vec(self.points(), (1, self.num_points, 1), &Device::Cpu)?;
+        Ok(points.to_dtype(dtype)?.to_device(device)?.broadcast_as((batch, self.num_points, 1))?)
+    }
+}

@@ -1,0 +1,111 @@
+//! Highest-density regions.
+
+use super::GridDensity;
+use crate::{Result, check};
+
+/// A set of y: where the density is at least some level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Region {
+    /// Disjoint closed intervals `[from, to]` in ascending order; several when the density is multimodal.
+    pub intervals: Vec<[f64; 2]>,
+    /// The logarithm of the level, in nats.
+    pub log_level: f64,
+    /// P(Y in the region | x).
+    pub mass: f64,
+}
+
+impl Region {
+    /// Whether `y` is in it.
+    pub fn contains(&self, y: f64) -> bool {
+        self.intervals.iter().any(|&[from, to]| from <= y && y <= to)
+    }
+
+    /// The total length of the intervals, in the units of y.
+    pub fn width(&self) -> f64 {
+        self.intervals.iter().map(|[from, to]| to - from).sum()
+    }
+}
+
+impl GridDensity {
+    /// The smallest region of at least this probability `mass`: all y with p(y | x) ≥ λ, for the highest λ possible.
+    /// Exact for the interpolant. The mass is the one asked for, unless λ is the height of a plateau, of which the
+    /// region has the whole (of a uniform density, everything). A mass of 1 gives the support.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) unless `mass` is in (0, 1].
+    pub fn highest_density_region(&self, mass: f64) -> Result<Region> {
+        check::setting("mass", mass > 0.0 && mass <= 1.0, mass, "in (0, 1]")?;
+        let level = if mass < 1.0 { self.level_of(mass) } else { 0.0 };
+        Ok(self.region_above(level))
+    }
+
+    /// The region of all y in the support with `log p(y | x) ≥ log_level`.
+    pub fn level_set(&self, log_level: f64) -> Region {
+        self.region_above(log_level.exp())
+    }
+
+    /// P(log p(Y | x) ≥ `log_level` | x). With `log_level` = log p(y | x) it is the mass of the smallest
+    /// highest-density region that has y.
+    pub fn mass_above(&self, log_level: f64) -> f64 {
+        self.mass_of(log_level.exp())
+    }
+
+    fn region_above(&self, level: f64) -> Region {
+        let mut intervals: Vec<[f64; 2]> = Vec::new();
+        let mut end = None; // of the last interval, in steps from the first point
+        for cell in 0..self.log_prob.len() - 1 {
+            let Some([from, to]) = part_above(self.ends(cell), level) else { continue };
+            let (from, to) = (cell as f64 + from, cell as f64 + to);
+            let (start, stop) = (self.grid.at(from), self.grid.at(to).min(self.grid.hi()));
+            match intervals.last_mut() {
+                Some(interval) if end == Some(from) => interval[1] = stop,
+                _ => intervals.push([start, stop]),
+            }
+            end = Some(to);
+        }
+        Region { intervals, log_level: level.ln(), mass: self.mass_of(level) }
+    }
+
+    /// G(λ): the mass where the density is at least `level`.
+    fn mass_of(&self, level: f64) -> f64 {
+        let mass = |(p, q): (f64, f64)| {
+            let [from, to] = part_above((p, q), level)?;
+            Some(0.5 * (to - from) * (2.0 * p + (q - p) * (from + to)))
+        };
+        let cells = (0..self.log_prob.len() - 1).filter_map(|cell| mass(self.ends(cell)));
+        (self.grid.step() * cells.sum::<f64>()).min(1.0)
+    }
+
+    /// The highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G(λ) is a parabola.
+    fn level_of(&self, mass: f64) -> f64 {
+        let mut levels: Vec<f64> = self.log_prob.iter().map(|log_prob| log_prob.exp()).collect();
+        levels.sort_by(f64::total_cmp);
+        levels.dedup();
+        let above = levels.partition_point(|&level| self.mass_of(level) >= mass);
+        let lower = if above == 0 { 0.0 } else { levels[above - 1] };
+        let Some(&upper) = levels.get(above) else { return lower };
+
+        // The mass of a cell that rises from a to b through λ is h (b² − λ²) / (2 (b − a)).
+        let crossing = (0..self.log_prob.len() - 1).map(|cell| self.ends(cell));
+        let crossing = crossing.map(|(p, q)| (p.min(q), p.max(q))).filter(|&(a, b)| a <= lower && b >= upper);
+        let curvature: f64 = crossing.map(|(a, b)| 0.5 * self.grid.step() / (b - a)).sum();
+        let square = upper * upper - (mass - self.mass_of(upper)) / curvature;
+        // Below `lower`, or NaN without a crossing cell: the missing mass is a plateau's at `lower`.
+        square.max(0.0).sqrt().max(lower)
+    }
+}
+
+/// The part of a cell in which a density that goes from `p` to `q` is positive and at least `level`.
+fn part_above((p, q): (f64, f64), level: f64) -> Option<[f64; 2]> {
+    if p.max(q) <= 0.0 {
+        None
+    } else if p.min(q) >= level {
+        Some([0.0, 1.0])
+    } else if p.max(q) <= level {
+        None
+    } else if p < q {
+        Some([(level - p) / (q - p), 1.0])
+    } else {
+        Some([0.0, (p - level) / (p - q)])
+    }
+}

@@ -1,0 +1,34 @@
+//! f at many candidates, in passes of bounded size.
+
+use candle_core::Tensor;
+
+use crate::model::checked_score;
+use crate::{EnergyModel, Error, Result, check, host};
+
+/// How many candidates one pass through the model takes at most, unless B alone is more.
+const CANDIDATES_PER_PASS: usize = 1 << 14;
+
+/// f at `y`, shape `(B, M, D)`: B rows of M values. −∞, a density of zero, is allowed.
+pub(super) fn scores<M: EnergyModel>(model: &M, features: &M::Features, y: &Tensor) -> Result<Vec<Vec<f64>>> {
+    let (batch, count, _) = check::dims3("y", y)?;
+    let columns = (CANDIDATES_PER_PASS / batch.max(1)).max(1);
+    let mut rows = vec![Vec::with_capacity(count); batch];
+    for start in (0..count).step_by(columns) {
+        let length = columns.min(count - start);
+        let pass = y.narrow(1, start, length)?.contiguous()?;
+        let f = host::values(&checked_score(model, features, &pass)?.detach())?;
+        for (x, (row, f)) in rows.iter_mut().zip(f.chunks_exact(length)).enumerate() {
+            if let Some(index) = f.iter().position(|&f| !is_score(f)) {
+                let y = host::values(&pass.get(x)?.get(index)?)?;
+                return Err(Error::NonFiniteScore { x, y, value: f[index] });
+            }
+            row.extend_from_slice(f);
+        }
+    }
+    Ok(rows)
+}
+
+/// Whether `exp f` is a density's value: finite f, or −∞.
+pub(super) fn is_score(f: f64) -> bool {
+    f < f64::INFINITY
+}

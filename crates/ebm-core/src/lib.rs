@@ -74,7 +74,7 @@ pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
 pub use objective::{
     AnyObjective, AnyProposal, DenoisingScoreMatching, Derivatives, Directions, InfoNce, KullbackLeibler,
-    MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective, QualityRegression,
+    LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective, QualityRegression,
     ScoreMatching, SelfNormalized,
 };
 pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};

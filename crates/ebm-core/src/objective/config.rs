@@ -5,7 +5,7 @@ use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DenoisingScoreMatching, InfoNce, KullbackLeibler, MonteCarloNll, NoiseContrastive,
+    DenoisingScoreMatching, InfoNce, KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive,
     NoiseContrastivePlus, Objective, ScoreMatching, SelfNormalized,
 };
 use crate::{EnergyModel, GaussianMixture, Proposal, Result, SharedOffsets, Uniform};
@@ -63,8 +63,8 @@ pub enum AnyObjective {
     Nce(NoiseContrastive<AnyProposal>),
     /// [`NoiseContrastivePlus`].
     NcePlus(NoiseContrastivePlus),
-    //L
-    //L MlMcmc(LangevinNll),
+    /// [`LangevinNll`].
+    MlMcmc(LangevinNll),
     /// [`ScoreMatching`].
     Sm(ScoreMatching),
     /// [`DenoisingScoreMatching`].
@@ -88,7 +88,7 @@ impl Objective for AnyObjective {
             Self::KldIs(objective) => objective.loss(model, features, y, rng),
             Self::Nce(objective) => objective.loss(model, features, y, rng),
             Self::NcePlus(objective) => objective.loss(model, features, y, rng),
-            //L Self::MlMcmc(objective) => objective.loss(model, features, y, rng),
+            Self::MlMcmc(objective) => objective.loss(model, features, y, rng),
             Self::Sm(objective) => objective.loss(model, features, y, rng),
             Self::Dsm(objective) => objective.loss(model, features, y, rng),
             Self::InfoNce(objective) => objective.loss(model, features, y, rng),

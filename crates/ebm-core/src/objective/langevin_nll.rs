@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Objective;
 use crate::density::{Langevin, langevin};
 use crate::model::checked_score;
-use crate::{EnergyModel, Error, Result, check};
+use crate::{EnergyModel, Result, check};
 
 /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M chains of L
 /// unadjusted Langevin steps from the target, through which no gradient flows:
@@ -23,7 +23,7 @@ pub struct LangevinNll {
     /// L, the number of steps of a chain.
     pub steps: usize,
     /// λ in `y ← y + (λ²/2) ∇f + λ ε`.
-    pub step_length: f64,
+    pub step_size: f64,
 }
 
 impl Objective for LangevinNll {
@@ -37,7 +37,7 @@ impl Objective for LangevinNll {
         let (batch, dim) = check::targets(y)?;
         check::at_least_one("num_samples", self.num_samples)?;
         let start = y.detach().unsqueeze(1)?;
-        let settings = Langevin { steps: self.steps, step_length: self.step_length, adjusted: false };
+        let settings = Langevin { steps: self.steps, step_size: self.step_size, adjusted: false };
         let chains = start.broadcast_as((batch, self.num_samples, dim))?.contiguous()?;
         let samples = langevin(model, features, &chains, &settings, rng)?.y;
         let f = checked_score(model, features, &Tensor::cat(&[&start, &samples], 1)?)?;

@@ -8,20 +8,24 @@ use pulp::Simd;
 use crate::layout::{LAYERS, Network, WIDTH};
 
 /// Vectors of samples in a block: what lets all activations of a block stay in 48 KiB.
-pub(super) const VECTORS: usize = 8;
+pub(super) const VECTORS: usize = 4;
 
 /// The columns and rows of a register tile of weight gradients.
 const TILE: usize = 5;
 
 /// A hidden layer of one block.
-type Block<S> = [[<S as Simd>::f32s; VECTORS]; WIDTH];
+type Block<S> = [[<S as Simd>::f32s; WIDTH]; VECTORS];
 
 /// What distinguishes the two networks.
 pub(super) trait Kind {
     /// Its shape, known to the compiler.
     const NETWORK: Network;
+    /// Whether φ' is kept for the way back, or found in the layer's output.
+    const KEEPS_SLOPES: bool;
     /// φ(z) and φ'(z).
     fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s);
+    /// `g` φ', given the layer's output and what was kept.
+    fn back<S: Simd>(simd: S, g: S::f32s, output: S::f32s, slope: S::f32s) -> S::f32s;
     /// φ''(z), from φ(z) and φ'(z).
     fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s;
 }
@@ -31,12 +35,19 @@ pub(super) struct Bmvc;
 
 impl Kind for Eccv {
     const NETWORK: Network = Network::Eccv;
+    const KEEPS_SLOPES: bool = false;
 
     #[inline(always)]
     fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
         let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
         let positive = simd.greater_than_f32s(z, zero);
         (simd.select_f32s(positive, z, zero), simd.select_f32s(positive, one, zero))
+    }
+
+    #[inline(always)]
+    fn back<S: Simd>(simd: S, g: S::f32s, output: S::f32s, _: S::f32s) -> S::f32s {
+        let zero = simd.splat_f32s(0.0);
+        simd.select_f32s(simd.greater_than_f32s(output, zero), g, zero)
     }
 
     #[inline(always)]
@@ -47,11 +58,17 @@ impl Kind for Eccv {
 
 impl Kind for Bmvc {
     const NETWORK: Network = Network::Bmvc;
+    const KEEPS_SLOPES: bool = true;
 
     #[inline(always)]
     fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
         let value = tanh(simd, z);
         (value, simd.negate_mul_add_f32s(value, value, simd.splat_f32s(1.0)))
+    }
+
+    #[inline(always)]
+    fn back<S: Simd>(simd: S, g: S::f32s, _: S::f32s, slope: S::f32s) -> S::f32s {
+        simd.mul_f32s(g, slope)
     }
 
     #[inline(always)]
@@ -121,7 +138,7 @@ pub(super) struct Gradients<S: Simd> {
 impl<S: Simd> Trace<S> {
     #[inline(always)]
     pub(super) fn new(simd: S) -> Self {
-        let zero = || [[[simd.splat_f32s(0.0); VECTORS]; WIDTH]; LAYERS + 1];
+        let zero = || [[[simd.splat_f32s(0.0); WIDTH]; VECTORS]; LAYERS + 1];
         Self { values: zero(), slopes: zero(), tangents: zero(), bends: zero() }
     }
 }
@@ -161,12 +178,14 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
             let z = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
             let (value, slope) = K::activate(simd, z);
             a[o] = value;
-            trace.values[0][o][v] = value;
-            trace.slopes[0][o][v] = slope;
+            trace.values[0][v][o] = value;
+            if K::KEEPS_SLOPES {
+                trace.slopes[0][v][o] = slope;
+            }
             if TANGENT {
                 t[o] = simd.mul_f32s(slope, w);
-                trace.tangents[0][o][v] = t[o];
-                trace.bends[0][o][v] = simd.mul_f32s(K::bend(simd, value, slope), w);
+                trace.tangents[0][v][o] = t[o];
+                trace.bends[0][v][o] = simd.mul_f32s(K::bend(simd, value, slope), w);
             }
         }
         for l in 0..LAYERS {
@@ -186,13 +205,15 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
             for o in 0..WIDTH {
                 let (value, slope) = K::activate(simd, z[o]);
                 a[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(a[o], value) } else { value };
-                trace.values[l + 1][o][v] = a[o];
-                trace.slopes[l + 1][o][v] = slope;
+                trace.values[l + 1][v][o] = a[o];
+                if K::KEEPS_SLOPES {
+                    trace.slopes[l + 1][v][o] = slope;
+                }
                 if TANGENT {
                     let tangent = simd.mul_f32s(slope, zt[o]);
                     t[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(t[o], tangent) } else { tangent };
-                    trace.tangents[l + 1][o][v] = t[o];
-                    trace.bends[l + 1][o][v] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
+                    trace.tangents[l + 1][v][o] = t[o];
+                    trace.bends[l + 1][v][o] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
                 }
             }
         }
@@ -228,16 +249,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     let zero = simd.splat_f32s(0.0);
     let vectors = vectors.min(VECTORS);
     // Gradients in the values and in the tangents of the layer at hand.
-    let (mut values, mut tangents) = ([[zero; VECTORS]; WIDTH], [[zero; VECTORS]; WIDTH]);
+    let (mut values, mut tangents) = ([[zero; WIDTH]; VECTORS], [[zero; WIDTH]; VECTORS]);
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.out_weight[o]);
         let mut sum = gradients.out_weight[o];
         for v in 0..vectors {
-            values[o][v] = simd.mul_f32s(w, g[0][v]);
-            sum = simd.mul_add_f32s(trace.values[LAYERS][o][v], g[0][v], sum);
+            values[v][o] = simd.mul_f32s(w, g[0][v]);
+            sum = simd.mul_add_f32s(trace.values[LAYERS][v][o], g[0][v], sum);
             if TANGENT {
-                tangents[o][v] = simd.mul_f32s(w, g[1][v]);
-                sum = simd.mul_add_f32s(trace.tangents[LAYERS][o][v], g[1][v], sum);
+                tangents[v][o] = simd.mul_f32s(w, g[1][v]);
+                sum = simd.mul_add_f32s(trace.tangents[LAYERS][v][o], g[1][v], sum);
             }
         }
         gradients.out_weight[o] = sum;
@@ -248,7 +269,7 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     for l in (0..LAYERS).rev() {
         let bias = if l == K::NETWORK.joining_layer() { &mut *joined } else { &mut gradients.bias[l] };
         let (delta, epsilon) =
-            through_activation::<S, TANGENT>(simd, trace, l + 1, vectors, &values, &tangents, bias);
+            through_activation::<S, K, TANGENT>(simd, trace, l + 1, vectors, &values, &tangents, bias);
         outer(simd, &delta, &trace.values[l], vectors, &mut gradients.hidden[l]);
         transposed::<S>(simd, weights.hidden[l], &delta, vectors, K::NETWORK.is_residual(l), &mut values);
         if TANGENT {
@@ -257,16 +278,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
         }
     }
     let (delta, epsilon) =
-        through_activation::<S, TANGENT>(simd, trace, 0, vectors, &values, &tangents, &mut gradients.y_bias);
+        through_activation::<S, K, TANGENT>(simd, trace, 0, vectors, &values, &tangents, &mut gradients.y_bias);
     let mut in_y = [zero; VECTORS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.y_weight[o]);
         let mut sum = gradients.y_weight[o];
         for v in 0..vectors {
-            sum = simd.mul_add_f32s(delta[o][v], y[v], sum);
-            in_y[v] = simd.mul_add_f32s(w, delta[o][v], in_y[v]);
+            sum = simd.mul_add_f32s(delta[v][o], y[v], sum);
+            in_y[v] = simd.mul_add_f32s(w, delta[v][o], in_y[v]);
             if TANGENT {
-                sum = simd.add_f32s(sum, epsilon[o][v]);
+                sum = simd.add_f32s(sum, epsilon[v][o]);
             }
         }
         gradients.y_weight[o] = sum;
@@ -276,7 +297,7 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
 
 /// The gradients in the arguments of a layer's activation, and their sum added to `bias`.
 #[inline(always)]
-fn through_activation<S: Simd, const TANGENT: bool>(
+fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,
     trace: &Trace<S>,
     layer: usize,
@@ -286,25 +307,25 @@ fn through_activation<S: Simd, const TANGENT: bool>(
     bias: &mut [S::f32s; WIDTH],
 ) -> (Block<S>, Block<S>) {
     let zero = simd.splat_f32s(0.0);
-    let (mut delta, mut epsilon) = ([[zero; VECTORS]; WIDTH], [[zero; VECTORS]; WIDTH]);
-    for o in 0..WIDTH {
-        let mut sum = bias[o];
-        for v in 0..vectors {
-            let slope = trace.slopes[layer][o][v];
-            let mut d = simd.mul_f32s(values[o][v], slope);
+    let (mut delta, mut epsilon) = ([[zero; WIDTH]; VECTORS], [[zero; WIDTH]; VECTORS]);
+    let mut sums = *bias;
+    for v in 0..vectors {
+        for o in 0..WIDTH {
+            let (output, slope) = (trace.values[layer][v][o], trace.slopes[layer][v][o]);
+            let mut d = K::back(simd, values[v][o], output, slope);
             if TANGENT {
-                d = simd.mul_add_f32s(tangents[o][v], trace.bends[layer][o][v], d);
-                epsilon[o][v] = simd.mul_f32s(tangents[o][v], slope);
+                d = simd.mul_add_f32s(tangents[v][o], trace.bends[layer][v][o], d);
+                epsilon[v][o] = K::back(simd, tangents[v][o], output, slope);
             }
-            delta[o][v] = d;
-            sum = simd.add_f32s(sum, d);
+            delta[v][o] = d;
+            sums[o] = simd.add_f32s(sums[o], d);
         }
-        bias[o] = sum;
     }
+    *bias = sums;
     (delta, epsilon)
 }
 
-/// `sums[o][i] += Σ_v delta[o][v] input[i][v]`, tile by tile in registers.
+/// `sums[o][i] += Σ_v delta[v][o] input[i][v]`, tile by tile in registers.
 #[inline(always)]
 fn outer<S: Simd>(
     simd: S,
@@ -318,9 +339,9 @@ fn outer<S: Simd>(
             let mut tile = [[simd.splat_f32s(0.0); TILE]; TILE];
             for v in 0..vectors {
                 for i in 0..TILE {
-                    let a = input[column + i][v];
+                    let a = input[v][column + i];
                     for o in 0..TILE {
-                        tile[o][i] = simd.mul_add_f32s(delta[row + o][v], a, tile[o][i]);
+                        tile[o][i] = simd.mul_add_f32s(delta[v][row + o], a, tile[o][i]);
                     }
                 }
             }
@@ -334,7 +355,7 @@ fn outer<S: Simd>(
     }
 }
 
-/// `gradient[i][v] = Σ_o weight[o][i] delta[o][v]`, plus itself in a residual layer.
+/// `gradient[v][i] = Σ_o weight[o][i] delta[v][o]`, plus itself in a residual layer.
 #[inline(always)]
 fn transposed<S: Simd>(
     simd: S,
@@ -348,16 +369,16 @@ fn transposed<S: Simd>(
         let mut sums = [simd.splat_f32s(0.0); WIDTH];
         if residual {
             for i in 0..WIDTH {
-                sums[i] = gradient[i][v];
+                sums[i] = gradient[v][i];
             }
         }
         for o in 0..WIDTH {
             for i in 0..WIDTH {
-                sums[i] = simd.mul_add_f32s(simd.splat_f32s(weight[o][i]), delta[o][v], sums[i]);
+                sums[i] = simd.mul_add_f32s(simd.splat_f32s(weight[o][i]), delta[v][o], sums[i]);
             }
         }
         for i in 0..WIDTH {
-            gradient[i][v] = sums[i];
+            gradient[v][i] = sums[i];
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! | in the paper | here |
 //! |---|---|
+//! | Section 2: direct and probabilistic regression | [`parametric`], one family each |
 //! | Section 3.1, Eq. 1: the model `f(x, y)` | [`EnergyModel`] |
 //! | Section 3.2, Eq. 3 and 4: the loss `J` | [`MonteCarloNll`] |
 //! | Section 3.2, Eq. 5: the proposal `q(y \| y_i)` | [`GaussianMixture`], a [`Proposal`] |
@@ -13,6 +14,11 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation and its rival IoU-Net* | [`BoxSpace`], [`QualityRegression`] |
 //! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
+//! | Table 2: Direct, Gaussian, Laplace | [`Direct`](parametric::Direct), [`Gaussian`](parametric::Gaussian), [`Laplace`](parametric::Laplace) |
+//! | Table 2: Gaussian mixture of 2, 4, 8; Gaussian cVAE | [`MixtureOfGaussians`](parametric::MixtureOfGaussians), [`ConditionalVae`](parametric::ConditionalVae) |
+//! | Table 4: Niu et al., Cao et al. | [`Ordinal`](parametric::Ordinal) |
+//! | Tables 4 and 5: Softmax (CE, L², Var) | [`Softmax`](parametric::Softmax) over [`Bins`](parametric::Bins) |
+//! | Table 5: Laplace of the head pose | [`JointLaplace`](parametric::JointLaplace) |
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator
@@ -62,6 +68,7 @@ pub mod loss;
 pub mod math;
 mod model;
 mod objective;
+pub mod parametric;
 mod proposal;
 mod refine;
 mod target_space;

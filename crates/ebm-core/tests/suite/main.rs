@@ -5,6 +5,7 @@ mod config;
 mod eq4;
 mod gradients;
 mod objective;
+mod parametric;
 mod proposal;
 mod refine;
 mod refine_robustness;

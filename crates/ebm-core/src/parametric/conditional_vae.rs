@@ -143,7 +143,8 @@ impl ConditionalVae {
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
         let batch = self.check_latent("the result of LatentVariableModel::prior", prior)?;
-        self.check_latent("the result of LatentVariableModel::posterior", posterior)?;
+        let posterior_name = "the result of LatentVariableModel::posterior";
+        check::dims(posterior_name, posterior, "(B, 2Z)", prior.dims())?;
         let decoded = model.decode(features, &self.sample_latents(posterior, rng)?)?;
         let dims = [batch, self.num_samples, 2 * self.dim];
         check::dims("the result of LatentVariableModel::decode", &decoded, "(B, S, 2D)", &dims)?;

@@ -8,7 +8,7 @@ use ebm_core::parametric::{
 use rand::Rng;
 use rand_distr::StandardNormal;
 
-use super::{Linear, rows};
+use super::Linear;
 use crate::zoo::{assert_close, flat, rng};
 
 /// Descends `loss` in the variables.
@@ -43,8 +43,8 @@ fn direct_regression_finds_mean_median_and_hubers_location() {
     let fit = |loss, rate, steps| fit(&Direct::new(1, loss).unwrap(), &[0.0], &Y, rate, steps);
     assert_close(&fit(DirectLoss::L2, 0.2, 200), &[mean(Y.into_iter())], 1e-12);
     assert_close(&fit(DirectLoss::L1, 1e-3, 2000), &[0.4], 2e-3);
-    // Only 2.0 is in the linear part: Σ_{others} (m − y) = β, here (4 m − 0.8) / 0.5 = 1.
-    assert_close(&fit(DirectLoss::Huber { beta: 0.5 }, 0.2, 400), &[0.325], 1e-10);
+    // −0.3 and 2.0 are in the linear parts and cancel; what remains is the mean of the others.
+    assert_close(&fit(DirectLoss::Huber { beta: 0.5 }, 0.2, 400), &[1.1 / 3.0], 1e-10);
 }
 
 #[test]
@@ -120,17 +120,16 @@ fn softmax_finds_the_frequencies() {
 
 #[test]
 fn the_terms_of_the_softmax_pull_as_they_should() {
-    // Half of the targets at 0 and half at 2: the cross-entropy alone keeps both; the variance term narrows.
-    let spread = |l2, variance| {
-        let model = Softmax::new(1, Bins::uniform(0.0, 1.0, 3).unwrap(), l2, variance).unwrap();
-        let phi = fit(&model, &[0.1, 0.0, -0.1], &[0.0, 2.0], 0.5, 500);
-        let outputs = rows(&[&phi]);
-        assert_close(&flat(&model.mean(&outputs).unwrap()), &[1.0], 1e-6);
-        let p: Vec<f64> = phi.iter().map(|l| l.exp()).collect();
-        (p[0] + p[2]) / p.iter().sum::<f64>()
-    };
-    let (none, l2, both) = (spread(0.0, 0.0), spread(0.1, 0.0), spread(0.1, 0.05));
-    assert!(none > 0.99 && (l2 - none).abs() < 1e-6 && both < none - 1e-3, "{none} {l2} {both}");
+    // Half of the targets at 0 and half at 2. With p_0 = p_2 = q the loss is −log q + 2 w q, so q = 1 / (2 w).
+    let model = Softmax::new(1, Bins::uniform(0.0, 1.0, 3).unwrap(), 0.1, 2.0).unwrap();
+    let phi = fit(&model, &[0.1, 0.0, 0.1], &[0.0, 2.0], 0.3, 600);
+    assert_close(&[phi[0] - phi[1], phi[2] - phi[1]], &[0.5f64.ln(); 2], 1e-6);
+
+    // A target of 0.4, whose nearest bin is 0, and p the probability of 1: −log(1 − p) + 10 (p − 0.4)².
+    let model = Softmax::new(1, Bins::uniform(0.0, 1.0, 2).unwrap(), 10.0, 0.0).unwrap();
+    let phi = fit(&model, &[0.0, 0.0], &[0.4], 0.3, 600);
+    let p = 0.7 - 0.14f64.sqrt();
+    assert_close(&[phi[1] - phi[0]], &[(p / (1.0 - p)).ln()], 1e-8);
 }
 
 #[test]

@@ -14,11 +14,12 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation and its rival IoU-Net* | [`BoxSpace`], [`QualityRegression`] |
 //! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
-//! | Table 2: Direct, Gaussian, Laplace | [`Direct`](parametric::Direct), [`Gaussian`](parametric::Gaussian), [`Laplace`](parametric::Laplace) |
-//! | Table 2: Gaussian mixture of 2, 4, 8; Gaussian cVAE | [`MixtureOfGaussians`](parametric::MixtureOfGaussians), [`ConditionalVae`](parametric::ConditionalVae) |
-//! | Table 4: Niu et al., Cao et al. | [`Ordinal`](parametric::Ordinal) |
-//! | Tables 4 and 5: Softmax (CE, L², Var) | [`Softmax`](parametric::Softmax) over [`Bins`](parametric::Bins) |
-//! | Table 5: Laplace of the head pose | [`JointLaplace`](parametric::JointLaplace) |
+//! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
+//! | Table 2: mixture of 2, 4, 8 Gaussians | [`parametric::MixtureOfGaussians`] |
+//! | Table 2: cVAE | [`parametric::ConditionalVae`] |
+//! | Table 4: Niu et al., Cao et al. | [`parametric::Ordinal`] |
+//! | Tables 4 and 5: Softmax (CE, L², Var) | [`parametric::Softmax`] over [`parametric::Bins`] |
+//! | Table 5: Laplace of the head pose | [`parametric::JointLaplace`] |
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator

@@ -4,15 +4,10 @@ use candle_core::{DType, Device, Tensor};
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 
+use super::mean_shift::MeanShift;
 use super::{OUTPUTS, at_least_one};
-use crate::math::{log_normal, log_softmax};
+use crate::math::{log_normal, log_softmax, log_sum_exp};
 use crate::{Error, Result, check, host};
-
-/// How many steps the ascent to a mode may take; it converges long before, unless two modes are about to merge.
-const MAX_STEPS: usize = 500;
-
-/// The length of a step, in local standard deviations, below which the ascent has arrived.
-const ARRIVED: f64 = 1e-9;
 
 /// B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` of K components in D coordinates, one for each input.
 ///
@@ -74,7 +69,7 @@ impl GaussianMixtureDensity {
         if count == 0 {
             return Err(Error::Empty { what: "y", shape: y.dims().to_vec() });
         }
-        crate::math::log_sum_exp(&self.log_components(y)?, 2)
+        log_sum_exp(&self.log_components(y)?, 2)
     }
 
     /// The mean `Σ_k w_k μ_k`, `(B, D)`; differentiable.
@@ -130,28 +125,23 @@ impl GaussianMixtureDensity {
         let (batch, components, dim) = self.sizes()?;
         self.check_finite()?;
         let host = self.on_host()?;
-        let precisions = host.log_variances.neg()?.exp()?; // (B, K, D)
-        let weighted_means = (&host.means * &precisions)?;
+        let weights = host::values(&host.log_weights)?;
+        let means = host::values(&host.means)?;
+        let log_variances = host::values(&host.log_variances)?;
+        let rows = weights.chunks_exact(components);
+        let rows =
+            rows.zip(means.chunks_exact(components * dim)).zip(log_variances.chunks_exact(components * dim));
+        let modes: Vec<f64> = rows
+            .flat_map(|((weights, means), log_variances)| {
+                MeanShift::new(weights, means, log_variances).modes()
+            })
+            .collect();
 
-        // Where the gradient of log p is zero, y is the mean of the μ_k weighted with each component's share of the
-        // density and with 1/σ_k²: a fixed point, of which a step is one of expectation-maximisation.
-        let mut y = host.means.clone(); // M = K starts
-        for _ in 0..MAX_STEPS {
-            let shares = log_softmax(&host.log_components(&y)?, 2)?.exp()?; // (B, M, K)
-            let precision = shares.matmul(&precisions)?; // (B, M, D)
-            let next = (shares.matmul(&weighted_means)? / &precision)?;
-            let step = ((&next - &y)? * precision.sqrt()?)?.abs()?.max_all()?.to_scalar::<f64>()?;
-            y = next;
-            if step < ARRIVED {
-                break;
-            }
-        }
-
-        let best = host.log_prob(&y)?.argmax(1)?.to_vec1::<u32>()?;
-        let y = host::values(&y)?;
-        let rows = best.iter().zip(y.chunks_exact(components * dim));
-        let modes = rows.flat_map(|(&best, row)| row[best as usize * dim..][..dim].to_vec()).collect();
-        host::tensor(modes, (batch, dim), &self.means)
+        let candidates = Tensor::from_slice(&modes, (batch, components, dim), &Device::Cpu)?;
+        let best = host.log_prob(&candidates)?.argmax(1)?.to_vec1::<u32>()?;
+        let rows = best.iter().zip(modes.chunks_exact(components * dim));
+        let best = rows.flat_map(|(&best, row)| row[best as usize * dim..][..dim].to_vec()).collect();
+        host::tensor(best, (batch, dim), &self.means)
     }
 
     fn check_finite(&self) -> Result<()> {
@@ -166,8 +156,8 @@ impl GaussianMixtureDensity {
         let moved = |t: &Tensor| t.detach().to_device(&Device::Cpu)?.to_dtype(DType::F64);
         Ok(Self {
             log_weights: moved(&self.log_weights)?,
-            means: moved(&self.means)?.contiguous()?,
-            log_variances: moved(&self.log_variances)?.contiguous()?,
+            means: moved(&self.means)?,
+            log_variances: moved(&self.log_variances)?,
         })
     }
 }

@@ -37,6 +37,7 @@ mod direct;
 mod gaussian;
 mod joint_laplace;
 mod laplace;
+mod mean_shift;
 mod mixture;
 mod mixture_density;
 mod ordinal;

@@ -122,9 +122,8 @@ fn samples_depend_on_the_seed_alone() {
     assert_ne!(draw(1), draw(2));
 }
 
-/// The learned proposal's loss: the mean of −w̃ log q(y) over fixed samples has the gradient −Σ w̃ ∇ log q.
 #[test]
-fn weighted_log_densities_train_the_proposal() {
+fn a_learned_proposal_is_trained_by_its_density_and_not_through_its_samples() {
     let model = MixtureOfGaussians::new(1, 2).unwrap();
     let outputs = Var::from_tensor(&waves((1, 6), 0.2, 1.0)).unwrap();
     let q = model.density(&outputs).unwrap();

@@ -36,20 +36,14 @@ pub(crate) fn targets(y: &Tensor) -> Result<(usize, usize)> {
     Ok(sizes)
 }
 
-/// Refuses a count of 0.
-pub(crate) fn at_least_one(name: &'static str, count: usize) -> Result<()> {
-    match count {
-        0 => Err(Error::Setting { name, value: "0".to_owned(), expected: "at least 1" }),
-        _ => Ok(()),
-    }
+/// The count, unless it is 0.
+pub(crate) fn at_least_one(name: &'static str, count: usize) -> Result<usize> {
+    setting(name, count > 0, count, "at least 1").map(|()| count)
 }
 
 /// Requires a positive number.
 pub(crate) fn positive(name: &'static str, value: f64) -> Result<()> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    Err(Error::Setting { name, value: value.to_string(), expected: "a positive number" })
+    setting(name, value > 0.0 && value.is_finite(), value, "positive and finite")
 }
 
 /// Requires every element to be finite.

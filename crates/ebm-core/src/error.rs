@@ -74,6 +74,22 @@ pub enum Error {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// An ordinal model that holds a higher rank to be the likelier one to be passed, so that a rank between has a
+    /// negative probability.
+    #[error(
+        "the logit {upper} of passing rank {threshold} in row {row} is above the logit {lower} of passing the rank \
+         before it, so that there is no density; train further (CORAL's biases descend at its optimum)"
+    )]
+    InconsistentRanks {
+        /// The row of the batch.
+        row: usize,
+        /// The index, from 0, of the rank.
+        threshold: usize,
+        /// The logit of passing the rank before.
+        lower: f64,
+        /// The logit of passing this rank.
+        upper: f64,
+    },
     /// f does not depend on y, so that it can not be climbed.
     #[error(
         "f(x, y) has no gradient in y: EnergyModel::score must not detach y, nor leave the autograd graph"

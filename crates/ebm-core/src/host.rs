@@ -1,6 +1,8 @@
 //! Moving small tensors between a device and plain vectors.
 
 use candle_core::{DType, Device, Shape, Tensor};
+use rand::{Rng, RngCore};
+use rand_distr::StandardNormal;
 
 use crate::Result;
 
@@ -15,4 +17,17 @@ pub(crate) fn tensor(values: Vec<f64>, shape: impl Into<Shape>, like: &Tensor) -
     Ok(Tensor::from_vec(values, shape.into(), &Device::Cpu)?
         .to_dtype(like.dtype())?
         .to_device(like.device())?)
+}
+
+/// Independent draws of N(0, 1) with the type and device of `like`.
+///
+/// They come from the host: a device's own generator can not be given, and not every one can be seeded.
+pub(crate) fn standard_normal(
+    shape: impl Into<Shape>,
+    like: &Tensor,
+    rng: &mut dyn RngCore,
+) -> Result<Tensor> {
+    let shape = shape.into();
+    let values = (0..shape.elem_count()).map(|_| rng.sample(StandardNormal)).collect();
+    tensor(values, shape, like)
 }

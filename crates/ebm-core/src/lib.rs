@@ -5,6 +5,7 @@
 //!
 //! | in the paper | here |
 //! |---|---|
+//! | Section 2: direct and probabilistic regression | [`parametric`], one family each |
 //! | Section 3.1, Eq. 1: the model `f(x, y)` | [`EnergyModel`] |
 //! | Section 3.2, Eq. 3 and 4: the loss `J` | [`MonteCarloNll`] |
 //! | Section 3.2, Eq. 5: the proposal `q(y \| y_i)` | [`GaussianMixture`], a [`Proposal`] |
@@ -15,6 +16,12 @@
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
 //! | Samples of p(y \| x) | [`langevin`] |
 //! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
+//! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
+//! | Table 2: mixture of 2, 4, 8 Gaussians | [`parametric::MixtureOfGaussians`] |
+//! | Table 2: cVAE | [`parametric::ConditionalVae`] |
+//! | Table 4: Niu et al., Cao et al. | [`parametric::Ordinal`] |
+//! | Tables 4 and 5: Softmax (CE, L², Var) | [`parametric::Softmax`] over [`parametric::Bins`] |
+//! | Table 5: Laplace of the head pose | [`parametric::JointLaplace`] |
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator
@@ -65,6 +72,7 @@ pub mod loss;
 pub mod math;
 mod model;
 mod objective;
+pub mod parametric;
 mod proposal;
 mod refine;
 mod target_space;
@@ -73,9 +81,9 @@ pub use density::{Chains, Grid, GridDensity, GridError, Langevin, Region, langev
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
 pub use objective::{
-    AnyObjective, AnyProposal, DenoisingScoreMatching, Derivatives, Directions, InfoNce, KullbackLeibler,
-    LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective, QualityRegression,
-    ScoreMatching, SelfNormalized,
+    AnyObjective, AnyProposal, DenoisingScoreMatching, Derivatives, Directions, InfoNce, JointNce,
+    KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective,
+    QualityRegression, ScoreMatching, SelfNormalized,
 };
 pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};

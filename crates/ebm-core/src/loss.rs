@@ -16,6 +16,14 @@ pub fn smooth_l1(difference: &Tensor, beta: f64) -> Result<Tensor> {
     Ok(((&c * (&magnitude - (&c * 0.5)?)?)? / beta)?)
 }
 
+/// `|d|` of the elements d of `difference`, with the slope 0 at 0.
+///
+/// # Errors
+/// When the tensor operations fail.
+pub fn absolute(difference: &Tensor) -> Result<Tensor> {
+    Ok((difference * difference.detach().sign()?)?)
+}
+
 /// The mean of `−t log s(x) − (1 − t) log(1 − s(x))` with the logistic function s, of `logits` x and `labels` t in
 /// [0, 1] of the same shape; finite for any logit.
 ///
@@ -46,6 +54,14 @@ mod tests {
         let loss = smooth_l1(d.as_tensor(), 0.5).unwrap();
         assert_eq!(loss.to_vec1::<f64>().unwrap(), [2.75, 0.75, 0.25, 0.0, 0.0625, 0.75, 1.75]);
         assert_eq!(gradient(&loss, &d), [-1.0, -1.0, -1.0, 0.0, 0.5, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn absolute_has_a_slope_of_zero_at_its_kink() {
+        let d = Var::new(&[-3.0, 0.0, 2.0], &Device::Cpu).unwrap();
+        let loss = absolute(d.as_tensor()).unwrap();
+        assert_eq!(loss.to_vec1::<f64>().unwrap(), [3.0, 0.0, 2.0]);
+        assert_eq!(gradient(&loss, &d), [-1.0, 0.0, 1.0]);
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub fn langevin<M: EnergyModel>(
     rng: &mut dyn RngCore,
 ) -> Result<Chains> {
     let &Langevin { steps, step_size: lambda, adjusted } = settings;
-    check::setting("steps", steps > 0, steps, "at least 1")?;
-    check::setting("step_size", lambda > 0.0 && lambda.is_finite(), lambda, "positive and finite")?;
+    check::at_least_one("steps", steps)?;
+    check::positive("step_size", lambda)?;
     check_start(y0)?;
     let y0 = y0.detach();
     if adjusted {

@@ -122,7 +122,9 @@ impl Directions {
         match self {
             Self::Coordinates => {
                 let unit = |d: usize| (0..dim).map(|index| f64::from(u8::from(index == d))).collect();
-                let along = |d| Ok(host::tensor(unit(d), (1, 1, dim), like)?.broadcast_as(like.shape())?.contiguous()?);
+                let along = |d| {
+                    Ok(host::tensor(unit(d), (1, 1, dim), like)?.broadcast_as(like.shape())?.contiguous()?)
+                };
                 Ok(((0..dim).map(along).collect::<Result<_>>()?, 1.0))
             }
             Self::Random { count: directions } => {

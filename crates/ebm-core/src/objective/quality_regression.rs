@@ -36,7 +36,12 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Quali
         let (batch, dim) = check::targets(y)?;
         let y = y.detach();
         let samples = self.proposal.sample(&y, self.num_samples, rng)?.detach();
-        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, self.num_samples, dim])?;
+        check::dims(
+            "the result of Proposal::sample",
+            &samples,
+            "(B, M, D)",
+            &[batch, self.num_samples, dim],
+        )?;
         let candidates = Tensor::cat(&[&y.unsqueeze(1)?, &samples], 1)?;
         let quality = (self.quality)(&candidates, &y)?.detach();
         check::dims("the result of the quality function", &quality, "(B, 1 + M)", &candidates.dims()[..2])?;

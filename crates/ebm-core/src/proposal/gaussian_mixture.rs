@@ -66,7 +66,9 @@ impl GaussianMixture {
     /// # Errors
     /// [`Error::Setting`] when a standard deviation leaves its range.
     pub fn scaled(&self, factor: f64) -> Result<Self> {
-        Self::new(self.sigmas.iter().map(|sigmas| sigmas.iter().map(|sigma| sigma * factor).collect()).collect())
+        Self::new(
+            self.sigmas.iter().map(|sigmas| sigmas.iter().map(|sigma| sigma * factor).collect()).collect(),
+        )
     }
 
     /// The standard deviations, L components of D coordinates.

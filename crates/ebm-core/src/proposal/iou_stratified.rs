@@ -42,7 +42,8 @@ impl IouStratified {
     pub fn new(pool: usize, rng: &mut dyn RngCore) -> Result<Self> {
         check::at_least_one("pool", pool)?;
         let offsets: Vec<[f64; 4]> = (0..pool).map(|_| jitter(rng)).collect();
-        let bins: Vec<usize> = offsets.iter().map(|o| ((overlap(o) * BINS as f64) as usize).min(BINS - 1)).collect();
+        let bins: Vec<usize> =
+            offsets.iter().map(|o| ((overlap(o) * BINS as f64) as usize).min(BINS - 1)).collect();
         let mut histogram = [0usize; BINS];
         bins.iter().for_each(|&bin| histogram[bin] += 1);
         let weights = bins.iter().map(|&bin| 1.0 / (histogram[bin] as f64 + 1.0));
@@ -97,9 +98,8 @@ fn jitter(rng: &mut dyn RngCore) -> [f64; 4] {
 
 /// Intersection over union of the unit box and the box at this offset.
 fn overlap(offset: &[f64; 4]) -> f64 {
-    let shared = |center: f64, size: f64| {
-        ((center + size / 2.0).min(0.5) - (center - size / 2.0).max(-0.5)).max(0.0)
-    };
+    let shared =
+        |center: f64, size: f64| ((center + size / 2.0).min(0.5) - (center - size / 2.0).max(-0.5)).max(0.0);
     let (width, height) = (offset[2].exp(), offset[3].exp());
     let intersection = shared(offset[0], width) * shared(offset[1], height);
     intersection / (1.0 + width * height - intersection)

@@ -2,6 +2,7 @@
 
 mod gaussian_mixture;
 mod iou_stratified;
+mod learned;
 mod shared_offsets;
 mod uniform;
 

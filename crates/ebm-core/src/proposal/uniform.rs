@@ -61,7 +61,8 @@ impl Proposal for Uniform {
         check::dims("the proposal's centre", center, "(B, D)", &[batch, self.dim()])?;
         check::at_least_one("num_samples", num_samples)?;
         let sides: Vec<_> = self.low.iter().zip(&self.high).collect();
-        let draw = |(low, high): &(&f64, &f64), rng: &mut dyn RngCore| *low + (*high - *low) * rng.random::<f64>();
+        let draw =
+            |(low, high): &(&f64, &f64), rng: &mut dyn RngCore| *low + (*high - *low) * rng.random::<f64>();
         let mut values = Vec::with_capacity(batch * num_samples * self.dim());
         for _ in 0..batch * num_samples {
             values.extend(sides.iter().map(|side| draw(side, rng)));

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 use ebm_core::{EnergyModel, Error, GaussianMixture, MonteCarloNll, Objective, QualityRegression, Result};
 
-use crate::zoo::{Function, assert_close, candidates, flat, gaussian, rng};
+use crate::zoo::{Function, assert_close, candidates, central_differences, flat, gaussian, rng};
 
 /// f(x, y) = v · tanh(W [x; y] + b): x (B, 1, 2), y (B, M, 2), three hidden units.
 struct Network {
@@ -35,24 +35,6 @@ impl EnergyModel for Network {
         let hidden = input.matmul(&self.w)?.broadcast_add(&self.b)?.tanh()?;
         Ok(hidden.matmul(&self.v)?.reshape((batch, count))?)
     }
-}
-
-fn central_differences(at: &Var, f: impl Fn() -> f64) -> Vec<f64> {
-    let (shape, values) = (at.shape().clone(), flat(at));
-    let step = 1e-5;
-    let set = |values: &[f64]| at.set(&Tensor::from_slice(values, &shape, &Device::Cpu).unwrap()).unwrap();
-    let slopes = (0..values.len()).map(|index| {
-        let at = |delta: f64| {
-            let mut moved = values.clone();
-            moved[index] += delta;
-            set(&moved);
-            f()
-        };
-        (at(step) - at(-step)) / (2.0 * step)
-    });
-    let slopes = slopes.collect();
-    set(&values);
-    slopes
 }
 
 fn check_objective(objective: &impl Objective) {

@@ -6,6 +6,7 @@ mod density;
 mod eq4;
 mod gradients;
 mod objective;
+mod parametric;
 mod proposal;
 mod refine;
 mod refine_robustness;

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use candle_core::{Device, Tensor, WithDType};
+use candle_core::{Device, Tensor, Var, WithDType};
 use ebm_core::{EnergyModel, Proposal, Result};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -98,4 +98,23 @@ pub fn assert_close(got: &[f64], want: &[f64], tolerance: f64) {
     for (index, (g, w)) in got.iter().zip(want).enumerate() {
         assert!((g - w).abs() <= tolerance * (1.0 + w.abs()), "at {index}: {g}, expected {w}");
     }
+}
+
+/// The gradient of f, which reads `at`, by central differences.
+pub fn central_differences(at: &Var, f: impl Fn() -> f64) -> Vec<f64> {
+    let (shape, values) = (at.shape().clone(), flat(at));
+    let step = 1e-5;
+    let set = |values: &[f64]| at.set(&Tensor::from_slice(values, &shape, &Device::Cpu).unwrap()).unwrap();
+    let slopes = (0..values.len()).map(|index| {
+        let at = |delta: f64| {
+            let mut moved = values.clone();
+            moved[index] += delta;
+            set(&moved);
+            f()
+        };
+        (at(step) - at(-step)) / (2.0 * step)
+    });
+    let slopes = slopes.collect();
+    set(&values);
+    slopes
 }

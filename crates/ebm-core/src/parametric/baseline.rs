@@ -1,0 +1,193 @@
+//! The parametric models as a configuration names them.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Bins, ConditionalVae, Direct, DirectLoss, Gaussian, JointLaplace, Laplace, MixtureOfGaussians, Ordinal,
+    OrdinalHead, Parametric, Softmax,
+};
+use crate::{Error, Result};
+
+/// Any parametric model, named by `kind`:
+///
+/// ```
+/// # use ebm_core::parametric::{Baseline, Parametric};
+/// # fn main() -> Result<(), toml::de::Error> {
+/// let age: Baseline = toml::from_str(r#"
+///     kind = "softmax"
+///     dim = 1
+///     l2_weight = 0.1
+///     variance_weight = 0.05
+///     bins.uniform = { first = 0.0, step = 1.0, count = 101 }
+/// "#)?;
+/// assert_eq!(age.num_outputs(), 101);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The other kinds: `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`, `laplace` and
+/// `joint_laplace` (`dim`), `mixture_of_gaussians` (`dim`, `components`), `conditional_vae` (`dim`, and `latent_dim` and
+/// `num_samples` unless they are the paper's), `ordinal` (`head` = `"niu"` or `"coral"`, `ranks` like `bins`). Bins are
+/// `uniform` or a list of `centers`. An unknown key or a setting out of range is refused while it is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Settings", into = "Settings")]
+pub enum Baseline {
+    /// Direct regression.
+    Direct(Direct),
+    /// A Gaussian.
+    Gaussian(Gaussian),
+    /// A Laplace distribution with independent coordinates.
+    Laplace(Laplace),
+    /// A joint Laplace distribution.
+    JointLaplace(JointLaplace),
+    /// A mixture density network.
+    MixtureOfGaussians(MixtureOfGaussians),
+    /// A conditional variational autoencoder.
+    ConditionalVae(ConditionalVae),
+    /// A softmax over bins.
+    Softmax(Softmax),
+    /// Ordinal regression.
+    Ordinal(Ordinal),
+}
+
+impl Baseline {
+    /// The model behind the name.
+    fn model(&self) -> &dyn Parametric {
+        match self {
+            Self::Direct(model) => model,
+            Self::Gaussian(model) => model,
+            Self::Laplace(model) => model,
+            Self::JointLaplace(model) => model,
+            Self::MixtureOfGaussians(model) => model,
+            Self::ConditionalVae(model) => model,
+            Self::Softmax(model) => model,
+            Self::Ordinal(model) => model,
+        }
+    }
+}
+
+impl Parametric for Baseline {
+    fn dim(&self) -> usize {
+        self.model().dim()
+    }
+
+    fn num_outputs(&self) -> usize {
+        self.model().num_outputs()
+    }
+
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+        self.model().loss(outputs, y)
+    }
+
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.model().mean(outputs)
+    }
+
+    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.model().mode(outputs)
+    }
+
+    fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.model().predict(outputs)
+    }
+
+    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
+        self.model().log_prob(outputs, y)
+    }
+}
+
+/// The settings before they are verified.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum Settings {
+    Direct {
+        dim: usize,
+        loss: DirectLoss,
+    },
+    Gaussian {
+        dim: usize,
+    },
+    Laplace {
+        dim: usize,
+    },
+    JointLaplace {
+        dim: usize,
+    },
+    MixtureOfGaussians {
+        dim: usize,
+        components: usize,
+    },
+    ConditionalVae {
+        dim: usize,
+        #[serde(default = "latent_dim")]
+        latent_dim: usize,
+        #[serde(default = "num_samples")]
+        num_samples: usize,
+    },
+    Softmax {
+        dim: usize,
+        l2_weight: f64,
+        variance_weight: f64,
+        bins: Bins,
+    },
+    Ordinal {
+        head: OrdinalHead,
+        ranks: Bins,
+    },
+}
+
+const fn latent_dim() -> usize {
+    ConditionalVae::LATENT_DIM
+}
+
+const fn num_samples() -> usize {
+    ConditionalVae::NUM_SAMPLES
+}
+
+impl TryFrom<Settings> for Baseline {
+    type Error = Error;
+
+    fn try_from(settings: Settings) -> Result<Self> {
+        Ok(match settings {
+            Settings::Direct { dim, loss } => Self::Direct(Direct::new(dim, loss)?),
+            Settings::Gaussian { dim } => Self::Gaussian(Gaussian::new(dim)?),
+            Settings::Laplace { dim } => Self::Laplace(Laplace::new(dim)?),
+            Settings::JointLaplace { dim } => Self::JointLaplace(JointLaplace::new(dim)?),
+            Settings::MixtureOfGaussians { dim, components } => {
+                Self::MixtureOfGaussians(MixtureOfGaussians::new(dim, components)?)
+            }
+            Settings::ConditionalVae { dim, latent_dim, num_samples } => {
+                Self::ConditionalVae(ConditionalVae::new(dim, latent_dim, num_samples)?)
+            }
+            Settings::Softmax { dim, bins, l2_weight, variance_weight } => {
+                Self::Softmax(Softmax::new(dim, bins, l2_weight, variance_weight)?)
+            }
+            Settings::Ordinal { head, ranks } => Self::Ordinal(Ordinal::new(ranks, head)),
+        })
+    }
+}
+
+impl From<Baseline> for Settings {
+    fn from(baseline: Baseline) -> Self {
+        match baseline {
+            Baseline::Direct(m) => Self::Direct { dim: m.dim(), loss: m.direct_loss() },
+            Baseline::Gaussian(m) => Self::Gaussian { dim: m.dim() },
+            Baseline::Laplace(m) => Self::Laplace { dim: m.dim() },
+            Baseline::JointLaplace(m) => Self::JointLaplace { dim: m.dim() },
+            Baseline::MixtureOfGaussians(m) => {
+                Self::MixtureOfGaussians { dim: m.dim(), components: m.components() }
+            }
+            Baseline::ConditionalVae(m) => Self::ConditionalVae {
+                dim: m.dim(),
+                latent_dim: m.latent_dim(),
+                num_samples: m.num_samples(),
+            },
+            Baseline::Softmax(m) => {
+                let (l2_weight, variance_weight) = m.weights();
+                Self::Softmax { dim: m.dim(), l2_weight, variance_weight, bins: m.bins().clone() }
+            }
+            Baseline::Ordinal(m) => Self::Ordinal { head: m.head(), ranks: m.ranks().clone() },
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Direct regression: the network outputs y.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{Parametric, batch, targets};
+use crate::loss::{absolute, smooth_l1};
+use crate::{Error, Result, check};
+
+/// What direct regression minimises, of the difference d in each coordinate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum DirectLoss {
+    /// `d²`.
+    L2,
+    /// `|d|`.
+    L1,
+    /// Smooth-L1: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere. The paper's Huber loss is β = 1.
+    Huber {
+        /// β, a positive number in the units of y.
+        beta: f64,
+    },
+}
+
+/// Direct regression (Section 2): P = D outputs, which are the prediction.
+///
+/// It has no density: its loss fits a location, and nothing sets the width of a density around it. The sum over the
+/// coordinates is Section 2's `‖ŷ − y‖²`; a mean over them, which is the same for D = 1, differs by the factor D.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direct {
+    dim: usize,
+    loss: DirectLoss,
+}
+
+impl Direct {
+    /// Direct regression of `dim` coordinates.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when `dim` is 0 or β is not positive.
+    pub fn new(dim: usize, loss: DirectLoss) -> Result<Self> {
+        if let DirectLoss::Huber { beta } = loss
+            && !(beta > 0.0 && beta.is_finite())
+        {
+            return Err(Error::Setting {
+                name: "beta",
+                value: beta.to_string(),
+                expected: "a positive number",
+            });
+        }
+        Ok(Self { dim: check::at_least_one("dim", dim)?, loss })
+    }
+
+    /// What is minimised.
+    pub fn direct_loss(&self) -> DirectLoss {
+        self.loss
+    }
+}
+
+impl Parametric for Direct {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn num_outputs(&self) -> usize {
+        self.dim
+    }
+
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let y = targets(self, outputs, y)?; // (B, 1, D)
+        let difference = (outputs.unsqueeze(1)? - y)?;
+        let elements = match self.loss {
+            DirectLoss::L2 => difference.sqr()?,
+            DirectLoss::L1 => absolute(&difference)?,
+            DirectLoss::Huber { beta } => smooth_l1(&difference, beta)?,
+        };
+        Ok(elements.sum(2)?.mean_all()?)
+    }
+
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
+        batch(self, outputs)?;
+        Ok(outputs.clone())
+    }
+
+    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.mean(outputs)
+    }
+
+    fn log_prob(&self, outputs: &Tensor, _: &Tensor) -> Result<Option<Tensor>> {
+        batch(self, outputs)?;
+        Ok(None)
+    }
+}

@@ -1,0 +1,163 @@
+//! Mixtures of Gaussians, one for each input.
+
+use candle_core::{DType, Device, Tensor};
+use rand::{Rng, RngCore};
+use rand_distr::StandardNormal;
+
+use super::OUTPUTS;
+use super::mean_shift::MeanShift;
+use crate::math::{log_normal, log_softmax, log_sum_exp};
+use crate::{Error, Result, check, host};
+
+/// B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` of K components in D coordinates, one for each input.
+///
+/// Unlike the proposal of Eq. 5, [`GaussianMixture`](crate::GaussianMixture), it does not depend on a target, and its
+/// components have weights and places of their own: it serves as a model and as a learned proposal `q(y | x)`.
+#[derive(Clone, Debug)]
+pub struct GaussianMixtureDensity {
+    log_weights: Tensor,
+    means: Tensor,
+    log_variances: Tensor,
+}
+
+impl GaussianMixtureDensity {
+    /// The densities with the weights `softmax(logits)`, `(B, K)`, and with `means` and `log_variances`, `(B, K, D)`.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] for an empty tensor, and [`Error::Shape`].
+    pub fn new(logits: &Tensor, means: Tensor, log_variances: Tensor) -> Result<Self> {
+        let (batch, components) = check::dims2("the logits of the weights", logits)?;
+        let (_, _, dim) = check::dims3("the means", &means)?;
+        check::dims("the means", &means, "(B, K, D)", &[batch, components, dim])?;
+        check::dims("the log-variances", &log_variances, "(B, K, D)", means.dims())?;
+        if dim == 0 {
+            return Err(Error::Empty { what: "the means", shape: means.dims().to_vec() });
+        }
+        Ok(Self { log_weights: log_softmax(logits, 1)?, means, log_variances })
+    }
+
+    /// B, K and D.
+    fn sizes(&self) -> Result<(usize, usize, usize)> {
+        Ok(self.means.dims3()?)
+    }
+
+    /// The same densities without their history.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        Self {
+            log_weights: self.log_weights.detach(),
+            means: self.means.detach(),
+            log_variances: self.log_variances.detach(),
+        }
+    }
+
+    /// `log w_k + log N(y; μ_k, diag(σ_k²))`, `(B, M, K)`.
+    fn log_components(&self, y: &Tensor) -> Result<Tensor> {
+        let log_normal =
+            log_normal(&y.unsqueeze(2)?, &self.means.unsqueeze(1)?, &self.log_variances.unsqueeze(1)?)?;
+        Ok(log_normal.broadcast_add(&self.log_weights.unsqueeze(1)?)?)
+    }
+
+    /// The log-density, `(B, M)`, at `y`, `(B, M, D)`; differentiable in y and in the parameters.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], and [`Error::Empty`] when M is 0.
+    pub fn log_prob(&self, y: &Tensor) -> Result<Tensor> {
+        let (batch, _, dim) = self.sizes()?;
+        let (_, count, _) = check::dims3("y", y)?;
+        check::dims("y", y, "(B, M, D)", &[batch, count, dim])?;
+        if count == 0 {
+            return Err(Error::Empty { what: "y", shape: y.dims().to_vec() });
+        }
+        log_sum_exp(&self.log_components(y)?, 2)
+    }
+
+    /// The mean `Σ_k w_k μ_k`, `(B, D)`; differentiable.
+    ///
+    /// # Errors
+    /// When the tensor operations fail.
+    pub fn mean(&self) -> Result<Tensor> {
+        Ok(self.means.broadcast_mul(&self.log_weights.exp()?.unsqueeze(2)?)?.sum(1)?)
+    }
+
+    /// M = `num_samples` independent draws from each density, `(B, M, D)`, without history, with the type and device
+    /// of the parameters.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when M is 0, and [`Error::NonFinite`] when a parameter is not finite.
+    pub fn sample(&self, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        check::at_least_one("num_samples", num_samples)?;
+        let (batch, components, dim) = self.sizes()?;
+        self.check_finite()?;
+        let weights = host::values(&self.log_weights)?;
+        let means = host::values(&self.means)?;
+        let log_variances = host::values(&self.log_variances)?;
+
+        // Drawn on the host: a device's own generator can not be given, and not every one can be seeded.
+        let mut samples = Vec::with_capacity(batch * num_samples * dim);
+        for (row, log_weights) in weights.chunks_exact(components).enumerate() {
+            let cumulative: Vec<f64> = log_weights
+                .iter()
+                .scan(0.0, |total, log_weight| {
+                    *total += log_weight.exp();
+                    Some(*total)
+                })
+                .collect();
+            let total = cumulative[components - 1];
+            for _ in 0..num_samples {
+                let level = total * rng.random::<f64>();
+                let component = cumulative.partition_point(|upper| *upper <= level).min(components - 1);
+                let start = (row * components + component) * dim;
+                samples.extend((start..start + dim).map(|at| {
+                    means[at] + (0.5 * log_variances[at]).exp() * rng.sample::<f64, _>(StandardNormal)
+                }));
+            }
+        }
+        host::tensor(samples, (batch, num_samples, dim), &self.means)
+    }
+
+    /// The highest point, `(B, D)`, without history: the best of the K modes that are reached by mean shift from the
+    /// component means. No step of it descends, so the result is at least as high as every component mean.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] when a parameter is not finite.
+    pub fn mode(&self) -> Result<Tensor> {
+        let (batch, components, dim) = self.sizes()?;
+        self.check_finite()?;
+        let host = self.on_host()?;
+        let weights = host::values(&host.log_weights)?;
+        let means = host::values(&host.means)?;
+        let log_variances = host::values(&host.log_variances)?;
+        let rows = weights.chunks_exact(components);
+        let rows =
+            rows.zip(means.chunks_exact(components * dim)).zip(log_variances.chunks_exact(components * dim));
+        let modes: Vec<f64> = rows
+            .flat_map(|((weights, means), log_variances)| {
+                MeanShift::new(weights, means, log_variances).modes()
+            })
+            .collect();
+
+        let candidates = Tensor::from_slice(&modes, (batch, components, dim), &Device::Cpu)?;
+        let best = host.log_prob(&candidates)?.argmax(1)?.to_vec1::<u32>()?;
+        let rows = best.iter().zip(modes.chunks_exact(components * dim));
+        let best = rows.flat_map(|(&best, row)| row[best as usize * dim..][..dim].to_vec()).collect();
+        host::tensor(best, (batch, dim), &self.means)
+    }
+
+    fn check_finite(&self) -> Result<()> {
+        [&self.log_weights, &self.means, &self.log_variances]
+            .into_iter()
+            .try_for_each(|parameters| check::finite(OUTPUTS, parameters))
+    }
+
+    /// The same densities in f64 on the CPU, without their history.
+    fn on_host(&self) -> Result<Self> {
+        // The cast comes after the move: some devices have no f64.
+        let moved = |t: &Tensor| t.detach().to_device(&Device::Cpu)?.to_dtype(DType::F64);
+        Ok(Self {
+            log_weights: moved(&self.log_weights)?,
+            means: moved(&self.means)?,
+            log_variances: moved(&self.log_variances)?,
+        })
+    }
+}

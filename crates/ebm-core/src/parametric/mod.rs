@@ -1,0 +1,180 @@
+//! Section 2 and the supplement: the models that the paper compares with and refines.
+//!
+//! Each is a family of densities `p(y; φ)` whose parameters φ a network outputs for x, or a loss that is thought of as
+//! one. All are [`Parametric`]: a loss for training, and mean, mode, prediction and density of the result.
+//!
+//! | in the paper | here |
+//! |---|---|
+//! | Direct: L² or Huber (Tables 4 and 5; Faster-RCNN in Table 2) | [`Direct`] |
+//! | Gaussian | [`Gaussian`] |
+//! | Laplace (Tables 2 and 4) | [`Laplace`] |
+//! | Laplace of the head pose (Table 5) | [`JointLaplace`] |
+//! | Gaussian mixture of 2, 4, 8 (Table 2) | [`MixtureOfGaussians`], whose density is a [`GaussianMixtureDensity`] |
+//! | Gaussian cVAE (Table 2) | [`ConditionalVae`] with the networks of a [`LatentVariableModel`] |
+//! | Softmax with CE, L² and Var (Tables 4 and 5) | [`Softmax`] over [`Bins`] |
+//! | Niu et al., Cao et al. (Table 4) | [`Ordinal`] with [`OrdinalHead::Niu`], [`OrdinalHead::Coral`] |
+//! | any of them, as a configuration names it | [`Baseline`] |
+//!
+//! ```
+//! use candle_core::{Device, Tensor, Var};
+//! use ebm_core::parametric::{Gaussian, Parametric};
+//!
+//! # fn main() -> ebm_core::Result<()> {
+//! let model = Gaussian::new(1)?;
+//! let outputs = Var::new(&[[35.5, 4f64.ln()]], &Device::Cpu)?; // a network's: mean and log σ², (B, P)
+//! let y = Tensor::new(&[[37.0]], &Device::Cpu)?; // (B, D)
+//! let gradients = model.loss(&outputs, &y)?.backward()?;
+//! assert!(gradients.get(&outputs).is_some());
+//! assert_eq!(model.predict(&outputs)?.to_vec2::<f64>()?, [[35.5]]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod baseline;
+mod bins;
+mod conditional_vae;
+mod direct;
+mod gaussian;
+mod joint_laplace;
+mod laplace;
+mod mean_shift;
+mod mixture;
+mod mixture_density;
+mod ordinal;
+mod softmax;
+
+use candle_core::Tensor;
+
+pub use baseline::Baseline;
+pub use bins::Bins;
+pub use conditional_vae::{ConditionalVae, LatentVariableModel};
+pub use direct::{Direct, DirectLoss};
+pub use gaussian::{Gaussian, gaussian_kl};
+pub use joint_laplace::JointLaplace;
+pub use laplace::Laplace;
+pub use mixture::MixtureOfGaussians;
+pub use mixture_density::GaussianMixtureDensity;
+pub use ordinal::{Ordinal, OrdinalHead, coral_logits};
+pub use softmax::Softmax;
+
+use crate::{Error, Result, check};
+
+/// A model `p(y | x) = p(y; φ(x))` of targets with D coordinates, whose parameters φ are P outputs of a network.
+///
+/// A batch of B inputs has the outputs `(B, P)`, laid out as each family says. All results are differentiable in the
+/// outputs, except those of [`mode`](Self::mode) and of a [`predict`](Self::predict) that selects or counts.
+pub trait Parametric {
+    /// D, the number of coordinates of a target.
+    fn dim(&self) -> usize;
+
+    /// P, how many numbers the network outputs for each x.
+    fn num_outputs(&self) -> usize;
+
+    /// The scalar loss: the mean over the batch, and the sum over the coordinates, of the published loss of
+    /// `outputs`, `(B, P)`, at the targets `y`, `(B, D)`. Its gradient reaches the outputs, not the targets.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] for an empty batch, [`Error::NonFinite`] for a target that is not finite, and
+    /// [`Error::Shape`].
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor>;
+
+    /// The expected value of y, `(B, D)`.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] and [`Error::Shape`].
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor>;
+
+    /// Where the density is highest, `(B, D)`; without a density, what the method predicts.
+    ///
+    /// # Errors
+    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not be.
+    fn mode(&self, outputs: &Tensor) -> Result<Tensor>;
+
+    /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the mean,
+    /// unless a family says otherwise.
+    ///
+    /// # Errors
+    /// Those of [`mode`](Self::mode).
+    fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.mean(outputs)
+    }
+
+    /// `log p(y | x)`, `(B, M)`, of the candidates `y`, `(B, M, D)`: a normalised density, in nats, whatever
+    /// constants the loss leaves out. `None` for a method that defines no density.
+    ///
+    /// # Errors
+    /// Those of [`mode`](Self::mode).
+    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>>;
+}
+
+impl<P: Parametric + ?Sized> Parametric for &P {
+    fn dim(&self) -> usize {
+        (**self).dim()
+    }
+
+    fn num_outputs(&self) -> usize {
+        (**self).num_outputs()
+    }
+
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+        (**self).loss(outputs, y)
+    }
+
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
+        (**self).mean(outputs)
+    }
+
+    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
+        (**self).mode(outputs)
+    }
+
+    fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
+        (**self).predict(outputs)
+    }
+
+    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
+        (**self).log_prob(outputs, y)
+    }
+}
+
+/// What the errors call the tensor `(B, P)`.
+const OUTPUTS: &str = "the network's outputs";
+
+/// B of the outputs `(B, P)` of `model`.
+fn batch(model: &impl Parametric, outputs: &Tensor) -> Result<usize> {
+    let (batch, _) = check::dims2(OUTPUTS, outputs)?;
+    check::dims(OUTPUTS, outputs, "(B, P)", &[batch, model.num_outputs()])?;
+    Ok(batch)
+}
+
+/// The targets `y`, `(B, D)`, as candidates `(B, 1, D)`, finite and without their history.
+fn targets(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let batch = batch(model, outputs)?;
+    check::dims("the target y", y, "(B, D)", &[batch, model.dim()])?;
+    check::finite("the target y", y)?;
+    Ok(y.detach().unsqueeze(1)?)
+}
+
+/// M of the candidates `y`, `(B, M, D)`, which must be at least 1.
+fn count(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<usize> {
+    let batch = batch(model, outputs)?;
+    let (_, count, _) = check::dims3("y", y)?;
+    check::dims("y", y, "(B, M, D)", &[batch, count, model.dim()])?;
+    if count == 0 {
+        return Err(Error::Empty { what: "y", shape: y.dims().to_vec() });
+    }
+    Ok(count)
+}
+
+/// The location and log-scale halves, each `(B, 1, D)`, of outputs `(B, 2D)`.
+fn location_and_log_scale(model: &impl Parametric, outputs: &Tensor) -> Result<(Tensor, Tensor)> {
+    batch(model, outputs)?;
+    let outputs = outputs.unsqueeze(1)?;
+    Ok((outputs.narrow(2, 0, model.dim())?, outputs.narrow(2, model.dim(), model.dim())?))
+}
+
+/// The location `(B, D)` of outputs `(B, 2D)`.
+fn location(model: &impl Parametric, outputs: &Tensor) -> Result<Tensor> {
+    batch(model, outputs)?;
+    Ok(outputs.narrow(1, 0, model.dim())?)
+}

@@ -1,0 +1,173 @@
+//! Ordinal regression: one binary question for each rank.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::Bins;
+use super::{OUTPUTS, Parametric, batch, count, targets};
+use crate::loss::binary_cross_entropy_with_logits;
+use crate::math::log_sigmoid;
+use crate::{Error, Result, check, host};
+
+/// How the network answers the K − 1 questions "is y above rank k?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrdinalHead {
+    /// Niu et al. 2016: two logits for each question, "no" and then "yes", P = 2 (K − 1). Nothing keeps the answers
+    /// consistent, so that they define no density.
+    Niu,
+    /// CORAL, Cao et al. 2019: one logit for each question, P = K − 1, all from one score and a bias each
+    /// ([`coral_logits`]). Where the biases descend, which they do at the optimum, the answers are consistent and the
+    /// differences of their probabilities are a density.
+    Coral,
+}
+
+/// Ordinal regression of a single coordinate over the ranks `r_0 < … < r_{K−1}` (Niu et al. and Cao et al., Table 4).
+///
+/// The target belongs to the rank nearest to it. The loss is the sum over the K − 1 questions of their binary
+/// cross-entropies, all of importance 1. The prediction is the rank that as many ranks lie below as questions are
+/// answered with more than ½ (with the ranks 1 to K, 1 plus their number). The mean is `r_0 + Σ_k s_k (r_{k+1} − r_k)`
+/// with the probabilities `s_k` of the answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ordinal {
+    ranks: Bins,
+    head: OrdinalHead,
+}
+
+impl Ordinal {
+    /// Ordinal regression over the centres of `ranks`.
+    pub fn new(ranks: Bins, head: OrdinalHead) -> Self {
+        Self { ranks, head }
+    }
+
+    /// The ranks.
+    pub fn ranks(&self) -> &Bins {
+        &self.ranks
+    }
+
+    /// Whose method it is.
+    pub fn head(&self) -> OrdinalHead {
+        self.head
+    }
+
+    /// K − 1.
+    fn num_questions(&self) -> usize {
+        self.ranks.len() - 1
+    }
+
+    /// The logit of "yes" against "no" for each question, `(B, K − 1)`.
+    fn logits(&self, outputs: &Tensor) -> Result<Tensor> {
+        let batch = batch(self, outputs)?;
+        match self.head {
+            OrdinalHead::Coral => Ok(outputs.clone()),
+            OrdinalHead::Niu => {
+                let pairs = outputs.reshape((batch, self.num_questions(), 2))?;
+                Ok((pairs.narrow(2, 1, 1)? - pairs.narrow(2, 0, 1)?)?.squeeze(2)?)
+            }
+        }
+    }
+
+    /// The log-probabilities of the ranks, `(B, 1, K)`.
+    fn log_probabilities(&self, outputs: &Tensor) -> Result<Tensor> {
+        let logits = self.logits(outputs)?;
+        let questions = self.num_questions();
+        for (row, values) in host::values(&logits)?.chunks_exact(questions).enumerate() {
+            let ascent = values.windows(2).position(|pair| pair[1] > pair[0]);
+            if let Some(at) = ascent {
+                let (lower, upper) = (values[at], values[at + 1]);
+                return Err(Error::InconsistentRanks { row, threshold: at + 1, lower, upper });
+            }
+        }
+        let (yes, no) = (log_sigmoid(&logits)?, log_sigmoid(&logits.neg()?)?);
+        let mut parts = vec![no.narrow(1, 0, 1)?];
+        if questions > 1 {
+            // s(a) − s(b) = s(a) s(−b) (1 − exp(b − a)), and 1 − exp(−d) = 2 t / (1 + t) with t = tanh(d/2), which
+            // loses no digits where d is small.
+            let d = (logits.narrow(1, 0, questions - 1)? - logits.narrow(1, 1, questions - 1)?)?;
+            let t = (d * 0.5)?.tanh()?;
+            let log_share = ((t.log()? - (t + 1.0)?.log()?)? + std::f64::consts::LN_2)?;
+            parts.push(((yes.narrow(1, 0, questions - 1)? + no.narrow(1, 1, questions - 1)?)? + log_share)?);
+        }
+        parts.push(yes.narrow(1, questions - 1, 1)?);
+        Ok(Tensor::cat(&parts, 1)?.unsqueeze(1)?)
+    }
+}
+
+impl Parametric for Ordinal {
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn num_outputs(&self) -> usize {
+        match self.head {
+            OrdinalHead::Niu => 2 * self.num_questions(),
+            OrdinalHead::Coral => self.num_questions(),
+        }
+    }
+
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let y = host::values(&targets(self, outputs, y)?)?;
+        let logits = self.logits(outputs)?;
+        let questions = self.num_questions();
+        let answers = y.iter().flat_map(|&y| {
+            let rank = self.ranks.nearest(y);
+            (0..questions).map(move |k| f64::from(u8::from(rank > k)))
+        });
+        let answers = host::tensor(answers.collect(), logits.dims(), &logits)?;
+        Ok((binary_cross_entropy_with_logits(&logits, &answers)? * questions as f64)?)
+    }
+
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
+        let probabilities = log_sigmoid(&self.logits(outputs)?)?.exp()?;
+        let ranks = self.ranks.centers();
+        let gaps = ranks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let gaps = host::tensor(gaps, self.num_questions(), &probabilities)?;
+        Ok((probabilities.broadcast_mul(&gaps)?.sum_keepdim(1)? + ranks[0])?)
+    }
+
+    /// For CORAL the rank with the largest probability for its width; for Niu et al. the prediction.
+    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
+        match self.head {
+            OrdinalHead::Niu => self.predict(outputs),
+            OrdinalHead::Coral => {
+                batch(self, outputs)?;
+                check::finite(OUTPUTS, outputs)?;
+                self.ranks.highest(&self.log_probabilities(&outputs.detach())?)
+            }
+        }
+    }
+
+    fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
+        let logits = self.logits(outputs)?;
+        check::finite(OUTPUTS, outputs)?;
+        let ranks = self.ranks.centers();
+        let predictions: Vec<f64> = host::values(&logits)?
+            .chunks_exact(self.num_questions())
+            .map(|row| ranks[row.iter().filter(|logit| **logit > 0.0).count()])
+            .collect();
+        let batch = predictions.len();
+        host::tensor(predictions, (batch, 1), outputs)
+    }
+
+    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
+        count(self, outputs, y)?;
+        match self.head {
+            OrdinalHead::Niu => Ok(None),
+            OrdinalHead::Coral => Ok(Some(self.ranks.log_density(&self.log_probabilities(outputs)?, y)?)),
+        }
+    }
+}
+
+/// CORAL's last layer: the logits `g(x) + b_k`, `(B, K − 1)`, of the scores `g`, `(B, 1)`, which all questions share,
+/// and their `biases`, `(K − 1,)`. Cao et al. start with biases of 0.
+///
+/// # Errors
+/// [`Error::Empty`] and [`Error::Shape`].
+pub fn coral_logits(scores: &Tensor, biases: &Tensor) -> Result<Tensor> {
+    let (batch, _) = check::dims2("the scores", scores)?;
+    check::dims("the scores", scores, "(B, 1)", &[batch, 1])?;
+    if biases.rank() != 1 {
+        return Err(check::shape("the biases", biases, "one dimension (K − 1,)".to_owned()));
+    }
+    Ok(scores.broadcast_add(biases)?)
+}

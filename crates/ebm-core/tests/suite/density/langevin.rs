@@ -28,7 +28,7 @@ pub(super) fn close_mixture() -> Function<impl Fn(&Tensor) -> Result<Tensor>> {
 }
 
 /// f = −∞ everywhere.
-fn nowhere(y: &Tensor) -> Result<Tensor> {
+pub(super) fn nowhere(y: &Tensor) -> Result<Tensor> {
     Ok(y.zeros_like()?.log()?)
 }
 

@@ -14,7 +14,8 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation and its rival IoU-Net* | [`BoxSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
-//! | Samples of p(y \| x) | [`langevin`] |
+//! | the same in any dimension | [`ImportanceDensity`], [`log_prob`]; [`grid_marginals`] for two or three |
+//! | Modes and samples of p(y \| x) | [`find_modes`], [`langevin`], [`hmc`] |
 //! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
 //! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
 //! | Table 2: mixture of 2, 4, 8 Gaussians | [`parametric::MixtureOfGaussians`] |
@@ -77,7 +78,10 @@ mod proposal;
 mod refine;
 mod target_space;
 
-pub use density::{Chains, Grid, GridDensity, GridError, Langevin, Region, langevin};
+pub use density::{
+    Chains, Grid, GridDensity, GridError, Hmc, ImportanceDensity, Langevin, Mode, Region, find_modes,
+    grid_marginals, hmc, langevin, log_prob,
+};
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
 pub use objective::{

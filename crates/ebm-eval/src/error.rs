@@ -88,6 +88,44 @@ pub enum Error {
         /// The value.
         value: f64,
     },
+    /// A metric of nothing.
+    #[error("no {what}; pass at least one")]
+    Empty {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// A number that a metric can not use.
+    #[error("{what}, index {index}: {value} is not {expected}; repair it or leave out that example")]
+    Value {
+        /// Which numbers.
+        what: &'static str,
+        /// Its position, from 0.
+        index: usize,
+        /// The number.
+        value: f64,
+        /// What is required.
+        expected: &'static str,
+    },
+    /// Two lists that must have one entry for each example.
+    #[error("{found} {what} for {expected}; pass one for each")]
+    Lengths {
+        /// What there is the wrong number of.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many there must be.
+        expected: usize,
+    },
+    /// More examples are needed.
+    #[error("{found} {what} are too few; pass at least {needed}")]
+    TooFew {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many are needed.
+        needed: usize,
+    },
     /// A table row with the wrong number of cells.
     #[error("a row of {found} cells in a table of {expected} columns; give one cell per column")]
     TableRow {

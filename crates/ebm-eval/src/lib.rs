@@ -1,5 +1,5 @@
-//! Metrics and seed statistics: detection files and their checks, COCO average precision, mean and
-//! spread over seeds, and tables as text.
+//! Metrics and seed statistics: detection files and their checks, COCO average precision, calibration of
+//! predicted densities, mean and spread over seeds, and tables as text.
 //!
 //! **Invariants**: knows no network and no tensor library; never prints; scores nothing that it has
 //! not checked.
@@ -9,9 +9,11 @@
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
 //! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
 //! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
+//! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
 //! | [`table`] | [`Table`]: aligned markdown |
 
+pub mod calibration;
 pub mod coco;
 pub mod detections;
 mod error;

@@ -28,6 +28,7 @@ pub(super) fn check_start(y0: &Tensor) -> Result<()> {
 }
 
 /// Where chains are, `(B, M, D)`, with f `(B, M)` and its gradient there.
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) y: Tensor,
     /// −∞ wherever f or a part of its gradient is not finite.

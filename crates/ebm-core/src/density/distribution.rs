@@ -53,6 +53,6 @@ impl GridDensity {
 
     /// p at both ends of a cell.
     pub(super) fn ends(&self, cell: usize) -> (f64, f64) {
-        (self.log_prob[cell].exp(), self.log_prob[cell + 1].exp())
+        (self.prob[cell], self.prob[cell + 1])
     }
 }

@@ -94,6 +94,12 @@ impl Grid {
         Some((cell, (position - cell as f64).clamp(0.0, 1.0)))
     }
 
+    /// log of the weight of a point in the trapezoid rule.
+    pub(super) fn log_weight(&self, index: usize) -> f64 {
+        let end = index == 0 || index + 1 == self.num_points;
+        (if end { 0.5 * self.step() } else { self.step() }).ln()
+    }
+
     /// Σ w_i g(i) over the points, with the weights of the trapezoid rule.
     pub(super) fn trapezoid(&self, g: impl Fn(usize) -> f64) -> f64 {
         let last = self.num_points - 1;

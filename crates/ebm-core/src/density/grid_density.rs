@@ -18,6 +18,8 @@ pub struct GridDensity {
     pub(super) grid: Grid,
     /// log p at the points.
     pub(super) log_prob: Vec<f64>,
+    /// p at the points.
+    pub(super) prob: Vec<f64>,
     /// P(Y ≤ y) at the points, from exactly 0 to exactly 1.
     pub(super) cdf: Vec<f64>,
     log_z: f64,
@@ -69,17 +71,18 @@ impl GridDensity {
         }
         let error = GridError::estimate(&grid, &f, log_z)?;
         let log_prob: Vec<f64> = f.into_iter().map(|f| f - log_z).collect();
-        let mut cdf = Vec::with_capacity(log_prob.len());
+        let prob: Vec<f64> = log_prob.iter().map(|log_prob| log_prob.exp()).collect();
+        let mut cdf = Vec::with_capacity(prob.len());
         let mut mass = 0.0;
         cdf.push(mass);
-        for cell in log_prob.windows(2) {
-            mass += 0.5 * grid.step() * (cell[0].exp() + cell[1].exp());
+        for cell in prob.windows(2) {
+            mass += 0.5 * grid.step() * (cell[0] + cell[1]);
             cdf.push(mass);
         }
         for value in &mut cdf {
             *value /= mass; // 1 up to rounding
         }
-        Ok(Self { grid, log_prob, cdf, log_z, error })
+        Ok(Self { grid, log_prob, prob, cdf, log_z, error })
     }
 
     /// The grid.
@@ -118,7 +121,7 @@ impl GridDensity {
 
     /// E[g(Y)]; points without density do not count, whatever g is there.
     pub fn expectation(&self, g: impl Fn(f64) -> f64) -> f64 {
-        self.grid.trapezoid(|index| match self.log_prob[index].exp() {
+        self.grid.trapezoid(|index| match self.prob[index] {
             0.0 => 0.0,
             p => p * g(self.grid.point(index)),
         })
@@ -137,7 +140,7 @@ impl GridDensity {
 
     /// The differential entropy −E\[log p(Y)\], in nats.
     pub fn entropy(&self) -> f64 {
-        -self.grid.trapezoid(|index| match self.log_prob[index].exp() {
+        -self.grid.trapezoid(|index| match self.prob[index] {
             0.0 => 0.0,
             p => p * self.log_prob[index],
         })

@@ -1,22 +1,31 @@
 //! Eq. 1 in full: `p(y | x) = exp f(x, y) / Z(x)` with its normalisation, its statistics and its samples.
 //!
-//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error. In any number of dimensions an
-//! [`ImportanceDensity`] has those that are expectations, [`find_modes`] climbs to the modes, and [`langevin`] and
-//! [`hmc`] draw samples.
+//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error; [`grid_marginals`] has the marginals
+//! of two or three coordinates. In any number of dimensions an [`ImportanceDensity`] has what is an expectation,
+//! [`find_modes`] climbs to the modes, and [`langevin`] and [`hmc`] draw samples.
 
 mod chains;
 mod distribution;
+mod find_modes;
 mod grid;
 mod grid_density;
 mod grid_error;
+mod hmc;
+mod importance;
 mod langevin;
+mod marginals;
 mod peaks;
 mod region;
 mod scores;
 
 pub use chains::Chains;
+pub use find_modes::{Mode, find_modes};
 pub use grid::Grid;
 pub use grid_density::GridDensity;
 pub use grid_error::GridError;
+pub use hmc::{Hmc, hmc};
+pub use importance::ImportanceDensity;
 pub use langevin::{Langevin, langevin};
+pub use marginals::grid_marginals;
 pub use region::Region;
+pub use scores::log_prob;

@@ -53,7 +53,7 @@ impl GridDensity {
     fn region_above(&self, level: f64) -> Region {
         let mut intervals: Vec<[f64; 2]> = Vec::new();
         let mut end = None; // of the last interval, in steps from the first point
-        for cell in 0..self.log_prob.len() - 1 {
+        for cell in 0..self.prob.len() - 1 {
             let Some([from, to]) = part_above(self.ends(cell), level) else { continue };
             let (from, to) = (cell as f64 + from, cell as f64 + to);
             let (start, stop) = (self.grid.at(from), self.grid.at(to).min(self.grid.hi()));
@@ -72,13 +72,13 @@ impl GridDensity {
             let [from, to] = part_above((p, q), level)?;
             Some(0.5 * (to - from) * (2.0 * p + (q - p) * (from + to)))
         };
-        let cells = (0..self.log_prob.len() - 1).filter_map(|cell| mass(self.ends(cell)));
+        let cells = (0..self.prob.len() - 1).filter_map(|cell| mass(self.ends(cell)));
         (self.grid.step() * cells.sum::<f64>()).min(1.0)
     }
 
     /// The highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G(λ) is a parabola.
     fn level_of(&self, mass: f64) -> f64 {
-        let mut levels: Vec<f64> = self.log_prob.iter().map(|log_prob| log_prob.exp()).collect();
+        let mut levels = self.prob.clone();
         levels.sort_by(f64::total_cmp);
         levels.dedup();
         let above = levels.partition_point(|&level| self.mass_of(level) >= mass);
@@ -86,7 +86,7 @@ impl GridDensity {
         let Some(&upper) = levels.get(above) else { return lower };
 
         // The mass of a cell that rises from a to b through λ is h (b² − λ²) / (2 (b − a)).
-        let crossing = (0..self.log_prob.len() - 1).map(|cell| self.ends(cell));
+        let crossing = (0..self.prob.len() - 1).map(|cell| self.ends(cell));
         let crossing = crossing.map(|(p, q)| (p.min(q), p.max(q))).filter(|&(a, b)| a <= lower && b >= upper);
         let curvature: f64 = crossing.map(|(a, b)| 0.5 * self.grid.step() / (b - a)).sum();
         let square = upper * upper - (mass - self.mass_of(upper)) / curvature;

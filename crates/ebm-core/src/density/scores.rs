@@ -5,13 +5,13 @@ use candle_core::Tensor;
 use crate::model::checked_score;
 use crate::{EnergyModel, Error, Result, check, host};
 
-/// How many candidates one pass through the model takes at most, unless B alone is more.
+/// How many candidates, of all inputs together, one pass through the model takes at most, unless B alone is more.
 const CANDIDATES_PER_PASS: usize = 1 << 14;
 
 /// f at `y`, shape `(B, M, D)`: B rows of M values. −∞, a density of zero, is allowed.
 pub(super) fn scores<M: EnergyModel>(model: &M, features: &M::Features, y: &Tensor) -> Result<Vec<Vec<f64>>> {
     let (batch, count, _) = check::dims3("y", y)?;
-    let columns = (CANDIDATES_PER_PASS / batch.max(1)).max(1);
+    let columns = candidates_per_pass(batch);
     let mut rows = vec![Vec::with_capacity(count); batch];
     for start in (0..count).step_by(columns) {
         let length = columns.min(count - start);
@@ -28,7 +28,36 @@ pub(super) fn scores<M: EnergyModel>(model: &M, features: &M::Features, y: &Tens
     Ok(rows)
 }
 
+/// How many candidates each of `batch` inputs has in one pass.
+pub(super) fn candidates_per_pass(batch: usize) -> usize {
+    (CANDIDATES_PER_PASS / batch.max(1)).max(1)
+}
+
 /// Whether `exp f` is a density's value: finite f, or −∞.
 pub(super) fn is_score(f: f64) -> bool {
     f < f64::INFINITY
+}
+
+/// `log p(y | x)`, in nats, at `y`, shape `(B, M, D)`, given `log_z`, the log Z(x) of each of the B inputs from a
+/// [`GridDensity`](crate::GridDensity) or an [`ImportanceDensity`](crate::ImportanceDensity): B rows of M values.
+///
+/// # Errors
+/// [`Error::Shape`] unless there are B values in `log_z`, [`Error::NonFiniteScore`] where f is NaN or +∞; else whatever
+/// the model reports.
+pub fn log_prob<M: EnergyModel>(
+    model: &M,
+    features: &M::Features,
+    y: &Tensor,
+    log_z: &[f64],
+) -> Result<Vec<Vec<f64>>> {
+    let (batch, _, _) = check::dims3("y", y)?;
+    if log_z.len() != batch {
+        let expected = format!("(B) = [{batch}]");
+        return Err(Error::Shape { what: "log_z", expected, actual: vec![log_z.len()] });
+    }
+    let mut rows = scores(model, features, &y.detach())?;
+    for (row, log_z) in rows.iter_mut().zip(log_z) {
+        row.iter_mut().for_each(|f| *f -= log_z);
+    }
+    Ok(rows)
 }

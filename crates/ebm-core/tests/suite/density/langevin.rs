@@ -28,7 +28,7 @@ pub(super) fn close_mixture() -> Function<impl Fn(&Tensor) -> Result<Tensor>> {
 }
 
 /// f = −∞ everywhere.
-fn nowhere(y: &Tensor) -> Result<Tensor> {
+pub(super) fn nowhere(y: &Tensor) -> Result<Tensor> {
     Ok(y.zeros_like()?.log()?)
 }
 
@@ -141,6 +141,9 @@ fn a_step_that_overflows_is_not_taken_and_the_model_does_not_see_it() {
         let chains = run(&model, &y0, &settings(4, 1e30, adjusted), 0);
         assert!(flat(&chains.y).iter().all(|y| y.is_finite()), "{:?}", flat(&chains.y));
         assert!(chains.acceptance_rate < 1.0);
+        // With λ² beyond f64 there is no step at all.
+        let chains = run(&model, &y0, &settings(4, 1e160, adjusted), 0);
+        assert_eq!((flat(&chains.y), chains.acceptance_rate), (vec![1.0, 0.0], 0.0));
     }
 }
 

@@ -2,7 +2,11 @@
 
 mod error;
 mod grid;
+mod hmc;
+mod importance;
 mod langevin;
+mod marginals;
+mod modes;
 mod regions;
 
 use ebm_core::{Grid, GridDensity};

@@ -1,0 +1,141 @@
+//! p(y | x) in any number of dimensions by importance sampling.
+
+use candle_core::Tensor;
+use rand::{Rng, RngCore};
+
+use super::scores::scores;
+use crate::math::log_sum_exp_of;
+use crate::{EnergyModel, Error, Proposal, Result, check, host};
+
+/// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q and their weights
+/// `w = exp f / q`: the estimate of Z inside Eq. 4, outside training.
+///
+/// Good where q covers p: an [`effective_sample_size`](Self::effective_sample_size) far below M, or a
+/// [`standard_error`](Self::standard_error) that does not fall as 1/√M, says that it does not. A mode that no sample
+/// came near is missed silently.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImportanceDensity {
+    dim: usize,
+    /// M × D.
+    samples: Vec<f64>,
+    /// Normalised: their sum is 1.
+    weights: Vec<f64>,
+    log_z: f64,
+}
+
+impl ImportanceDensity {
+    /// The densities of the inputs x of `features`, one for each of the B rows of `center`, shape `(B, D)`, around which
+    /// `num_samples` samples are drawn. The model gets them in passes, so that its memory does not grow with M.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN or +∞ at a sample or −∞ at all of them;
+    /// else whatever the proposal (which refuses M = 0) or the model report.
+    pub fn from_model<M: EnergyModel>(
+        model: &M,
+        features: &M::Features,
+        proposal: &impl Proposal,
+        center: &Tensor,
+        num_samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<Self>> {
+        let (batch, dim) = check::dims2("the centre", center)?;
+        check::finite("the centre", center)?;
+        check::setting("num_samples", num_samples > 0, num_samples, "at least 1")?;
+        let center = center.detach();
+        let samples = proposal.sample(&center, num_samples, rng)?.detach();
+        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, num_samples, dim])?;
+        let log_q = proposal.log_prob(&samples, &center)?.detach();
+        check::dims("the result of Proposal::log_prob", &log_q, "(B, M)", &[batch, num_samples])?;
+        check::finite("the result of Proposal::log_prob", &log_q)?;
+
+        let (rows, log_q) = (scores(model, features, &samples)?, host::values(&log_q)?);
+        let samples = host::values(&samples)?;
+        let parts = samples.chunks_exact(num_samples * dim).zip(log_q.chunks_exact(num_samples));
+        rows.into_iter()
+            .zip(parts)
+            .enumerate()
+            .map(|(x, (f, (samples, log_q)))| Self::weigh(x, dim, samples.to_vec(), f, log_q))
+            .collect()
+    }
+
+    fn weigh(x: usize, dim: usize, samples: Vec<f64>, f: Vec<f64>, log_q: &[f64]) -> Result<Self> {
+        let log_weights: Vec<f64> = f.iter().zip(log_q).map(|(f, log_q)| f - log_q).collect();
+        let log_sum = log_sum_exp_of(&log_weights)?;
+        if log_sum == f64::NEG_INFINITY {
+            return Err(Error::NoMass { x });
+        }
+        let weights = log_weights.iter().map(|log_weight| (log_weight - log_sum).exp()).collect();
+        Ok(Self { dim, samples, weights, log_z: log_sum - (log_weights.len() as f64).ln() })
+    }
+
+    /// The M samples of q, each with D coordinates.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = &[f64]> {
+        self.samples.chunks_exact(self.dim)
+    }
+
+    /// The weight of each sample; their sum is 1.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// log Z(x), in nats: the logarithm of the mean of the weights, whose expectation is Z.
+    pub fn log_z(&self) -> f64 {
+        self.log_z
+    }
+
+    /// The standard error of [`log_z`](Self::log_z), in nats, by the delta method: the relative standard error of the
+    /// mean weight. Infinite when M = 1.
+    pub fn standard_error(&self) -> f64 {
+        let count = self.weights.len() as f64;
+        let squares: f64 = self.weights.iter().map(|weight| (count * weight - 1.0).powi(2)).sum();
+        if self.weights.len() == 1 { f64::INFINITY } else { (squares / (count * (count - 1.0))).sqrt() }
+    }
+
+    /// (Σ w)² / Σ w², from 1 to M: as many draws from p itself would be about as good.
+    pub fn effective_sample_size(&self) -> f64 {
+        1.0 / self.weights.iter().map(|weight| weight * weight).sum::<f64>()
+    }
+
+    /// log p(y | x), in nats, of a y from its score `f`.
+    pub fn log_prob(&self, f: f64) -> f64 {
+        f - self.log_z
+    }
+
+    /// E[g(Y)], self-normalised; samples without density do not count, whatever g is there.
+    pub fn expectation(&self, g: impl Fn(&[f64]) -> f64) -> f64 {
+        let positive = self.weights.iter().zip(self.samples()).filter(|(weight, _)| **weight > 0.0);
+        positive.map(|(weight, y)| weight * g(y)).sum()
+    }
+
+    /// E\[Y\], D coordinates.
+    pub fn mean(&self) -> Vec<f64> {
+        (0..self.dim).map(|d| self.expectation(|y| y[d])).collect()
+    }
+
+    /// The variance of each of the D coordinates.
+    pub fn variance(&self) -> Vec<f64> {
+        let mean = self.mean();
+        (0..self.dim).map(|d| self.expectation(|y| (y[d] - mean[d]).powi(2))).collect()
+    }
+
+    /// `count` draws, with replacement, of the samples in proportion to their weights: for large M draws from p.
+    pub fn resample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<Vec<f64>> {
+        let mut total = 0.0;
+        let sums: Vec<f64> = self
+            .weights
+            .iter()
+            .map(|weight| {
+                total += weight;
+                total
+            })
+            .collect();
+        // The first sum beyond a point belongs to a positive weight; where rounding leaves none, the last such does.
+        let last = self.weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
+        let draw = |_| {
+            let point = rng.random::<f64>() * total;
+            let index = sums.partition_point(|sum| *sum <= point).min(last);
+            self.samples[index * self.dim..(index + 1) * self.dim].to_vec()
+        };
+        (0..count).map(draw).collect()
+    }
+}

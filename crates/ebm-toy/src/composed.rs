@@ -3,6 +3,7 @@
 use candle_core::{D, Tensor};
 
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
+use crate::network::{positive, relu, weight};
 
 /// A value and its derivatives in y, as far as they are wanted: the first terms of a Taylor series, which each layer
 /// maps to those of its output.
@@ -48,23 +49,17 @@ pub(crate) fn jets(
 
 /// The features of x, (B, 10), of `x`, (B, 1): two linear layers, each with ReLU.
 pub(crate) fn features(network: Network, theta: &Tensor, x: &Tensor) -> candle_core::Result<Tensor> {
-    let layout = Layout::new(network);
-    let mut jet = Jet { value: x.unsqueeze(0)?, first: None, second: None };
-    for layer in &layout.x {
-        jet = activate(linear(theta, layer, &jet)?, Activation::Relu)?;
-    }
-    jet.value.squeeze(0)
+    let [first, second] = Layout::new(network).x;
+    let hidden = relu(&crate::network::linear(theta, &first, x)?)?;
+    relu(&crate::network::linear(theta, &second, &hidden)?)
 }
 
 /// W a + b of the last dimension; derivatives have no bias.
 fn linear(theta: &Tensor, layer: &Linear, jet: &Jet) -> candle_core::Result<Jet> {
-    let outputs = layer.bias.len();
-    let inputs = layer.weight.len() / outputs;
-    let weight = theta.narrow(0, layer.weight.start, layer.weight.len())?.reshape((outputs, inputs))?.t()?;
-    let bias = theta.narrow(0, layer.bias.start, outputs)?;
+    let (weight, bias) = (weight(theta, layer)?.t()?, theta.narrow(0, layer.bias.start, layer.bias.len())?);
     let times = |a: &Tensor| -> candle_core::Result<Tensor> {
-        let (batch, count, _) = a.dims3()?;
-        a.reshape((batch * count, inputs))?.matmul(&weight)?.reshape((batch, count, outputs))
+        let (batch, count, inputs) = a.dims3()?;
+        a.reshape((batch * count, inputs))?.matmul(&weight)?.reshape((batch, count, bias.dim(0)?))
     };
     Ok(Jet {
         value: times(&jet.value)?.broadcast_add(&bias)?,
@@ -77,8 +72,7 @@ fn linear(theta: &Tensor, layer: &Linear, jet: &Jet) -> candle_core::Result<Jet>
 fn activate(z: Jet, activation: Activation) -> candle_core::Result<Jet> {
     let (value, slope, bend) = match activation {
         Activation::Relu => {
-            // candle's own ReLU has the slope 1 at 0; torch's has 0.
-            let slope = z.value.detach().gt(0.0)?.to_dtype(z.value.dtype())?;
+            let slope = positive(&z.value)?;
             ((&z.value * &slope)?, slope, None)
         }
         Activation::Tanh => {
@@ -107,5 +101,9 @@ fn add(a: &Jet, b: &Jet) -> candle_core::Result<Jet> {
         (Some(a), Some(b)) => Ok::<_, candle_core::Error>(Some((a + b)?)),
         _ => Ok(None),
     };
-    Ok(Jet { value: (&a.value + &b.value)?, first: sum(&a.first, &b.first)?, second: sum(&a.second, &b.second)? })
+    Ok(Jet {
+        value: (&a.value + &b.value)?,
+        first: sum(&a.first, &b.first)?,
+        second: sum(&a.second, &b.second)?,
+    })
 }

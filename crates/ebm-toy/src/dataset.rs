@@ -22,7 +22,7 @@ const LOG_SIGMA: f64 = 0.25;
 
 /// A problem with a known density p(y | x), x uniform on [−3, 3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "lowercase")]
 pub enum Problem {
     /// Figure 2 of the paper: two modes for x < 0, a shifted log-normal density for x ≥ 0.
     Dataset1,
@@ -46,8 +46,8 @@ impl Problem {
     /// The name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Dataset1 => "dataset_1",
-            Self::Dataset2 => "dataset_2",
+            Self::Dataset1 => "dataset1",
+            Self::Dataset2 => "dataset2",
         }
     }
 
@@ -112,8 +112,8 @@ impl Points {
     /// # Errors
     /// [`Error::Read`] and [`Error::Csv`], with the line.
     pub fn read_csv(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let mut points = Self::default();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();

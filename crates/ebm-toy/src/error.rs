@@ -57,6 +57,9 @@ pub enum Error {
     /// A configuration that is not understood.
     #[error("the toy configuration: {0}")]
     Config(#[from] toml::de::Error),
+    /// No thread could be started.
+    #[error("cannot start a thread: {0}; take fewer")]
+    Threads(String),
     /// A training that left the numbers.
     #[error("the loss of {method} became {loss} in epoch {epoch}; lower the learning rate")]
     Diverged {

@@ -16,7 +16,8 @@ fn golden_parameters(network: Network) -> Vec<f32> {
     let mut fill = |start: usize, rows: usize, columns: usize, first: usize, l: usize, fan_in: usize| {
         for o in 0..rows {
             for i in 0..columns {
-                let value = (0.7 * (first + i) as f64 + 1.3 * o as f64 + l as f64).sin() / (fan_in as f64).sqrt();
+                let value =
+                    (0.7 * (first + i) as f64 + 1.3 * o as f64 + l as f64).sin() / (fan_in as f64).sqrt();
                 theta[start + o * columns + i] = value as f32;
             }
         }
@@ -66,7 +67,10 @@ fn assert_close(got: &[f64], want: &[f64], tolerance: f64, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     let scale = want.iter().fold(0f64, |m, w| m.max(w.abs()));
     for (index, (g, w)) in got.iter().zip(want).enumerate() {
-        assert!((g - w).abs() <= tolerance * (scale + 1e-3), "{what} at {index}: {g}, expected {w} (scale {scale})");
+        assert!(
+            (g - w).abs() <= tolerance * (scale + 1e-3),
+            "{what} at {index}: {g}, expected {w} (scale {scale})"
+        );
     }
 }
 
@@ -110,8 +114,7 @@ struct Pair {
 impl Pair {
     fn new(network: Network, batch: usize, count: usize) -> Self {
         let mut rng = Key::new(5).index(count as u64).rng();
-        let theta: Vec<f32> =
-            (0..Layout::new(network).len).map(|_| rng.random_range(-0.8f32..0.8)).collect();
+        let theta: Vec<f32> = (0..Layout::new(network).len).map(|_| rng.random_range(-0.8f32..0.8)).collect();
         let mut draw = |shape: &[usize]| {
             let values: Vec<f32> =
                 (0..shape.iter().product::<usize>()).map(|_| rng.random_range(-2f32..2.0)).collect();

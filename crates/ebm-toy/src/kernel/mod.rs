@@ -58,7 +58,12 @@ pub(crate) fn scores(network: Network, batch: Batch<'_>, value: &mut [f32], firs
 
 /// The gradients, given those of f, (B, M), and of its derivative in y (empty where that was not computed). The
 /// gradient in y is that of f alone.
-pub(crate) fn gradients(network: Network, batch: Batch<'_>, g_value: &[f32], g_first: &[f32]) -> BatchGradients {
+pub(crate) fn gradients(
+    network: Network,
+    batch: Batch<'_>,
+    g_value: &[f32],
+    g_first: &[f32],
+) -> BatchGradients {
     let (rows, arch) = (ROWS * batch.count, Arch::new());
     let mut in_features = vec![0.0; batch.features.len()];
     let mut in_y = vec![0.0; batch.y.len()];
@@ -67,7 +72,8 @@ pub(crate) fn gradients(network: Network, batch: Batch<'_>, g_value: &[f32], g_f
     let partial: Vec<Vec<f32>> = tasks
         .map(|(((index, (features, y)), in_features), in_y)| {
             let part = |all: &[f32]| index * rows..all.len().min((index + 1) * rows);
-            let g = (&g_value[part(g_value)], if g_first.is_empty() { &[][..] } else { &g_first[part(g_first)] });
+            let g =
+                (&g_value[part(g_value)], if g_first.is_empty() { &[][..] } else { &g_first[part(g_first)] });
             let batch = Batch { features, y, ..batch };
             let mut theta = vec![0.0; batch.theta.len()];
             let results = (theta.as_mut_slice(), in_features, in_y);
@@ -230,9 +236,8 @@ impl<K: Kind, const TANGENT: bool> WithSimd for Backward<'_, K, TANGENT> {
                 let weights = parameters.weights;
                 forward::<S, K, TANGENT>(simd, weights, &bias, &y, vectors, &mut trace);
                 let g = [g_value, g_first];
-                let found = backward::<S, K, TANGENT>(
-                    simd, weights, &y, vectors, &trace, &g, &mut sums, &mut joined,
-                );
+                let found =
+                    backward::<S, K, TANGENT>(simd, weights, &y, vectors, &trace, &g, &mut sums, &mut joined);
                 store(simd, &found, &mut in_y[range]);
             }
             // The joining layer's biases receive what its sum with W_x g_x receives.

@@ -188,11 +188,8 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
                 trace.bends[0][v][o] = simd.mul_f32s(K::bend(simd, value, slope), w);
             }
         }
-        for l in 0..LAYERS {
-            let (mut z, mut zt) = ([zero; WIDTH], [zero; WIDTH]);
-            for o in 0..WIDTH {
-                z[o] = simd.splat_f32s(bias[l][o]);
-            }
+        for (l, bias) in bias.iter().enumerate() {
+            let (mut z, mut zt) = (bias.map(|bias| simd.splat_f32s(bias)), [zero; WIDTH]);
             for i in 0..WIDTH {
                 for o in 0..WIDTH {
                     let w = simd.splat_f32s(weights.hidden[l][o][i]);
@@ -235,7 +232,10 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
 /// derivative; the sum over the samples of the joining layer's biases goes to `joined`. Returns the gradient in y of f
 /// alone.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "one block's inputs and outputs, all of them slices of the caller's")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one block's inputs and outputs, all of them slices of the caller's"
+)]
 pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,
     weights: Weights<'_>,
@@ -263,9 +263,7 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
         }
         gradients.out_weight[o] = sum;
     }
-    for v in 0..vectors {
-        gradients.out_bias = simd.add_f32s(gradients.out_bias, g[0][v]);
-    }
+    gradients.out_bias = g[0][..vectors].iter().fold(gradients.out_bias, |sum, g| simd.add_f32s(sum, *g));
     for l in (0..LAYERS).rev() {
         let bias = if l == K::NETWORK.joining_layer() { &mut *joined } else { &mut gradients.bias[l] };
         let (delta, epsilon) =
@@ -274,11 +272,25 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
         transposed::<S>(simd, weights.hidden[l], &delta, vectors, K::NETWORK.is_residual(l), &mut values);
         if TANGENT {
             outer(simd, &epsilon, &trace.tangents[l], vectors, &mut gradients.hidden[l]);
-            transposed::<S>(simd, weights.hidden[l], &epsilon, vectors, K::NETWORK.is_residual(l), &mut tangents);
+            transposed::<S>(
+                simd,
+                weights.hidden[l],
+                &epsilon,
+                vectors,
+                K::NETWORK.is_residual(l),
+                &mut tangents,
+            );
         }
     }
-    let (delta, epsilon) =
-        through_activation::<S, K, TANGENT>(simd, trace, 0, vectors, &values, &tangents, &mut gradients.y_bias);
+    let (delta, epsilon) = through_activation::<S, K, TANGENT>(
+        simd,
+        trace,
+        0,
+        vectors,
+        &values,
+        &tangents,
+        &mut gradients.y_bias,
+    );
     let mut in_y = [zero; VECTORS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.y_weight[o]);
@@ -366,19 +378,12 @@ fn transposed<S: Simd>(
     gradient: &mut Block<S>,
 ) {
     for v in 0..vectors {
-        let mut sums = [simd.splat_f32s(0.0); WIDTH];
-        if residual {
-            for i in 0..WIDTH {
-                sums[i] = gradient[v][i];
-            }
-        }
+        let mut sums = if residual { gradient[v] } else { [simd.splat_f32s(0.0); WIDTH] };
         for o in 0..WIDTH {
             for i in 0..WIDTH {
                 sums[i] = simd.mul_add_f32s(simd.splat_f32s(weight[o][i]), delta[v][o], sums[i]);
             }
         }
-        for i in 0..WIDTH {
-            gradient[v][i] = sums[i];
-        }
+        gradient[v] = sums;
     }
 }

@@ -1,0 +1,250 @@
+//! The experiment: methods, problems and seeds.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use candle_core::{Device, Tensor};
+use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
+use ebm_core::{AnyObjective, EnergyModel, JointNce, Objective};
+use ebm_seed::Key;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::{POINTS, Points, Problem};
+use crate::energy::ToyEnergy;
+use crate::error::{Error, Result};
+use crate::evaluation::Truth;
+use crate::layout::Network;
+use crate::network::Heads;
+use crate::training::{Schedule, train};
+
+/// Figure 2 and its rivals as the configuration file states them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// The network of f.
+    pub network: Network,
+    /// Shared by all methods.
+    pub schedule: Schedule,
+    /// Points on each axis of the grid for the divergence.
+    pub evaluation_points: usize,
+    /// The rows of the table.
+    pub methods: Vec<Method>,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Method {
+    /// Its name in tables and JSON.
+    pub name: String,
+    /// The problems that these settings are for; all if empty.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
+    /// What is trained.
+    pub model: ModelConfig,
+}
+
+/// What is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelConfig {
+    /// p(y | x) = N(y; μ(x), σ²(x)).
+    Gaussian,
+    /// f(x, y) with an objective.
+    Energy(AnyObjective),
+    /// f(x, y) with NCE whose proposal is learned jointly.
+    JointNce {
+        /// K, the components of the proposal.
+        components: usize,
+        /// M.
+        num_samples: usize,
+    },
+}
+
+/// One trained model's figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The problem.
+    pub dataset: &'static str,
+    /// The method's name.
+    pub method: String,
+    /// The seed of initialisation, order and noise; the training points do not depend on it.
+    pub seed: u64,
+    /// KL(truth ‖ model) in nats, the mean over x.
+    pub kl: f64,
+    /// Wall time of the training alone; models of other seeds are trained beside it.
+    pub train_seconds: f64,
+    /// The mean loss of the last epoch; comparable between seeds of one method only.
+    pub final_loss: f64,
+}
+
+/// A trained model.
+pub enum Trained {
+    /// A network of f.
+    Energy(ToyEnergy),
+    /// A network of mean and log-variance.
+    Gaussian(Heads),
+}
+
+impl Trained {
+    /// The log-density, up to a constant for each x, (B, N), at `x`, (B, 1), and `y`, (1, N), the same for all x.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn log_density(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let y = y.broadcast_as((x.dim(0)?, y.dim(1)?))?.contiguous()?.unsqueeze(2)?;
+        match self {
+            Self::Energy(model) => Ok(model.score(&model.features(x)?.detach(), &y)?.detach()),
+            Self::Gaussian(heads) => {
+                let outputs = heads.outputs(x)?.detach();
+                let density = Gaussian::new(1)?.log_prob(&outputs, &y)?;
+                density.ok_or(Error::Method(ebm_core::Error::NoGradient))
+            }
+        }
+    }
+}
+
+impl Experiment {
+    /// The published experiment, embedded in the program.
+    ///
+    /// # Errors
+    /// When it is not understood.
+    pub fn embedded() -> Result<Self> {
+        Self::parse(include_str!("../configs/figure2.toml"))
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// [`Error::Config`], with the place.
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(toml::from_str(text)?)
+    }
+
+    /// The methods for a problem.
+    pub fn methods(&self, problem: Problem) -> impl Iterator<Item = &Method> {
+        self.methods.iter().filter(move |m| m.problems.is_empty() || m.problems.contains(&problem))
+    }
+
+    /// Trains one model and measures it.
+    ///
+    /// # Errors
+    /// What the training reports.
+    pub fn run(
+        &self,
+        method: &Method,
+        problem: Problem,
+        points: &Points,
+        truth: &Truth,
+        seed: u64,
+    ) -> Result<(Row, Trained)> {
+        let key = Key::new(seed).split("toy").split(problem.name()).split(&method.name);
+        let start = Instant::now();
+        let (trained, history) = self.train(method, points, key)?;
+        let train_seconds = start.elapsed().as_secs_f64();
+        let row = Row {
+            dataset: problem.name(),
+            method: method.name.clone(),
+            seed,
+            kl: truth.divergence(|x, y| trained.log_density(x, y))?,
+            train_seconds,
+            final_loss: history.last().copied().unwrap_or(f64::NAN),
+        };
+        Ok((row, trained))
+    }
+
+    /// Trains one model; also returns the mean loss of each epoch.
+    ///
+    /// # Errors
+    /// What the training reports.
+    pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
+        let (schedule, name) = (&self.schedule, method.name.as_str());
+        let (init, steps) = (key.split("init"), key.split("training"));
+        let energy = || ToyEnergy::new(self.network, init, &Device::Cpu);
+        Ok(match &method.model {
+            ModelConfig::Gaussian => {
+                let (heads, baseline) = (Heads::gaussian(init)?, Gaussian::new(1)?);
+                let history = train(name, schedule, points, heads.parameters("theta"), steps, |x, y, _| {
+                    Ok(baseline.loss(&heads.outputs(x)?, y)?)
+                })?;
+                (Trained::Gaussian(heads), history)
+            }
+            ModelConfig::Energy(objective) => {
+                let model = energy()?;
+                let history = train(name, schedule, points, model.parameters(), steps, |x, y, key| {
+                    Ok(objective.loss(&model, &model.features(x)?, y, &mut key.rng())?)
+                })?;
+                (Trained::Energy(model), history)
+            }
+            &ModelConfig::JointNce { components, num_samples } => {
+                let (model, mixture) = (energy()?, MixtureOfGaussians::new(1, components)?);
+                let heads = Heads::mixture(components, init.split("proposal"))?;
+                let parameters = [model.parameters(), heads.parameters("proposal")].concat();
+                let history = train(name, schedule, points, parameters, steps, |x, y, key| {
+                    let features = model.features(x)?;
+                    let proposal = mixture.density(&heads.outputs(&features.detach())?)?;
+                    let objective = JointNce { proposal: &proposal, num_samples };
+                    Ok(objective.loss(&model, &features, y, &mut key.rng())?)
+                })?;
+                (Trained::Energy(model), history)
+            }
+        })
+    }
+}
+
+/// The training points of a problem: 2 000 draws that do not depend on a model's seed.
+pub fn training_points(problem: Problem) -> Points {
+    problem.points(POINTS, &mut Key::new(0).split("toy points").split(problem.name()).rng())
+}
+
+/// One training to run.
+pub struct Job<'a> {
+    /// The row of the table.
+    pub method: &'a Method,
+    /// The problem.
+    pub problem: Problem,
+    /// Its training points.
+    pub points: &'a Points,
+    /// Its true density.
+    pub truth: &'a Truth,
+    /// The model's seed.
+    pub seed: u64,
+}
+
+/// Runs all jobs, `threads` at a time, each on one thread, so that a training's time does not depend on the others;
+/// `done` hears of each, in the order of their ends. The results are in the order of the jobs.
+///
+/// # Errors
+/// The first error; jobs that have not started are then left out.
+pub fn run_all(
+    experiment: &Experiment,
+    jobs: &[Job<'_>],
+    threads: usize,
+    done: &(dyn Fn(&Row) + Sync),
+) -> Result<Vec<(Row, Trained)>> {
+    let (next, slots) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    slots.lock().unwrap_or_else(PoisonError::into_inner).resize_with(jobs.len(), || None);
+    let worker = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { return };
+            let result = experiment.run(job.method, job.problem, job.points, job.truth, job.seed);
+            match &result {
+                Ok((row, _)) => done(row),
+                Err(_) => next.store(jobs.len(), Ordering::Relaxed),
+            }
+            slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
+        }
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        for _ in 0..threads.max(1) {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+            let pool = pool.map_err(|error| Error::Threads(error.to_string()))?;
+            scope.spawn(move || pool.install(worker));
+        }
+        Ok(())
+    })?;
+    let slots = slots.into_inner().unwrap_or_else(PoisonError::into_inner);
+    slots.into_iter().flatten().collect()
+}

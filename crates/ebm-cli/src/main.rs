@@ -9,6 +9,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Energy-based regression: train, evaluate, predict, reproduce.
 #[derive(Parser)]
 #[command(name = "ebm", version, arg_required_else_help = true)]

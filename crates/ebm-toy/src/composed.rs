@@ -1,9 +1,10 @@
 //! f(x, y) and its derivatives in y, composed of tensor operations: for any device and type, exact by forward mode.
 
 use candle_core::{D, Tensor};
+use ebm_nn::{Result, ops};
 
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
-use crate::network::{positive, relu, weight};
+use crate::network::{self, positive, relu};
 
 /// A value and its derivatives in y, as far as they are wanted: the first terms of a Taylor series, which each layer
 /// maps to those of its output.
@@ -21,7 +22,7 @@ pub(crate) fn jets(
     features: &Tensor,
     y: &Tensor,
     orders: usize,
-) -> candle_core::Result<Vec<Tensor>> {
+) -> Result<Vec<Tensor>> {
     let layout = Layout::new(network);
     let (batch, count) = y.dims2()?;
     let y = y.reshape((batch, count, 1))?;
@@ -32,7 +33,7 @@ pub(crate) fn jets(
         value: y,
     };
     let joining = theta.narrow(0, layout.joining.start, WIDTH * WIDTH)?.reshape((WIDTH, WIDTH))?;
-    let joined = features.matmul(&joining.t()?)?.unsqueeze(1)?; // (B, 1, 10)
+    let joined = ops::linear(features, &joining, None)?.unsqueeze(1)?; // (B, 1, 10)
 
     let mut jet = activate(linear(theta, &layout.y, &input)?, network.activation())?;
     for index in 0..LAYERS {
@@ -44,32 +45,33 @@ pub(crate) fn jets(
         jet = if network.is_residual(index) { add(&jet, &out)? } else { out };
     }
     let out = linear(theta, &layout.out, &jet)?;
-    [Some(out.value), out.first, out.second].into_iter().flatten().map(|t| t.squeeze(D::Minus1)).collect()
+    let orders = [Some(out.value), out.first, out.second].into_iter().flatten();
+    orders.map(|tensor| Ok(tensor.squeeze(D::Minus1)?)).collect()
 }
 
 /// The features of x, (B, 10), of `x`, (B, 1): two linear layers, each with ReLU.
-pub(crate) fn features(network: Network, theta: &Tensor, x: &Tensor) -> candle_core::Result<Tensor> {
+pub(crate) fn features(network: Network, theta: &Tensor, x: &Tensor) -> Result<Tensor> {
     let [first, second] = Layout::new(network).x;
-    let hidden = relu(&crate::network::linear(theta, &first, x)?)?;
-    relu(&crate::network::linear(theta, &second, &hidden)?)
+    let hidden = relu(&network::linear(theta, &first, x, true)?)?;
+    relu(&network::linear(theta, &second, &hidden, true)?)
 }
 
 /// W a + b of the last dimension; derivatives have no bias.
-fn linear(theta: &Tensor, layer: &Linear, jet: &Jet) -> candle_core::Result<Jet> {
-    let (weight, bias) = (weight(theta, layer)?.t()?, theta.narrow(0, layer.bias.start, layer.bias.len())?);
-    let times = |a: &Tensor| -> candle_core::Result<Tensor> {
+fn linear(theta: &Tensor, layer: &Linear, jet: &Jet) -> Result<Jet> {
+    let times = |a: &Tensor, with_bias: bool| -> Result<Tensor> {
         let (batch, count, inputs) = a.dims3()?;
-        a.reshape((batch * count, inputs))?.matmul(&weight)?.reshape((batch, count, bias.dim(0)?))
+        let rows = a.reshape((batch * count, inputs))?;
+        Ok(network::linear(theta, layer, &rows, with_bias)?.reshape((batch, count, layer.bias.len()))?)
     };
     Ok(Jet {
-        value: times(&jet.value)?.broadcast_add(&bias)?,
-        first: jet.first.as_ref().map(times).transpose()?,
-        second: jet.second.as_ref().map(times).transpose()?,
+        value: times(&jet.value, true)?,
+        first: jet.first.as_ref().map(|a| times(a, false)).transpose()?,
+        second: jet.second.as_ref().map(|a| times(a, false)).transpose()?,
     })
 }
 
 /// φ(z), φ'(z) z', φ''(z) z'² + φ'(z) z''.
-fn activate(z: Jet, activation: Activation) -> candle_core::Result<Jet> {
+fn activate(z: Jet, activation: Activation) -> Result<Jet> {
     let (value, slope, bend) = match activation {
         Activation::Relu => {
             let slope = positive(&z.value)?;
@@ -96,7 +98,7 @@ fn activate(z: Jet, activation: Activation) -> candle_core::Result<Jet> {
     Ok(Jet { value, first, second })
 }
 
-fn add(a: &Jet, b: &Jet) -> candle_core::Result<Jet> {
+fn add(a: &Jet, b: &Jet) -> Result<Jet> {
     let sum = |a: &Option<Tensor>, b: &Option<Tensor>| match (a, b) {
         (Some(a), Some(b)) => Ok::<_, candle_core::Error>(Some((a + b)?)),
         _ => Ok(None),

@@ -1,7 +1,8 @@
 //! The energy-based model of Figure 2.
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_core::{DirectionalDerivatives, EnergyModel, Order};
+use ebm_core::{DirectionalDerivatives, EnergyModel, Error, Order};
+use ebm_nn::ops;
 use ebm_seed::Key;
 
 use crate::composed::{features, jets};
@@ -47,7 +48,17 @@ impl ToyEnergy {
     /// # Errors
     /// When `x` has another shape or type.
     pub fn features(&self, x: &Tensor) -> ebm_core::Result<Tensor> {
-        Ok(features(self.network, &self.theta, x)?)
+        features(self.network, &self.theta, x).map_err(Error::model)
+    }
+
+    fn jets(
+        &self,
+        theta: &Tensor,
+        features: &Tensor,
+        y: &Tensor,
+        orders: usize,
+    ) -> ebm_core::Result<Vec<Tensor>> {
+        jets(self.network, theta, features, y, orders).map_err(Error::model)
     }
 
     /// θ and the 11 weights of b(x), by name.
@@ -65,7 +76,7 @@ impl EnergyModel for ToyEnergy {
             let score = Score { network: self.network, derivative: false };
             return Ok(score.of(&self.theta, features, &y)?);
         }
-        Ok(jets(self.network, &self.theta, features, &y, 0)?.remove(0))
+        Ok(self.jets(&self.theta, features, &y, 0)?.remove(0))
     }
 
     fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
@@ -75,7 +86,7 @@ impl EnergyModel for ToyEnergy {
             let both = score.detached(&theta, &features.detach(), &y)?;
             (both.get(0)?, both.get(1)?)
         } else {
-            let mut both = jets(self.network, &theta, &features.detach(), &y, 1)?;
+            let mut both = self.jets(&theta, &features.detach(), &y, 1)?;
             (both.remove(0), both.remove(0))
         };
         Ok((f, first.unsqueeze(2)?))
@@ -100,8 +111,8 @@ impl EnergyModel for ToyEnergy {
             });
         }
         let orders = if order == Order::First { 1 } else { 2 };
-        let mut jets = jets(self.network, &self.theta, features, &y, orders)?.into_iter();
-        let mut next = || jets.next().ok_or(ebm_core::Error::NoGradient);
+        let mut jets = self.jets(&self.theta, features, &y, orders)?.into_iter();
+        let mut next = || jets.next().ok_or(Error::NoGradient);
         let (value, first) = (next()?, (next()? * &direction)?);
         let second = match order {
             Order::First => None,
@@ -112,8 +123,8 @@ impl EnergyModel for ToyEnergy {
 
     /// Linear in the features of x.
     fn log_normalizer(&self, features: &Tensor) -> ebm_core::Result<Tensor> {
-        let weight = self.normalizer.narrow(0, 0, WIDTH)?.reshape((WIDTH, 1))?;
+        let weight = self.normalizer.narrow(0, 0, WIDTH)?.reshape((1, WIDTH))?;
         let bias = self.normalizer.narrow(0, WIDTH, 1)?;
-        Ok(features.matmul(&weight)?.squeeze(1)?.broadcast_add(&bias)?)
+        Ok(ops::linear(features, &weight, Some(&bias)).map_err(Error::model)?.squeeze(1)?)
     }
 }

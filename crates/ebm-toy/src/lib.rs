@@ -1,5 +1,6 @@
 //! Figure 2 of the paper: the illustrative 1-D regression problem.
 
+pub mod calibration;
 mod composed;
 pub mod dataset;
 mod energy;

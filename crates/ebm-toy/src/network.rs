@@ -1,6 +1,7 @@
 //! The small networks beside f: those whose outputs are the parameters of a density.
 
 use candle_core::{DType, Device, Tensor, Var};
+use ebm_nn::ops;
 use ebm_seed::Key;
 use rand::Rng;
 
@@ -55,23 +56,23 @@ impl Heads {
     ///
     /// # Errors
     /// When `x` has another shape.
-    pub fn outputs(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+    pub fn outputs(&self, x: &Tensor) -> ebm_nn::Result<Tensor> {
         let mut features = x.clone();
         for layer in &self.trunk {
-            features = relu(&linear(&self.theta, layer, &features)?)?;
+            features = relu(&linear(&self.theta, layer, &features, true)?)?;
         }
         let head = |layers: &Vec<Linear>| {
             let mut hidden = features.clone();
             for (index, layer) in layers.iter().enumerate() {
-                hidden = linear(&self.theta, layer, &hidden)?;
+                hidden = linear(&self.theta, layer, &hidden, true)?;
                 if index + 1 < layers.len() {
                     hidden = relu(&hidden)?;
                 }
             }
             Ok(hidden)
         };
-        let outputs = self.heads.iter().map(head).collect::<candle_core::Result<Vec<_>>>()?;
-        Tensor::cat(&outputs, 1)
+        let outputs = self.heads.iter().map(head).collect::<ebm_nn::Result<Vec<_>>>()?;
+        Ok(Tensor::cat(&outputs, 1)?)
     }
 
     /// All parameters, named `name`.
@@ -80,24 +81,21 @@ impl Heads {
     }
 }
 
-/// W a + b of the rows of `a`, (N, inputs), with the parameters at `layer` in θ.
-pub(crate) fn linear(theta: &Tensor, layer: &Linear, a: &Tensor) -> candle_core::Result<Tensor> {
-    a.matmul(&weight(theta, layer)?.t()?)?.broadcast_add(&theta.narrow(
-        0,
-        layer.bias.start,
-        layer.bias.len(),
-    )?)
+/// W a + b of the rows of `a`, (N, inputs), with the parameters at `layer` in θ; without b for a derivative.
+pub(crate) fn linear(theta: &Tensor, layer: &Linear, a: &Tensor, with_bias: bool) -> ebm_nn::Result<Tensor> {
+    let bias = theta.narrow(0, layer.bias.start, layer.bias.len())?;
+    ops::linear(a, &weight(theta, layer)?, with_bias.then_some(&bias))
 }
 
 /// W, (outputs, inputs).
-pub(crate) fn weight(theta: &Tensor, layer: &Linear) -> candle_core::Result<Tensor> {
+fn weight(theta: &Tensor, layer: &Linear) -> candle_core::Result<Tensor> {
     let outputs = layer.bias.len();
     theta.narrow(0, layer.weight.start, layer.weight.len())?.reshape((outputs, layer.weight.len() / outputs))
 }
 
 /// max(z, 0) with torch's slope 0 at 0, where candle's own has 1.
-pub(crate) fn relu(z: &Tensor) -> candle_core::Result<Tensor> {
-    z * positive(z)?
+pub(crate) fn relu(z: &Tensor) -> ebm_nn::Result<Tensor> {
+    Ok((z * positive(z)?)?)
 }
 
 /// 1 where z > 0, else 0.

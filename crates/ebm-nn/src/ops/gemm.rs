@@ -43,6 +43,15 @@ impl<'a, T: Float> MatRef<'a, T> {
         Ok(Self { data, rows, cols, row_stride, col_stride })
     }
 
+    /// Rows `..at` and rows `at..`, neither of them empty: `at` is kept within them.
+    fn split_rows(self, at: usize) -> (Self, Self) {
+        let at = at.clamp(1, self.rows - 1);
+        (
+            Self { rows: at, ..self },
+            Self { rows: self.rows - at, data: &self.data[at * self.row_stride..], ..self },
+        )
+    }
+
     /// The transposed view.
     pub(super) fn t(self) -> Self {
         Self {
@@ -167,6 +176,32 @@ pub(super) fn multiply<T: Float>(
         );
     }
     Ok(())
+}
+
+/// Multiplications below which a product stays on one thread: what it costs to hand out a task.
+const TASK: usize = 1 << 18;
+
+/// [`multiply`] without accumulation, on several threads. How the work is cut depends on the shapes alone, and so do
+/// the bits of the result.
+pub(super) fn multiply_parallel<T: Float>(
+    mut dst: MatMut<'_, T>,
+    lhs: MatRef<'_, T>,
+    rhs: MatRef<'_, T>,
+) -> Result<()> {
+    let (rows, cols) = dst.dims();
+    let by_rows = rows >= cols;
+    let half = (rows.max(cols) / 2).next_multiple_of(64);
+    if rows * cols * lhs.cols <= TASK || half >= rows.max(cols) {
+        return multiply(&mut dst, false, lhs, rhs);
+    }
+    let (first, second) = if by_rows {
+        let ((top, bottom), (above, below)) = (dst.split_rows(half), lhs.split_rows(half));
+        rayon::join(|| multiply_parallel(top, above, rhs), || multiply_parallel(bottom, below, rhs))
+    } else {
+        let ((left, right), (before, after)) = (dst.split_cols(half), rhs.t().split_rows(half));
+        rayon::join(|| multiply_parallel(left, lhs, before.t()), || multiply_parallel(right, lhs, after.t()))
+    };
+    first.and(second)
 }
 
 /// `0..len` cut into `parts` ranges whose lengths are multiples of `multiple` (the last may be shorter), none

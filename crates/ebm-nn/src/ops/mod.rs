@@ -4,6 +4,7 @@
 
 mod conv2d;
 mod gemm;
+mod linear;
 mod max_pool;
 pub mod prroi_pool;
 mod roi;
@@ -14,6 +15,7 @@ pub(crate) mod testing;
 mod upsample;
 
 pub use conv2d::conv2d;
+pub use linear::linear;
 pub use max_pool::max_pool2d;
 pub use prroi_pool::prroi_pool;
 pub use roi::channels_last;

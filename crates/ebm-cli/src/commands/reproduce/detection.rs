@@ -1,10 +1,10 @@
-//! `ebm reproduce`, which `cargo xtask reproduce` starts.
+//! `ebm reproduce detection`: Table 2.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use candle_core::Device;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use ebm_detect::{
     Method,
     config::ExperimentConfig,
@@ -13,15 +13,8 @@ use ebm_detect::{
 use ebm_eval::{Spread, Summary, Table};
 use serde_json::json;
 
-use super::fresh_run;
+use crate::commands::fresh_run;
 use crate::progress::Console;
-
-/// What to reproduce.
-#[derive(Subcommand)]
-pub enum Reproduce {
-    /// Table 2: box regression heads compared.
-    Detection(DetectionArgs),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scale {
@@ -69,8 +62,7 @@ pub struct DetectionArgs {
 }
 
 /// Runs the command.
-pub fn run(command: Reproduce) -> Result<()> {
-    let Reproduce::Detection(args) = command;
+pub fn run(args: DetectionArgs) -> Result<()> {
     let options = PaperOptions {
         coco: args.datasets.join("coco"),
         weights: args.weights.clone(),

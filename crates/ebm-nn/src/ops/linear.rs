@@ -1,0 +1,260 @@
+//! The linear layer.
+//!
+//! candle's own product asks the operating system for the number of processors on every call, which on Linux reads
+//! /proc/cpuinfo: longer than a small layer takes.
+
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as CandleResult, Shape, Tensor};
+
+use super::gemm::{MatMut, MatRef, multiply_parallel};
+use super::storage::{Float, elements};
+use crate::{Error, Result};
+
+/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU, where
+/// the result has the same bits for every number of threads; elsewhere candle's product. Differentiable in all
+/// three; arguments that depend on no variable cost nothing in the backward pass.
+///
+/// # Errors
+/// [`Error::Argument`] where a rank, a size or a type does not fit, or an extent is zero.
+pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    check(x, w, bias)?;
+    if !x.device().is_cpu() {
+        let y = x.matmul(&w.t()?)?;
+        return Ok(match bias {
+            Some(bias) => y.broadcast_add(bias)?,
+            None => y,
+        });
+    }
+    let (x, w) = (x.contiguous()?, w.contiguous()?);
+    Ok(match bias {
+        Some(bias) => x.apply_op3(&w, &bias.contiguous()?, Linear)?,
+        None => x.apply_op2(&w, Linear)?,
+    })
+}
+
+fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Argument { op: "linear", reason });
+    let (&[rows, inputs], &[outputs, w_inputs]) = (x.dims(), w.dims()) else {
+        return refuse(format!("expected x (N, I) and w (O, I), got {:?} and {:?}", x.dims(), w.dims()));
+    };
+    if inputs != w_inputs || bias.is_some_and(|bias| bias.dims() != [outputs]) {
+        let bias = bias.map(Tensor::dims);
+        return refuse(format!("x {:?}, w {:?} and bias {bias:?} do not fit together", x.dims(), w.dims()));
+    }
+    if rows * inputs * outputs == 0 {
+        return refuse(format!("x {:?} and w {:?} must have no zero extent", x.dims(), w.dims()));
+    }
+    let fits = |other: &Tensor| other.dtype() == x.dtype() && other.device().same_device(x.device());
+    if !fits(w) || bias.is_some_and(|bias| !fits(bias)) {
+        return refuse("x, w and bias must have one type and be on one device".to_owned());
+    }
+    if x.device().is_cpu() && !matches!(x.dtype(), DType::F32 | DType::F64) {
+        return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
+    }
+    Ok(())
+}
+
+/// The layer; with a third argument, the bias.
+struct Linear;
+
+impl Linear {
+    fn cpu<T: Float>(
+        x: (&CpuStorage, &Layout),
+        w: (&CpuStorage, &Layout),
+        bias: Option<(&CpuStorage, &Layout)>,
+    ) -> CandleResult<(CpuStorage, Shape)> {
+        let (rhs, outputs) = (matrix::<T>(w)?.t(), w.1.dims()[0]);
+        let mut y = product(matrix(x)?, rhs, x.1.dims()[0], outputs)?;
+        if let Some((storage, layout)) = bias {
+            let bias = elements::<T>(storage, layout)?;
+            for row in y.chunks_exact_mut(outputs) {
+                row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
+            }
+        }
+        Ok((T::to_cpu_storage_owned(y), Shape::from((x.1.dims()[0], outputs))))
+    }
+
+    fn gradients(x: &Tensor, w: &Tensor, grad: &Tensor) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
+        let grad = grad.contiguous()?;
+        let dx =
+            x.track_op().then(|| grad.apply_op2_no_bwd(w, &Product { transposed: false })).transpose()?;
+        let dw = w.track_op().then(|| grad.apply_op2_no_bwd(x, &Product { transposed: true })).transpose()?;
+        Ok((dx, dw))
+    }
+}
+
+/// A contiguous tensor of two dimensions.
+fn matrix<'a, T: Float>((storage, layout): (&'a CpuStorage, &Layout)) -> CandleResult<MatRef<'a, T>> {
+    let (rows, columns) = layout.shape().dims2()?;
+    MatRef::new(elements(storage, layout)?, (rows, columns), (columns, 1))
+}
+
+fn product<T: Float>(
+    lhs: MatRef<'_, T>,
+    rhs: MatRef<'_, T>,
+    rows: usize,
+    columns: usize,
+) -> CandleResult<Vec<T>> {
+    let mut out = vec![T::zero(); rows * columns];
+    multiply_parallel(MatMut::new(&mut out, rows, columns)?, lhs, rhs)?;
+    Ok(out)
+}
+
+impl CustomOp2 for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> CandleResult<(CpuStorage, Shape)> {
+        match s1 {
+            CpuStorage::F64(_) => Self::cpu::<f64>((s1, l1), (s2, l2), None),
+            _ => Self::cpu::<f32>((s1, l1), (s2, l2), None),
+        }
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
+        Self::gradients(x, w, grad)
+    }
+}
+
+impl CustomOp3 for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> CandleResult<(CpuStorage, Shape)> {
+        match s1 {
+            CpuStorage::F64(_) => Self::cpu::<f64>((s1, l1), (s2, l2), Some((s3, l3))),
+            _ => Self::cpu::<f32>((s1, l1), (s2, l2), Some((s3, l3))),
+        }
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> CandleResult<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let (dx, dw) = Self::gradients(x, w, grad)?;
+        Ok((dx, dw, bias.track_op().then(|| grad.sum(0)).transpose()?))
+    }
+}
+
+/// `G A`, or `Gᵀ A`: the gradients in x and in w.
+struct Product {
+    transposed: bool,
+}
+
+impl Product {
+    fn cpu<T: Float>(
+        &self,
+        grad: (&CpuStorage, &Layout),
+        other: (&CpuStorage, &Layout),
+    ) -> CandleResult<(CpuStorage, Shape)> {
+        let (lhs, [rows, inner]) = (matrix::<T>(grad)?, [grad.1.dims()[0], grad.1.dims()[1]]);
+        let (lhs, rows) = if self.transposed { (lhs.t(), inner) } else { (lhs, rows) };
+        let columns = other.1.dims()[1];
+        let out = product(lhs, matrix::<T>(other)?, rows, columns)?;
+        Ok((T::to_cpu_storage_owned(out), Shape::from((rows, columns))))
+    }
+}
+
+impl CustomOp2 for Product {
+    fn name(&self) -> &'static str {
+        "linear-gradient"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> CandleResult<(CpuStorage, Shape)> {
+        match s1 {
+            CpuStorage::F64(_) => self.cpu::<f64>((s1, l1), (s2, l2)),
+            _ => self.cpu::<f32>((s1, l1), (s2, l2)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::super::testing::{check_gradients, noise_tensor};
+    use super::*;
+
+    fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {
+        [
+            noise_tensor(&[rows, inputs], 1).unwrap(),
+            noise_tensor(&[outputs, inputs], 2).unwrap(),
+            noise_tensor(&[outputs], 3).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn it_is_the_product_whatever_the_cut() {
+        // One task, cut by rows, cut by columns, and neither a multiple of anything.
+        for (rows, columns, outputs) in [(1, 1, 1), (3, 10, 7), (700, 65, 33), (5, 300, 517), (129, 130, 131)]
+        {
+            let [x, w, bias] = inputs(rows, columns, outputs);
+            let expected = x.matmul(&w.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
+            for dtype in [DType::F64, DType::F32] {
+                let [x, w, bias] = [&x, &w, &bias].map(|t| t.to_dtype(dtype).unwrap());
+                let y = linear(&x, &w, Some(&bias)).unwrap().to_dtype(DType::F64).unwrap();
+                let error = (y - &expected).unwrap().abs().unwrap().max_all().unwrap();
+                let bound = if dtype == DType::F64 { 1e-12 } else { 2e-5 };
+                assert!(
+                    error.to_scalar::<f64>().unwrap() < bound,
+                    "{rows} {columns} {outputs} {dtype:?}: {error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_against_differences() {
+        let all = inputs(4, 5, 3);
+        check_gradients(|t| Ok(linear(&t[0], &t[1], Some(&t[2])).unwrap()), &all, 1e-5, 1e-8).unwrap();
+        check_gradients(|t| Ok(linear(&t[0], &t[1], None).unwrap()), &all[..2], 1e-5, 1e-8).unwrap();
+        // A transposed argument.
+        let x = noise_tensor(&[5, 4], 1).unwrap();
+        let turned = |t: &[Tensor]| Ok(linear(&t[0].t()?, &t[1], None).unwrap());
+        check_gradients(turned, &[x, all[1].clone()], 1e-5, 1e-8).unwrap();
+    }
+
+    #[test]
+    fn bad_arguments_are_errors() {
+        let [x, w, bias] = inputs(4, 5, 3);
+        let refused = |x: &Tensor, w: &Tensor, bias: Option<&Tensor>| {
+            assert!(matches!(linear(x, w, bias), Err(Error::Argument { op: "linear", .. })));
+        };
+        refused(&x, &w.t().unwrap(), None);
+        refused(&x, &w, Some(&x));
+        refused(&x.unsqueeze(0).unwrap(), &w, None);
+        refused(&x.to_dtype(DType::F32).unwrap(), &w, Some(&bias));
+        refused(&Tensor::zeros((0, 5), DType::F64, &Device::Cpu).unwrap(), &w, None);
+    }
+}

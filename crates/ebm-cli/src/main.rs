@@ -3,6 +3,8 @@
 
 mod commands;
 mod picture;
+#[cfg_attr(not(test), expect(dead_code, reason = "the toy reproduction will draw its figures"))]
+mod plot;
 mod progress;
 
 use std::process::ExitCode;

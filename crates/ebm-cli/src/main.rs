@@ -3,6 +3,7 @@
 
 mod commands;
 mod picture;
+mod plot;
 mod progress;
 
 use std::process::ExitCode;

@@ -68,6 +68,7 @@
 mod check;
 mod density;
 mod error;
+mod fused;
 mod host;
 pub mod loss;
 pub mod math;

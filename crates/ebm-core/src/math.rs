@@ -3,6 +3,7 @@
 use candle_core::{D, Device, Tensor};
 
 use crate::Result;
+use crate::fused::{self, LogSumExp};
 
 /// `log Σ exp x` over dimension `dim`, which is removed; its gradient is the softmax.
 ///
@@ -11,6 +12,16 @@ use crate::Result;
 /// # Errors
 /// When `dim` does not exist or is empty.
 pub fn log_sum_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
+    if x.dim(dim)? > 0 && fused::is_served(x) {
+        let last = x.rank() - 1;
+        let x = if dim == last { x.clone() } else { x.transpose(dim, last)? };
+        let sums = x.contiguous()?.apply_op1(LogSumExp)?;
+        return Ok(if dim == last {
+            sums
+        } else {
+            sums.unsqueeze(last)?.transpose(dim, last)?.squeeze(dim)?
+        });
+    }
     let shift = finite_max(x, dim)?;
     let sum = x.broadcast_sub(&shift)?.exp()?.sum_keepdim(dim)?;
     Ok((sum.log()? + shift)?.squeeze(dim)?)

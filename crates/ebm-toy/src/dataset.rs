@@ -51,6 +51,14 @@ impl Problem {
         }
     }
 
+    /// The name in figures.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Dataset1 => "Dataset 1",
+            Self::Dataset2 => "Dataset 2",
+        }
+    }
+
     /// `log p(y | x)`, in nats.
     pub fn log_prob(self, x: f64, y: f64) -> f64 {
         match self {

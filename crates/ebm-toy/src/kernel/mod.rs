@@ -236,8 +236,16 @@ impl<K: Kind, const TANGENT: bool> WithSimd for Backward<'_, K, TANGENT> {
                 let weights = parameters.weights;
                 forward::<S, K, TANGENT>(simd, weights, &bias, &y, vectors, &mut trace);
                 let g = [g_value, g_first];
-                let found =
-                    backward::<S, K, TANGENT>(simd, weights, &y, vectors, &trace, &g, &mut sums, &mut joined);
+                let found = backward::<S, K, TANGENT>(
+                    simd,
+                    weights,
+                    &y,
+                    vectors,
+                    &mut trace,
+                    &g,
+                    &mut sums,
+                    &mut joined,
+                );
                 store(simd, &found, &mut in_y[range]);
             }
             // The joining layer's biases receive what its sum with W_x g_x receives.

@@ -123,6 +123,16 @@ pub(super) struct Trace<S: Simd> {
     tangents: [Block<S>; LAYERS + 1],
     /// φ'' times the derivative of its argument in y.
     bends: [Block<S>; LAYERS + 1],
+    /// The gradients of the layer that the way back has reached.
+    back: Back<S>,
+}
+
+/// Gradients in a layer's output and in its derivative, then in the arguments of its activation.
+struct Back<S: Simd> {
+    values: Block<S>,
+    tangents: Block<S>,
+    delta: Block<S>,
+    epsilon: Block<S>,
 }
 
 /// Sums over samples, one for each lane, of the gradients in the parameters.
@@ -138,8 +148,10 @@ pub(super) struct Gradients<S: Simd> {
 impl<S: Simd> Trace<S> {
     #[inline(always)]
     pub(super) fn new(simd: S) -> Self {
-        let zero = || [[[simd.splat_f32s(0.0); WIDTH]; VECTORS]; LAYERS + 1];
-        Self { values: zero(), slopes: zero(), tangents: zero(), bends: zero() }
+        let block = [[simd.splat_f32s(0.0); WIDTH]; VECTORS];
+        let layers = [block; LAYERS + 1];
+        let back = Back { values: block, tangents: block, delta: block, epsilon: block };
+        Self { values: layers, slopes: layers, tangents: layers, bends: layers, back }
     }
 }
 
@@ -241,65 +253,51 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     weights: Weights<'_>,
     y: &[S::f32s; VECTORS],
     vectors: usize,
-    trace: &Trace<S>,
+    trace: &mut Trace<S>,
     g: &[[S::f32s; VECTORS]; 2],
     gradients: &mut Gradients<S>,
     joined: &mut [S::f32s; WIDTH],
 ) -> [S::f32s; VECTORS] {
-    let zero = simd.splat_f32s(0.0);
     let vectors = vectors.min(VECTORS);
-    // Gradients in the values and in the tangents of the layer at hand.
-    let (mut values, mut tangents) = ([[zero; WIDTH]; VECTORS], [[zero; WIDTH]; VECTORS]);
+    let Trace { values, slopes, tangents, bends, back } = trace;
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.out_weight[o]);
         let mut sum = gradients.out_weight[o];
         for v in 0..vectors {
-            values[v][o] = simd.mul_f32s(w, g[0][v]);
-            sum = simd.mul_add_f32s(trace.values[LAYERS][v][o], g[0][v], sum);
+            back.values[v][o] = simd.mul_f32s(w, g[0][v]);
+            sum = simd.mul_add_f32s(values[LAYERS][v][o], g[0][v], sum);
             if TANGENT {
-                tangents[v][o] = simd.mul_f32s(w, g[1][v]);
-                sum = simd.mul_add_f32s(trace.tangents[LAYERS][v][o], g[1][v], sum);
+                back.tangents[v][o] = simd.mul_f32s(w, g[1][v]);
+                sum = simd.mul_add_f32s(tangents[LAYERS][v][o], g[1][v], sum);
             }
         }
         gradients.out_weight[o] = sum;
     }
     gradients.out_bias = g[0][..vectors].iter().fold(gradients.out_bias, |sum, g| simd.add_f32s(sum, *g));
     for l in (0..LAYERS).rev() {
-        let bias = if l == K::NETWORK.joining_layer() { &mut *joined } else { &mut gradients.bias[l] };
-        let (delta, epsilon) =
-            through_activation::<S, K, TANGENT>(simd, trace, l + 1, vectors, &values, &tangents, bias);
-        outer(simd, &delta, &trace.values[l], vectors, &mut gradients.hidden[l]);
-        transposed::<S>(simd, weights.hidden[l], &delta, vectors, K::NETWORK.is_residual(l), &mut values);
+        let joins = l == K::NETWORK.joining_layer();
+        let bias = if joins { &mut *joined } else { &mut gradients.bias[l] };
+        let layer = (&values[l + 1], &slopes[l + 1], &bends[l + 1]);
+        through_activation::<S, K, TANGENT>(simd, layer, vectors, back, bias);
+        let residual = K::NETWORK.is_residual(l);
+        outer(simd, &back.delta, &values[l], vectors, &mut gradients.hidden[l]);
+        transposed(simd, weights.hidden[l], &back.delta, vectors, residual, &mut back.values);
         if TANGENT {
-            outer(simd, &epsilon, &trace.tangents[l], vectors, &mut gradients.hidden[l]);
-            transposed::<S>(
-                simd,
-                weights.hidden[l],
-                &epsilon,
-                vectors,
-                K::NETWORK.is_residual(l),
-                &mut tangents,
-            );
+            outer(simd, &back.epsilon, &tangents[l], vectors, &mut gradients.hidden[l]);
+            transposed(simd, weights.hidden[l], &back.epsilon, vectors, residual, &mut back.tangents);
         }
     }
-    let (delta, epsilon) = through_activation::<S, K, TANGENT>(
-        simd,
-        trace,
-        0,
-        vectors,
-        &values,
-        &tangents,
-        &mut gradients.y_bias,
-    );
-    let mut in_y = [zero; VECTORS];
+    let layer = (&values[0], &slopes[0], &bends[0]);
+    through_activation::<S, K, TANGENT>(simd, layer, vectors, back, &mut gradients.y_bias);
+    let mut in_y = [simd.splat_f32s(0.0); VECTORS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.y_weight[o]);
         let mut sum = gradients.y_weight[o];
         for v in 0..vectors {
-            sum = simd.mul_add_f32s(delta[v][o], y[v], sum);
-            in_y[v] = simd.mul_add_f32s(w, delta[v][o], in_y[v]);
+            sum = simd.mul_add_f32s(back.delta[v][o], y[v], sum);
+            in_y[v] = simd.mul_add_f32s(w, back.delta[v][o], in_y[v]);
             if TANGENT {
-                sum = simd.add_f32s(sum, epsilon[v][o]);
+                sum = simd.add_f32s(sum, back.epsilon[v][o]);
             }
         }
         gradients.y_weight[o] = sum;
@@ -307,34 +305,30 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     in_y
 }
 
-/// The gradients in the arguments of a layer's activation, and their sum added to `bias`.
+/// From the gradients in a layer's output, and in its derivative, to those in the arguments of its activation, whose
+/// sum is added to `bias`. Of the layer: its output, the kept slopes and bends.
 #[inline(always)]
 fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,
-    trace: &Trace<S>,
-    layer: usize,
+    (values, slopes, bends): (&Block<S>, &Block<S>, &Block<S>),
     vectors: usize,
-    values: &Block<S>,
-    tangents: &Block<S>,
+    back: &mut Back<S>,
     bias: &mut [S::f32s; WIDTH],
-) -> (Block<S>, Block<S>) {
-    let zero = simd.splat_f32s(0.0);
-    let (mut delta, mut epsilon) = ([[zero; WIDTH]; VECTORS], [[zero; WIDTH]; VECTORS]);
+) {
     let mut sums = *bias;
     for v in 0..vectors {
         for o in 0..WIDTH {
-            let (output, slope) = (trace.values[layer][v][o], trace.slopes[layer][v][o]);
-            let mut d = K::back(simd, values[v][o], output, slope);
+            let (output, slope) = (values[v][o], slopes[v][o]);
+            let mut d = K::back(simd, back.values[v][o], output, slope);
             if TANGENT {
-                d = simd.mul_add_f32s(tangents[v][o], trace.bends[layer][v][o], d);
-                epsilon[v][o] = K::back(simd, tangents[v][o], output, slope);
+                d = simd.mul_add_f32s(back.tangents[v][o], bends[v][o], d);
+                back.epsilon[v][o] = K::back(simd, back.tangents[v][o], output, slope);
             }
-            delta[v][o] = d;
+            back.delta[v][o] = d;
             sums[o] = simd.add_f32s(sums[o], d);
         }
     }
     *bias = sums;
-    (delta, epsilon)
 }
 
 /// `sums[o][i] += Σ_v delta[v][o] input[i][v]`, tile by tile in registers.

@@ -1,0 +1,124 @@
+//! The sum of exponentials and its gradient in one pass each, for tensors on the CPU.
+//!
+//! Composed of tensor operations it takes ten passes over memory, which is most of the time of Eq. 4 where the network
+//! is small.
+
+use candle_core::{CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Tensor, WithDType, bail};
+
+/// `log Σ exp x` over the last dimension, which is removed, of a contiguous `f32` or `f64` tensor on the CPU.
+pub(crate) struct LogSumExp;
+
+/// Whether [`LogSumExp`] is for tensors of this kind.
+pub(crate) fn is_served(x: &Tensor) -> bool {
+    x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64) && x.elem_count() > 0
+}
+
+/// The functions that `f32` and `f64` share by name only.
+trait Real: WithDType {
+    fn exp(self) -> Self;
+    fn ln(self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn is_finite(self) -> bool;
+}
+
+macro_rules! real {
+    ($($float:ident),*) => {$(
+        impl Real for $float {
+            fn exp(self) -> Self {
+                $float::exp(self)
+            }
+            fn ln(self) -> Self {
+                $float::ln(self)
+            }
+            fn max(self, other: Self) -> Self {
+                $float::max(self, other)
+            }
+            fn is_finite(self) -> bool {
+                $float::is_finite(self)
+            }
+        }
+    )*};
+}
+
+real!(f32, f64);
+
+fn elements<'a, T: Real>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
+    match layout.contiguous_offsets() {
+        Some((start, end)) => Ok(&storage.as_slice::<T>()?[start..end]),
+        None => bail!("log_sum_exp needs a contiguous tensor"),
+    }
+}
+
+/// The number of columns, and the shape without them.
+fn split(layout: &Layout) -> (usize, Shape) {
+    match layout.dims().split_last() {
+        Some((&columns, rest)) => (columns, Shape::from(rest)),
+        None => (1, Shape::from(())),
+    }
+}
+
+fn forward<T: Real>(storage: &CpuStorage, layout: &Layout, columns: usize) -> Result<CpuStorage> {
+    let rows = elements::<T>(storage, layout)?.chunks_exact(columns);
+    let sums = rows.map(|row| {
+        let max = row.iter().copied().fold(T::from_f64(f64::NEG_INFINITY), Real::max);
+        // An infinite maximum would turn x - max into NaN where the result is ±∞.
+        let shift = if max.is_finite() { max } else { T::zero() };
+        row.iter().fold(T::zero(), |sum, &x| sum + (x - shift).exp()).ln() + shift
+    });
+    Ok(T::to_cpu_storage_owned(sums.collect()))
+}
+
+impl CustomOp1 for LogSumExp {
+    fn name(&self) -> &'static str {
+        "log-sum-exp"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (columns, shape) = split(layout);
+        let sums = match storage {
+            CpuStorage::F64(_) => forward::<f64>(storage, layout, columns)?,
+            _ => forward::<f32>(storage, layout, columns)?,
+        };
+        Ok((sums, shape))
+    }
+
+    fn bwd(&self, x: &Tensor, sums: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
+        x.apply_op3_no_bwd(sums, &grad.contiguous()?, &Softmax).map(Some)
+    }
+}
+
+/// The gradient: `g exp(x − log Σ exp x)`.
+struct Softmax;
+
+fn backward<T: Real>(x: &[T], sums: &[T], grad: &[T], columns: usize) -> CpuStorage {
+    let mut result = Vec::with_capacity(x.len());
+    for ((row, &sum), &g) in x.chunks_exact(columns).zip(sums).zip(grad) {
+        result.extend(row.iter().map(|&x| g * (x - sum).exp()));
+    }
+    T::to_cpu_storage_owned(result)
+}
+
+impl CustomOp3 for Softmax {
+    fn name(&self) -> &'static str {
+        "log-sum-exp-gradient"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (columns, _) = split(l1);
+        let gradient = match s1 {
+            CpuStorage::F64(_) => {
+                backward::<f64>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?, columns)
+            }
+            _ => backward::<f32>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?, columns),
+        };
+        Ok((gradient, l1.shape().clone()))
+    }
+}

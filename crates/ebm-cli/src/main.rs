@@ -3,6 +3,11 @@
 
 mod commands;
 mod picture;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the toy reproduction will draw its figures")
+)]
+mod plot;
 mod progress;
 
 use std::process::ExitCode;

@@ -1,0 +1,74 @@
+//! Figures as SVG and PNG.
+//!
+//! A figure is a value that implements [`Figure`]: it checks its data, tells its size and draws itself on a
+//! [`Canvas`], once for each of the two formats. Both formats share one geometry; its unit is a pixel of the PNG,
+//! which is meant to be shown at half its size.
+
+mod axes;
+mod bitmap;
+mod canvas;
+mod colour;
+mod contour;
+mod density_map;
+mod marks;
+mod seeds;
+mod simplify;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use ebm_data::{encode::write_png, files::write_atomic};
+use plotters_backend::DrawingBackend;
+use plotters_svg::SVGBackend;
+
+pub use self::density_map::{DensityMaps, DensityPanel};
+pub use self::seeds::{SeedPlot, SeedRow};
+use self::{bitmap::Bitmap, canvas::Canvas};
+
+/// What can be drawn.
+pub trait Figure {
+    /// Refuses data that cannot be drawn; [`Self::size`] and [`Self::draw`] rely on it.
+    fn check(&self) -> Result<()>;
+
+    /// Width and height in pixels.
+    fn size(&self) -> Result<(u32, u32)>;
+
+    /// Draws on a white canvas of [`Self::size`].
+    fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) -> Result<()>;
+}
+
+/// Writes `out`.svg and `out`.png, each under its final name only when complete, and returns the two paths.
+///
+/// # Errors
+/// Data that [`Figure::check`] refuses, or a file that cannot be written.
+pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
+    let Some(name) = out.file_name() else { bail!("{} names no file", out.display()) };
+    let beside = |extension: &str| {
+        let mut name = name.to_owned();
+        name.push(extension);
+        out.with_file_name(name)
+    };
+    let [svg, png] = [beside(".svg"), beside(".png")];
+    figure.check().with_context(|| format!("the figure {}", out.display()))?;
+    let (width, height) = figure.size()?;
+
+    let mut document = String::new();
+    draw(figure, &mut SVGBackend::with_string(&mut document, (width, height)))?;
+    let mut bitmap = Bitmap::white(width, height)?;
+    draw(figure, &mut bitmap)?;
+
+    write_atomic(&svg, document.as_bytes())?;
+    write_png(&png, &bitmap.into_image())?;
+    Ok([svg, png])
+}
+
+fn draw<B: DrawingBackend>(figure: &impl Figure, backend: &mut B) -> Result<()> {
+    let mut canvas = Canvas::new(backend);
+    canvas.clear()?;
+    figure.draw(&mut canvas)?;
+    canvas.finish()
+}
+
+#[cfg(test)]
+mod tests;

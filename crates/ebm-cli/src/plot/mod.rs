@@ -9,6 +9,7 @@ mod bitmap;
 mod canvas;
 mod colour;
 mod contour;
+pub mod density_curve;
 mod density_map;
 mod marks;
 mod seeds;

@@ -1,7 +1,7 @@
 use ebm_data::{Image, decode::read_image};
 use roxmltree::Document;
 
-use super::{density_map::MAX_POINTS, *};
+use super::{density_curve::DensityCurves, density_map::MAX_POINTS, *};
 
 /// p(y | x) of the first toy dataset: sin x and -sin x with weights 0.8 and 0.2 below 0, log-normal above.
 fn toy(x: f64, y: f64) -> f64 {
@@ -179,6 +179,47 @@ fn every_seed_has_a_dot_and_every_row_a_mean() {
             assert_eq!(texts(&document, label), 1, "{label}");
         }
     }
+}
+
+#[test]
+fn a_credible_set_is_shaded_under_its_curve() {
+    let grid: Vec<f64> = (0..401).map(|i| f64::from(i) / 200.0 - 1.0).collect();
+    let at = |x: f64| grid.iter().map(|y| toy(x, *y)).collect::<Vec<f64>>();
+    let curves = [("bimodal".to_owned(), at(-0.6)), ("skewed".to_owned(), at(0.5))];
+    let centre = 0.6f64.sin();
+    let regions = [[-centre - 0.12, -centre + 0.12], [centre - 0.1, centre + 0.1]];
+    let marks = [(-centre, "mode".to_owned()), (0.0, "mean".to_owned())];
+    let figure = DensityCurves {
+        title: "x = -0.6",
+        y_label: "y",
+        grid: &grid,
+        curves: &curves,
+        regions: &regions,
+        marks: &marks,
+    };
+    let (svg, image) = drawn(&figure);
+    assert!(svg.len() < 20_000, "{}", svg.len());
+    let axes = figure.layout().unwrap();
+    let colour = |y: f64, p: f64| brightness(pixel(&image, (axes.column(y), axes.row(p))));
+    let [inside, above, between] =
+        [colour(centre + 0.03, 0.5), colour(centre + 0.03, 2.0), colour(-0.35, 0.3)];
+    assert!(inside < 740 && above == 765 && between == 765, "{inside} {above} {between}");
+    assert!(colour(centre, toy(-0.6, centre)) < 400, "the curve passes its maximum");
+    for (name, count) in [("bimodal", 1), ("skewed", 1), ("mode", 1), ("mean", 1)] {
+        assert_eq!(texts(&Document::parse(&svg).unwrap(), name), count, "{name}");
+    }
+
+    let good = || DensityCurves { regions: &[], marks: &[], ..figure };
+    refused(&DensityCurves { curves: &[], ..good() }, "0 curves");
+    refused(&DensityCurves { grid: &grid[..1], ..good() }, "two points");
+    refused(&DensityCurves { grid: &grid[..9], ..good() }, "401 values at 9 points");
+    refused(&DensityCurves { grid: &[1.0, 0.0], ..good() }, "increase");
+    refused(&DensityCurves { regions: &[[0.5, 0.1]], ..good() }, "region 0.5");
+    refused(&DensityCurves { marks: &[(f64::NAN, "lost".to_owned())], ..good() }, "lost");
+    let zero = [("flat".to_owned(), vec![0.0; 401])];
+    refused(&DensityCurves { curves: &zero, ..good() }, "zero");
+    let negative = [("below".to_owned(), vec![-1.0; 401])];
+    refused(&DensityCurves { curves: &negative, ..good() }, "below");
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The sum of exponentials and its gradient in one pass each, for tensors on the CPU.
-//!
-//! Composed of tensor operations it takes ten passes over memory, which is most of the time of Eq. 4 where the network
-//! is small.
+//! What takes many passes over memory if it is composed of tensor operations, in one pass, for tensors on the CPU: the
+//! sum of exponentials of Eq. 4 with its gradient, and a step of Langevin dynamics. Where networks are small, those
+//! passes are most of the time.
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Tensor, WithDType, bail};
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail,
+};
 
 /// `log Σ exp x` over the last dimension, which is removed, of a contiguous `f32` or `f64` tensor on the CPU.
 pub(crate) struct LogSumExp;
@@ -14,7 +15,7 @@ pub(crate) fn is_served(x: &Tensor) -> bool {
 }
 
 /// The functions that `f32` and `f64` share by name only.
-trait Real: WithDType {
+pub(crate) trait Real: WithDType {
     fn exp(self) -> Self;
     fn ln(self) -> Self;
     fn max(self, other: Self) -> Self;
@@ -59,13 +60,15 @@ fn split(layout: &Layout) -> (usize, Shape) {
 
 fn forward<T: Real>(storage: &CpuStorage, layout: &Layout, columns: usize) -> Result<CpuStorage> {
     let rows = elements::<T>(storage, layout)?.chunks_exact(columns);
-    let sums = rows.map(|row| {
-        let max = row.iter().copied().fold(T::from_f64(f64::NEG_INFINITY), Real::max);
-        // An infinite maximum would turn x - max into NaN where the result is ±∞.
-        let shift = if max.is_finite() { max } else { T::zero() };
-        row.iter().fold(T::zero(), |sum, &x| sum + (x - shift).exp()).ln() + shift
-    });
-    Ok(T::to_cpu_storage_owned(sums.collect()))
+    Ok(T::to_cpu_storage_owned(rows.map(of_row).collect()))
+}
+
+/// `log Σ exp x` of a few numbers.
+pub(crate) fn of_row<T: Real>(row: &[T]) -> T {
+    let max = row.iter().copied().fold(T::from_f64(f64::NEG_INFINITY), Real::max);
+    // An infinite maximum would turn x - max into NaN where the result is ±∞.
+    let shift = if max.is_finite() { max } else { T::zero() };
+    row.iter().fold(T::zero(), |sum, &x| sum + (x - shift).exp()).ln() + shift
 }
 
 impl CustomOp1 for LogSumExp {
@@ -120,5 +123,66 @@ impl CustomOp3 for Softmax {
             _ => backward::<f32>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?, columns),
         };
         Ok((gradient, l1.shape().clone()))
+    }
+}
+
+/// Whether all elements are finite; `false` also where only a copy from a device or a conversion would tell.
+pub(crate) fn are_all_finite(x: &Tensor) -> Result<bool> {
+    let (storage, layout) = x.storage_and_layout();
+    let (Storage::Cpu(storage), true) = (&*storage, layout.is_contiguous()) else { return Ok(false) };
+    Ok(match storage {
+        CpuStorage::F32(_) => elements::<f32>(storage, layout)?.iter().all(|x| x.is_finite()),
+        CpuStorage::F64(_) => elements::<f64>(storage, layout)?.iter().all(|x| x.is_finite()),
+        _ => false,
+    })
+}
+
+/// `y + (λ²/2) gradient + λ noise` if all of it is finite and on the CPU; else nothing.
+pub(crate) fn langevin_step(
+    y: &Tensor,
+    gradient: &Tensor,
+    noise: &Tensor,
+    lambda: f64,
+) -> Result<Option<Tensor>> {
+    if !is_served(y) {
+        return Ok(None);
+    }
+    let step = Step { drift: 0.5 * lambda * lambda, lambda };
+    let moved = y.contiguous()?.apply_op3_no_bwd(&gradient.contiguous()?, &noise.contiguous()?, &step)?;
+    Ok(are_all_finite(&moved)?.then_some(moved))
+}
+
+struct Step {
+    drift: f64,
+    lambda: f64,
+}
+
+impl Step {
+    fn moved<T: Real>(&self, y: &[T], gradient: &[T], noise: &[T]) -> CpuStorage {
+        let (drift, lambda) = (T::from_f64(self.drift), T::from_f64(self.lambda));
+        let terms = y.iter().zip(gradient).zip(noise);
+        T::to_cpu_storage_owned(terms.map(|((&y, &g), &noise)| y + drift * g + noise * lambda).collect())
+    }
+}
+
+impl CustomOp3 for Step {
+    fn name(&self) -> &'static str {
+        "langevin-step"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let moved = match s1 {
+            CpuStorage::F64(_) => self.moved::<f64>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?),
+            _ => self.moved::<f32>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?),
+        };
+        Ok((moved, l1.shape().clone()))
     }
 }

@@ -1,6 +1,6 @@
 //! Stable forms of the functions that densities are made of.
 
-use candle_core::{D, Device, Tensor};
+use candle_core::{D, Tensor};
 
 use crate::Result;
 use crate::fused::{self, LogSumExp};
@@ -41,11 +41,6 @@ fn finite_max(x: &Tensor, dim: usize) -> Result<Tensor> {
 pub fn log_mean_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
     let count = x.dim(dim)? as f64;
     Ok((log_sum_exp(x, dim)? - count.ln())?)
-}
-
-/// `log Σ exp x` over plain numbers.
-pub(crate) fn log_sum_exp_of(x: &[f64]) -> Result<f64> {
-    Ok(log_sum_exp(&Tensor::new(x, &Device::Cpu)?, 0)?.to_scalar()?)
 }
 
 /// `x − log Σ exp x` over dimension `dim`: the logarithms of the softmax, in the shape of `x`.
@@ -96,7 +91,7 @@ pub(crate) fn log_standard_normal(x: &Tensor) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Var;
+    use candle_core::{Device, Var};
 
     use super::*;
 

@@ -1,12 +1,8 @@
 //! Where a density on a grid exceeds a level, as polygons.
 
-/// A point in units of the grid: column, row.
-pub type Point = [f64; 2];
+use super::simplify::Point;
 
-/// Vertices may stray this far from the boundary, in the units that [`simplified`] is given.
-const TOLERANCE: f64 = 0.4;
-
-/// The polygons that cover { density ≥ `level` }, for `columns` of equal length.
+/// The polygons that cover { density ≥ `level` }, for `columns` of equal length; coordinates are column and row.
 ///
 /// Along a column the density is taken as linear between rows. Stretches of neighbouring columns that overlap one to
 /// one make one polygon; where they split, merge or end, a polygon ends half a column further.
@@ -92,33 +88,6 @@ fn stretches(column: &[f64], level: f64) -> Vec<[f64; 2]> {
     found
 }
 
-/// `polygon` without the vertices that its boundary hardly needs, by the algorithm of Ramer, Douglas and Peucker.
-pub fn simplified(polygon: &[Point]) -> Vec<Point> {
-    let mut kept = vec![false; polygon.len()];
-    let Some(last) = polygon.len().checked_sub(1) else { return Vec::new() };
-    (kept[0], kept[last]) = (true, true);
-    let mut pending = vec![(0, last)];
-    while let Some((first, last)) = pending.pop() {
-        let distances = (first + 1..last).map(|i| (i, distance(polygon[i], polygon[first], polygon[last])));
-        if let Some((farthest, far)) = distances.max_by(|a, b| a.1.total_cmp(&b.1))
-            && far > TOLERANCE
-        {
-            kept[farthest] = true;
-            pending.extend([(first, farthest), (farthest, last)]);
-        }
-    }
-    polygon.iter().zip(kept).filter_map(|(point, kept)| kept.then_some(*point)).collect()
-}
-
-/// From `point` to the segment between `a` and `b`.
-fn distance(point: Point, a: Point, b: Point) -> f64 {
-    let (dx, dy) = (b[0] - a[0], b[1] - a[1]);
-    let (px, py) = (point[0] - a[0], point[1] - a[1]);
-    let length = dx * dx + dy * dy;
-    let along = if length > 0.0 { ((px * dx + py * dy) / length).clamp(0.0, 1.0) } else { 0.0 };
-    (px - along * dx).hypot(py - along * dy)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,9 +107,6 @@ mod tests {
         assert_eq!(found.len(), 1);
         let disc = std::f64::consts::PI * 60.0 * 60.0;
         assert!((area(&found[0]) / disc - 1.0).abs() < 2e-3, "{}", area(&found[0]));
-        let few = simplified(&found[0]);
-        assert!(few.len() < 60, "{}", few.len());
-        assert!((area(&few) / disc - 1.0).abs() < 1e-2, "{}", area(&few));
     }
 
     #[test]
@@ -159,6 +125,5 @@ mod tests {
     #[test]
     fn nothing_above_the_level_is_no_polygon() {
         assert!(regions(&vec![vec![0.0; 5]; 5], 0.5).is_empty());
-        assert!(simplified(&[]).is_empty());
     }
 }

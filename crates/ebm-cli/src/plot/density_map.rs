@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use plotters_backend::{
     BackendColor, DrawingBackend,
     text_anchor::{HPos, VPos},
@@ -10,10 +10,11 @@ use plotters_backend::{
 
 use super::{
     Figure,
-    axes::{Axes, Axis, LABEL_EM, THIN, TICK_EM, number},
+    axes::{Axes, Axis, LABEL_EM, NAME_GAP, THIN, TICK_EM},
     canvas::Canvas,
     colour::{ACCENT, AXIS, INK, sequential},
     contour,
+    simplify::simplified,
     text::TextStyle,
 };
 
@@ -44,21 +45,24 @@ pub struct DensityPanel<'a> {
 pub const MAX_POINTS: usize = 500;
 
 /// Shades of the colour scale, white included.
-const LEVELS: u32 = 40;
+const SHADES: u32 = 64;
+/// The bounds of the shades lie at this power of equal steps: closer together where the colours are light and an edge
+/// between two shows most.
+const SPACING: f64 = 1.5;
 /// The quantile of the cells that the darkest shade stands for.
 const DARKEST: f64 = 0.995;
 const WIDTH: i32 = 1800;
 const LEFT: i32 = 124;
 const TOP: i32 = 64;
 const BELOW: i32 = 100;
-const GAP: i32 = 34;
-const BAR_GAP: i32 = 34;
+const GAP: i32 = 52;
+const BAR_GAP: i32 = 44;
 const BAR_WIDTH: i32 = 24;
 const BAR_LABELS: i32 = 84;
 /// A single panel is no wider than this.
 const MAX_PANEL_WIDTH: i32 = 760;
 const POINT_RADIUS: u32 = 3;
-const POINT_ALPHA: f64 = 0.55;
+const POINT_ALPHA: f64 = 0.5;
 
 impl DensityMaps<'_> {
     fn panel_size(&self) -> (i32, i32) {
@@ -81,13 +85,13 @@ impl DensityMaps<'_> {
         (if quantile > 0.0 { quantile } else { largest }, largest)
     }
 
-    fn axes(&self, index: usize) -> Axes {
+    pub(super) fn axes(&self, index: usize) -> Axes {
         let size = self.panel_size();
         Axes {
             corner: (LEFT + index as i32 * (size.0 + GAP), TOP),
             size,
             x: Axis::linear(self.x.clone(), 6),
-            y: Axis::linear(self.y.clone(), 6),
+            y: Axis::linear(self.y.clone(), 3),
         }
     }
 }
@@ -109,25 +113,25 @@ impl Figure for DensityMaps<'_> {
                 density.len() >= 2 && rows >= 2,
                 "panel {title:?}: a density needs two columns and two rows"
             );
-            let ragged = density.iter().position(|column| column.len() != rows);
-            ensure!(
-                ragged.is_none(),
-                "panel {title:?}: column {ragged:?} has not the {rows} rows of the first"
-            );
-            let bad = density.iter().flatten().find(|p| !(p.is_finite() && **p >= 0.0));
-            ensure!(bad.is_none(), "panel {title:?}: {bad:?} is no density");
-            let bad = points.iter().find(|(x, y)| !(x.is_finite() && y.is_finite()));
-            ensure!(bad.is_none(), "panel {title:?}: the point {bad:?} is not finite");
+            if let Some((i, column)) = density.iter().enumerate().find(|(_, column)| column.len() != rows) {
+                bail!("panel {title:?}: column {i} has {} rows, the first {rows}", column.len());
+            }
+            if let Some(p) = density.iter().flatten().find(|p| !(p.is_finite() && **p >= 0.0)) {
+                bail!("panel {title:?}: {p} is no density");
+            }
+            if let Some(point) = points.iter().find(|(x, y)| !(x.is_finite() && y.is_finite())) {
+                bail!("panel {title:?}: the point {point:?} is not finite");
+            }
         }
         ensure!(self.cells().any(|p| p > 0.0), "the density is zero everywhere");
         Ok(())
     }
 
-    fn size(&self) -> (u32, u32) {
+    fn size(&self) -> Result<(u32, u32)> {
         let (width, height) = self.panel_size();
         let count = self.panels.len() as i32;
         let width = LEFT + count * width + (count - 1) * GAP + BAR_GAP + BAR_WIDTH + BAR_LABELS;
-        (width.unsigned_abs(), (TOP + height + BELOW).unsigned_abs())
+        Ok((width.unsigned_abs(), (TOP + height + BELOW).unsigned_abs()))
     }
 
     fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) -> Result<()> {
@@ -137,7 +141,7 @@ impl Figure for DensityMaps<'_> {
             draw_density(canvas, &axes, panel.density, darkest)?;
             draw_points(canvas, &axes, panel.points)?;
             axes.frame(canvas)?;
-            axes.title(canvas, panel.title)?;
+            axes.title(canvas, panel.title, 0)?;
             axes.x_axis(canvas, "x", TextStyle::new(LABEL_EM, INK).italic())?;
             axes.y_axis(canvas, (index == 0).then_some("y"))?;
         }
@@ -147,7 +151,8 @@ impl Figure for DensityMaps<'_> {
 
 /// The lower bounds of the shades above white, as fractions of the darkest, and their colours.
 fn shades() -> impl Iterator<Item = (f64, BackendColor)> {
-    (1..LEVELS).map(|k| (f64::from(k) / f64::from(LEVELS), sequential(f64::from(k) / f64::from(LEVELS - 1))))
+    let bound = |k: u32| (f64::from(k) / f64::from(SHADES)).powf(SPACING);
+    (1..SHADES).map(move |k| (bound(k), sequential((bound(k) + bound(k + 1)) / 2.0)))
 }
 
 /// Every shade covers all that is at least as dense; the darker ones lie above. So no seam can show white.
@@ -162,7 +167,7 @@ fn draw_density<B: DrawingBackend>(
     for (fraction, colour) in shades() {
         for region in contour::regions(density, fraction * darkest) {
             let pixels = |[x, y]: [f64; 2]| [x * scale.0, y * scale.1];
-            let outline = contour::simplified(&region.into_iter().map(pixels).collect::<Vec<_>>());
+            let outline = simplified(&region.into_iter().map(pixels).collect::<Vec<_>>());
             let place =
                 |[x, y]: [f64; 2]| (axes.corner.0 + x.round() as i32, axes.bottom() - y.round() as i32);
             let mut vertices: Vec<_> = outline.into_iter().map(place).collect();
@@ -210,8 +215,8 @@ fn draw_scale<B: DrawingBackend>(
     for &tick in bar.y.ticks() {
         let row = bar.row(tick);
         canvas.line(&[(right, row), (right + 8, row)], THIN, AXIS)?;
-        canvas.text(&number(tick), (right + 16, row), label)?;
+        canvas.text(&bar.y.label(tick), (right + 16, row), label)?;
     }
     let name = TextStyle::new(LABEL_EM, INK).italic().anchored(HPos::Center, VPos::Top);
-    canvas.text("p(y | x)", (right + 6, bottom + 16), name)
+    canvas.text("p(y | x)", (right + 8, bottom + NAME_GAP), name)
 }

@@ -9,8 +9,11 @@ mod bitmap;
 mod canvas;
 mod colour;
 mod contour;
+pub mod density_curve;
 mod density_map;
+mod marks;
 mod seeds;
+mod simplify;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +33,7 @@ pub trait Figure {
     fn check(&self) -> Result<()>;
 
     /// Width and height in pixels.
-    fn size(&self) -> (u32, u32);
+    fn size(&self) -> Result<(u32, u32)>;
 
     /// Draws on a white canvas of [`Self::size`].
     fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) -> Result<()>;
@@ -49,17 +52,15 @@ pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
     };
     let [svg, png] = [beside(".svg"), beside(".png")];
     figure.check().with_context(|| format!("the figure {}", out.display()))?;
-    let (width, height) = figure.size();
+    let (width, height) = figure.size()?;
 
     let mut document = String::new();
-    let mut backend = SVGBackend::with_string(&mut document, (width, height));
-    draw(figure, &mut backend)?;
-    drop(backend);
-    write_atomic(&svg, document.as_bytes())?;
+    draw(figure, &mut SVGBackend::with_string(&mut document, (width, height)))?;
+    let mut bitmap = Bitmap::white(width, height)?;
+    draw(figure, &mut bitmap)?;
 
-    let mut backend = Bitmap::white(width, height)?;
-    draw(figure, &mut backend)?;
-    write_png(&png, &backend.into_image())?;
+    write_atomic(&svg, document.as_bytes())?;
+    write_png(&png, &bitmap.into_image())?;
     Ok([svg, png])
 }
 

@@ -141,3 +141,50 @@ fn slanted(mut outline: Outline) -> Outline {
     outline.bounds.max.x += SLANT * high;
     outline
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLACK: BackendColor = BackendColor { alpha: 1.0, rgb: (0, 0, 0) };
+
+    /// Columns and rows of the pixels that `text` covers by more than half.
+    fn ink(style: TextStyle, text: &str) -> Vec<(i32, i32)> {
+        let mut pixels = Vec::new();
+        let drawn = style.draw(text, (0, 0), |x, y, colour| {
+            pixels.extend((colour.alpha > 0.5).then_some((x, y)));
+            Ok::<(), ()>(())
+        });
+        assert!(drawn.unwrap().is_ok());
+        pixels
+    }
+
+    #[test]
+    fn glyphs_stand_on_the_base_line_within_their_width() {
+        let style = TextStyle::new(100.0, BLACK);
+        let pixels = ink(style, "HH");
+        let ((x0, y0), (x1, y1)) = style.layout_box("HH").unwrap();
+        assert!(pixels.iter().all(|(x, y)| (x0..x1).contains(x) && (y0..y1).contains(y)));
+        // DejaVu Sans: capitals are 0.729 em high and an H is 0.752 em wide.
+        assert_eq!(pixels.iter().map(|(_, y)| *y).min(), Some(-73));
+        assert_eq!(pixels.iter().map(|(_, y)| *y).max(), Some(-1));
+        assert!((style.width("HH").unwrap() - 150.4).abs() < 0.2, "{:?}", style.width("HH"));
+    }
+
+    #[test]
+    fn italic_text_leans_to_the_right() {
+        let top =
+            |style| ink(style, "l").into_iter().filter(|(_, y)| *y < -60).map(|(x, _)| x).max().unwrap();
+        let foot =
+            |style| ink(style, "l").into_iter().filter(|(_, y)| *y > -10).map(|(x, _)| x).max().unwrap();
+        let upright = TextStyle::new(100.0, BLACK);
+        assert_eq!(top(upright), foot(upright));
+        assert!((12..16).contains(&(top(upright.italic()) - foot(upright.italic()))));
+    }
+
+    #[test]
+    fn blanks_and_unknown_characters_are_no_error() {
+        assert!(ink(TextStyle::new(20.0, BLACK), " ").is_empty());
+        assert!(!ink(TextStyle::new(20.0, BLACK), "\u{10ffff}").is_empty());
+    }
+}

@@ -2,10 +2,9 @@
 
 use candle_core::{DType, Tensor};
 use rand::{Rng, RngCore};
-use rand_distr::StandardNormal;
 
 use crate::model::checked_score_and_grad;
-use crate::{EnergyModel, Error, Result, check, host};
+use crate::{EnergyModel, Error, Result, check, fused, host};
 
 /// The result of [`langevin`](crate::langevin) and [`hmc`](crate::hmc).
 #[derive(Clone, Debug)]
@@ -35,6 +34,8 @@ pub(super) struct State {
     pub(super) f: Tensor,
     /// 0 wherever f is −∞.
     pub(super) gradient: Tensor,
+    /// Whether it is known that f is finite everywhere, which only a look at the CPU's memory tells for nothing.
+    pub(super) all_usable: bool,
 }
 
 impl State {
@@ -42,11 +43,15 @@ impl State {
     pub(super) fn at<M: EnergyModel>(model: &M, features: &M::Features, y: Tensor) -> Result<Self> {
         let (f, gradient) = checked_score_and_grad(model, features, &y)?;
         let (f, gradient) = (f.detach(), gradient.detach());
+        if fused::are_all_finite(&f)? && fused::are_all_finite(&gradient)? {
+            return Ok(Self { y, f, gradient, all_usable: true });
+        }
         let usable = (is_finite(&f)? * rows_finite(&gradient)?)?;
         let nowhere = Tensor::full(f64::NEG_INFINITY, (), f.device())?.to_dtype(f.dtype())?;
         Ok(Self {
             f: usable.where_cond(&f, &nowhere.broadcast_as(f.shape())?)?,
             gradient: choose(&usable, &gradient, &gradient.zeros_like()?)?,
+            all_usable: false,
             y,
         })
     }
@@ -57,6 +62,7 @@ impl State {
             y: choose(accepted, &other.y, &self.y)?,
             f: accepted.where_cond(&other.f, &self.f)?,
             gradient: choose(accepted, &other.gradient, &self.gradient)?,
+            all_usable: self.all_usable && other.all_usable,
         })
     }
 }
@@ -64,12 +70,19 @@ impl State {
 /// Counts accepted proposals without waiting for the device before the end.
 pub(super) struct Acceptance {
     accepted: Option<Tensor>,
+    accepted_at_once: usize,
     proposed: usize,
 }
 
 impl Acceptance {
     pub(super) fn new() -> Self {
-        Self { accepted: None, proposed: 0 }
+        Self { accepted: None, accepted_at_once: 0, proposed: 0 }
+    }
+
+    /// Adds a step in which all `count` proposals were accepted.
+    pub(super) fn count_all(&mut self, count: usize) {
+        self.proposed += count;
+        self.accepted_at_once += count;
     }
 
     /// Adds the decisions `(B, M)`, 0 or 1, of one step.
@@ -86,14 +99,8 @@ impl Acceptance {
     /// The fraction of accepted proposals; NaN before the first.
     pub(super) fn rate(self) -> Result<f64> {
         let accepted = self.accepted.map_or(Ok(0), |count| count.to_scalar::<u32>())?;
-        Ok(f64::from(accepted) / self.proposed as f64)
+        Ok((f64::from(accepted) + self.accepted_at_once as f64) / self.proposed as f64)
     }
-}
-
-/// Standard normal numbers with the shape, type and device of `like`, drawn on the host with `rng`.
-pub(super) fn standard_normal(like: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
-    let noise = (0..like.elem_count()).map(|_| rng.sample::<f64, _>(StandardNormal)).collect();
-    host::tensor(noise, like.shape(), like)
 }
 
 /// The test of Metropolis: 1, with the probability min(1, exp `log_ratio`), where a proposal is accepted. Never where

@@ -4,10 +4,8 @@ use candle_core::{D, Tensor};
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
-use super::chains::{
-    Acceptance, Chains, State, check_start, choose, metropolis, rows_finite, standard_normal,
-};
-use crate::{EnergyModel, Result, check};
+use super::chains::{Acceptance, Chains, State, check_start, choose, metropolis, rows_finite};
+use crate::{EnergyModel, Result, check, host};
 
 /// How [`hmc`] moves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,7 +46,7 @@ pub fn hmc<M: EnergyModel>(
     let mut acceptance = Acceptance::new();
     let mut state = State::at(model, features, y0.detach())?;
     for _ in 0..steps {
-        let start = standard_normal(&state.y, rng)?;
+        let start = host::standard_normal(state.y.shape(), &state.y, rng)?;
         let kick = |momentum: &Tensor, gradient: &Tensor| momentum + (gradient * (0.5 * step_size))?;
         let (mut momentum, mut moving) = (start.clone(), state.clone());
         let mut finite = rows_finite(&start)?;

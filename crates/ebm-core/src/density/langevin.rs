@@ -4,10 +4,8 @@ use candle_core::{D, Tensor};
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
-use super::chains::{
-    Acceptance, Chains, State, check_start, choose, metropolis, rows_finite, standard_normal,
-};
-use crate::{EnergyModel, Result, check};
+use super::chains::{Acceptance, Chains, State, check_start, choose, metropolis, rows_finite};
+use crate::{EnergyModel, Result, check, fused, host};
 
 /// How [`langevin`] moves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,19 +60,35 @@ fn plain<M: EnergyModel>(
 ) -> Result<Chains> {
     let mut acceptance = Acceptance::new();
     let mut state = State::at(model, features, y0)?;
+    let count = state.f.elem_count();
     for step in 1..=steps {
-        let (y, finite) = propose(&state, lambda, &standard_normal(&state.y, rng)?)?;
+        let noise = host::standard_normal(state.y.shape(), &state.y, rng)?;
+        let (y, finite) = match fused::langevin_step(&state.y, &state.gradient, &noise, lambda)? {
+            Some(y) => (y, None),
+            None => propose(&state, lambda, &noise).map(|(y, finite)| (y, Some(finite)))?,
+        };
         if step == steps {
-            acceptance.count(&finite)?;
+            match finite {
+                Some(finite) => acceptance.count(&finite)?,
+                None => acceptance.count_all(count),
+            }
             state.y = y;
-        } else {
-            let proposed = State::at(model, features, y)?;
-            let wandering = state.f.eq(f64::NEG_INFINITY)?;
-            let usable = proposed.f.gt(f64::NEG_INFINITY)?.maximum(&wandering)?;
-            let accepted = (usable * finite)?;
-            acceptance.count(&accepted)?;
-            state = state.replaced(&accepted, &proposed)?;
+            break;
         }
+        let proposed = State::at(model, features, y)?;
+        if finite.is_none() && proposed.all_usable {
+            acceptance.count_all(count);
+            state = proposed;
+            continue;
+        }
+        let wandering = state.f.eq(f64::NEG_INFINITY)?;
+        let usable = proposed.f.gt(f64::NEG_INFINITY)?.maximum(&wandering)?;
+        let accepted = match finite {
+            Some(finite) => (usable * finite)?,
+            None => usable,
+        };
+        acceptance.count(&accepted)?;
+        state = state.replaced(&accepted, &proposed)?;
     }
     Ok(Chains { y: state.y, acceptance_rate: acceptance.rate()? })
 }
@@ -90,7 +104,7 @@ fn mala<M: EnergyModel>(
     let mut acceptance = Acceptance::new();
     let mut state = State::at(model, features, y0)?;
     for _ in 0..steps {
-        let noise = standard_normal(&state.y, rng)?;
+        let noise = host::standard_normal(state.y.shape(), &state.y, rng)?;
         let (y, finite) = propose(&state, lambda, &noise)?;
         let proposed = State::at(model, features, y)?;
         // log q(y | y') − log q(y' | y); the way back needs the noise −(ε + (λ/2)(∇f + ∇f')).

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Proposal;
 use crate::math::{log_mean_exp, log_standard_normal};
-use crate::{Error, Result, check, host};
+use crate::{Error, Result, check, fused, host};
 
 /// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
 ///
@@ -81,6 +81,31 @@ impl GaussianMixture {
         self.sigmas[0].len()
     }
 
+    /// [`Proposal::log_prob`] in one pass over the samples, as the objectives need it.
+    fn log_prob_without_history(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+        let (batch, count, dim) = y.dims3()?;
+        let (values, centers) = (host::values(y)?, host::values(center)?);
+        let constant = -(self.sigmas.len() as f64).ln() - 0.5 * dim as f64 * std::f64::consts::TAU.ln();
+        let levels: Vec<f64> =
+            self.sigmas.iter().map(|s| constant - s.iter().map(|s| s.ln()).sum::<f64>()).collect();
+        let mut components = vec![0.0; self.sigmas.len()];
+        let mut log_q = Vec::with_capacity(batch * count);
+        for (samples, center) in values.chunks_exact(count.max(1) * dim).zip(centers.chunks_exact(dim)) {
+            for sample in samples.chunks_exact(dim) {
+                for ((component, level), sigmas) in components.iter_mut().zip(&levels).zip(&self.sigmas) {
+                    let z = sample
+                        .iter()
+                        .zip(center)
+                        .zip(sigmas)
+                        .map(|((y, center), sigma)| (y - center) / sigma);
+                    *component = level - 0.5 * z.map(|z| z * z).sum::<f64>();
+                }
+                log_q.push(fused::of_row(&components));
+            }
+        }
+        host::tensor(log_q, (batch, count), y)
+    }
+
     /// The batch size of `center`, whose D must be this mixture's.
     fn batch(&self, center: &Tensor) -> Result<usize> {
         let (batch, _) = check::dims2("the proposal's centre", center)?;
@@ -107,6 +132,9 @@ impl Proposal for GaussianMixture {
         let batch = self.batch(center)?;
         let (_, count, _) = check::dims3("y", y)?;
         check::dims("y", y, "(B, M, D)", &[batch, count, self.dim()])?;
+        if y.device().is_cpu() && !y.track_op() && !center.track_op() {
+            return self.log_prob_without_history(y, center);
+        }
 
         let sigmas = host::tensor(self.sigmas.concat(), (self.sigmas.len(), self.dim()), y)?;
         let log_volumes =

@@ -49,6 +49,10 @@ impl Uniform {
         Ok(Self { low, high })
     }
 
+    fn log_volume(&self) -> f64 {
+        self.low.iter().zip(&self.high).map(|(low, high)| (high - low).ln()).sum()
+    }
+
     /// D, the number of coordinates.
     pub fn dim(&self) -> usize {
         self.low.len()
@@ -70,6 +74,18 @@ impl Proposal for Uniform {
         host::tensor(values, (batch, num_samples, self.dim()), center)
     }
 
+    fn sample_with_log_prob(
+        &self,
+        center: &Tensor,
+        num_samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<(Tensor, Tensor)> {
+        let samples = self.sample(center, num_samples, rng)?;
+        let log_q = host::tensor(vec![-self.log_volume()], (1, 1), center)?;
+        let log_q = log_q.broadcast_as((center.dim(0)?, num_samples))?;
+        Ok((samples, log_q))
+    }
+
     /// −log of the volume inside the box, −∞ outside.
     fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
         let (batch, _) = check::dims2("the proposal's centre", center)?;
@@ -78,8 +94,7 @@ impl Proposal for Uniform {
         let bound = |values: &[f64]| host::tensor(values.to_vec(), (1, 1, self.dim()), y);
         let outside = y.broadcast_lt(&bound(&self.low)?)?.add(&y.broadcast_gt(&bound(&self.high)?)?)?;
         let outside = outside.max(D::Minus1)?; // (B, M)
-        let log_volume: f64 = self.low.iter().zip(&self.high).map(|(low, high)| (high - low).ln()).sum();
         let fill = |value: f64| host::tensor(vec![value; batch * count], (batch, count), y);
-        Ok(outside.where_cond(&fill(f64::NEG_INFINITY)?, &fill(-log_volume)?)?)
+        Ok(outside.where_cond(&fill(f64::NEG_INFINITY)?, &fill(-self.log_volume())?)?)
     }
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::{DType, Tensor};
 use ebm_core::{Grid, GridDensity};
+use ebm_toy::calibration::LEVEL;
 use ebm_toy::dataset::RANGE;
 use ebm_toy::{Job, Problem, Row, Trained};
 
 use super::toy::SHOWN;
-use crate::plot::{self, DensityMaps, DensityPanel, SeedPlot, SeedRow};
+use crate::plot::{self, DensityMaps, DensityPanel, SeedPlot, SeedRow, density_curve::DensityCurves};
 
 /// Columns of a panel's density over x.
 const COLUMNS: usize = 360;
@@ -17,6 +18,8 @@ const COLUMNS: usize = 360;
 const ROWS: usize = 481;
 /// The range of y in the published figure.
 const SHOWN_Y: [f64; 2] = [-1.5, 1.5];
+/// Where one density is shown as a curve: two modes in the first problem.
+const CURVE_X: f64 = -1.5;
 /// KL of the best Gaussian for each x of the first problem, which no Gaussian model can beat.
 const BEST_GAUSSIAN: f64 = 0.69995;
 
@@ -72,6 +75,9 @@ fn density_maps(
         if let Some(&index) = own.iter().find(|&&index| jobs[index].method.name == method) {
             let title = if method == "ML-IS" { "Energy-based model" } else { method };
             columns.push((title, density(&trained[index], &x, &y, in_panel)?));
+            if method == "ML-IS" {
+                curves(run, problem, &trained[index])?;
+            }
         }
     }
     let points = &jobs[first].points;
@@ -92,16 +98,41 @@ fn density_maps(
     Ok(())
 }
 
+/// p(y | x) at one x: the model's beside the true one, with the model's 90 % highest-density region.
+fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
+    let y = Grid::new(RANGE[0], RANGE[1], ROWS)?;
+    let points = y.points();
+    let inside = |y: f64| (SHOWN_Y[0]..=SHOWN_Y[1]).contains(&y);
+    let grid: Vec<f64> = points.iter().copied().filter(|&y| inside(y)).collect();
+    let truth = grid.iter().map(|&y| problem.log_prob(CURVE_X, y).exp()).collect();
+    let density = densities(trained, &[CURVE_X], &y)?.remove(0);
+    let region = density.highest_density_region(LEVEL)?;
+    let model = grid.iter().map(|&y| density.log_prob(y).exp()).collect();
+    let figure = DensityCurves {
+        title: &format!("{}, x = {CURVE_X}", problem.title()),
+        y_label: "y",
+        grid: &grid,
+        curves: &[("Energy-based model".to_owned(), model), ("Ground truth".to_owned(), truth)],
+        regions: &region.intervals,
+        marks: &[],
+    };
+    plot::write(&figure, &run.join(format!("density_{}", problem.name())))?;
+    Ok(())
+}
+
 /// The model's normalised density at the points of `y` that are shown, for each x.
 fn density(trained: &Trained, x: &[f64], y: &Grid, shown: impl Fn(f64) -> bool) -> Result<Vec<Vec<f64>>> {
+    let densities = densities(trained, x, y)?.into_iter().map(|density| {
+        let pairs = y.points().into_iter().zip(density.log_prob_values().to_vec());
+        pairs.filter(|(y, _)| shown(*y)).map(|(_, log_p)| log_p.exp()).collect()
+    });
+    Ok(densities.collect())
+}
+
+fn densities(trained: &Trained, x: &[f64], y: &Grid) -> Result<Vec<GridDensity>> {
     let column = |values: &[f64]| -> Result<Tensor> {
         Ok(Tensor::new(values, &candle_core::Device::Cpu)?.to_dtype(DType::F32)?.unsqueeze(1)?)
     };
     let f = trained.log_density(&column(x)?, &column(&y.points())?.t()?)?.to_dtype(DType::F64)?;
-    let densities = f.to_vec2::<f64>()?.into_iter().map(|f| {
-        let density = GridDensity::from_scores(y, &f)?;
-        let pairs = y.points().into_iter().zip(density.log_prob_values().to_vec());
-        Ok(pairs.filter(|(y, _)| shown(*y)).map(|(_, log_p)| log_p.exp()).collect())
-    });
-    densities.collect()
+    f.to_vec2::<f64>()?.into_iter().map(|f| Ok(GridDensity::from_scores(y, &f)?)).collect()
 }

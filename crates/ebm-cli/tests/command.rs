@@ -166,3 +166,37 @@ fn the_whole_reproduction_runs_and_prints_one_object() {
     }
     assert!(rows[2]["boxes_per_second"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn the_toy_reproduction_runs_and_prints_one_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = text(folder.path());
+    let args =
+        ["reproduce", "toy", "--smoke", "--seeds", "2", "--problem", "dataset1", "--json", "--out", out];
+    let output = ebm(&[&args[..], &["--methods", "Gaussian;ML-IS;SM"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert_eq!(row["dataset"], "dataset1");
+        assert!(row["kl"].as_f64().unwrap() > 0.0 && row["train_seconds"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    // Two models each of the Gaussian and of ML-IS.
+    assert_eq!(object["calibration"].as_array().unwrap().len(), 4);
+    for file in
+        ["report.md", "results.json", "figure2_dataset1.svg", "figure2_dataset1.png", "seeds_dataset1.svg"]
+    {
+        assert!(folder.path().join("toy-1").join(file).is_file(), "{file}");
+    }
+
+    let refused = |more: &[&str], part: &str| {
+        let output = ebm(&[&["reproduce", "toy", "--out", out], more].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(part), "{error}");
+    };
+    refused(&["--methods", "MLIS"], "takes some of: Gaussian; ML-IS");
+    let points = folder.path().join("points.csv");
+    std::fs::write(&points, "x,y\n1,2\n3\n").unwrap();
+    refused(&["--data", text(&points)], "points.csv:3");
+}

@@ -23,6 +23,22 @@
 //! | Table 4: Niu et al., Cao et al. | [`parametric::Ordinal`] |
 //! | Tables 4 and 5: Softmax (CE, L², Var) | [`parametric::Softmax`] over [`parametric::Bins`] |
 //! | Table 5: Laplace of the head pose | [`parametric::JointLaplace`] |
+//! | Elementwise losses, stable sums | [`loss`], [`math`] |
+//!
+//! | beyond the paper | here |
+//! |---|---|
+//! | BMVC 2020: KLD-IS, NCE, NCE+, ML-MCMC | [`KullbackLeibler`], [`NoiseContrastive`], [`NoiseContrastivePlus`], [`LangevinNll`] |
+//! | BMVC 2020: score matching, denoising score matching | [`ScoreMatching`], [`DenoisingScoreMatching`] |
+//! | Implicit behavioural cloning: InfoNCE without density correction | [`InfoNce`] |
+//! | Self-normalised likelihood | [`SelfNormalized`] |
+//! | AISTATS 2022: a learned proposal | [`JointNce`] with [`parametric::GaussianMixtureDensity`] |
+//! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`] |
+//! | An objective or a proposal by name, from a file | [`AnyObjective`], [`AnyProposal`] |
+//!
+//! Score matching needs second derivatives in y, and their gradient in the parameters, which candle's autograd can not
+//! give. [`Derivatives::Exact`] asks the network for its own forward mode, [`EnergyModel::derivatives_along`];
+//! [`Derivatives::Differences`] takes central differences of f for any other network. Along all coordinates, or along
+//! random signs (Hutchinson): [`Directions`].
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator

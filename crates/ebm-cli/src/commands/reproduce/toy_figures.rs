@@ -20,6 +20,7 @@ const ROWS: usize = 481;
 const SHOWN_Y: [f64; 2] = [-1.5, 1.5];
 /// Where one density is shown as a curve: two modes in the first problem.
 const CURVE_X: f64 = -1.5;
+const CURVE_POINTS: usize = 2401;
 /// KL of the best Gaussian for each x of the first problem, which no Gaussian model can beat.
 const BEST_GAUSSIAN: f64 = 0.69995;
 
@@ -100,7 +101,7 @@ fn density_maps(
 
 /// p(y | x) at one x: the model's beside the true one, with the model's 90 % highest-density region.
 fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
-    let y = Grid::new(RANGE[0], RANGE[1], ROWS)?;
+    let y = Grid::new(RANGE[0], RANGE[1], CURVE_POINTS)?;
     let points = y.points();
     let inside = |y: f64| (SHOWN_Y[0]..=SHOWN_Y[1]).contains(&y);
     let grid: Vec<f64> = points.iter().copied().filter(|&y| inside(y)).collect();

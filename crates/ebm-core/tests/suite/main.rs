@@ -5,6 +5,7 @@ mod config;
 mod density;
 mod eq4;
 mod gradients;
+mod matrix;
 mod objective;
 mod parametric;
 mod proposal;

@@ -1,0 +1,46 @@
+//! Score matching and its denoising form on a conditional Gaussian, with all ways to find derivatives.
+
+use ebm_core::{DenoisingScoreMatching, Derivatives, Directions, ScoreMatching};
+
+use super::families::Gaussian;
+use super::{Training, assert_recovers};
+
+const TRAINING: Training = Training { batch: 256, steps: 480 };
+
+const WAYS: [(&str, Derivatives); 2] =
+    [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })];
+
+/// All directions, and for two coordinates random ones too.
+fn directions(dim: usize) -> Vec<(&'static str, Directions)> {
+    let random = ("random", Directions::Random { count: 1 });
+    [("coordinates", Directions::Coordinates), random].into_iter().take(dim).collect()
+}
+
+#[test]
+fn score_matching_recovers_the_density() {
+    for dim in [1, 2] {
+        for (way, derivatives) in WAYS {
+            for (along, directions) in directions(dim) {
+                let objective = ScoreMatching { derivatives, directions };
+                let expected = Gaussian::expected(dim, 0.0);
+                let what = format!("SM, {way}, {along}");
+                assert_recovers(&what, TRAINING, &Gaussian::new(dim), &objective, &expected, 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn denoising_score_matching_recovers_the_density_with_noise() {
+    for dim in [1, 2] {
+        for (way, derivatives) in WAYS {
+            for (along, directions) in directions(dim) {
+                let objective =
+                    DenoisingScoreMatching { sigma: 0.4, num_samples: 4, derivatives, directions };
+                let expected = Gaussian::expected(dim, 0.16);
+                let what = format!("DSM, {way}, {along}");
+                assert_recovers(&what, TRAINING, &Gaussian::new(dim), &objective, &expected, 0.0);
+            }
+        }
+    }
+}

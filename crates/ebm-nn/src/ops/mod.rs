@@ -14,10 +14,10 @@ mod storage;
 pub(crate) mod testing;
 mod upsample;
 
-pub use conv2d::conv2d;
+pub use conv2d::{PackedConv2d, Workspace, conv2d};
 pub use linear::linear;
 pub use max_pool::max_pool2d;
 pub use prroi_pool::prroi_pool;
-pub use roi::channels_last;
+pub use roi::{ChannelsLast, channels_last};
 pub use roi_align::roi_align;
 pub use upsample::upsample_nearest2d;

@@ -6,7 +6,7 @@ use super::conv2d;
 use crate::Error;
 
 /// The definition, summed directly in f64.
-fn naive(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Tensor {
+pub(super) fn naive(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Tensor {
     let (n, c, h, wd) = x.dims4().unwrap();
     let (o, _, kh, kw) = w.dims4().unwrap();
     let (oh, ow) = ((h + 2 * padding - kh) / stride + 1, (wd + 2 * padding - kw) / stride + 1);

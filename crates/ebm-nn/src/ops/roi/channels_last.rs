@@ -55,6 +55,12 @@ impl<'a, T: Real> ChannelsLast<'a, T> {
         &self.data[n * c * h * w..(n + 1) * c * h * w]
     }
 
+    /// The numbers as (N, H, W, C), in place.
+    #[must_use]
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
     /// The numbers as (N, H, W, C).
     #[must_use]
     pub fn into_data(self) -> Cow<'a, [T]> {

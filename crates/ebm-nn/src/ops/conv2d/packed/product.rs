@@ -1,0 +1,196 @@
+//! `C = A · B` with B in panels, and what is done to C while it is at hand.
+//!
+//! Work is cut by the sizes alone and each number of C is summed by one task in the order of the depth, so that the
+//! number of threads changes no bit.
+
+use std::ops::Range;
+
+use candle_core::Result;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::super::super::gemm::{MatMut, even_ranges};
+use super::panels::Panels;
+use super::tile::{Rows, Sums, most_rows, multiply};
+
+/// Tasks that the rows of A are cut into.
+const ROW_TASKS: usize = 16;
+/// Tasks that the panels of B are cut into, where B is the larger.
+const PANEL_TASKS: usize = 8;
+/// Bytes of B that stay in the second-level cache while the rows of A pass.
+const RESIDENT: usize = 3 << 18;
+/// Bytes of B that every task may read, whatever the size of A.
+const SMALL: usize = 1 << 19;
+/// Multiplications below which a product is one task.
+const TASK: usize = 1 << 18;
+
+/// A few rows at equal distances: a tile's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Where the first row of A starts.
+    pub(super) input: usize,
+    /// The number of the first row of C.
+    pub(super) output: usize,
+    /// How many rows.
+    pub(super) count: usize,
+}
+
+/// `count` rows of A from `input`, `stride` apart, cut into tiles of almost equal numbers of rows.
+pub(super) fn push_blocks(blocks: &mut Vec<Block>, (input, stride): (usize, usize), output: usize, count: usize) {
+    let parts = count.div_ceil(Arch::new().dispatch(MostRows)).max(1);
+    for part in 0..parts {
+        let (first, end) = (count * part / parts, count * (part + 1) / parts);
+        blocks.push(Block { input: input + first * stride, output: output + first, count: end - first });
+    }
+}
+
+struct MostRows;
+
+impl WithSimd for MostRows {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        most_rows::<S>()
+    }
+}
+
+/// `C ← activation(A · B + bias + residual)`.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Epilogue<'a> {
+    /// One number for each column, or none.
+    pub(super) bias: &'a [f32],
+    /// A matrix like C, or none.
+    pub(super) residual: Option<&'a [f32]>,
+    /// Whether negative numbers become 0.
+    pub(super) relu: bool,
+}
+
+/// `c ← epilogue(A · B)`, c (rows × columns of B), in parallel. The blocks cover the rows of c in order.
+pub(super) fn product(
+    rows: Rows<'_>,
+    blocks: &[Block],
+    panels: &Panels,
+    epilogue: Epilogue<'_>,
+    c: &mut [f32],
+) -> Result<()> {
+    let (columns, count) = (panels.columns(), panels.count());
+    let height: usize = blocks.iter().map(|block| block.count).sum();
+    let (a_len, b_len) = (height * panels.depth(), columns * panels.depth());
+    let by_rows = blocks.len() >= ROW_TASKS && (b_len <= a_len || b_len * size_of::<f32>() <= SMALL);
+    let (row_tasks, panel_tasks) = if height * b_len <= TASK {
+        (1, 1)
+    } else if by_rows {
+        (ROW_TASKS, 1)
+    } else {
+        (1, PANEL_TASKS)
+    };
+    let mut tasks = Vec::with_capacity(row_tasks * panel_tasks);
+    let mut rest = MatMut::new(c, height, columns)?;
+    for blocks in even_ranges(blocks.len(), row_tasks, 1).into_iter().map(|range| &blocks[range]) {
+        let (mut here, below) = rest.split_rows(blocks.iter().map(|block| block.count).sum());
+        rest = below;
+        for range in even_ranges(count, panel_tasks, 1) {
+            let (c, right) = here.split_cols(range.len() * panels.width());
+            here = right;
+            tasks.push(Task { rows, blocks, panels, range, epilogue, c });
+        }
+    }
+    let arch = Arch::new();
+    tasks.into_par_iter().for_each(|task| arch.dispatch(task));
+    Ok(())
+}
+
+/// A rectangle of C.
+struct Task<'a> {
+    rows: Rows<'a>,
+    blocks: &'a [Block],
+    panels: &'a Panels,
+    range: Range<usize>,
+    epilogue: Epilogue<'a>,
+    c: MatMut<'a, f32>,
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let (first_row, first_panel) = (self.blocks.first().map_or(0, |block| block.output), self.range.start);
+        let (width, columns) = (self.panels.width(), self.panels.columns());
+        let at_a_time = (RESIDENT / self.panels.bytes().max(1)).max(1);
+        let mut sums = Sums::new();
+        for start in self.range.clone().step_by(at_a_time) {
+            for block in self.blocks {
+                let rows = self.rows.at(block.input);
+                for panel in start..self.range.end.min(start + at_a_time) {
+                    multiply(simd, block.count, rows, self.panels.panel(panel), &mut sums);
+                    let all = panel * width..columns.min((panel + 1) * width);
+                    let here = all.start - first_panel * width..all.end - first_panel * width;
+                    let bias = self.epilogue.bias.get(all.clone()).unwrap_or_default();
+                    for i in 0..block.count {
+                        let row = block.output + i;
+                        let residual = match self.epilogue.residual {
+                            Some(residual) => &residual[row * columns..][all.clone()],
+                            None => &[],
+                        };
+                        let to = &mut self.c.row_mut(row - first_row)[here.clone()];
+                        finish(simd, sums.row(i, width), bias, residual, self.epilogue.relu, to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `to ← activation(sums + bias + residual)`; an empty bias or residual is none.
+#[inline(always)]
+fn finish<S: Simd>(simd: S, sums: &[f32], bias: &[f32], residual: &[f32], relu: bool, to: &mut [f32]) {
+    let floor = simd.splat_f32s(if relu { 0.0 } else { f32::NEG_INFINITY });
+    for (i, to) in to.chunks_mut(S::F32_LANES).enumerate() {
+        let range = i * S::F32_LANES..i * S::F32_LANES + to.len();
+        let mut value = load(simd, &sums[range.clone()]);
+        if !bias.is_empty() {
+            value = simd.add_f32s(value, load(simd, &bias[range.clone()]));
+        }
+        if !residual.is_empty() {
+            value = simd.add_f32s(value, load(simd, &residual[range]));
+        }
+        // max(floor, value) is value where that is NaN.
+        value = simd.max_f32s(floor, value);
+        match S::as_mut_simd_f32s(to) {
+            ([to], _) => *to = value,
+            _ => simd.partial_store_f32s(to, value),
+        }
+    }
+}
+
+/// A vector's numbers, or fewer and zeros.
+#[inline(always)]
+fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
+    match S::as_simd_f32s(values) {
+        ([vector], _) => *vector,
+        _ => simd.partial_load_f32s(values),
+    }
+}
+
+/// [`product`] of `count` rows that lie end to end, on this thread, without an epilogue.
+#[inline(always)]
+pub(super) fn product_here<S: Simd>(simd: S, a: &[f32], count: usize, panels: &Panels, c: &mut [f32]) {
+    let (depth, columns, width) = (panels.depth(), panels.columns(), panels.width());
+    let run = [0..depth];
+    let rows = Rows { data: a, stride: depth, runs: &run };
+    let parts = count.div_ceil(most_rows::<S>()).max(1);
+    let mut sums = Sums::new();
+    for part in 0..parts {
+        let (first, end) = (count * part / parts, count * (part + 1) / parts);
+        for panel in 0..panels.count() {
+            multiply(simd, end - first, rows.at(first * depth), panels.panel(panel), &mut sums);
+            let all = panel * width..columns.min((panel + 1) * width);
+            for i in first..end {
+                let to = &mut c[i * columns..][all.clone()];
+                to.copy_from_slice(&sums.row(i - first, width)[..to.len()]);
+            }
+        }
+    }
+}

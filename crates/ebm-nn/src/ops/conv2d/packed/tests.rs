@@ -1,0 +1,139 @@
+use candle_core::{DType, Device, Tensor};
+use proptest::prelude::*;
+
+use super::super::super::testing::noise_tensor;
+use super::super::tests::naive;
+use super::*;
+
+/// A geometry: N, C, (H, W), O, (kh, kw), stride, padding.
+type Case = (usize, usize, (usize, usize), usize, (usize, usize), usize, usize);
+
+fn f32s(tensor: &Tensor) -> Tensor {
+    tensor.to_dtype(DType::F32).unwrap()
+}
+
+fn map(tensor: &Tensor) -> ChannelsLast<'static, f32> {
+    let shape = tensor.dims4().unwrap();
+    ChannelsLast::from_channels_first(&numbers(tensor).unwrap(), shape).unwrap()
+}
+
+/// The largest difference of a map from a tensor (N, C, H, W), over the tensor's largest element.
+fn relative_difference(y: &ChannelsLast<'_, f32>, expected: &Tensor) -> f64 {
+    let (n, c, h, w) = y.shape();
+    assert_eq!(expected.dims(), [n, c, h, w]);
+    let y = Tensor::from_slice(y.data(), (n, h, w, c), &Device::Cpu).unwrap();
+    let y = y.permute((0, 3, 1, 2)).unwrap().to_dtype(DType::F64).unwrap();
+    let largest = |t: Tensor| t.abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
+    largest((y - expected).unwrap()) / largest(expected.clone()).max(1e-3)
+}
+
+/// Arguments that f32 holds exactly, in f64: x, w, bias, scale and, like the result, residual.
+fn arguments((n, c, (h, w), o, (kh, kw), stride, padding): Case) -> [Tensor; 5] {
+    let (oh, ow) = ((h + 2 * padding - kh) / stride + 1, (w + 2 * padding - kw) / stride + 1);
+    let noise = |shape: &[usize], salt| {
+        f32s(&noise_tensor(shape, salt).unwrap()).to_dtype(DType::F64).unwrap()
+    };
+    [
+        noise(&[n, c, h, w], 1),
+        noise(&[o, c, kh, kw], 2),
+        noise(&[o], 3),
+        noise(&[o], 4),
+        noise(&[n, o, oh, ow], 5),
+    ]
+}
+
+/// The largest relative error of a plain convolution and of one with everything fused.
+fn errors(case: Case) -> [f64; 2] {
+    let [x, w, bias, scale, residual] = arguments(case);
+    let (.., stride, padding) = case;
+    let workspace = Workspace::new();
+    let plain = PackedConv2d::new(&f32s(&w), None, stride, padding).unwrap();
+    let y = plain.forward(&map(&x), None, false, &workspace).unwrap();
+    let expected = naive(&x, &w, None, stride, padding);
+    let first = relative_difference(&y, &expected);
+    // Stale numbers in the workspace must not show.
+    workspace.give(vec![f32::NAN; 1 << 16]);
+    let fused = PackedConv2d::folded(&f32s(&w), &f32s(&scale), &f32s(&bias), stride, padding).unwrap();
+    let y = fused.forward(&map(&x), Some(&map(&residual)), true, &workspace).unwrap();
+    let column = |t: &Tensor| t.reshape((1, (), 1, 1)).unwrap();
+    let expected = expected.broadcast_mul(&column(&scale)).unwrap().broadcast_add(&column(&bias)).unwrap();
+    let expected = (expected + residual).unwrap().relu().unwrap();
+    [first, relative_difference(&y, &expected)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn agrees_with_the_definition(
+        n in prop::sample::select(vec![1usize, 3]),
+        c in prop::sample::select(vec![1usize, 3, 5, 17, 64]),
+        o in prop::sample::select(vec![1usize, 3, 5, 17, 33, 64]),
+        h in 1usize..19, w in 1usize..37,
+        kh in prop::sample::select(vec![1usize, 3, 7]), kw in prop::sample::select(vec![1usize, 3, 7]),
+        stride in 1usize..3, padding in 0usize..4,
+    ) {
+        prop_assume!(h + 2 * padding >= kh && w + 2 * padding >= kw);
+        let errors = errors((n, c, (h, w), o, (kh, kw), stride, padding));
+        prop_assert!(errors.iter().all(|e| *e < 1e-5), "{errors:?}");
+    }
+}
+
+#[test]
+fn large_and_small_products_are_cut_and_right() {
+    // By rows, by panels, and a pointwise one whose rows cross images.
+    for case in [
+        (1, 64, (30, 41), 64, (3, 3), 1, 0),
+        (1, 300, (7, 7), 520, (1, 1), 1, 0),
+        (3, 64, (15, 13), 96, (1, 1), 1, 0),
+        (1, 64, (15, 13), 96, (1, 1), 2, 0),
+    ] {
+        let errors = errors(case);
+        assert!(errors.iter().all(|e| *e < 1e-5), "{case:?}: {errors:?}");
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let [x, w, bias, ..] = arguments((2, 48, (29, 31), 80, (3, 3), 1, 1));
+    let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), 1, 1).unwrap();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let y = pool.install(|| conv.forward(&map(&x), None, true, &Workspace::new()).unwrap());
+        y.data().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+    };
+    let one = run(1);
+    assert_eq!(one, run(2));
+    assert_eq!(one, run(5));
+}
+
+#[test]
+fn nan_stays_nan() {
+    let w = Tensor::ones((1, 1, 1, 1), DType::F32, &Device::Cpu).unwrap();
+    let conv = PackedConv2d::new(&w, None, 1, 0).unwrap();
+    let x = ChannelsLast::new(vec![f32::NAN, -1.0], (1, 1, 1, 2)).unwrap();
+    let y = conv.forward(&x, None, true, &Workspace::new()).unwrap();
+    assert!(y.data()[0].is_nan() && y.data()[1] == 0.0);
+}
+
+#[test]
+fn unusable_arguments_are_refused_with_a_reason() {
+    let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
+    let reason = |result: Result<()>| match result {
+        Err(Error::Argument { op: "PackedConv2d", reason }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let packed = |w: &[usize], b: &[usize], stride| reason(PackedConv2d::new(&t(w), Some(&t(b)), stride, 1).map(drop));
+    assert!(packed(&[3, 2, 3], &[3], 1).contains("(O, C, kh, kw)"));
+    assert!(packed(&[3, 2, 3, 3], &[2], 1).contains("bias (3)"));
+    assert!(packed(&[3, 2, 3, 3], &[3], 0).contains("stride"));
+    assert!(packed(&[3, 0, 3, 3], &[3], 1).contains("positive"));
+    let conv = PackedConv2d::new(&t(&[3, 2, 5, 5]), None, 1, 1).unwrap();
+    let forward = |x: (usize, usize, usize, usize), r: Option<(usize, usize, usize, usize)>| {
+        let map = |s: (usize, usize, usize, usize)| ChannelsLast::new(vec![0.0; s.0 * s.1 * s.2 * s.3], s).unwrap();
+        reason(conv.forward(&map(x), r.map(map).as_ref(), false, &Workspace::new()).map(drop))
+    };
+    assert!(forward((1, 3, 9, 9), None).contains("3 channels"));
+    assert!(forward((1, 2, 2, 9), None).contains("does not fit"));
+    assert!(forward((0, 2, 9, 9), None).contains("0 maps"));
+    assert!(forward((1, 2, 9, 9), Some((1, 3, 7, 6))).contains("residual"));
+}

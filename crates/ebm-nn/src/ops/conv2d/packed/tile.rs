@@ -1,0 +1,118 @@
+//! The innermost product: a few rows of A times one panel of B, summed in registers.
+//!
+//! A tile of R rows and two vectors of columns reads two vectors and R numbers for 2R fused products, so that it is
+//! bound by arithmetic and not by reading. R is as large as the registers allow.
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+/// Vectors in a row of a tile.
+pub(super) const VECTORS: usize = 2;
+
+/// Most rows of a tile: of 32 vector registers, 28 hold sums, two hold B and one an element of A.
+const ROWS_OF_32_REGISTERS: usize = 14;
+/// Most rows of a tile with 16 registers: 12 hold sums.
+const ROWS_OF_16_REGISTERS: usize = 6;
+
+/// Lanes of the widest vectors.
+const WIDEST: usize = 16;
+
+/// Most rows of a tile.
+#[inline(always)]
+pub(super) fn most_rows<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { ROWS_OF_32_REGISTERS } else { ROWS_OF_16_REGISTERS }
+}
+
+/// Rows of A at equal distances. Row i is the numbers of `data[i · stride + run]`, run after run: for a convolution,
+/// one run for each row of the kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) stride: usize,
+    pub(super) runs: &'a [Range<usize>],
+}
+
+impl<'a> Rows<'a> {
+    /// The rows whose first starts at `offset`.
+    #[inline(always)]
+    pub(super) fn at(self, offset: usize) -> Self {
+        Self { data: &self.data[offset..], ..self }
+    }
+}
+
+/// The sums of a tile, row after row of a panel's width.
+#[repr(align(64))]
+pub(super) struct Sums([f32; ROWS_OF_32_REGISTERS * VECTORS * WIDEST]);
+
+impl Sums {
+    pub(super) fn new() -> Self {
+        Self([0.0; _])
+    }
+
+    /// Row `i` of a tile of panels of `width` columns.
+    #[inline(always)]
+    pub(super) fn row(&self, i: usize, width: usize) -> &[f32] {
+        &self.0[i * width..(i + 1) * width]
+    }
+}
+
+/// `sums = A · panel` for the first `count` rows, at most [`most_rows`].
+#[inline(always)]
+pub(super) fn multiply<S: Simd>(simd: S, count: usize, rows: Rows<'_>, panel: &[f32], sums: &mut Sums) {
+    /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
+    macro_rules! by_count {
+        ($($rows:literal)*) => {
+            match count {
+                $($rows => simd.vectorize(Tile::<$rows> { rows, panel, sums }),)*
+                _ => {}
+            }
+        };
+    }
+    if S::REGISTER_COUNT >= 32 {
+        by_count!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    } else {
+        by_count!(1 2 3 4 5 6);
+    }
+}
+
+struct Tile<'a, const ROWS: usize> {
+    rows: Rows<'a>,
+    panel: &'a [f32],
+    sums: &'a mut Sums,
+}
+
+impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Rows { data, stride, runs } = self.rows;
+        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+        let (mut panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
+        for run in runs {
+            let len = run.len();
+            let (now, rest) = panel.split_at(len);
+            panel = rest;
+            let mut rows = [data; ROWS];
+            for (i, row) in rows.iter_mut().enumerate() {
+                // Opaque to the compiler, which would otherwise compute each address anew from the first in every step.
+                *row = &black_box(&data[i * stride + run.start..])[..len];
+            }
+            for k in 0..len {
+                let columns = now[k];
+                for i in 0..ROWS {
+                    let a = simd.splat_f32s(rows[i][k]);
+                    for v in 0..VECTORS {
+                        sums[i][v] = simd.mul_add_e_f32s(a, columns[v], sums[i][v]);
+                    }
+                }
+            }
+        }
+        let (out, _) = S::as_mut_simd_f32s(&mut self.sums.0).0.as_chunks_mut::<VECTORS>();
+        for i in 0..ROWS {
+            out[i] = sums[i];
+        }
+    }
+}

@@ -37,8 +37,8 @@ pub(super) struct Stride {
 /// relu(F(x) + x), or relu(F(x) + projection(x)) where the shapes differ.
 #[derive(Clone, Debug)]
 pub(super) struct Residual {
-    convs: Vec<ConvNorm>,
-    downsample: Option<ConvNorm>,
+    pub(super) convs: Vec<ConvNorm>,
+    pub(super) downsample: Option<ConvNorm>,
 }
 
 impl Residual {

@@ -98,6 +98,18 @@ impl ConvNorm {
         Ok(Self { conv, norm })
     }
 
+    /// The layer as it is when not trained.
+    pub(super) fn pack(&self) -> Result<ops::PackedConv2d> {
+        let Conv2d { weight, bias, stride, padding } = &self.conv;
+        match &self.norm {
+            None => ops::PackedConv2d::new(weight, bias.as_ref(), *stride, *padding),
+            Some(norm) => {
+                let (scale, shift) = norm.affine()?;
+                ops::PackedConv2d::folded(weight, &scale, &shift, *stride, *padding)
+            }
+        }
+    }
+
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         match &self.norm {
             None => self.conv.forward(x),

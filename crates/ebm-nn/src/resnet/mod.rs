@@ -2,10 +2,12 @@
 
 mod block;
 mod conv;
+mod packed;
 mod relu;
 
 pub use block::Block;
 pub use conv::{Conv2d, Conv2dConfig};
+pub use packed::PackedResNet;
 pub use relu::{add_relu, relu};
 
 use candle_core::Tensor;

@@ -6,6 +6,7 @@
 //! | `product` | the product, cut into tasks, with bias, residual and ReLU while a tile is at hand |
 //! | `tile` | the innermost loops, in registers |
 //! | `panels` | the weights in the order in which a tile reads them |
+//! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications |
 //! | `workspace` | buffers that are used again |
 //!
 //! The instruction set is chosen at run time by `pulp`.
@@ -16,12 +17,16 @@ mod product;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod winograd;
 mod workspace;
+
+use std::sync::OnceLock;
 
 use candle_core::{DType, Tensor};
 
 use self::panels::Panels;
 use self::product::Epilogue;
+use self::winograd::Winograd;
 pub use self::workspace::Workspace;
 use super::geometry::Geometry;
 use crate::ops::roi::ChannelsLast;
@@ -42,6 +47,8 @@ pub struct PackedConv2d {
     /// Row (u · kw + v) · C + c, column o: w[o, c, u, v].
     panels: Panels,
     bias: Vec<f32>,
+    /// The transformed weights, from the first map on that they suit.
+    winograd: OnceLock<Winograd>,
 }
 
 impl PackedConv2d {
@@ -81,7 +88,9 @@ impl PackedConv2d {
         };
         if weight.elem_count() == 0 || stride == 0 {
             let shape = weight.dims();
-            return refuse(format!("the extents of the weight {shape:?} and the stride {stride} must be positive"));
+            return refuse(format!(
+                "the extents of the weight {shape:?} and the stride {stride} must be positive"
+            ));
         }
         let per_filter = |name: &str, values: Option<&Tensor>| match values {
             None => Ok(None),
@@ -95,7 +104,16 @@ impl PackedConv2d {
         let panels = Panels::new(taps * channels, filters, |k, o| {
             weight[(o * channels + k % channels) * taps + k / channels] * scale[o]
         });
-        Ok(Self { filters, channels, kernel: [kernel_h, kernel_w], stride, padding, panels, bias })
+        Ok(Self {
+            filters,
+            channels,
+            kernel: [kernel_h, kernel_w],
+            stride,
+            padding,
+            panels,
+            bias,
+            winograd: OnceLock::new(),
+        })
     }
 
     /// x (N, C, H, W), `residual` like the result and ReLU where `relu` give
@@ -121,7 +139,12 @@ impl PackedConv2d {
         }
         let epilogue = Epilogue { bias: &self.bias, residual: residual.map(ChannelsLast::data), relu };
         let mut y = workspace.take(g.batch * g.pixels() * g.filters);
-        direct::convolve(x.data(), &g, &self.panels, epilogue, &mut y, workspace)?;
+        if winograd::suits(&g) {
+            let winograd = self.winograd.get_or_init(|| Winograd::new(&self.panels, self.channels));
+            winograd.convolve(x.data(), &g, epilogue, &mut y, workspace);
+        } else {
+            direct::convolve(x.data(), &g, &self.panels, epilogue, &mut y, workspace)?;
+        }
         ChannelsLast::new(y, shape)
     }
 

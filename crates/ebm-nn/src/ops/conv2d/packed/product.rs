@@ -36,7 +36,12 @@ pub(super) struct Block {
 }
 
 /// `count` rows of A from `input`, `stride` apart, cut into tiles of almost equal numbers of rows.
-pub(super) fn push_blocks(blocks: &mut Vec<Block>, (input, stride): (usize, usize), output: usize, count: usize) {
+pub(super) fn push_blocks(
+    blocks: &mut Vec<Block>,
+    (input, stride): (usize, usize),
+    output: usize,
+    count: usize,
+) {
     let parts = count.div_ceil(Arch::new().dispatch(MostRows)).max(1);
     for part in 0..parts {
         let (first, end) = (count * part / parts, count * (part + 1) / parts);
@@ -116,7 +121,8 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (first_row, first_panel) = (self.blocks.first().map_or(0, |block| block.output), self.range.start);
+        let (first_row, first_panel) =
+            (self.blocks.first().map_or(0, |block| block.output), self.range.start);
         let (width, columns) = (self.panels.width(), self.panels.columns());
         let at_a_time = (RESIDENT / self.panels.bytes().max(1)).max(1);
         let mut sums = Sums::new();

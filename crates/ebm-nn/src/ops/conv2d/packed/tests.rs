@@ -30,9 +30,8 @@ fn relative_difference(y: &ChannelsLast<'_, f32>, expected: &Tensor) -> f64 {
 /// Arguments that f32 holds exactly, in f64: x, w, bias, scale and, like the result, residual.
 fn arguments((n, c, (h, w), o, (kh, kw), stride, padding): Case) -> [Tensor; 5] {
     let (oh, ow) = ((h + 2 * padding - kh) / stride + 1, (w + 2 * padding - kw) / stride + 1);
-    let noise = |shape: &[usize], salt| {
-        f32s(&noise_tensor(shape, salt).unwrap()).to_dtype(DType::F64).unwrap()
-    };
+    let noise =
+        |shape: &[usize], salt| f32s(&noise_tensor(shape, salt).unwrap()).to_dtype(DType::F64).unwrap();
     [
         noise(&[n, c, h, w], 1),
         noise(&[o, c, kh, kw], 2),
@@ -92,10 +91,33 @@ fn large_and_small_products_are_cut_and_right() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn winograd_agrees_with_the_definition(
+        n in 1usize..4, c in prop::sample::select(vec![16usize, 48]), o in prop::sample::select(vec![16usize, 64]),
+        h in 20usize..27, w in 25usize..33, padding in 0usize..3,
+    ) {
+        let case = (n, c, (h, w), o, (3, 3), 1, padding);
+        let x = ChannelsLast::new(vec![0.0; n * c * h * w], (n, c, h, w)).unwrap();
+        let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
+        prop_assert!(winograd::suits(&conv.unwrap().geometry(&x).unwrap()));
+        let errors = errors(case);
+        prop_assert!(errors.iter().all(|e| *e < 1e-4), "{errors:?}");
+    }
+}
+
 #[test]
 fn threads_change_no_bit() {
-    let [x, w, bias, ..] = arguments((2, 48, (29, 31), 80, (3, 3), 1, 1));
-    let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), 1, 1).unwrap();
+    for padding_and_stride in [(1, 1), (0, 2)] {
+        same_bits(padding_and_stride);
+    }
+}
+
+/// By Winograd and by direct sums.
+fn same_bits((padding, stride): (usize, usize)) {
+    let [x, w, bias, ..] = arguments((2, 48, (29, 31), 80, (3, 3), stride, padding));
+    let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), stride, padding).unwrap();
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let y = pool.install(|| conv.forward(&map(&x), None, true, &Workspace::new()).unwrap());
@@ -122,14 +144,16 @@ fn unusable_arguments_are_refused_with_a_reason() {
         Err(Error::Argument { op: "PackedConv2d", reason }) => reason,
         other => panic!("{other:?}"),
     };
-    let packed = |w: &[usize], b: &[usize], stride| reason(PackedConv2d::new(&t(w), Some(&t(b)), stride, 1).map(drop));
+    let packed =
+        |w: &[usize], b: &[usize], stride| reason(PackedConv2d::new(&t(w), Some(&t(b)), stride, 1).map(drop));
     assert!(packed(&[3, 2, 3], &[3], 1).contains("(O, C, kh, kw)"));
     assert!(packed(&[3, 2, 3, 3], &[2], 1).contains("bias (3)"));
     assert!(packed(&[3, 2, 3, 3], &[3], 0).contains("stride"));
     assert!(packed(&[3, 0, 3, 3], &[3], 1).contains("positive"));
     let conv = PackedConv2d::new(&t(&[3, 2, 5, 5]), None, 1, 1).unwrap();
     let forward = |x: (usize, usize, usize, usize), r: Option<(usize, usize, usize, usize)>| {
-        let map = |s: (usize, usize, usize, usize)| ChannelsLast::new(vec![0.0; s.0 * s.1 * s.2 * s.3], s).unwrap();
+        let map =
+            |s: (usize, usize, usize, usize)| ChannelsLast::new(vec![0.0; s.0 * s.1 * s.2 * s.3], s).unwrap();
         reason(conv.forward(&map(x), r.map(map).as_ref(), false, &Workspace::new()).map(drop))
     };
     assert!(forward((1, 3, 9, 9), None).contains("3 channels"));

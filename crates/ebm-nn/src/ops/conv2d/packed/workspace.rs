@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::ops::roi::ChannelsLast;
+
 /// Bytes of a cache line. Vectors that lie across two lines take two reads.
 const LINE: usize = 64;
 
@@ -35,6 +37,11 @@ impl Workspace {
         }
         buffer.resize(len, 0.0);
         buffer
+    }
+
+    /// Takes the numbers of a map that is no longer needed as a buffer.
+    pub fn recycle(&self, map: ChannelsLast<'static, f32>) {
+        self.give(map.into_data().into_owned());
     }
 
     /// Hands a buffer back.

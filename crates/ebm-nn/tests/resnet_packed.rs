@@ -1,0 +1,54 @@
+//! A packed network equals the network that it was packed from.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use candle_core::{DType, Tensor};
+use common::{CPU, fill, formula};
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+
+/// The largest difference over the largest element.
+fn relative_difference(a: &Tensor, b: &Tensor) -> f32 {
+    assert_eq!(a.dims(), b.dims());
+    let largest = |t: &Tensor| t.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+    largest(&(a - b).unwrap()) / largest(b)
+}
+
+fn check(config: &ResNetConfig, shape: [usize; 4]) {
+    let store = ParamStore::new(Key::new(0));
+    let net = ResNet::new(config, store.var_builder(DType::F32, &CPU)).unwrap();
+    fill(&store);
+    let packed = net.pack().unwrap();
+    let x = formula("input", &shape).to_dtype(DType::F32).unwrap();
+    let expected = net.forward(&x, false).unwrap();
+    // Twice: the second time with used buffers.
+    for _ in 0..2 {
+        let maps = packed.forward_stages(&x, 4).unwrap();
+        for (map, expected) in maps.iter().zip(&expected) {
+            let difference = relative_difference(map, expected);
+            assert!(difference < 1e-4, "{difference}");
+        }
+    }
+    assert_eq!(packed.forward_stages(&x, 2).unwrap().len(), 2);
+    assert!(packed.forward_stages(&x, 5).is_err());
+}
+
+#[test]
+fn basic_blocks() {
+    check(&ResNetConfig::resnet18(Norm::Train), [2, 3, 65, 97]);
+}
+
+#[test]
+fn bottlenecks() {
+    check(&ResNetConfig::resnet50(Norm::Frozen { eps: 0.0 }), [1, 3, 70, 45]);
+}
+
+#[test]
+fn folded_with_the_stride_in_the_first_convolution() {
+    check(
+        &ResNetConfig { width: 16, layers: [1, 1, 1, 1], ..ResNetConfig::resnet50_msra(Norm::Folded) },
+        [1, 3, 130, 131],
+    );
+}

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::kernels::transpose;
 use super::simd::Real;
-use super::tensor::slice_of;
+use super::super::storage::elements;
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.
@@ -115,7 +115,7 @@ impl CustomOp1 for ToChannelsLast {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
         fn run<T: Real>(storage: &CpuStorage, layout: &Layout) -> candle_core::Result<CpuStorage> {
             let (n, c, h, w) = layout.shape().dims4()?;
-            Ok(T::to_cpu_storage_owned(swap(slice_of::<T>(storage, layout)?, n, c, h * w)))
+            Ok(T::to_cpu_storage_owned(swap(elements::<T>(storage, layout)?, n, c, h * w)))
         }
         let (n, c, h, w) = layout.shape().dims4()?;
         let out = match storage {

@@ -170,7 +170,7 @@ fn a_learned_proposal_does_not_look_at_the_target() {
 }
 
 /// Intersection over union of the boxes (cx, cy, log w, log h), the reference's own size being 1.
-fn iou(a: &[f64], b: &[f64]) -> f64 {
+fn overlap(a: &[f64], b: &[f64]) -> f64 {
     let side = |box_: &[f64], d: usize| {
         let half = 0.5 * box_[2 + d].exp();
         (box_[d] - half, box_[d] + half)
@@ -192,7 +192,7 @@ fn stratified_jitters_are_spread_evenly_over_their_overlap() {
     let overlaps: Vec<f64> = flat(&samples)
         .chunks_exact(4)
         .enumerate()
-        .map(|(index, y)| iou(y, &centers[index / n * 4..][..4]))
+        .map(|(index, y)| overlap(y, &centers[index / n * 4..][..4]))
         .collect();
     assert!(overlaps.iter().all(|iou| *iou > 0.5 && *iou <= 1.0));
     let mut counts = [0usize; 10];

@@ -2,9 +2,7 @@
 
 use candle_core::{CpuStorage, CustomOp2, DType, Layout, Shape, Storage, Tensor};
 
-use super::roi::{
-    self, AxisWeights, BoxWeights, Real, Roi, check_arguments, check_rois, features_of, parse,
-};
+use super::roi::{self, AxisWeights, BoxWeights, Real, Roi, check_arguments, check_rois, features_of, parse};
 use super::storage::elements;
 use crate::error::Result;
 

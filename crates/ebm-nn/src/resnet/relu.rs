@@ -3,8 +3,8 @@
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
-use crate::ops::storage::window;
 use crate::Result;
+use crate::ops::storage::window;
 
 /// max(x, 0), of any shape; the derivative at 0 is 0.
 ///

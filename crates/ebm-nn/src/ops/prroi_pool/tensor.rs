@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Shape, Storage, Tensor};
 
-use super::super::storage::elements;
 use super::super::roi::{ChannelsLast, Real, check_arguments, check_rois, features_of};
+use super::super::storage::elements;
 use super::{OP, cpu};
 use crate::error::{Error, Result};
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use candle_core::{CpuStorage, CustomOp1, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::super::storage::elements;
 use super::kernels::transpose;
 use super::simd::Real;
-use super::super::storage::elements;
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use candle_core::{CpuStorage, DType, Layout, Storage, Tensor};
 
+use super::super::storage::elements;
 use super::channels_last::ChannelsLast;
 use super::rois::parse;
 use super::simd::Real;
-use super::super::storage::elements;
 use crate::error::{Error, Result};
 
 /// Checks shapes, types and settings that PrRoIPool and RoIAlign have in common; gives N.

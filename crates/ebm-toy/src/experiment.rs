@@ -99,7 +99,11 @@ impl Trained {
             Self::Gaussian(heads) => {
                 let outputs = heads.outputs(x)?.detach();
                 let density = Gaussian::new(1)?.log_prob(&outputs, &y)?;
-                density.ok_or(Error::Method(ebm_core::Error::NoGradient))
+                let missing = ebm_core::Error::Unsupported {
+                    what: "the density of this baseline",
+                    remedy: "compare baselines that have one",
+                };
+                Ok(density.ok_or(missing)?)
             }
         }
     }

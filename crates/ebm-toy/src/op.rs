@@ -2,6 +2,8 @@
 
 use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor};
 
+use ebm_nn::ops::elements;
+
 use crate::kernel::{Batch, gradients, scores};
 use crate::layout::{self, Network, WIDTH};
 
@@ -44,15 +46,6 @@ impl Score {
     }
 }
 
-/// The elements of a contiguous `f32` tensor on the CPU.
-fn elements<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
-    let all = storage.as_slice::<f32>()?;
-    match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(&all[start..end]),
-        None => candle_core::bail!("the toy network needs contiguous tensors"),
-    }
-}
-
 impl CustomOp3 for Score {
     fn name(&self) -> &'static str {
         "toy-score"
@@ -68,7 +61,7 @@ impl CustomOp3 for Score {
         l3: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (rows, count) = self.sizes(l1, l2, l3)?;
-        let (theta, features, y) = (elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?);
+        let (theta, features, y) = (elements::<f32>(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?);
         let total = rows * count;
         let mut results = vec![0.0; if self.derivative { 2 * total } else { total }];
         let (value, first) = results.split_at_mut(total);

@@ -33,6 +33,7 @@ impl Objective for DenoisingScoreMatching {
         y: &Tensor,
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
+        check::positive("sigma", self.sigma)?;
         let (_, dim) = check::targets(y)?;
         let y = y.detach();
         let noisy = GaussianMixture::isotropic(&[self.sigma], dim)?.sample(&y, self.num_samples, rng)?;

@@ -13,7 +13,8 @@ use crate::{EnergyModel, Error, Result, check, host};
 pub enum Derivatives {
     /// Exactly, by [`EnergyModel::derivatives_along`], which the network must offer.
     Exact,
-    /// By central differences of f along a direction, for any network: of error `O(h²)`, and of `ε/h²` in rounding.
+    /// By central differences of f along a direction, for any network: of error `O(h²)`, and in
+    /// rounding `ε |f|/h` (first) and `ε |f|/h²` (second), so that f's level, which is arbitrary, should stay small in f32.
     Differences {
         /// h > 0, in the units of y.
         step: f64,

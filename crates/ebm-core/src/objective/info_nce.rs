@@ -13,7 +13,9 @@ use crate::{EnergyModel, Proposal, Result, check};
 ///
 /// `−(1/B) Σ_i log [ e^{f(x_i, y_i)/τ} / (e^{f(x_i, y_i)/τ} + Σ_m e^{f(x_i, y_im)/τ}) ]`.
 ///
-/// `f/τ` converges to `log p(y | x) − log q(y | y_i)` plus a constant, and so to the density only where q is uniform.
+/// Where q depends on x alone, `f/τ` converges to `log p(y | x) − log q(y | x)` plus a level for any M, and so to the
+/// density where q is uniform. Around the target, as in Eq. 5, it converges to the density for M = 1 (conditional NCE;
+/// Ceylan and Gutmann, 2018), but for more samples neither to the density nor to a ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InfoNce<P> {

@@ -50,6 +50,8 @@ impl<P: Proposal, L: Proposal> Objective for KullbackLeibler<P, L> {
         };
         let f = candidates.score_samples(model, features)?;
         let log_z = log_mean_exp(&(&f - &candidates.log_q)?, 1)?;
-        Ok((log_z - (w * f)?.mean(1)?)?.mean_all()?)
+        // Where the label has no weight, f = −∞ is right, and its product with 0 must not be NaN.
+        let weighed = w.gt(0.0)?.where_cond(&(&w * f)?, &w.zeros_like()?)?;
+        Ok((log_z - weighed.mean(1)?)?.mean_all()?)
     }
 }

@@ -40,6 +40,9 @@ pub trait Objective {
     /// The scalar loss, the mean over a batch of B inputs with their targets `y`, shape `(B, D)`. Its gradient
     /// reaches the model's parameters and the features, but neither the targets nor the samples.
     ///
+    /// Scores are not checked: a NaN among them makes the loss NaN, which whoever trains must look for before the
+    /// update.
+    ///
     /// # Errors
     /// When the batch is empty, a target is not finite, the shapes do not fit, or the model fails.
     fn loss<M: EnergyModel>(

@@ -9,6 +9,9 @@ use crate::{Error, Result, check, host};
 
 /// The uniform distribution on the box between `low` and `high`, whatever the target: counter-examples of
 /// implicit behavioural cloning, and importance samples where nothing is known of y.
+///
+/// What f does outside the box no loss with these samples will see. A target out there has no noise density:
+/// [`NoiseContrastive`](crate::NoiseContrastive) is then certain, and learns nothing of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Uniform {
@@ -86,15 +89,16 @@ impl Proposal for Uniform {
         Ok((samples, log_q))
     }
 
-    /// −log of the volume inside the box, −∞ outside.
+    /// −log of the volume inside the box, −∞ elsewhere and at a NaN.
     fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
         let (batch, _) = check::dims2("the proposal's centre", center)?;
         let (_, count, _) = check::dims3("y", y)?;
         check::dims("y", y, "(B, M, D)", &[batch, count, self.dim()])?;
         let bound = |values: &[f64]| host::tensor(values.to_vec(), (1, 1, self.dim()), y);
-        let outside = y.broadcast_lt(&bound(&self.low)?)?.add(&y.broadcast_gt(&bound(&self.high)?)?)?;
-        let outside = outside.max(D::Minus1)?; // (B, M)
+        // Every comparison with a NaN is false: such a y is not inside.
+        let inside = y.broadcast_ge(&bound(&self.low)?)?.mul(&y.broadcast_le(&bound(&self.high)?)?)?;
+        let inside = inside.min(D::Minus1)?; // (B, M)
         let fill = |value: f64| host::tensor(vec![value; batch * count], (batch, count), y);
-        Ok(outside.where_cond(&fill(f64::NEG_INFINITY)?, &fill(-self.log_volume())?)?)
+        Ok(inside.where_cond(&fill(-self.log_volume())?, &fill(f64::NEG_INFINITY)?)?)
     }
 }

@@ -1,9 +1,9 @@
 //! Models, proposals and helpers that several tests share.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use candle_core::{Device, Tensor, Var, WithDType};
-use ebm_core::{EnergyModel, Proposal, Result};
+use ebm_core::{DirectionalDerivatives, EnergyModel, Order, Proposal, Result};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -62,6 +62,44 @@ impl<M: EnergyModel> EnergyModel for Counted<M> {
     fn score_and_grad(&self, features: &M::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
         self.gradients.set(self.gradients.get() + 1);
         self.model.score_and_grad(features, y)
+    }
+}
+
+/// Keeps the candidates that the model inside was given.
+pub struct Recorded<M> {
+    pub model: M,
+    pub seen: RefCell<Vec<Tensor>>,
+}
+
+impl<M> Recorded<M> {
+    pub fn new(model: M) -> Self {
+        Self { model, seen: RefCell::default() }
+    }
+
+    fn record(&self, y: &Tensor) {
+        self.seen.borrow_mut().push(y.detach());
+    }
+}
+
+impl<M: EnergyModel> EnergyModel for Recorded<M> {
+    type Features = M::Features;
+    fn score(&self, features: &M::Features, y: &Tensor) -> Result<Tensor> {
+        self.record(y);
+        self.model.score(features, y)
+    }
+    fn score_and_grad(&self, features: &M::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        self.record(y);
+        self.model.score_and_grad(features, y)
+    }
+    fn derivatives_along(
+        &self,
+        features: &M::Features,
+        y: &Tensor,
+        direction: &Tensor,
+        order: Order,
+    ) -> Result<DirectionalDerivatives> {
+        self.record(y);
+        self.model.derivatives_along(features, y, direction, order)
     }
 }
 

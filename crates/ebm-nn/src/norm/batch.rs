@@ -5,6 +5,8 @@ use candle_core::{
 };
 use rayon::prelude::*;
 
+use crate::ops::storage::window;
+
 /// y, and the batch's mean and biased variance, each (C). On any device, by autograd.
 pub(super) fn composed(
     x: &Tensor,
@@ -264,11 +266,6 @@ impl Map {
             .for_each(|(i, ((y, x), g))| plane(i % self.c, x, g, y));
         y
     }
-}
-
-fn window<'a, T>(values: &'a [T], layout: &Layout) -> Result<&'a [T]> {
-    let (from, to) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op: "batch-norm" })?;
-    Ok(&values[from..to])
 }
 
 fn unsupported() -> Error {

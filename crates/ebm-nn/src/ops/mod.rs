@@ -9,7 +9,7 @@ mod max_pool;
 pub mod prroi_pool;
 mod roi;
 mod roi_align;
-mod storage;
+pub(crate) mod storage;
 #[cfg(test)]
 pub(crate) mod testing;
 mod upsample;
@@ -20,4 +20,5 @@ pub use max_pool::max_pool2d;
 pub use prroi_pool::prroi_pool;
 pub use roi::{ChannelsLast, channels_last};
 pub use roi_align::roi_align;
+pub use storage::elements;
 pub use upsample::upsample_nearest2d;

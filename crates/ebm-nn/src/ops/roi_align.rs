@@ -2,9 +2,8 @@
 
 use candle_core::{CpuStorage, CustomOp2, DType, Layout, Shape, Storage, Tensor};
 
-use super::roi::{
-    self, AxisWeights, BoxWeights, Real, Roi, check_arguments, check_rois, features_of, parse, slice_of,
-};
+use super::roi::{self, AxisWeights, BoxWeights, Real, Roi, check_arguments, check_rois, features_of, parse};
+use super::storage::elements;
 use crate::error::Result;
 
 const OP: &str = "roi_align";
@@ -107,7 +106,7 @@ impl RoiAlign {
     ) -> candle_core::Result<CpuStorage> {
         let map = features_of::<T>(features, features_layout)?;
         let (n, _, h, w) = map.shape();
-        let boxes = parse(OP, slice_of::<T>(rois, rois_layout)?, n, self.spatial_scale)
+        let boxes = parse(OP, elements::<T>(rois, rois_layout)?, n, self.spatial_scale)
             .map_err(candle_core::Error::wrap)?;
         Ok(T::to_cpu_storage_owned(roi::forward(&map, &boxes, self.out, self.fill((h, w)))))
     }
@@ -125,9 +124,9 @@ impl RoiAlign {
         let (Storage::Cpu(grad), Storage::Cpu(rois)) = (&*grad, &*rois) else {
             return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
         };
-        let boxes = parse(OP, slice_of::<T>(rois, rois_layout)?, n, self.spatial_scale)
+        let boxes = parse(OP, elements::<T>(rois, rois_layout)?, n, self.spatial_scale)
             .map_err(candle_core::Error::wrap)?;
-        let grad = slice_of::<T>(grad, grad_layout)?;
+        let grad = elements::<T>(grad, grad_layout)?;
         let found = roi::backward_features(shape, &boxes, self.out, grad, self.fill((h, w)));
         Tensor::from_vec(found, shape, features.device())
     }

@@ -1,4 +1,4 @@
-//! What the operations on the CPU need of candle's storage.
+//! What operations on the CPU need of candle's storage.
 
 use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
 
@@ -8,10 +8,29 @@ pub(super) trait Float: WithDType {}
 impl Float for f32 {}
 impl Float for f64 {}
 
-/// The elements of a contiguous tensor; an error for a strided one or one of another type.
-pub(super) fn elements<'a, T: Float>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
+/// The elements of a contiguous tensor, in order: what a custom operation's `cpu_fwd` works on.
+///
+/// # Errors
+/// For a strided tensor, or one of another type.
+pub fn elements<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
+    window(storage.as_slice::<T>()?, layout)
+}
+
+/// The part of `values` that a contiguous layout covers.
+pub(crate) fn window<'a, T>(values: &'a [T], layout: &Layout) -> Result<&'a [T]> {
+    let (start, end) = offsets(layout)?;
+    Ok(&values[start..end])
+}
+
+/// [`window`], to be written to.
+pub(crate) fn window_mut<'a, T>(values: &'a mut [T], layout: &Layout) -> Result<&'a mut [T]> {
+    let (start, end) = offsets(layout)?;
+    Ok(&mut values[start..end])
+}
+
+fn offsets(layout: &Layout) -> Result<(usize, usize)> {
     match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(&storage.as_slice::<T>()?[start..end]),
+        Some(offsets) => Ok(offsets),
         None => {
             bail!("expected a contiguous tensor, got strides {:?} for {:?}", layout.stride(), layout.shape())
         }

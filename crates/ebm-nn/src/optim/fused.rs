@@ -5,6 +5,8 @@ use candle_core::{
 };
 use rayon::prelude::*;
 
+use crate::ops::storage::{window, window_mut};
+
 /// Elements per task: enough to pay for handing it out.
 const CHUNK: usize = 1 << 14;
 
@@ -67,8 +69,8 @@ pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
     let (storage, layout) = g.storage_and_layout();
     // Partial sums of fixed chunks, added in order: the result does not depend on the threads.
     match &*storage {
-        Storage::Cpu(CpuStorage::F32(x)) => Ok(chunk_sums(window("grad_norm", x, layout)?, f64::from)),
-        Storage::Cpu(CpuStorage::F64(x)) => Ok(chunk_sums(window("grad_norm", x, layout)?, |v| v)),
+        Storage::Cpu(CpuStorage::F32(x)) => Ok(chunk_sums(window(x, layout)?, f64::from)),
+        Storage::Cpu(CpuStorage::F64(x)) => Ok(chunk_sums(window(x, layout)?, |v| v)),
         // f32 squares overflow above 1.8e19, where a gradient is of no use either.
         _ => g.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>().map(f64::from),
     }
@@ -126,10 +128,10 @@ macro_rules! inplace_op3 {
             ) -> Result<()> {
                 match (s1, s2, s3) {
                     (CpuStorage::F32(x), CpuStorage::F32(a), CpuStorage::F32(b)) => {
-                        self.update(window_mut($name, x, l1)?, window($name, a, l2)?, window($name, b, l3)?)
+                        self.update(window_mut(x, l1)?, window(a, l2)?, window(b, l3)?)
                     }
                     (CpuStorage::F64(x), CpuStorage::F64(a), CpuStorage::F64(b)) => {
-                        self.update(window_mut($name, x, l1)?, window($name, a, l2)?, window($name, b, l3)?)
+                        self.update(window_mut(x, l1)?, window(a, l2)?, window(b, l3)?)
                     }
                     _ => return Err(unsupported($name)),
                 }
@@ -152,27 +154,17 @@ impl InplaceOp2 for Subtract {
         // The second operand stands in for the third, which the update ignores.
         match (s1, s2) {
             (CpuStorage::F32(p), CpuStorage::F32(v)) => {
-                let (v, rate) = (window(name, v, l2)?, self.rate as f32);
-                zip3(window_mut(name, p, l1)?, v, v, |p, v, _| p - rate * v);
+                let (v, rate) = (window(v, l2)?, self.rate as f32);
+                zip3(window_mut(p, l1)?, v, v, |p, v, _| p - rate * v);
             }
             (CpuStorage::F64(p), CpuStorage::F64(v)) => {
-                let (v, rate) = (window(name, v, l2)?, self.rate);
-                zip3(window_mut(name, p, l1)?, v, v, |p, v, _| p - rate * v);
+                let (v, rate) = (window(v, l2)?, self.rate);
+                zip3(window_mut(p, l1)?, v, v, |p, v, _| p - rate * v);
             }
             _ => return Err(unsupported(name)),
         }
         Ok(())
     }
-}
-
-fn window<'a, T>(op: &'static str, values: &'a [T], layout: &Layout) -> Result<&'a [T]> {
-    let (from, to) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op })?;
-    Ok(&values[from..to])
-}
-
-fn window_mut<'a, T>(op: &'static str, values: &'a mut [T], layout: &Layout) -> Result<&'a mut [T]> {
-    let (from, to) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op })?;
-    Ok(&mut values[from..to])
 }
 
 fn unsupported(op: &'static str) -> Error {

@@ -4,6 +4,7 @@ use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Shape, Tensor
 use rayon::prelude::*;
 
 use crate::Result;
+use crate::ops::storage::window;
 
 /// max(x, 0), of any shape; the derivative at 0 is 0.
 ///
@@ -144,11 +145,6 @@ fn map<T: WithDType>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync, last: impl 
         }
     });
     y
-}
-
-fn window<'a, T>(values: &'a [T], layout: &Layout) -> candle_core::Result<&'a [T]> {
-    let (from, to) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op: "relu" })?;
-    Ok(&values[from..to])
 }
 
 fn unsupported() -> Error {

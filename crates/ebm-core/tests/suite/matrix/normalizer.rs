@@ -5,7 +5,8 @@ use ebm_core::parametric::GaussianMixtureDensity;
 use ebm_core::{EnergyModel, GaussianMixture, JointNce, Objective, Result, SelfNormalized};
 use rand::RngCore;
 
-use super::families::{Bimodal, Family, Gaussian, Quartic, var};
+use super::families::{Bimodal, Family, Gaussian, var};
+use super::quartic::Quartic;
 use super::{Training, assert_found, assert_recovers, train};
 use crate::zoo::flat;
 

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Shape, Storage, Tensor};
 
-use super::super::roi::{ChannelsLast, Real, check_arguments, check_rois, features_of, slice_of};
+use super::super::roi::{ChannelsLast, Real, check_arguments, check_rois, features_of};
+use super::super::storage::elements;
 use super::{OP, cpu};
 use crate::error::{Error, Result};
 
@@ -54,7 +55,7 @@ impl PrRoiPool {
         (rois, rois_layout): (&CpuStorage, &Layout),
     ) -> candle_core::Result<CpuStorage> {
         let map = features_of::<T>(features, features_layout)?;
-        let rois = slice_of::<T>(rois, rois_layout)?;
+        let rois = elements::<T>(rois, rois_layout)?;
         let result =
             cpu::forward(&map, rois, self.out, self.spatial_scale).map_err(candle_core::Error::wrap)?;
         if let (true, Cow::Owned(copy)) = (self.keep_copy, map.into_data()) {
@@ -79,8 +80,8 @@ impl PrRoiPool {
         let (Storage::Cpu(grad), Storage::Cpu(boxes), Storage::Cpu(map)) = (&*grad, &*boxes, &*map) else {
             return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
         };
-        let grad = slice_of::<T>(grad, grad_layout)?;
-        let boxes = slice_of::<T>(boxes, boxes_layout)?;
+        let grad = elements::<T>(grad, grad_layout)?;
+        let boxes = elements::<T>(boxes, boxes_layout)?;
         let (out, scale) = (self.out, self.spatial_scale);
         let of_features = if features.track_op() {
             let found = cpu::backward_features(shape, boxes, out, scale, grad).map_err(wrap)?;

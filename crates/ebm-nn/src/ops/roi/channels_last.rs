@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use candle_core::{CpuStorage, CustomOp1, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::super::storage::elements;
 use super::kernels::transpose;
 use super::simd::Real;
-use super::tensor::slice_of;
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.
@@ -121,7 +121,7 @@ impl CustomOp1 for ToChannelsLast {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
         fn run<T: Real>(storage: &CpuStorage, layout: &Layout) -> candle_core::Result<CpuStorage> {
             let (n, c, h, w) = layout.shape().dims4()?;
-            Ok(T::to_cpu_storage_owned(swap(slice_of::<T>(storage, layout)?, n, c, h * w)))
+            Ok(T::to_cpu_storage_owned(swap(elements::<T>(storage, layout)?, n, c, h * w)))
         }
         let (n, c, h, w) = layout.shape().dims4()?;
         let out = match storage {

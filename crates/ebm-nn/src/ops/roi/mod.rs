@@ -27,5 +27,5 @@ pub(super) use pool::{GradTile, backward_features, by_place, forward};
 pub(super) use rois::{Roi, parse};
 pub use simd::Real;
 pub(super) use simd::detect;
-pub(super) use tensor::{check_arguments, check_rois, check_settings, features_of, slice_of};
+pub(super) use tensor::{check_arguments, check_rois, check_settings, features_of};
 pub(super) use weights::{AxisWeights, BoxWeights};

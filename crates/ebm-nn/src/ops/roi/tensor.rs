@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use candle_core::{CpuStorage, DType, Layout, Storage, Tensor};
 
+use super::super::storage::elements;
 use super::channels_last::ChannelsLast;
 use super::rois::parse;
 use super::simd::Real;
@@ -51,23 +52,11 @@ pub(crate) fn check_rois(op: &'static str, rois: &Tensor, images: usize) -> Resu
     let (storage, layout) = rois.storage_and_layout();
     if let Storage::Cpu(storage) = &*storage {
         match storage {
-            CpuStorage::F64(_) => parse(op, slice_of::<f64>(storage, layout)?, images, 1.0)?,
-            _ => parse(op, slice_of::<f32>(storage, layout)?, images, 1.0)?,
+            CpuStorage::F64(_) => parse(op, elements::<f64>(storage, layout)?, images, 1.0)?,
+            _ => parse(op, elements::<f32>(storage, layout)?, images, 1.0)?,
         };
     }
     Ok(())
-}
-
-/// The numbers of a contiguous tensor.
-pub(crate) fn slice_of<'a, T: Real>(
-    storage: &'a CpuStorage,
-    layout: &Layout,
-) -> candle_core::Result<&'a [T]> {
-    let all = storage.as_slice::<T>()?;
-    match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(&all[start..end]),
-        None => Err(candle_core::Error::RequiresContiguous { op: "region pooling" }.bt()),
-    }
 }
 
 /// A map in either layout: borrowed where the channels are innermost already, copied where it is contiguous.
@@ -78,9 +67,9 @@ pub(crate) fn features_of<'a, T: Real>(
     let shape = layout.shape().dims4()?;
     let innermost = layout.permute(&[0, 2, 3, 1])?;
     if innermost.is_contiguous() {
-        return ChannelsLast::new(Cow::Borrowed(slice_of::<T>(storage, &innermost)?), shape)
+        return ChannelsLast::new(Cow::Borrowed(elements::<T>(storage, &innermost)?), shape)
             .map_err(candle_core::Error::wrap);
     }
-    ChannelsLast::from_channels_first(slice_of::<T>(storage, layout)?, shape)
+    ChannelsLast::from_channels_first(elements::<T>(storage, layout)?, shape)
         .map_err(candle_core::Error::wrap)
 }

@@ -1,0 +1,137 @@
+//! Objectives and proposals by name, as a configuration file has them.
+
+use candle_core::DType;
+use ebm_core::{AnyObjective, AnyProposal, Objective, Proposal};
+
+use crate::network::Network;
+use crate::zoo::{flat, rng};
+
+const PROPOSALS: [(&str, &str); 3] = [
+    ("gaussian", "sigmas = [[0.1, 0.2], [0.8, 1.6]]"),
+    ("shared_gaussian", "sigmas = [[0.1, 0.2], [0.8, 1.6]]"),
+    ("uniform", "low = [-3.0, -2.0]\nhigh = [3.0, 2.0]"),
+];
+
+/// Every kind: its settings, whether it has a proposal by name, and its tables.
+const OBJECTIVES: [(&str, &str, bool, &str); 13] = [
+    ("ml_is", "num_samples = 8", true, ""),
+    ("kld_is", "num_samples = 8", true, "[label]\nsigmas = [[0.1, 0.1]]"),
+    ("kld_is", "num_samples = 8\nnormalize_weights = true", true, "[label]\nsigmas = [[0.1, 0.1]]"),
+    ("nce", "num_samples = 8", true, ""),
+    ("nce_plus", "num_samples = 8\nbeta = 0.1", false, "[proposal]\nsigmas = [[0.1, 0.2], [0.8, 1.6]]"),
+    ("ml_mcmc", "num_samples = 8\nsteps = 3\nstep_size = 0.1", false, ""),
+    ("sm", "derivatives = \"exact\"\ndirections = \"coordinates\"", false, ""),
+    ("sm", "directions = \"coordinates\"", false, "[derivatives.differences]\nstep = 0.01"),
+    ("dsm", "sigma = 0.2\nnum_samples = 8\nderivatives = \"exact\"\ndirections = \"coordinates\"", false, ""),
+    ("dsm", "sigma = 0.2\nnum_samples = 8\nderivatives = \"exact\"", false, "[directions.random]\ncount = 2"),
+    ("info_nce", "num_samples = 8", true, ""),
+    ("info_nce", "num_samples = 8\ntemperature = 0.5", true, ""),
+    ("snl", "num_samples = 8", true, ""),
+];
+
+/// The text of each objective with each proposal that it can have.
+fn texts() -> Vec<String> {
+    let mut texts = Vec::new();
+    for (kind, settings, with_proposal, tables) in OBJECTIVES {
+        let proposals = if with_proposal { &PROPOSALS[..] } else { &[("", "")] };
+        for (proposal, fields) in proposals {
+            let proposal =
+                if with_proposal { format!("[proposal.{proposal}]\n{fields}\n") } else { String::new() };
+            texts.push(format!("kind = \"{kind}\"\n{settings}\n{proposal}{tables}\n"));
+        }
+    }
+    texts
+}
+
+#[test]
+fn every_objective_reads_writes_and_computes() {
+    let (network, x, y) = (Network::new(), Network::x(DType::F64), Network::y(DType::F64));
+    let texts = texts();
+    assert_eq!(texts.len(), 3 * 7 + 6);
+    let mut losses = Vec::new();
+    for text in texts {
+        let objective: AnyObjective = toml::from_str(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+        let written = toml::to_string(&objective).unwrap();
+        assert_eq!(toml::from_str::<AnyObjective>(&written).unwrap(), objective, "{written}");
+        let kind = |text: &str| text.lines().find(|line| line.starts_with("kind")).map(str::to_owned);
+        assert_eq!(kind(&written), kind(&text));
+        let loss = objective.loss(&network, &x, &y, &mut rng(1)).unwrap();
+        assert!(flat(&loss)[0].is_finite(), "{text}");
+        losses.push(flat(&loss)[0]);
+    }
+    // No name leads to another's objective, nor do settings get lost. One pair is equal: with a uniform q, whose
+    // density is constant, NCE is InfoNCE.
+    let mut distinct = losses.clone();
+    distinct.sort_by(f64::total_cmp);
+    distinct.dedup();
+    assert_eq!(distinct.len(), losses.len() - 1, "{losses:?}");
+}
+
+#[test]
+fn an_objective_by_name_is_the_objective() {
+    let (network, x, y) = (Network::new(), Network::x(DType::F64), Network::y(DType::F64));
+    let text =
+        "kind = \"info_nce\"\nnum_samples = 8\n[proposal.uniform]\nlow = [-3.0, -2.0]\nhigh = [3.0, 2.0]\n";
+    let named: AnyObjective = toml::from_str(text).unwrap();
+    let proposal = ebm_core::Uniform::new(vec![-3.0, -2.0], vec![3.0, 2.0]).unwrap();
+    let objective = ebm_core::InfoNce { proposal, num_samples: 8, temperature: 1.0 };
+    let of = |loss: ebm_core::Result<candle_core::Tensor>| flat(&loss.unwrap());
+    assert_eq!(
+        of(named.loss(&network, &x, &y, &mut rng(1))),
+        of(objective.loss(&network, &x, &y, &mut rng(1)))
+    );
+}
+
+#[test]
+fn unknown_keys_are_refused_everywhere() {
+    for text in texts() {
+        let mut places = vec![text.find('\n').unwrap() + 1];
+        places.extend(
+            text.match_indices("]\n")
+                .filter(|(at, _)| {
+                    let line = text[..*at].rfind('\n').map_or(0, |start| start + 1);
+                    text[line..].starts_with('[')
+                })
+                .map(|(at, _)| at + 2),
+        );
+        for place in places {
+            let with = format!("{}surplus = 1\n{}", &text[..place], &text[place..]);
+            let error = toml::from_str::<AnyObjective>(&with).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains("surplus"), "{with}{error}");
+        }
+    }
+}
+
+#[test]
+fn unknown_names_and_missing_keys_are_refused() {
+    let refused = |text: &str| toml::from_str::<AnyObjective>(text).unwrap_err().to_string();
+    assert!(refused("kind = \"mle\"\nnum_samples = 1").contains("mle"));
+    assert!(refused("num_samples = 1").contains("kind"));
+    assert!(refused("kind = \"snl\"\nnum_samples = 1").contains("proposal"));
+    assert!(
+        refused("kind = \"snl\"\nnum_samples = -1\n[proposal.gaussian]\nsigmas = [[1.0]]").contains("-1")
+    );
+    assert!(refused("kind = \"ml_is\"\nnum_samples = 1\n[proposal.cauchy]\ngamma = 1.0").contains("cauchy"));
+    assert!(
+        refused("kind = \"ml_is\"\nnum_samples = 1\n[proposal.uniform]\nlow = [1.0]\nhigh = [0.0]")
+            .contains("low")
+    );
+    assert!(
+        refused("kind = \"sm\"\nderivatives = \"autograd\"\ndirections = \"coordinates\"")
+            .contains("autograd")
+    );
+}
+
+#[test]
+fn every_proposal_reads_writes_and_draws() {
+    let center = Network::y(DType::F64);
+    for (name, fields) in PROPOSALS {
+        let text = format!("[{name}]\n{fields}\n");
+        let proposal: AnyProposal = toml::from_str(&text).unwrap();
+        let written = toml::to_string(&proposal).unwrap();
+        assert_eq!(toml::from_str::<AnyProposal>(&written).unwrap(), proposal, "{written}");
+        let (samples, log_q) = proposal.sample_with_log_prob(&center, 5, &mut rng(2)).unwrap();
+        assert_eq!(flat(&samples), flat(&proposal.sample(&center, 5, &mut rng(2)).unwrap()));
+        crate::zoo::assert_close(&flat(&log_q), &flat(&proposal.log_prob(&samples, &center).unwrap()), 1e-13);
+    }
+}

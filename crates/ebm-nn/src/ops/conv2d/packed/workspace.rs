@@ -74,7 +74,8 @@ mod tests {
         let pointers = [small.as_ptr(), large.as_ptr()];
         workspace.give(small);
         workspace.give(large);
-        assert_eq!(workspace.take(50).as_ptr(), pointers[1]);
+        let large = workspace.take(50);
+        assert_eq!(large.as_ptr(), pointers[1]);
         let again = workspace.take(8);
         assert_eq!((again.len(), again.as_ptr()), (8, pointers[0]));
         assert_eq!(workspace.take(7).len(), 7);

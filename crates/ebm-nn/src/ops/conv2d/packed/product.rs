@@ -184,8 +184,8 @@ fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
 #[inline(always)]
 pub(super) fn product_here<S: Simd>(simd: S, a: &[f32], count: usize, panels: &Panels, c: &mut [f32]) {
     let (depth, columns, width) = (panels.depth(), panels.columns(), panels.width());
-    let run = [0..depth];
-    let rows = Rows { data: a, stride: depth, runs: &run };
+    let run = 0..depth;
+    let rows = Rows { data: a, stride: depth, runs: std::slice::from_ref(&run) };
     let parts = count.div_ceil(most_rows::<S>()).max(1);
     let mut sums = Sums::new();
     for part in 0..parts {

@@ -111,8 +111,6 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
             }
         }
         let (out, _) = S::as_mut_simd_f32s(&mut self.sums.0).0.as_chunks_mut::<VECTORS>();
-        for i in 0..ROWS {
-            out[i] = sums[i];
-        }
+        out[..ROWS].copy_from_slice(&sums);
     }
 }

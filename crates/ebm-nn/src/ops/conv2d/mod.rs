@@ -14,7 +14,7 @@ use candle_core::{
 use super::storage::{Float, elements};
 use crate::{Error, Result};
 use geometry::Geometry;
-pub use packed::{PackedConv2d, Workspace};
+pub use packed::PackedConv2d;
 
 /// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding,
 /// j·stride + v - padding]`, where x is zero outside the image.

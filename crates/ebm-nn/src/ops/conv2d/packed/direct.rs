@@ -8,10 +8,7 @@ use candle_core::Result;
 use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
-use super::panels::Panels;
-use super::product::{Block, Epilogue, product, push_blocks};
-use super::tile::Rows;
-use super::workspace::Workspace;
+use crate::ops::packed::{Block, Epilogue, Panels, Rows, Workspace, product, push_blocks};
 
 /// Rows of a bordered image that one task copies.
 const COPIED_ROWS: usize = 8;

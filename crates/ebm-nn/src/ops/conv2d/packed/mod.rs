@@ -3,32 +3,22 @@
 //! | file | what |
 //! |---|---|
 //! | `direct` | a convolution as a matrix product over an image with a border of zeros |
-//! | `product` | the product, cut into tasks, with bias, residual and ReLU while a tile is at hand |
-//! | `tile` | the innermost loops, in registers |
-//! | `panels` | the weights in the order in which a tile reads them |
 //! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications |
-//! | `workspace` | buffers that are used again |
 //!
-//! The instruction set is chosen at run time by `pulp`.
+//! The products themselves are [`crate::ops::packed`].
 
 mod direct;
-mod panels;
-mod product;
 #[cfg(test)]
 mod tests;
-mod tile;
 mod winograd;
-mod workspace;
 
 use std::sync::OnceLock;
 
 use candle_core::{DType, Tensor};
 
-use self::panels::Panels;
-use self::product::Epilogue;
 use self::winograd::Winograd;
-pub use self::workspace::Workspace;
 use super::geometry::Geometry;
+use crate::ops::packed::{Epilogue, Panels, Workspace};
 use crate::ops::roi::ChannelsLast;
 use crate::{Error, Result};
 

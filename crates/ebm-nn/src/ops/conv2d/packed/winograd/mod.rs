@@ -12,11 +12,9 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use self::transform::{OUTPUTS, POINTS, SIDE};
-use super::super::super::gemm::even_ranges;
 use super::super::geometry::Geometry;
-use super::panels::Panels;
-use super::product::{Epilogue, product_here};
-use super::workspace::{Workspace, line_start, room};
+use crate::ops::gemm::even_ranges;
+use crate::ops::packed::{Epilogue, Panels, Workspace, line_start, product_here, room};
 
 /// Channels come in multiples of the widest vectors.
 const LANES: usize = 16;

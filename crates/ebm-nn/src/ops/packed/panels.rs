@@ -8,7 +8,7 @@ use super::workspace::{line_start, room};
 /// The matrix B (depth × columns) cut into panels of as many columns as a tile has; within a panel, row after row.
 /// The last panel is filled up with zeros.
 #[derive(Clone, Debug)]
-pub(super) struct Panels {
+pub(in crate::ops) struct Panels {
     depth: usize,
     columns: usize,
     /// Columns of a panel on this processor.
@@ -19,7 +19,7 @@ pub(super) struct Panels {
 
 impl Panels {
     /// Packs the matrix whose element (k, column) is `element(k, column)`.
-    pub(super) fn new(depth: usize, columns: usize, element: impl Fn(usize, usize) -> f32) -> Self {
+    pub(in crate::ops) fn new(depth: usize, columns: usize, element: impl Fn(usize, usize) -> f32) -> Self {
         let width = panel_width();
         let len = columns.div_ceil(width) * depth * width;
         let mut data = vec![0.0; room(len)];
@@ -35,37 +35,37 @@ impl Panels {
     }
 
     /// The number of rows of B.
-    pub(super) fn depth(&self) -> usize {
+    pub(in crate::ops) fn depth(&self) -> usize {
         self.depth
     }
 
     /// The number of columns of B.
-    pub(super) fn columns(&self) -> usize {
+    pub(in crate::ops) fn columns(&self) -> usize {
         self.columns
     }
 
     /// The number of columns of a panel.
-    pub(super) fn width(&self) -> usize {
+    pub(in crate::ops) fn width(&self) -> usize {
         self.width
     }
 
     /// The number of panels.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::ops) fn count(&self) -> usize {
         self.columns.div_ceil(self.width)
     }
 
     /// The bytes of a panel.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::ops) fn bytes(&self) -> usize {
         self.depth * self.width * size_of::<f32>()
     }
 
     /// Panel `i`, depth × width.
-    pub(super) fn panel(&self, i: usize) -> &[f32] {
+    pub(in crate::ops) fn panel(&self, i: usize) -> &[f32] {
         &self.data[self.start + i * self.depth * self.width..][..self.depth * self.width]
     }
 
     /// Element (k, column) of B.
-    pub(super) fn get(&self, k: usize, column: usize) -> f32 {
+    pub(in crate::ops) fn get(&self, k: usize, column: usize) -> f32 {
         self.panel(column / self.width)[k * self.width + column % self.width]
     }
 }

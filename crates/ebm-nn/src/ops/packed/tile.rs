@@ -9,7 +9,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 /// Vectors in a row of a tile.
-pub(super) const VECTORS: usize = 2;
+pub(in crate::ops) const VECTORS: usize = 2;
 
 /// Most rows of a tile: of 32 vector registers, 28 hold sums, two hold B and one an element of A.
 const ROWS_OF_32_REGISTERS: usize = 14;
@@ -21,46 +21,52 @@ const WIDEST: usize = 16;
 
 /// Most rows of a tile.
 #[inline(always)]
-pub(super) fn most_rows<S: Simd>() -> usize {
+pub(in crate::ops) fn most_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { ROWS_OF_32_REGISTERS } else { ROWS_OF_16_REGISTERS }
 }
 
 /// Rows of A at equal distances. Row i is the numbers of `data[i · stride + run]`, run after run: for a convolution,
 /// one run for each row of the kernel.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
-    pub(super) data: &'a [f32],
-    pub(super) stride: usize,
-    pub(super) runs: &'a [Range<usize>],
+pub(in crate::ops) struct Rows<'a> {
+    pub(in crate::ops) data: &'a [f32],
+    pub(in crate::ops) stride: usize,
+    pub(in crate::ops) runs: &'a [Range<usize>],
 }
 
 impl<'a> Rows<'a> {
     /// The rows whose first starts at `offset`.
     #[inline(always)]
-    pub(super) fn at(self, offset: usize) -> Self {
+    pub(in crate::ops) fn at(self, offset: usize) -> Self {
         Self { data: &self.data[offset..], ..self }
     }
 }
 
 /// The sums of a tile, row after row of a panel's width.
 #[repr(align(64))]
-pub(super) struct Sums([f32; ROWS_OF_32_REGISTERS * VECTORS * WIDEST]);
+pub(in crate::ops) struct Sums([f32; ROWS_OF_32_REGISTERS * VECTORS * WIDEST]);
 
 impl Sums {
-    pub(super) fn new() -> Self {
+    pub(in crate::ops) fn new() -> Self {
         Self([0.0; _])
     }
 
     /// Row `i` of a tile of panels of `width` columns.
     #[inline(always)]
-    pub(super) fn row(&self, i: usize, width: usize) -> &[f32] {
+    pub(in crate::ops) fn row(&self, i: usize, width: usize) -> &[f32] {
         &self.0[i * width..(i + 1) * width]
     }
 }
 
 /// `sums = A · panel` for the first `count` rows, at most [`most_rows`].
 #[inline(always)]
-pub(super) fn multiply<S: Simd>(simd: S, count: usize, rows: Rows<'_>, panel: &[f32], sums: &mut Sums) {
+pub(in crate::ops) fn multiply<S: Simd>(
+    simd: S,
+    count: usize,
+    rows: Rows<'_>,
+    panel: &[f32],
+    sums: &mut Sums,
+) {
     /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
     macro_rules! by_count {
         ($($rows:literal)*) => {

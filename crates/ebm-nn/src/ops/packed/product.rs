@@ -9,9 +9,9 @@ use candle_core::Result;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::super::super::gemm::{MatMut, even_ranges};
 use super::panels::Panels;
 use super::tile::{Rows, Sums, most_rows, multiply};
+use crate::ops::gemm::{MatMut, even_ranges};
 
 /// Tasks that the rows of A are cut into.
 const ROW_TASKS: usize = 16;
@@ -26,17 +26,17 @@ const TASK: usize = 1 << 18;
 
 /// A few rows at equal distances: a tile's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(in crate::ops) struct Block {
     /// Where the first row of A starts.
-    pub(super) input: usize,
+    pub(in crate::ops) input: usize,
     /// The number of the first row of C.
-    pub(super) output: usize,
+    pub(in crate::ops) output: usize,
     /// How many rows.
-    pub(super) count: usize,
+    pub(in crate::ops) count: usize,
 }
 
 /// `count` rows of A from `input`, `stride` apart, cut into tiles of almost equal numbers of rows.
-pub(super) fn push_blocks(
+pub(in crate::ops) fn push_blocks(
     blocks: &mut Vec<Block>,
     (input, stride): (usize, usize),
     output: usize,
@@ -62,17 +62,17 @@ impl WithSimd for MostRows {
 
 /// `C ← activation(A · B + bias + residual)`.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Epilogue<'a> {
+pub(in crate::ops) struct Epilogue<'a> {
     /// One number for each column, or none.
-    pub(super) bias: &'a [f32],
+    pub(in crate::ops) bias: &'a [f32],
     /// A matrix like C, or none.
-    pub(super) residual: Option<&'a [f32]>,
+    pub(in crate::ops) residual: Option<&'a [f32]>,
     /// Whether negative numbers become 0.
-    pub(super) relu: bool,
+    pub(in crate::ops) relu: bool,
 }
 
 /// `c ← epilogue(A · B)`, c (rows × columns of B), in parallel. The blocks cover the rows of c in order.
-pub(super) fn product(
+pub(in crate::ops) fn product(
     rows: Rows<'_>,
     blocks: &[Block],
     panels: &Panels,
@@ -182,7 +182,13 @@ fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
 
 /// [`product`] of `count` rows that lie end to end, on this thread, without an epilogue.
 #[inline(always)]
-pub(super) fn product_here<S: Simd>(simd: S, a: &[f32], count: usize, panels: &Panels, c: &mut [f32]) {
+pub(in crate::ops) fn product_here<S: Simd>(
+    simd: S,
+    a: &[f32],
+    count: usize,
+    panels: &Panels,
+    c: &mut [f32],
+) {
     let (depth, columns, width) = (panels.depth(), panels.columns(), panels.width());
     let run = 0..depth;
     let rows = Rows { data: a, stride: depth, runs: std::slice::from_ref(&run) };

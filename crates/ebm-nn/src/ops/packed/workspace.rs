@@ -53,12 +53,12 @@ impl Workspace {
 }
 
 /// How many numbers to ask for, so that `len` of them can start at a cache line.
-pub(super) fn room(len: usize) -> usize {
+pub(in crate::ops) fn room(len: usize) -> usize {
     len + LINE / size_of::<f32>()
 }
 
 /// Where the first cache line starts in a buffer that has [`room`].
-pub(super) fn line_start(buffer: &[f32]) -> usize {
+pub(in crate::ops) fn line_start(buffer: &[f32]) -> usize {
     // The answer may be "unknown", usize::MAX: speed is lost then and nothing else.
     buffer.as_ptr().align_offset(LINE).min(LINE / size_of::<f32>())
 }

@@ -13,7 +13,7 @@ mod tile;
 mod workspace;
 
 pub(super) use panels::Panels;
-pub(super) use product::{Block, Epilogue, product, product_here, push_blocks};
+pub(super) use product::{Epilogue, product, product_here};
 pub(super) use tile::Rows;
 pub use workspace::Workspace;
 pub(super) use workspace::{line_start, room};

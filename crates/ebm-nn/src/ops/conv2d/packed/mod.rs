@@ -7,6 +7,7 @@
 //!
 //! The products themselves are [`crate::ops::packed`].
 
+mod border;
 mod direct;
 #[cfg(test)]
 mod tests;

@@ -28,14 +28,14 @@ const TASK: usize = 1 << 18;
 
 /// Part `part` of `count` rows cut into tiles of almost equal numbers of rows.
 #[inline(always)]
-fn tile<S: Simd>(count: usize, part: usize) -> Range<usize> {
+pub(in crate::ops) fn tile<S: Simd>(count: usize, part: usize) -> Range<usize> {
     let parts = tiles::<S>(count);
     count * part / parts..count * (part + 1) / parts
 }
 
 /// The number of tiles that `count` rows are cut into.
 #[inline(always)]
-fn tiles<S: Simd>(count: usize) -> usize {
+pub(in crate::ops) fn tiles<S: Simd>(count: usize) -> usize {
     count.div_ceil(most_rows::<S>()).max(1)
 }
 

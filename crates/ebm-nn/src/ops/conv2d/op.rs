@@ -1,6 +1,8 @@
 //! The convolution as candle operations: forward, and the gradients in x and w.
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result as CandleResult, Shape, Tensor};
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result as CandleResult, Shape, Tensor,
+};
 
 use super::bias::bias_gradient;
 use super::geometry::Geometry;

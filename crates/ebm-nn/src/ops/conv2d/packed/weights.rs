@@ -5,6 +5,7 @@
 use rayon::prelude::*;
 
 use crate::ops::packed::Panels;
+use crate::ops::storage::zeros;
 
 /// Channels of a block that is turned at once: a cache line of f32.
 const SIDE: usize = 16;
@@ -42,7 +43,7 @@ impl Weights<'_> {
     /// The inverse of [`forward`](Self::forward): numbers (O, C, kh, kw) from panels of that order.
     pub(super) fn unpack(panels: &Panels, channels: usize, taps: usize) -> Vec<f32> {
         let (width, len) = (panels.width(), channels * taps);
-        let mut data = vec![0.0; panels.columns() * len];
+        let mut data = zeros(panels.columns() * len);
         data.par_chunks_mut(width * len).enumerate().for_each(|(panel, to)| {
             let from = panels.panel(panel);
             for first in (0..channels).step_by(SIDE) {

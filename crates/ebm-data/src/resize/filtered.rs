@@ -1,6 +1,6 @@
 //! Pillow's filter in fixed-point arithmetic, whose sums are exact in any order.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::taps::{PRECISION_BITS, Taps};
 use crate::image::Image;
@@ -48,20 +48,23 @@ impl Filtered {
         for (index, (start, weights)) in rows.iter().enumerate() {
             while let Some((first, band)) = bands.next_if(|&(first, _)| first < start + weights.len()) {
                 let resized = &mut self.ring[first % ring_rows * row_len..][..BAND * row_len];
-                let gathered = &mut self.band[..];
-                let source = band.chunks_exact(3 * image.width);
+                let rows = band.chunks_exact(3 * image.width);
                 match &columns {
-                    None => source.zip(resized.chunks_exact_mut(row_len)).for_each(|(source, row)| {
-                        copy_pixels(source, mirror, row.as_flattened_mut().as_chunks_mut().0, |cell| cell);
-                    }),
-                    Some(taps) => arch.dispatch(|| {
-                        for (lane, source) in source.enumerate() {
-                            copy_pixels(source, mirror, gathered, |cell| {
+                    None => {
+                        for (row, resized) in rows.zip(resized.chunks_exact_mut(row_len)) {
+                            copy_pixels(row, mirror, resized.as_flattened_mut().as_chunks_mut().0, |cell| {
+                                cell
+                            });
+                        }
+                    }
+                    Some(taps) => {
+                        for (lane, row) in rows.enumerate() {
+                            copy_pixels(row, mirror, &mut self.band, |cell| {
                                 &mut cell.as_chunks_mut().0[lane % BAND]
                             });
                         }
-                        resize_columns(gathered, taps, resized);
-                    }),
+                        arch.dispatch(Columns { band: &self.band, taps, resized });
+                    }
                 }
             }
             self.sources.clear();
@@ -71,12 +74,7 @@ impl Filtered {
                 // A single sample has the weight 1.
                 &ring[source..][..row_len]
             } else {
-                let row = &mut self.row[..];
-                arch.dispatch(|| {
-                    for (place, lanes) in row.iter_mut().enumerate() {
-                        *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
-                    }
-                });
+                arch.dispatch(Row { ring, sources, weights, resized: &mut self.row });
                 &self.row[..]
             };
             sink(index, &row.as_flattened().as_chunks().0[..width]);
@@ -98,18 +96,49 @@ fn copy_pixels<C>(row: &[u8], mirror: bool, cells: &mut [C], place: impl Fn(&mut
 }
 
 /// Resizes the columns of a band of rows, which are written one after the other.
-#[inline(always)]
-fn resize_columns(band: &[Lanes], taps: &Taps, resized: &mut [Lanes]) {
-    let rows = resized.as_flattened_mut().as_chunks_mut::<4>().0;
-    let row_len = rows.len() / BAND;
-    let (top, rest) = rows.split_at_mut(row_len);
-    let (second, rest) = rest.split_at_mut(row_len);
-    let (third, bottom) = rest.split_at_mut(row_len);
-    let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
-    for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
-        let lanes = weigh(band[start..start + weights.len()].iter(), weights);
-        if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
-            (*top, *second, *third, *bottom) = (a, b, c, d);
+struct Columns<'a> {
+    band: &'a [Lanes],
+    taps: &'a Taps,
+    resized: &'a mut [Lanes],
+}
+
+impl WithSimd for Columns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { band, taps, resized } = self;
+        let rows = resized.as_flattened_mut().as_chunks_mut::<4>().0;
+        let row_len = rows.len() / BAND;
+        let (top, rest) = rows.split_at_mut(row_len);
+        let (second, rest) = rest.split_at_mut(row_len);
+        let (third, bottom) = rest.split_at_mut(row_len);
+        let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
+        for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
+            let lanes = weigh(band[start..start + weights.len()].iter(), weights);
+            if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
+                (*top, *second, *third, *bottom) = (a, b, c, d);
+            }
+        }
+    }
+}
+
+/// One row of the output from the rows of the ring that begin at `sources`.
+struct Row<'a> {
+    ring: &'a [Lanes],
+    sources: &'a [usize],
+    weights: &'a [i32],
+    resized: &'a mut [Lanes],
+}
+
+impl WithSimd for Row<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { ring, sources, weights, resized } = self;
+        for (place, lanes) in resized.iter_mut().enumerate() {
+            *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
         }
     }
 }

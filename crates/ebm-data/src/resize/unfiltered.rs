@@ -1,6 +1,6 @@
 //! torch's `interpolate(mode="bilinear", align_corners=False)`: four neighbours, no antialiasing.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::taps::neighbours;
 use crate::image::Image;
@@ -39,33 +39,44 @@ impl Unfiltered {
                 }
                 held[row % 2] = Some(row);
                 let pixels = image.pixels[3 * image.width * row..][..3 * image.width].as_chunks::<3>().0;
-                let (source, columns, resized) =
-                    (&mut self.source[..], &self.columns[..], &mut self.rows[row % 2][..]);
-                arch.dispatch(|| {
-                    let normalise = |(place, &pixel): (&mut [f32; 4], _)| *place = normalised(pixel);
-                    if mirror {
-                        source.iter_mut().rev().zip(pixels).for_each(normalise);
-                    } else {
-                        source.iter_mut().zip(pixels).for_each(normalise);
-                    }
-                    resize_columns(source, columns, resized);
-                });
+                let normalise = |(place, &pixel): (&mut [f32; 4], _)| *place = normalised(pixel);
+                if mirror {
+                    self.source.iter_mut().rev().zip(pixels).for_each(normalise);
+                } else {
+                    self.source.iter_mut().zip(pixels).for_each(normalise);
+                }
+                resize_columns(&self.source, &self.columns, &mut self.rows[row % 2]);
             }
             let [upper, lower] = [top, bottom].map(|row| self.rows[row % 2].chunks_exact(width));
-            let target = target.rows(index, width);
-            arch.dispatch(|| {
-                for ((target, upper), lower) in target.into_iter().zip(upper).zip(lower) {
-                    for ((number, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
-                        *number = upper * (1. - down) + lower * down;
-                    }
-                }
-            });
+            for ((target, upper), lower) in target.rows(index, width).into_iter().zip(upper).zip(lower) {
+                arch.dispatch(Between { upper, lower, down, target });
+            }
+        }
+    }
+}
+
+/// A row of one plane between two others.
+struct Between<'a> {
+    upper: &'a [f32],
+    lower: &'a [f32],
+    /// The weight of the lower row.
+    down: f32,
+    target: &'a mut [f32],
+}
+
+impl WithSimd for Between<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { upper, lower, down, target } = self;
+        for ((number, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
+            *number = upper * (1. - down) + lower * down;
         }
     }
 }
 
 /// Resizes the columns of a row, of pixels, to three planes.
-#[inline(always)]
 fn resize_columns(source: &[[f32; 4]], columns: &[(usize, usize, f32)], resized: &mut [f32]) {
     let (first, rest) = resized.split_at_mut(columns.len());
     let (second, third) = rest.split_at_mut(columns.len());

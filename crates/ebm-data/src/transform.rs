@@ -117,6 +117,11 @@ impl Normalise {
         }
     }
 
+    fn tables(&self) -> Tables {
+        let table = |channel| std::array::from_fn(|sample| self.number(sample as u8, channel));
+        Tables { order: self.order, channels: std::array::from_fn(table) }
+    }
+
     fn check(&self) -> Result<()> {
         let finite = [self.scale].iter().chain(&self.mean).chain(&self.std).all(|number| number.is_finite());
         if !finite || self.std.contains(&0.) {
@@ -124,6 +129,25 @@ impl Normalise {
             return Err(Error::Argument { name: "normalise", detail });
         }
         Ok(())
+    }
+}
+
+/// What normalisation makes of each sample, per channel.
+pub(crate) struct Tables {
+    order: ChannelOrder,
+    channels: [[f32; 256]; 3],
+}
+
+impl Tables {
+    /// A normalised pixel; the fourth number is 0.
+    #[inline(always)]
+    pub fn pixel(&self, [red, green, blue]: [u8; 3]) -> [f32; 4] {
+        let (first, third) = match self.order {
+            ChannelOrder::Rgb => (red, blue),
+            ChannelOrder::Bgr => (blue, red),
+        };
+        let [a, b, c] = &self.channels;
+        [a[usize::from(first)], b[usize::from(green)], c[usize::from(third)], 0.]
     }
 }
 
@@ -217,12 +241,7 @@ impl Transform {
                 });
             }
             Resample::TorchBilinear => {
-                let [first, second, third] = normalise.sources();
-                let pixel = |rgb: [u8; 3]| {
-                    let number = |source, channel| normalise.number(rgb[source], channel);
-                    [number(first, 0), number(second, 1), number(third, 2), 0.]
-                };
-                memory.unfiltered.resize(image, pixel, size, mirror, target);
+                memory.unfiltered.resize(image, &normalise.tables(), size, mirror, target);
             }
         }
         target.pad_below(size.0);

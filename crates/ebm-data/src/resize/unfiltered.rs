@@ -5,23 +5,25 @@ use pulp::{Arch, Simd, WithSimd};
 use super::taps::neighbours;
 use crate::image::Image;
 use crate::planes::Planes;
+use crate::transform::Tables;
 
 /// Memory that serves one image after another.
 #[derive(Default)]
 pub(crate) struct Unfiltered {
     source: Vec<[f32; 4]>,
     columns: Vec<(usize, usize, f32)>,
+    wide: Vec<[f32; 4]>,
     /// Two rows whose columns are resized, each of three planes; row `y` at `y` modulo 2.
     rows: [Vec<f32>; 2],
 }
 
 impl Unfiltered {
-    /// Resizes the `normalised` pixels of the image, mirrored left to right if asked for, to `(height, width)` in the
-    /// upper left of `target`.
+    /// Resizes the image, mirrored left to right if asked for, to `(height, width)` in the upper left of `target`, with
+    /// the numbers that `tables` has for the samples.
     pub fn resize(
         &mut self,
         image: &Image,
-        normalised: impl Fn([u8; 3]) -> [f32; 4] + Copy,
+        tables: &Tables,
         (height, width): (usize, usize),
         mirror: bool,
         target: &mut Planes<'_>,
@@ -30,6 +32,7 @@ impl Unfiltered {
         self.source.resize(image.width, [0.; 4]);
         self.columns.clear();
         self.columns.extend(neighbours(image.width, width));
+        self.wide.resize(width, [0.; 4]);
         self.rows.iter_mut().for_each(|row| row.resize(3 * width, 0.));
         let mut held = [None; 2];
         for (index, (top, bottom, down)) in neighbours(image.height, height).enumerate() {
@@ -39,13 +42,18 @@ impl Unfiltered {
                 }
                 held[row % 2] = Some(row);
                 let pixels = image.pixels[3 * image.width * row..][..3 * image.width].as_chunks::<3>().0;
-                let normalise = |(place, &pixel): (&mut [f32; 4], _)| *place = normalised(pixel);
+                let look_up = |(place, &rgb): (&mut [f32; 4], &[u8; 3])| *place = tables.pixel(rgb);
                 if mirror {
-                    self.source.iter_mut().rev().zip(pixels).for_each(normalise);
+                    self.source.iter_mut().rev().zip(pixels).for_each(look_up);
                 } else {
-                    self.source.iter_mut().zip(pixels).for_each(normalise);
+                    self.source.iter_mut().zip(pixels).for_each(look_up);
                 }
-                resize_columns(&self.source, &self.columns, &mut self.rows[row % 2]);
+                arch.dispatch(Columns {
+                    source: &self.source,
+                    columns: &self.columns,
+                    wide: &mut self.wide,
+                    resized: &mut self.rows[row % 2],
+                });
             }
             let [upper, lower] = [top, bottom].map(|row| self.rows[row % 2].chunks_exact(width));
             for ((target, upper), lower) in target.rows(index, width).into_iter().zip(upper).zip(lower) {
@@ -76,14 +84,31 @@ impl WithSimd for Between<'_> {
     }
 }
 
-/// Resizes the columns of a row, of pixels, to three planes.
-fn resize_columns(source: &[[f32; 4]], columns: &[(usize, usize, f32)], resized: &mut [f32]) {
-    let (first, rest) = resized.split_at_mut(columns.len());
-    let (second, third) = rest.split_at_mut(columns.len());
-    let targets = first.iter_mut().zip(second).zip(third);
-    for (&(left, right, across), ((first, second), third)) in columns.iter().zip(targets) {
-        let (left, right) = (source[left], source[right]);
-        let [a, b, c, _]: [f32; 4] = std::array::from_fn(|k| left[k] * (1. - across) + right[k] * across);
-        (*first, *second, *third) = (a, b, c);
+/// Resizes the columns of a row of pixels.
+struct Columns<'a> {
+    source: &'a [[f32; 4]],
+    columns: &'a [(usize, usize, f32)],
+    wide: &'a mut [[f32; 4]],
+    /// Three planes.
+    resized: &'a mut [f32],
+}
+
+impl WithSimd for Columns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { source, columns, wide, resized } = self;
+        for (pixel, &(left, right, across)) in wide.iter_mut().zip(columns) {
+            let (left, right) = (&source[left], &source[right]);
+            for ((number, left), right) in pixel.iter_mut().zip(left).zip(right) {
+                *number = left * (1. - across) + right * across;
+            }
+        }
+        for (channel, plane) in resized.chunks_exact_mut(wide.len()).enumerate() {
+            for (number, pixel) in plane.iter_mut().zip(&*wide) {
+                *number = pixel[channel % 4];
+            }
+        }
     }
 }

@@ -97,6 +97,17 @@ impl Normalise {
         std: [0.229, 0.224, 0.225],
     };
 
+    /// The normalised planes `(3, height, width)` of an image.
+    pub fn to_chw(&self, image: &Image) -> Vec<f32> {
+        let (arch, size) = (Arch::new(), (image.height, image.width));
+        let mut data = vec![0.; 3 * size.0 * size.1];
+        let mut planes = Planes::new(&mut data, size);
+        Filtered::default().resize(image, size, false, |y, row| {
+            self.write_row(arch, row, planes.rows(y, size.1));
+        });
+        data
+    }
+
     /// The sample of an RGB pixel that each output channel shows.
     fn sources(&self) -> [usize; 3] {
         match self.order {

@@ -14,6 +14,6 @@ mod workspace;
 
 pub(super) use panels::Panels;
 pub(super) use product::{Block, Epilogue, product, product_here, push_blocks};
-pub(super) use tile::Rows;
+pub(super) use tile::{Rows, Sums, most_rows, multiply};
 pub use workspace::Workspace;
 pub(super) use workspace::{line_start, room};

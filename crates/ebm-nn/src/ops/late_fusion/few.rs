@@ -35,7 +35,13 @@ impl<T: Number> Head<'_, T> {
     }
 
     /// What some hidden units add to f and to its gradient in the features.
-    fn units(&self, units: Range<usize>, features: &[T], rows: usize, with_gradient: bool) -> (Vec<T>, Vec<T>) {
+    fn units(
+        &self,
+        units: Range<usize>,
+        features: &[T],
+        rows: usize,
+        with_gradient: bool,
+    ) -> (Vec<T>, Vec<T>) {
         let (hidden, width) = (self.sizes.hidden, self.sizes.width());
         let (mut f, mut slopes) = (vec![T::zero(); rows], vec![T::zero(); features.len()]);
         Arch::new().dispatch(|| {

@@ -73,7 +73,10 @@ impl LateFusion {
         let (hidden, width) = matrix(join)?;
         if width != widths[widths.len() - 1] || out.dims() != [1, hidden] || out_bias.dims() != [1] {
             let dims = [join, out, out_bias].map(Tensor::dims);
-            return refuse(format!("join {:?}, out {:?} and its bias {:?} do not fit", dims[0], dims[1], dims[2]));
+            return refuse(format!(
+                "join {:?}, out {:?} and its bias {:?} do not fit",
+                dims[0], dims[1], dims[2]
+            ));
         }
         parameters.extend([join, out, out_bias]);
         if parameters.iter().any(|t| t.dtype() != join.dtype() || !t.device().same_device(join.device())) {
@@ -109,7 +112,10 @@ impl LateFusion {
 
     fn check(&self, a: &Tensor, y: &Tensor) -> Result<()> {
         check_arguments(&self.sizes, a, y)?;
-        if [a, y].iter().any(|t| t.dtype() != self.theta.dtype() || !t.device().same_device(self.theta.device())) {
+        if [a, y]
+            .iter()
+            .any(|t| t.dtype() != self.theta.dtype() || !t.device().same_device(self.theta.device()))
+        {
             return refuse("a, y and the parameters must have one type and be on one device".to_owned());
         }
         Ok(())
@@ -157,7 +163,10 @@ fn check_arguments(sizes: &Sizes, a: &Tensor, y: &Tensor) -> Result<()> {
 fn matrix(weight: &Tensor) -> Result<(usize, usize)> {
     match *weight.dims() {
         [outputs, inputs] if outputs * inputs > 0 => Ok((outputs, inputs)),
-        _ => refuse(format!("expected a weight (outputs, inputs) without zero extent, got {:?}", weight.dims())),
+        _ => refuse(format!(
+            "expected a weight (outputs, inputs) without zero extent, got {:?}",
+            weight.dims()
+        )),
     }
 }
 

@@ -89,7 +89,8 @@ impl<T: Number> Packed<T> {
             (head.scores(&self.forward, false)?.0, Vec::new())
         };
         let f = Tensor::from_vec(f, (batch, count), y.device())?;
-        let gradient = if with_gradient { Tensor::from_vec(gradient, y.shape(), y.device())? } else { y.detach() };
+        let gradient =
+            if with_gradient { Tensor::from_vec(gradient, y.shape(), y.device())? } else { y.detach() };
         Ok((f, gradient))
     }
 }

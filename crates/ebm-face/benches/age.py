@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import linear, relu
 
 ROUNDS = 15
-TRAINING_ROUNDS = 5
+TRAINING_ROUNDS = 3
 THREADS = 2
 IMAGES, SAMPLES, FEATURES = 32, 1024, 2048
 

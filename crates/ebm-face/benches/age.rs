@@ -75,7 +75,7 @@ impl Networks {
         (g_x, estimate)
     }
 
-    fn refine(&self, features: &Tensor, estimate: &Tensor) -> f32 {
+    fn climb(&self, features: &Tensor, estimate: &Tensor) -> f32 {
         let refined = refine(&self.packed, features, &estimate.unsqueeze(1).unwrap(), &self.ascent).unwrap();
         assert!(refined.outcome.evaluations == 6);
         refined.y.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0]
@@ -119,7 +119,7 @@ fn main() {
             "refined" => {
                 let elapsed = milliseconds(|| {
                     let (g_x, estimate) = networks.direct(&images);
-                    networks.refine(&networks.packed.features(&g_x).unwrap(), &estimate)
+                    networks.climb(&networks.packed.features(&g_x).unwrap(), &estimate)
                 });
                 println!("{elapsed}");
             }
@@ -130,7 +130,7 @@ fn main() {
             "refine" => {
                 let (g_x, estimate) = networks.direct(&images);
                 let features = networks.packed.features(&g_x).unwrap();
-                println!("{}", milliseconds(|| networks.refine(&features, &estimate)));
+                println!("{}", milliseconds(|| networks.climb(&features, &estimate)));
             }
             "train" => println!("{}", train(&networks, number(1), number(2))),
             other => panic!("unknown request {other}"),

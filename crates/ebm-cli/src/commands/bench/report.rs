@@ -304,3 +304,6 @@ impl Serialize for Row {
         .serialize(serializer)
     }
 }
+
+#[cfg(test)]
+mod tests;

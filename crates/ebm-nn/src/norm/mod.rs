@@ -1,6 +1,7 @@
 //! Batch normalisation.
 
 mod batch;
+mod rows;
 
 use candle_core::{DType, Tensor, Var};
 use candle_nn::VarBuilder;
@@ -71,13 +72,59 @@ impl BatchNorm {
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
         if self.uses_batch(train) {
-            return self.forward_batch(x, channels);
+            return self.by_batch(x, channels, |x| {
+                let form = if x.device().is_cpu() { batch::fused } else { batch::composed };
+                form(x, &self.weight, &self.bias, self.config.eps)
+            });
         }
         let (scale, shift) = self.affine()?;
         let mut shape = vec![1; x.rank()];
         shape[1] = channels;
         let (scale, shift) = (scale.reshape(shape.as_slice())?, shift.reshape(shape.as_slice())?);
         Ok(x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
+    }
+
+    /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it in a residual
+    /// network: `residual`, of the same shape, is added, and with `relu` negative numbers become 0.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and when `residual` has another shape.
+    pub fn forward_channels_last(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        relu: bool,
+        train: bool,
+    ) -> Result<Tensor> {
+        let channels = self.weight.elem_count();
+        if x.rank() < 2 || x.dim(x.rank() - 1)? != channels {
+            let reason = format!("needs (N, …, {channels}), not {:?}", x.dims());
+            return Err(Error::Argument { op: "BatchNorm", reason });
+        }
+        if let Some(residual) = residual.filter(|residual| residual.shape() != x.shape()) {
+            let reason = format!("x is {:?}, the residual {:?}", x.dims(), residual.dims());
+            return Err(Error::Argument { op: "BatchNorm", reason });
+        }
+        if self.uses_batch(train) && x.device().is_cpu() {
+            let affine = [&self.weight, &self.bias];
+            let fused = |x: &Tensor| rows::fused(x, affine, residual, relu, self.config.eps);
+            return self.by_batch(x, channels, fused);
+        }
+        // The channels second, as `forward` wants them.
+        let mut order: Vec<usize> = (0..x.rank()).collect();
+        order.insert(1, x.rank() - 1);
+        order.pop();
+        let y = self.forward(&x.permute(order)?, train)?;
+        let mut order: Vec<usize> = (0..x.rank()).collect();
+        order.remove(1);
+        order.push(1);
+        let y = y.permute(order)?;
+        match (residual, relu) {
+            (Some(residual), true) => crate::resnet::add_relu(&y, residual),
+            (Some(residual), false) => Ok((y + residual)?),
+            (None, true) => crate::resnet::relu(&y),
+            (None, false) => Ok(y),
+        }
     }
 
     /// Whether [`forward`](Self::forward) normalises by the batch.
@@ -97,17 +144,19 @@ impl BatchNorm {
         Ok((scale, shift))
     }
 
-    fn forward_batch(&self, x: &Tensor, channels: usize) -> Result<Tensor> {
+    /// The result of `form`, of which the batch's mean and biased variance move the running statistics.
+    fn by_batch(
+        &self,
+        x: &Tensor,
+        channels: usize,
+        form: impl FnOnce(&Tensor) -> candle_core::Result<(Tensor, Tensor, Tensor)>,
+    ) -> Result<Tensor> {
         let count = x.elem_count() / channels.max(1);
         if count < 2 {
             let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        let (y, mean, var) = if x.device().is_cpu() {
-            batch::fused(x, &self.weight, &self.bias, self.config.eps)?
-        } else {
-            batch::composed(x, &self.weight, &self.bias, self.config.eps)?
-        };
+        let (y, mean, var) = form(x)?;
         let unbiased = (var * (count as f64 / (count - 1) as f64))?;
         move_towards(&self.running_mean, &mean, self.config.momentum)?;
         move_towards(&self.running_var, &unbiased, self.config.momentum)?;

@@ -20,41 +20,53 @@ use crate::{Error, Result};
 /// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
 /// the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    let refuse = |reason: String| Err(Error::Argument { op: "max_pool2d", reason });
-    let &[batch, channels, height, width] = x.dims() else {
-        return refuse(format!("expected x (N, C, H, W), got {:?}", x.dims()));
-    };
-    if x.elem_count() == 0 {
-        return refuse(format!("x {:?} must have no zero extent", x.dims()));
-    }
-    if kernel == 0 || stride == 0 || padding > kernel / 2 {
-        return refuse(format!(
-            "kernel {kernel} and stride {stride} must be positive, padding {padding} at most kernel / 2"
-        ));
-    }
-    if height + 2 * padding < kernel || width + 2 * padding < kernel {
-        return refuse(format!(
-            "a kernel of {kernel} does not fit {height} x {width} with padding {padding}"
-        ));
-    }
-    if !matches!(x.dtype(), DType::F32 | DType::F64) {
-        return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
-    }
-    let pool = Pool { planes: [batch, channels], input: [height, width], kernel, stride, padding };
+    let pool = Pool::checked(x, kernel, stride, padding)?;
     Ok(x.contiguous()?.apply_op1(MaxPool(pool))?)
 }
 
 #[derive(Clone, Copy)]
-struct Pool {
-    planes: [usize; 2],
-    input: [usize; 2],
+pub(super) struct Pool {
+    /// Images and channels.
+    pub(super) planes: [usize; 2],
+    pub(super) input: [usize; 2],
     kernel: usize,
     stride: usize,
     padding: usize,
 }
 
 impl Pool {
-    fn output(&self) -> [usize; 2] {
+    /// That of x (N, C, H, W).
+    pub(super) fn checked(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Self> {
+        let refuse = |reason: String| Err(Error::Argument { op: "max_pool2d", reason });
+        let &[batch, channels, height, width] = x.dims() else {
+            return refuse(format!("expected x (N, C, H, W), got {:?}", x.dims()));
+        };
+        if x.elem_count() == 0 {
+            return refuse(format!("x {:?} must have no zero extent", x.dims()));
+        }
+        if kernel == 0 || stride == 0 || padding > kernel / 2 {
+            return refuse(format!(
+                "kernel {kernel} and stride {stride} must be positive, padding {padding} at most kernel / 2"
+            ));
+        }
+        if height + 2 * padding < kernel || width + 2 * padding < kernel {
+            return refuse(format!(
+                "a kernel of {kernel} does not fit {height} x {width} with padding {padding}"
+            ));
+        }
+        if !matches!(x.dtype(), DType::F32 | DType::F64) {
+            return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
+        }
+        Ok(Pool { planes: [batch, channels], input: [height, width], kernel, stride, padding })
+    }
+
+    /// The positions that output `i` of an axis reads.
+    pub(super) fn window(&self, i: usize, size: usize) -> std::ops::Range<usize> {
+        let start = i * self.stride;
+        start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
+    }
+
+    pub(super) fn output(&self) -> [usize; 2] {
         self.input.map(|size| (size + 2 * self.padding - self.kernel) / self.stride + 1)
     }
 
@@ -62,14 +74,10 @@ impl Pool {
     fn maxima<T: Float>(&self, plane: &[T], mut found: impl FnMut(usize, usize, T)) {
         let [height, width] = self.input;
         let [out_h, out_w] = self.output();
-        let window = |i: usize, size: usize| {
-            let start = i * self.stride;
-            start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
-        };
         for oy in 0..out_h {
-            let rows = window(oy, height);
+            let rows = self.window(oy, height);
             for ox in 0..out_w {
-                let cols = window(ox, width);
+                let cols = self.window(ox, width);
                 let mut at = rows.start * width + cols.start;
                 let mut best = plane[at];
                 for y in rows.clone() {

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 /// The element types that the CPU kernels are written for, f32 and f64. Not to be implemented for others: the
 /// matrix product relies on `gemm` knowing the type.
-pub(super) trait Float: WithDType {}
+pub(crate) trait Float: WithDType {}
 impl Float for f32 {}
 impl Float for f64 {}
 
@@ -14,7 +14,7 @@ const LARGE: usize = 1 << 19;
 
 /// `len` zeros. Large blocks are written by all threads: memory that the system has yet to provide costs more than the
 /// writing.
-pub(super) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
+pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
     if len < LARGE {
         return vec![T::zero(); len];
     }

@@ -4,7 +4,6 @@ use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
 use super::conv::ConvNorm;
-use super::relu::{add_relu, relu};
 use crate::Result;
 use crate::norm::BatchNormConfig;
 
@@ -34,7 +33,7 @@ pub(super) struct Stride {
     pub(super) in_1x1: bool,
 }
 
-/// relu(F(x) + x), or relu(F(x) + projection(x)) where the shapes differ.
+/// relu(F(x) + x), or relu(F(x) + projection(x)) where the shapes differ; maps are (N, H, W, C).
 #[derive(Clone, Debug)]
 pub(super) struct Residual {
     pub(super) convs: Vec<ConvNorm>,
@@ -72,16 +71,13 @@ impl Residual {
     }
 
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        let Some((last, first)) = self.convs.split_last() else { return Ok(x.clone()) };
         let mut y = x.clone();
-        for (i, conv) in self.convs.iter().enumerate() {
-            y = conv.forward(&y, train)?;
-            if i + 1 < self.convs.len() {
-                y = relu(&y)?;
-            }
+        for conv in first {
+            y = conv.forward(&y, None, true, train)?;
         }
-        match &self.downsample {
-            Some(downsample) => add_relu(&y, &downsample.forward(x, train)?),
-            None => add_relu(&y, x),
-        }
+        let shortcut =
+            self.downsample.as_ref().map(|conv| conv.forward(x, None, false, train)).transpose()?;
+        last.forward(&y, Some(shortcut.as_ref().unwrap_or(x)), true, train)
     }
 }

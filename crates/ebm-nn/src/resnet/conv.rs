@@ -3,6 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
+use super::relu::{add_relu, relu as activation};
 use crate::norm::{BatchNorm, BatchNormConfig};
 use crate::{Result, init, ops};
 
@@ -110,16 +111,34 @@ impl ConvNorm {
         }
     }
 
-    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        match &self.norm {
-            None => self.conv.forward(x),
-            Some(norm) if norm.uses_batch(train) => norm.forward(&self.conv.forward(x)?, true),
+    /// (N, H, W, I) -> (N, …, O): the normalised convolution, with `residual` added, and with `relu` cut off at 0.
+    pub(super) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        relu: bool,
+        train: bool,
+    ) -> Result<Tensor> {
+        let Conv2d { weight, bias, stride, padding } = &self.conv;
+        let conv = |weight: &Tensor, bias: Option<&Tensor>| {
+            ops::conv2d_channels_last(x, weight, bias, *stride, *padding)
+        };
+        let y = match &self.norm {
+            None => conv(weight, bias.as_ref())?,
+            Some(norm) if norm.uses_batch(train) => {
+                return norm.forward_channels_last(&conv(weight, None)?, residual, relu, true);
+            }
             Some(norm) => {
                 // The affine map goes into the weights, which are smaller than the maps it would run over.
                 let (scale, shift) = norm.affine()?;
-                let weight = self.conv.weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?;
-                ops::conv2d(x, &weight, Some(&shift), self.conv.stride, self.conv.padding)
+                conv(&weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?, Some(&shift))?
             }
+        };
+        match (residual, relu) {
+            (Some(residual), true) => add_relu(&y, residual),
+            (Some(residual), false) => Ok((y + residual)?),
+            (None, true) => activation(&y),
+            (None, false) => Ok(y),
         }
     }
 }

@@ -159,13 +159,16 @@ impl ResNet {
         if stages > self.stages.len() {
             return Err(missing(stages, self.stages.len()));
         }
-        let mut x = ops::max_pool2d(&relu(&self.stem.forward(x, train)?)?, 3, 2, 1)?;
+        x.dims4()?;
+        // The channels innermost from here on: the order in which the products run.
+        let x = x.permute((0, 2, 3, 1))?;
+        let mut x = ops::max_pool2d_channels_last(&self.stem.forward(&x, None, true, train)?, 3, 2, 1)?;
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
             for block in stage {
                 x = block.forward(&x, train)?;
             }
-            maps.push(x.clone());
+            maps.push(ops::channels_first(&x)?);
         }
         Ok(maps)
     }

@@ -110,6 +110,44 @@ pub fn channels_last(features: &Tensor) -> Result<Tensor> {
     Ok(stored.permute((0, 3, 1, 2))?)
 }
 
+/// A map with the channels innermost, (N, H, W, C), as a contiguous one (N, C, H, W). Differentiable.
+///
+/// # Errors
+/// Fails where the tensor has not four dimensions or is neither f32 nor f64.
+pub fn channels_first(map: &Tensor) -> Result<Tensor> {
+    map.dims4()?;
+    if !map.device().is_cpu() {
+        return Ok(map.permute((0, 3, 1, 2))?.contiguous()?);
+    }
+    Ok(map.contiguous()?.apply_op1(ToChannelsFirst)?)
+}
+
+/// (N, H, W, C), contiguous -> (N, C, H, W).
+struct ToChannelsFirst;
+
+impl CustomOp1 for ToChannelsFirst {
+    fn name(&self) -> &'static str {
+        "channels_first"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
+        fn run<T: Real>(storage: &CpuStorage, layout: &Layout) -> candle_core::Result<CpuStorage> {
+            let (n, h, w, c) = layout.shape().dims4()?;
+            Ok(T::to_cpu_storage_owned(swap(elements::<T>(storage, layout)?, n, h * w, c)))
+        }
+        let (n, h, w, c) = layout.shape().dims4()?;
+        let out = match storage {
+            CpuStorage::F64(_) => run::<f64>(storage, layout)?,
+            _ => run::<f32>(storage, layout)?,
+        };
+        Ok((out, Shape::from((n, c, h, w))))
+    }
+
+    fn bwd(&self, _arg: &Tensor, _res: &Tensor, grad: &Tensor) -> candle_core::Result<Option<Tensor>> {
+        Ok(Some(grad.contiguous()?.apply_op1_no_bwd(&ToChannelsLast)?))
+    }
+}
+
 /// (N, C, H, W), contiguous -> (N, H, W, C).
 struct ToChannelsLast;
 

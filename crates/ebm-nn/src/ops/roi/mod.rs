@@ -22,7 +22,7 @@ mod tensor;
 mod weights;
 
 pub(super) use channels_last::swap;
-pub use channels_last::{ChannelsLast, channels_last};
+pub use channels_last::{ChannelsLast, channels_first, channels_last};
 pub(super) use kernels::{RoiKernel, roi_grad_box};
 pub(super) use pool::{GradTile, backward_features, by_place, forward};
 pub(super) use rois::{Roi, parse};

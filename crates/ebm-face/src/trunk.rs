@@ -105,10 +105,7 @@ impl PackedTrunk {
     /// # Errors
     /// When `images` has another shape, or is not f32 on the CPU.
     pub fn features(&self, images: &Tensor) -> Result<Tensor> {
-        let maps = self.resnet.forward_stages(images, STAGES)?;
-        let Some(map) = maps.last() else {
-            return Err(Error::Config { part: "trunk", reason: "no stage was built".to_owned() });
-        };
+        let map = self.resnet.forward_last(images, STAGES)?;
         // Its channels are innermost in memory: as rows of channels nothing is moved.
         Ok(map.permute((0, 2, 3, 1))?.flatten(1, 2)?.mean(1)?)
     }

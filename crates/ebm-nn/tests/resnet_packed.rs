@@ -5,6 +5,7 @@ mod common;
 
 use candle_core::{DType, Tensor};
 use common::{CPU, fill, formula};
+use ebm_nn::fpn::{Fpn, PackedBackbone};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
@@ -31,8 +32,29 @@ fn check(config: &ResNetConfig, shape: [usize; 4]) {
             assert!(difference < 1e-4, "{difference}");
         }
     }
+    assert!(relative_difference(&packed.forward_last(&x, 4).unwrap(), &expected[3]) < 1e-4);
     assert_eq!(packed.forward_stages(&x, 2).unwrap().len(), 2);
     assert!(packed.forward_stages(&x, 5).is_err());
+}
+
+#[test]
+fn a_pyramid_on_a_network() {
+    let config = ResNetConfig { layers: [1, 1, 1, 1], ..ResNetConfig::resnet18(Norm::Train) };
+    let store = ParamStore::new(Key::new(0));
+    let vb = store.var_builder(DType::F32, &CPU);
+    let body = ResNet::new(&config, vb.pp("body")).unwrap();
+    let fpn = Fpn::new(&config.channels(), 32, vb.pp("fpn")).unwrap();
+    fill(&store);
+    let packed = PackedBackbone::new(&body, &fpn).unwrap();
+    let x = formula("input", &[2, 3, 65, 97]).to_dtype(DType::F32).unwrap();
+    let expected = fpn.forward(&body.forward(&x, false).unwrap()).unwrap();
+    for _ in 0..2 {
+        let levels = packed.forward(&x).unwrap();
+        assert_eq!(levels.len(), expected.len());
+        for (level, expected) in levels.iter().zip(&expected) {
+            assert!(relative_difference(level, expected) < 1e-4);
+        }
+    }
 }
 
 #[test]

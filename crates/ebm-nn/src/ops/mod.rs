@@ -15,7 +15,7 @@ mod roi_align;
 pub(crate) mod storage;
 #[cfg(test)]
 pub(crate) mod testing;
-mod upsample;
+pub(crate) mod upsample;
 
 pub use conv2d::{PackedConv2d, conv2d, conv2d_channels_last};
 pub use late_fusion::{LateFusion, PackedLateFusion};

@@ -31,7 +31,7 @@ pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tens
 }
 
 /// The input index of each of `out` output indices.
-fn sources(size: usize, out: usize) -> Vec<usize> {
+pub(crate) fn sources(size: usize, out: usize) -> Vec<usize> {
     let scale = size as f32 / out as f32;
     (0..out).map(|i| ((i as f32 * scale) as usize).min(size - 1)).collect()
 }

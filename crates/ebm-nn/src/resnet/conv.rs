@@ -70,6 +70,14 @@ impl Conv2d {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         ops::conv2d(x, &self.weight, self.bias.as_ref(), self.stride, self.padding)
     }
+
+    /// The layer with its present parameters, for inference on the CPU.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn pack(&self) -> Result<ops::PackedConv2d> {
+        ops::PackedConv2d::new(&self.weight, self.bias.as_ref(), self.stride, self.padding)
+    }
 }
 
 /// A convolution and the normalisation that follows it, if any.
@@ -101,11 +109,11 @@ impl ConvNorm {
 
     /// The layer as it is when not trained.
     pub(super) fn pack(&self) -> Result<ops::PackedConv2d> {
-        let Conv2d { weight, bias, stride, padding } = &self.conv;
         match &self.norm {
-            None => ops::PackedConv2d::new(weight, bias.as_ref(), *stride, *padding),
+            None => self.conv.pack(),
             Some(norm) => {
                 let (scale, shift) = norm.affine()?;
+                let Conv2d { weight, stride, padding, .. } = &self.conv;
                 ops::PackedConv2d::folded(weight, &scale, &shift, *stride, *padding)
             }
         }

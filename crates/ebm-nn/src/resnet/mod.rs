@@ -7,6 +7,7 @@ mod relu;
 
 pub use block::Block;
 pub use conv::{Conv2d, Conv2dConfig};
+pub(crate) use packed::Map;
 pub use packed::PackedResNet;
 pub use relu::{add_relu, relu};
 

@@ -30,7 +30,7 @@ struct PackedResidual {
 }
 
 /// A map of the network.
-type Map = ChannelsLast<'static, f32>;
+pub(crate) type Map = ChannelsLast<'static, f32>;
 
 impl ResNet {
     /// The network with its present parameters and running statistics, for inference.
@@ -59,6 +59,22 @@ impl PackedResNet {
     /// # Errors
     /// When a stage was not built, or `x` has another number of channels or is not f32 on the CPU.
     pub fn forward_stages(&self, x: &Tensor, stages: usize) -> Result<Vec<Tensor>> {
+        self.maps(x, stages, 0)?.into_iter().map(ChannelsLast::into_tensor).collect()
+    }
+
+    /// The output of stage `stages` alone.
+    ///
+    /// # Errors
+    /// As [`forward_stages`](Self::forward_stages), and when `stages` is 0.
+    pub fn forward_last(&self, x: &Tensor, stages: usize) -> Result<Tensor> {
+        match self.maps(x, stages, stages.saturating_sub(1))?.pop() {
+            Some(map) => map.into_tensor(),
+            None => Err(missing(stages, self.stages.len())),
+        }
+    }
+
+    /// The outputs of the stages in `first..stages`.
+    pub(crate) fn maps(&self, x: &Tensor, stages: usize, first: usize) -> Result<Vec<Map>> {
         let Some(wanted) = self.stages.get(..stages) else {
             return Err(missing(stages, self.stages.len()));
         };
@@ -67,18 +83,25 @@ impl PackedResNet {
         let stem = self.stem.forward(&image, None, true, &self.workspace)?;
         let mut x = max_pool(&stem, &self.workspace)?;
         self.workspace.recycle(stem);
-        let mut maps = Vec::with_capacity(stages);
-        for stage in wanted {
-            for block in stage {
-                let y = self.block(block, &x)?;
+        let mut maps: Vec<Map> = Vec::with_capacity(stages);
+        for (number, stage) in wanted.iter().enumerate() {
+            for (i, block) in stage.iter().enumerate() {
+                // A stage's input is the last one's output, which may have been kept.
+                let from = if i == 0 && number > first { maps.last().unwrap_or(&x) } else { &x };
+                let y = self.block(block, from)?;
                 self.workspace.recycle(std::mem::replace(&mut x, y));
             }
-            let (n, c, h, w) = x.shape();
-            let map = Tensor::from_slice(x.data(), (n, h, w, c), &candle_core::Device::Cpu)?;
-            maps.push(map.permute((0, 3, 1, 2))?);
+            if number >= first {
+                maps.push(std::mem::replace(&mut x, ChannelsLast::new(Vec::new(), (0, 0, 0, 0))?));
+            }
         }
         self.workspace.recycle(x);
         Ok(maps)
+    }
+
+    /// Buffers of the network's layers, for others that follow.
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.workspace
     }
 
     fn block(&self, block: &PackedResidual, x: &Map) -> Result<Map> {

@@ -1,5 +1,9 @@
 //! The feature pyramid network (Lin et al., 2017) with torchvision's parameter names.
 
+mod packed;
+
+pub use packed::PackedBackbone;
+
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 

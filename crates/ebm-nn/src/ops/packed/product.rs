@@ -136,7 +136,24 @@ impl WithSimd for Task<'_> {
 /// `to ← activation(sums + bias + residual)`; an empty bias or residual is none.
 #[inline(always)]
 fn finish<S: Simd>(simd: S, sums: &[f32], bias: &[f32], residual: &[f32], relu: bool, to: &mut [f32]) {
+    // max(floor, value) is value where that is NaN.
     let floor = simd.splat_f32s(if relu { 0.0 } else { f32::NEG_INFINITY });
+    if to.len().is_multiple_of(S::F32_LANES) {
+        let ((sums, _), (bias, _)) = (S::as_simd_f32s(sums), S::as_simd_f32s(bias));
+        let (residual, _) = S::as_simd_f32s(residual);
+        let (to, _) = S::as_mut_simd_f32s(to);
+        for (i, (to, sum)) in to.iter_mut().zip(sums).enumerate() {
+            let mut value = *sum;
+            if let Some(bias) = bias.get(i) {
+                value = simd.add_f32s(value, *bias);
+            }
+            if let Some(residual) = residual.get(i) {
+                value = simd.add_f32s(value, *residual);
+            }
+            *to = simd.max_f32s(floor, value);
+        }
+        return;
+    }
     for (i, to) in to.chunks_mut(S::F32_LANES).enumerate() {
         let range = i * S::F32_LANES..i * S::F32_LANES + to.len();
         let mut value = load(simd, &sums[range.clone()]);
@@ -146,7 +163,6 @@ fn finish<S: Simd>(simd: S, sums: &[f32], bias: &[f32], residual: &[f32], relu: 
         if !residual.is_empty() {
             value = simd.add_f32s(value, load(simd, &residual[range]));
         }
-        // max(floor, value) is value where that is NaN.
         value = simd.max_f32s(floor, value);
         match S::as_mut_simd_f32s(to) {
             ([to], _) => *to = value,

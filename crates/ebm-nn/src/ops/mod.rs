@@ -16,7 +16,7 @@ pub(crate) mod testing;
 mod upsample;
 
 pub use conv2d::{PackedConv2d, conv2d};
-pub use linear::linear;
+pub use linear::{PackedLinear, linear};
 pub use max_pool::max_pool2d;
 pub use packed::Workspace;
 pub use prroi_pool::prroi_pool;

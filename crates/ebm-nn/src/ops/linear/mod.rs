@@ -3,11 +3,15 @@
 //! candle's own product asks the operating system for the number of processors on every call, which on Linux reads
 //! /proc/cpuinfo: longer than a small layer takes.
 
+mod packed;
+
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as CandleResult, Shape, Tensor};
 
 use super::gemm::{MatMut, MatRef, multiply_parallel};
 use super::storage::{Float, elements};
 use crate::{Error, Result};
+
+pub use packed::PackedLinear;
 
 /// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU, where
 /// the result has the same bits for every number of threads; elsewhere candle's product. Differentiable in all
@@ -203,7 +207,7 @@ impl CustomOp2 for Product {
 mod tests {
     use candle_core::Device;
 
-    use super::super::testing::{check_gradients, noise_tensor};
+    use crate::ops::testing::{check_gradients, noise_tensor};
     use super::*;
 
     fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {

@@ -15,7 +15,7 @@ pub(crate) mod storage;
 pub(crate) mod testing;
 mod upsample;
 
-pub use conv2d::{PackedConv2d, conv2d};
+pub use conv2d::{PackedConv2d, conv2d, conv2d_channels_last};
 pub use linear::{PackedLinear, linear};
 pub use max_pool::max_pool2d;
 pub use packed::Workspace;

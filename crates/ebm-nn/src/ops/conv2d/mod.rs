@@ -1,19 +1,24 @@
 //! Two-dimensional convolution with gradients for every size.
+//!
+//! | file | what |
+//! |---|---|
+//! | `op` | the candle operations, for both orders of a map's numbers |
+//! | `packed` | f32: implicit products with packed weights, channels innermost |
+//! | `cpu`, `im2col` | f64, by which `packed` is tested: products with the image's columns |
 
 mod cpu;
 mod geometry;
 mod im2col;
+mod op;
 mod packed;
 #[cfg(test)]
 mod tests;
 
-use candle_core::{
-    CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType,
-};
+use candle_core::{DType, Tensor};
 
-use super::storage::{Float, elements};
+use self::geometry::Geometry;
+use self::op::{Conv2d, Order};
 use crate::{Error, Result};
-use geometry::Geometry;
 pub use packed::PackedConv2d;
 
 /// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding,
@@ -43,7 +48,31 @@ pub fn conv2d(
             None => y,
         });
     }
-    let (x, w, op) = (x.contiguous()?, w.contiguous()?, Conv2d(geometry));
+    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
+}
+
+/// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are as there.
+/// On the CPU in f32 a chain of these saves the copies that `conv2d` makes, since its products run in this order.
+///
+/// # Errors
+/// As [`conv2d`].
+pub fn conv2d_channels_last(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: usize,
+) -> Result<Tensor> {
+    let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
+    if !x.device().is_cpu() {
+        return Ok(conv2d(&view, w, bias, stride, padding)?.permute((0, 2, 3, 1))?);
+    }
+    let geometry = check(&view, w, bias, stride, padding)?;
+    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsLast })
+}
+
+fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, op: Conv2d) -> Result<Tensor> {
+    let (x, w) = (x.contiguous()?, w.contiguous()?);
     Ok(match bias {
         Some(bias) => x.apply_op3(&w, &bias.contiguous()?, op)?,
         None => x.apply_op2(&w, op)?,
@@ -100,149 +129,4 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
     }
     let kernel = [kernel_h, kernel_w];
     Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
-}
-
-/// The convolution of x and w, and with a third argument, the bias.
-struct Conv2d(Geometry);
-
-impl Conv2d {
-    fn cpu<T: Float>(
-        &self,
-        x: (&CpuStorage, &Layout),
-        w: (&CpuStorage, &Layout),
-        bias: Option<(&CpuStorage, &Layout)>,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let g = &self.0;
-        let bias = bias.map(|(s, l)| elements::<T>(s, l)).transpose()?;
-        let y = cpu::forward(elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?, bias, g)?;
-        let [height, width] = g.output();
-        Ok((T::to_cpu_storage_owned(y), Shape::from((g.batch, g.filters, height, width))))
-    }
-
-    fn gradients(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
-        let dx = x.track_op().then(|| w.apply_op2_no_bwd(grad, &InputGradient(self.0))).transpose()?;
-        let dw = w.track_op().then(|| x.apply_op2_no_bwd(grad, &WeightGradient(self.0))).transpose()?;
-        Ok((dx, dw))
-    }
-}
-
-impl CustomOp2 for Conv2d {
-    fn name(&self) -> &'static str {
-        "conv2d"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        match s1 {
-            CpuStorage::F64(_) => self.cpu::<f64>((s1, l1), (s2, l2), None),
-            _ => self.cpu::<f32>((s1, l1), (s2, l2), None),
-        }
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
-        self.gradients(x, w, &grad.contiguous()?)
-    }
-}
-
-impl CustomOp3 for Conv2d {
-    fn name(&self) -> &'static str {
-        "conv2d with bias"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        match s1 {
-            CpuStorage::F64(_) => self.cpu::<f64>((s1, l1), (s2, l2), Some((s3, l3))),
-            _ => self.cpu::<f32>((s1, l1), (s2, l2), Some((s3, l3))),
-        }
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let grad = grad.contiguous()?;
-        let (dx, dw) = self.gradients(x, w, &grad)?;
-        let db = bias.track_op().then(|| grad.flatten_from(2)?.sum(2)?.sum(0)).transpose()?;
-        Ok((dx, dw, db))
-    }
-}
-
-/// `(w, gradient of y) -> gradient of x`.
-struct InputGradient(Geometry);
-
-impl CustomOp2 for InputGradient {
-    fn name(&self) -> &'static str {
-        "conv2d input gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let g = &self.0;
-        let dx = match s1 {
-            CpuStorage::F64(_) => {
-                f64::to_cpu_storage_owned(cpu::input_gradient(elements(s1, l1)?, elements(s2, l2)?, g)?)
-            }
-            _ => f32::to_cpu_storage_owned(cpu::input_gradient(elements(s1, l1)?, elements(s2, l2)?, g)?),
-        };
-        Ok((dx, Shape::from((g.batch, g.channels, g.height, g.width))))
-    }
-}
-
-/// `(x, gradient of y) -> gradient of w`.
-struct WeightGradient(Geometry);
-
-impl CustomOp2 for WeightGradient {
-    fn name(&self) -> &'static str {
-        "conv2d weight gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let g = &self.0;
-        let dw = match s1 {
-            CpuStorage::F64(_) => {
-                f64::to_cpu_storage_owned(cpu::weight_gradient(elements(s1, l1)?, elements(s2, l2)?, g)?)
-            }
-            _ => f32::to_cpu_storage_owned(cpu::weight_gradient(elements(s1, l1)?, elements(s2, l2)?, g)?),
-        };
-        Ok((dw, Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1]))))
-    }
 }

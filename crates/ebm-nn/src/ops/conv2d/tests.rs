@@ -2,7 +2,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use proptest::prelude::*;
 
 use super::super::testing::{check_gradients, noise_tensor};
-use super::conv2d;
+use super::{conv2d, conv2d_channels_last};
 use crate::Error;
 
 /// The definition, summed directly in f64.
@@ -141,6 +141,51 @@ fn single_precision_agrees_with_double() {
             assert!(max_difference(s, &d) < 3e-6 * scale(&d));
         }
     }
+}
+
+/// Result and gradients in f32 by way of maps with the channels innermost.
+fn channels_last_run(args: &[Tensor], stride: usize, padding: usize) -> Vec<Tensor> {
+    let vars: Vec<Var> =
+        args.iter().map(|t| Var::from_tensor(&t.to_dtype(DType::F32).unwrap()).unwrap()).collect();
+    let x = vars[0].permute((0, 2, 3, 1)).unwrap();
+    let y = conv2d_channels_last(&x, &vars[1], Some(&vars[2]), stride, padding).unwrap();
+    let y = y.permute((0, 3, 1, 2)).unwrap();
+    let weights = noise_tensor(y.dims(), 4).unwrap().to_dtype(DType::F32).unwrap();
+    let grads = (&y * weights).unwrap().sum_all().unwrap().backward().unwrap();
+    [y.detach()].into_iter().chain(vars.iter().map(|v| grads.get(v).unwrap().clone())).collect()
+}
+
+fn assert_both_orders_agree(args: &[Tensor; 3], stride: usize, padding: usize, bound: f64) {
+    let y = conv2d(&args[0], &args[1], Some(&args[2]), stride, padding).unwrap();
+    let expected: Vec<Tensor> = [y].into_iter().chain(gradients(args, stride, padding)).collect();
+    let single = args.each_ref().map(|t| t.to_dtype(DType::F32).unwrap());
+    let y = conv2d(&single[0], &single[1], Some(&single[2]), stride, padding).unwrap();
+    let first: Vec<Tensor> = [y].into_iter().chain(gradients(&single, stride, padding)).collect();
+    let last = channels_last_run(args, stride, padding);
+    for ((expected, first), last) in expected.iter().zip(first).zip(last) {
+        let scale = expected.abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap().max(1.0);
+        assert!(max_difference(&first, expected) < bound * scale);
+        assert!(max_difference(&last, expected) < bound * scale);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn single_precision_agrees_in_both_orders(
+        n in 1usize..4, c in prop::sample::select(vec![1usize, 3, 16, 33]),
+        o in prop::sample::select(vec![1usize, 5, 16, 40]), h in 1usize..12, w in 1usize..20,
+        kh in prop::sample::select(vec![1usize, 2, 3, 7]), kw in prop::sample::select(vec![1usize, 3, 7]),
+        stride in 1usize..4, padding in 0usize..5,
+    ) {
+        prop_assume!(h + 2 * padding >= kh && w + 2 * padding >= kw);
+        assert_both_orders_agree(&arguments(n, c, (h, w), o, (kh, kw)), stride, padding, 5e-6);
+    }
+}
+
+#[test]
+fn winograd_agrees_in_both_orders() {
+    assert_both_orders_agree(&arguments(2, 32, (35, 30), 48, (3, 3)), 1, 1, 2e-5);
 }
 
 #[test]

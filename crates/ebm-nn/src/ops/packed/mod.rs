@@ -3,17 +3,20 @@
 //! | file | what |
 //! |---|---|
 //! | `tile` | the innermost loops, in registers |
+//! | `outer` | the same for sums over the rows of both operands |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
 //! | `product` | the product, cut into tasks, with bias, residual and ReLU while a tile is at hand |
 //! | `workspace` | buffers that are used again |
 
+mod outer;
 mod panels;
 mod product;
 mod tile;
 mod workspace;
 
+pub(super) use outer::{Segment, accumulate};
 pub(super) use panels::Panels;
-pub(super) use product::{Block, Epilogue, product, product_here, push_blocks};
+pub(super) use product::{Epilogue, product, product_here, tile, tiles};
 pub(super) use tile::Rows;
 pub use workspace::Workspace;
 pub(super) use workspace::{line_start, room};

@@ -1,6 +1,7 @@
 //! A matrix of weights in the order in which a register tile reads it.
 
 use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
 
 use super::tile::VECTORS;
 use super::workspace::{line_start, room};
@@ -18,20 +19,26 @@ pub(in crate::ops) struct Panels {
 }
 
 impl Panels {
-    /// Packs the matrix whose element (k, column) is `element(k, column)`.
-    pub(in crate::ops) fn new(depth: usize, columns: usize, element: impl Fn(usize, usize) -> f32) -> Self {
+    /// Room for a matrix, filled with zeros.
+    pub(in crate::ops) fn zeros(depth: usize, columns: usize) -> Self {
         let width = panel_width();
-        let len = columns.div_ceil(width) * depth * width;
-        let mut data = vec![0.0; room(len)];
+        let data = vec![0.0; room(columns.div_ceil(width) * depth * width)];
         let start = line_start(&data);
-        for (panel, to) in data[start..start + len].chunks_exact_mut((depth * width).max(1)).enumerate() {
-            for (k, row) in to.chunks_exact_mut(width).enumerate() {
-                for (j, value) in row.iter_mut().enumerate().take(columns - panel * width) {
-                    *value = element(k, panel * width + j);
-                }
-            }
-        }
         Self { depth, columns, width, data, start }
+    }
+
+    /// The panels, each depth × width, to be filled.
+    pub(in crate::ops) fn panels_mut_in_order(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        let len = self.depth * self.width;
+        let all = self.columns.div_ceil(self.width) * len;
+        self.data[self.start..][..all].chunks_exact_mut(len.max(1))
+    }
+
+    /// [`panels_mut_in_order`](Self::panels_mut_in_order), to be filled in parallel.
+    pub(in crate::ops) fn panels_mut(&mut self) -> impl IndexedParallelIterator<Item = &mut [f32]> {
+        let len = self.depth * self.width;
+        let all = self.columns.div_ceil(self.width) * len;
+        self.data[self.start..][..all].par_chunks_exact_mut(len.max(1))
     }
 
     /// The number of rows of B.
@@ -90,7 +97,13 @@ mod tests {
 
     #[test]
     fn elements_are_found_again() {
-        let panels = Panels::new(3, 37, |k, j| (100 * k + j) as f32 + 1.0);
+        let mut panels = Panels::zeros(3, 37);
+        let width = panels.width();
+        for (panel, to) in panels.panels_mut_in_order().enumerate() {
+            for (i, value) in to.iter_mut().enumerate().filter(|(i, _)| panel * width + i % width < 37) {
+                *value = (100 * (i / width) + panel * width + i % width) as f32 + 1.0;
+            }
+        }
         for k in 0..3 {
             for j in 0..37 {
                 assert_eq!(panels.get(k, j), (100 * k + j) as f32 + 1.0);

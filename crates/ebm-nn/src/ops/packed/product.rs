@@ -10,11 +10,13 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::panels::Panels;
-use super::tile::{Rows, Sums, most_rows, multiply};
+use super::tile::{MOST_ROWS, Rows, Sums, most_rows, multiply};
 use crate::ops::gemm::{MatMut, even_ranges};
 
 /// Tasks that the rows of A are cut into.
 const ROW_TASKS: usize = 16;
+/// Fewest rows of a task: a tile's at least.
+const FEWEST_ROWS: usize = MOST_ROWS;
 /// Tasks that the panels of B are cut into, where B is the larger.
 const PANEL_TASKS: usize = 8;
 /// Bytes of B that stay in the second-level cache while the rows of A pass.
@@ -24,40 +26,17 @@ const SMALL: usize = 1 << 19;
 /// Multiplications below which a product is one task.
 const TASK: usize = 1 << 18;
 
-/// A few rows at equal distances: a tile's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) struct Block {
-    /// Where the first row of A starts.
-    pub(in crate::ops) input: usize,
-    /// The number of the first row of C.
-    pub(in crate::ops) output: usize,
-    /// How many rows.
-    pub(in crate::ops) count: usize,
+/// Part `part` of `count` rows cut into tiles of almost equal numbers of rows.
+#[inline(always)]
+pub(in crate::ops) fn tile<S: Simd>(count: usize, part: usize) -> Range<usize> {
+    let parts = tiles::<S>(count);
+    count * part / parts..count * (part + 1) / parts
 }
 
-/// `count` rows of A from `input`, `stride` apart, cut into tiles of almost equal numbers of rows.
-pub(in crate::ops) fn push_blocks(
-    blocks: &mut Vec<Block>,
-    (input, stride): (usize, usize),
-    output: usize,
-    count: usize,
-) {
-    let parts = count.div_ceil(Arch::new().dispatch(MostRows)).max(1);
-    for part in 0..parts {
-        let (first, end) = (count * part / parts, count * (part + 1) / parts);
-        blocks.push(Block { input: input + first * stride, output: output + first, count: end - first });
-    }
-}
-
-struct MostRows;
-
-impl WithSimd for MostRows {
-    type Output = usize;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> usize {
-        most_rows::<S>()
-    }
+/// The number of tiles that `count` rows are cut into.
+#[inline(always)]
+pub(in crate::ops) fn tiles<S: Simd>(count: usize) -> usize {
+    count.div_ceil(most_rows::<S>()).max(1)
 }
 
 /// `C ← activation(A · B + bias + residual)`.
@@ -71,18 +50,17 @@ pub(in crate::ops) struct Epilogue<'a> {
     pub(in crate::ops) relu: bool,
 }
 
-/// `c ← epilogue(A · B)`, c (rows × columns of B), in parallel. The blocks cover the rows of c in order.
+/// `c ← epilogue(A · B)`, c (rows × columns of B), in parallel.
 pub(in crate::ops) fn product(
     rows: Rows<'_>,
-    blocks: &[Block],
     panels: &Panels,
     epilogue: Epilogue<'_>,
     c: &mut [f32],
 ) -> Result<()> {
     let (columns, count) = (panels.columns(), panels.count());
-    let height: usize = blocks.iter().map(|block| block.count).sum();
+    let height = rows.starts.len();
     let (a_len, b_len) = (height * panels.depth(), columns * panels.depth());
-    let by_rows = blocks.len() >= ROW_TASKS && (b_len <= a_len || b_len * size_of::<f32>() <= SMALL);
+    let by_rows = height >= ROW_TASKS * FEWEST_ROWS && (b_len <= a_len || b_len * size_of::<f32>() <= SMALL);
     let (row_tasks, panel_tasks) = if height * b_len <= TASK {
         (1, 1)
     } else if by_rows {
@@ -92,13 +70,13 @@ pub(in crate::ops) fn product(
     };
     let mut tasks = Vec::with_capacity(row_tasks * panel_tasks);
     let mut rest = MatMut::new(c, height, columns)?;
-    for blocks in even_ranges(blocks.len(), row_tasks, 1).into_iter().map(|range| &blocks[range]) {
-        let (mut here, below) = rest.split_rows(blocks.iter().map(|block| block.count).sum());
+    for part in even_ranges(height, row_tasks, 1) {
+        let (mut here, below) = rest.split_rows(part.len());
         rest = below;
         for range in even_ranges(count, panel_tasks, 1) {
             let (c, right) = here.split_cols(range.len() * panels.width());
             here = right;
-            tasks.push(Task { rows, blocks, panels, range, epilogue, c });
+            tasks.push(Task { rows: rows.part(part.clone()), first: part.start, panels, range, epilogue, c });
         }
     }
     let arch = Arch::new();
@@ -109,7 +87,8 @@ pub(in crate::ops) fn product(
 /// A rectangle of C.
 struct Task<'a> {
     rows: Rows<'a>,
-    blocks: &'a [Block],
+    /// The number of the first row.
+    first: usize,
     panels: &'a Panels,
     range: Range<usize>,
     epilogue: Epilogue<'a>,
@@ -121,27 +100,32 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (first_row, first_panel) =
-            (self.blocks.first().map_or(0, |block| block.output), self.range.start);
+        let (first_panel, height) = (self.range.start, self.rows.starts.len());
         let (width, columns) = (self.panels.width(), self.panels.columns());
         let at_a_time = (RESIDENT / self.panels.bytes().max(1)).max(1);
         let mut sums = Sums::new();
         for start in self.range.clone().step_by(at_a_time) {
-            for block in self.blocks {
-                let rows = self.rows.at(block.input);
+            for range in (0..tiles::<S>(height)).map(|part| tile::<S>(height, part)) {
+                let rows = self.rows.part(range.clone());
                 for panel in start..self.range.end.min(start + at_a_time) {
-                    multiply(simd, block.count, rows, self.panels.panel(panel), &mut sums);
+                    multiply(simd, rows, self.panels.panel(panel), &mut sums);
                     let all = panel * width..columns.min((panel + 1) * width);
                     let here = all.start - first_panel * width..all.end - first_panel * width;
                     let bias = self.epilogue.bias.get(all.clone()).unwrap_or_default();
-                    for i in 0..block.count {
-                        let row = block.output + i;
+                    for row in range.clone() {
                         let residual = match self.epilogue.residual {
-                            Some(residual) => &residual[row * columns..][all.clone()],
+                            Some(residual) => &residual[(self.first + row) * columns..][all.clone()],
                             None => &[],
                         };
-                        let to = &mut self.c.row_mut(row - first_row)[here.clone()];
-                        finish(simd, sums.row(i, width), bias, residual, self.epilogue.relu, to);
+                        let to = &mut self.c.row_mut(row)[here.clone()];
+                        finish(
+                            simd,
+                            sums.row(row - range.start, width),
+                            bias,
+                            residual,
+                            self.epilogue.relu,
+                            to,
+                        );
                     }
                 }
             }
@@ -191,17 +175,17 @@ pub(in crate::ops) fn product_here<S: Simd>(
 ) {
     let (depth, columns, width) = (panels.depth(), panels.columns(), panels.width());
     let run = 0..depth;
-    let rows = Rows { data: a, stride: depth, runs: std::slice::from_ref(&run) };
-    let parts = count.div_ceil(most_rows::<S>()).max(1);
     let mut sums = Sums::new();
-    for part in 0..parts {
-        let (first, end) = (count * part / parts, count * (part + 1) / parts);
+    for range in (0..tiles::<S>(count)).map(|part| tile::<S>(count, part)) {
+        let mut starts = [0; MOST_ROWS];
+        starts.iter_mut().zip(range.clone()).for_each(|(start, row)| *start = row * depth);
+        let rows = Rows { data: a, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
         for panel in 0..panels.count() {
-            multiply(simd, end - first, rows.at(first * depth), panels.panel(panel), &mut sums);
+            multiply(simd, rows, panels.panel(panel), &mut sums);
             let all = panel * width..columns.min((panel + 1) * width);
-            for i in first..end {
-                let to = &mut c[i * columns..][all.clone()];
-                to.copy_from_slice(&sums.row(i - first, width)[..to.len()]);
+            for row in range.clone() {
+                let to = &mut c[row * columns..][all.clone()];
+                to.copy_from_slice(&sums.row(row - range.start, width)[..to.len()]);
             }
         }
     }

@@ -11,6 +11,8 @@ use pulp::{Simd, WithSimd};
 /// Vectors in a row of a tile.
 pub(in crate::ops) const VECTORS: usize = 2;
 
+/// Most rows of a tile on any processor.
+pub(in crate::ops) const MOST_ROWS: usize = ROWS_OF_32_REGISTERS;
 /// Most rows of a tile: of 32 vector registers, 28 hold sums, two hold B and one an element of A.
 const ROWS_OF_32_REGISTERS: usize = 14;
 /// Most rows of a tile with 16 registers: 12 hold sums.
@@ -25,20 +27,20 @@ pub(in crate::ops) fn most_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { ROWS_OF_32_REGISTERS } else { ROWS_OF_16_REGISTERS }
 }
 
-/// Rows of A at equal distances. Row i is the numbers of `data[i · stride + run]`, run after run: for a convolution,
-/// one run for each row of the kernel.
+/// Rows of A. Row i is the numbers of `data[starts[i] + run]`, run after run: for a convolution, one run for each row
+/// of the kernel.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Rows<'a> {
     pub(in crate::ops) data: &'a [f32],
-    pub(in crate::ops) stride: usize,
+    pub(in crate::ops) starts: &'a [usize],
     pub(in crate::ops) runs: &'a [Range<usize>],
 }
 
-impl<'a> Rows<'a> {
-    /// The rows whose first starts at `offset`.
+impl Rows<'_> {
+    /// Some of the rows.
     #[inline(always)]
-    pub(in crate::ops) fn at(self, offset: usize) -> Self {
-        Self { data: &self.data[offset..], ..self }
+    pub(in crate::ops) fn part(self, range: Range<usize>) -> Self {
+        Self { starts: &self.starts[range], ..self }
     }
 }
 
@@ -58,19 +60,13 @@ impl Sums {
     }
 }
 
-/// `sums = A · panel` for the first `count` rows, at most [`most_rows`].
+/// `sums = A · panel`; A has at most [`most_rows`] rows.
 #[inline(always)]
-pub(in crate::ops) fn multiply<S: Simd>(
-    simd: S,
-    count: usize,
-    rows: Rows<'_>,
-    panel: &[f32],
-    sums: &mut Sums,
-) {
+pub(in crate::ops) fn multiply<S: Simd>(simd: S, rows: Rows<'_>, panel: &[f32], sums: &mut Sums) {
     /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
     macro_rules! by_count {
         ($($rows:literal)*) => {
-            match count {
+            match rows.starts.len() {
                 $($rows => simd.vectorize(Tile::<$rows> { rows, panel, sums }),)*
                 _ => {}
             }
@@ -94,7 +90,7 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Rows { data, stride, runs } = self.rows;
+        let Rows { data, starts, runs } = self.rows;
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         let (mut panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
         for run in runs {
@@ -104,7 +100,7 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
             let mut rows = [data; ROWS];
             for (i, row) in rows.iter_mut().enumerate() {
                 // Opaque to the compiler, which would otherwise compute each address anew from the first in every step.
-                *row = &black_box(&data[i * stride + run.start..])[..len];
+                *row = &black_box(&data[starts[i] + run.start..])[..len];
             }
             for k in 0..len {
                 let columns = now[k];

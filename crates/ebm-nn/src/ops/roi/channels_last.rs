@@ -80,7 +80,7 @@ fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
 }
 
 /// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
-pub(super) fn swap<T: Real>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
+pub(in crate::ops) fn swap<T: Real>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
     let mut out = vec![T::zero(); data.len()];
     if data.is_empty() {
         return out;

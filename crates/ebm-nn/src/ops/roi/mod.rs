@@ -21,6 +21,7 @@ mod simd;
 mod tensor;
 mod weights;
 
+pub(super) use channels_last::swap;
 pub use channels_last::{ChannelsLast, channels_last};
 pub(super) use kernels::{RoiKernel, roi_grad_box};
 pub(super) use pool::{GradTile, backward_features, by_place, forward};

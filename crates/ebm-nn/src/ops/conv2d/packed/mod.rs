@@ -1,26 +1,55 @@
-//! Convolution for inference: weights packed once, channels innermost, f32, on the CPU.
+//! Convolution with packed weights, channels innermost, f32, on the CPU.
 //!
 //! | file | what |
 //! |---|---|
 //! | `direct` | a convolution as a matrix product over an image with a border of zeros |
 //! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications |
+//! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
+//! | `weight_gradient` | a product summed over the pixels |
+//! | `weights`, `filters` | the packed orders, and the choice of the method |
 //!
 //! The products themselves are [`crate::ops::packed`].
 
+mod border;
 mod direct;
+mod filters;
+mod input_gradient;
 #[cfg(test)]
 mod tests;
+mod weight_gradient;
+mod weights;
 mod winograd;
 
-use std::sync::OnceLock;
+use candle_core::{DType, Result as CandleResult, Tensor};
 
-use candle_core::{DType, Tensor};
-
-use self::winograd::Winograd;
+use self::filters::Filters;
+use self::weights::Weights;
 use super::geometry::Geometry;
-use crate::ops::packed::{Epilogue, Panels, Workspace};
+use crate::ops::packed::{Epilogue, Workspace};
 use crate::ops::roi::ChannelsLast;
 use crate::{Error, Result};
+
+/// y (N, oh, ow, O) of x (N, H, W, C).
+pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
+    let mut y = vec![0.0; g.batch * g.pixels() * g.filters];
+    let epilogue = Epilogue { bias: bias.unwrap_or_default(), ..Epilogue::default() };
+    Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, &Workspace::new())?;
+    Ok(y)
+}
+
+/// dx (N, H, W, C) from dy (N, oh, ow, O).
+pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
+    input_gradient::input_gradient(dy, weights(w, g), g, &Workspace::new())
+}
+
+/// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
+pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
+    weight_gradient::weight_gradient(x, dy, g, &Workspace::new())
+}
+
+fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
+    Weights { data, filters: g.filters, channels: g.channels, kernel: g.kernel }
+}
 
 /// A convolution whose weights are kept in the order in which the processor reads them:
 /// `y = activation(conv(x, w) + bias + residual)`.
@@ -34,11 +63,8 @@ pub struct PackedConv2d {
     kernel: [usize; 2],
     stride: usize,
     padding: usize,
-    /// Row (u · kw + v) · C + c, column o: w[o, c, u, v].
-    panels: Panels,
+    packed: Filters,
     bias: Vec<f32>,
-    /// The transformed weights, from the first map on that they suit.
-    winograd: OnceLock<Winograd>,
 }
 
 impl PackedConv2d {
@@ -89,21 +115,13 @@ impl PackedConv2d {
         };
         let scale = per_filter("scale", scale)?.unwrap_or_else(|| vec![1.0; filters]);
         let bias = per_filter("bias", bias)?.unwrap_or_else(|| vec![0.0; filters]);
-        let weight = numbers(weight)?;
-        let taps = kernel_h * kernel_w;
-        let panels = Panels::new(taps * channels, filters, |k, o| {
-            weight[(o * channels + k % channels) * taps + k / channels] * scale[o]
-        });
-        Ok(Self {
-            filters,
-            channels,
-            kernel: [kernel_h, kernel_w],
-            stride,
-            padding,
-            panels,
-            bias,
-            winograd: OnceLock::new(),
-        })
+        let mut weight = numbers(weight)?;
+        let kernel = [kernel_h, kernel_w];
+        for (filter, scale) in weight.chunks_exact_mut(channels * kernel_h * kernel_w).zip(scale) {
+            filter.iter_mut().for_each(|value| *value *= scale);
+        }
+        let panels = Weights { data: &weight, filters, channels, kernel }.forward();
+        Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::new(panels), bias })
     }
 
     /// x (N, C, H, W), `residual` like the result and ReLU where `relu` give
@@ -129,12 +147,7 @@ impl PackedConv2d {
         }
         let epilogue = Epilogue { bias: &self.bias, residual: residual.map(ChannelsLast::data), relu };
         let mut y = workspace.take(g.batch * g.pixels() * g.filters);
-        if winograd::suits(&g) {
-            let winograd = self.winograd.get_or_init(|| Winograd::new(&self.panels, self.channels));
-            winograd.convolve(x.data(), &g, epilogue, &mut y, workspace);
-        } else {
-            direct::convolve(x.data(), &g, &self.panels, epilogue, &mut y, workspace)?;
-        }
+        self.packed.convolve(x.data(), &g, epilogue, &mut y, workspace)?;
         ChannelsLast::new(y, shape)
     }
 

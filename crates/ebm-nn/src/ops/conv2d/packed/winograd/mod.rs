@@ -6,12 +6,13 @@
 
 mod transform;
 
+use std::array::from_fn;
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use self::transform::{OUTPUTS, POINTS, SIDE};
+use self::transform::{OUTPUTS, POINTS, SIDE, TAPS};
 use super::super::geometry::Geometry;
 use crate::ops::gemm::even_ranges;
 use crate::ops::packed::{Epilogue, Panels, Workspace, line_start, product_here, room};
@@ -47,13 +48,10 @@ pub(super) struct Winograd {
 impl Winograd {
     /// Transforms the weights of a 3 × 3 convolution, packed with row (3u + v) · C + c.
     pub(super) fn new(direct: &Panels, channels: usize) -> Self {
+        let mut points: Vec<_> = (0..POINTS).map(|_| Panels::zeros(channels, direct.columns())).collect();
         // On this thread alone: a caller may hold a lock, under which a pool's thread must not pick up other work.
-        let points = (0..POINTS).map(|point| {
-            Panels::new(channels, direct.columns(), |c, o| {
-                transform::kernel(point, |u, v| direct.get((3 * u + v) * channels + c, o))
-            })
-        });
-        Self { points: points.collect() }
+        Arch::new().dispatch(TransformWeights { direct, channels, points: &mut points });
+        Self { points }
     }
 
     /// `y ← epilogue(conv(x, w))`, x (N, H, W, C), y (N, oh, ow, O).
@@ -83,6 +81,36 @@ impl Winograd {
         }
         let arch = Arch::new();
         tasks.into_par_iter().for_each(|task| arch.dispatch(task));
+    }
+}
+
+struct TransformWeights<'a> {
+    direct: &'a Panels,
+    channels: usize,
+    points: &'a mut [Panels],
+}
+
+impl WithSimd for TransformWeights<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let width = self.direct.width();
+        let mut points: Vec<_> = self.points.iter_mut().map(Panels::panels_mut_in_order).collect();
+        for panel in 0..self.direct.count() {
+            let (from, _) = S::as_simd_f32s(self.direct.panel(panel));
+            let mut to: Vec<_> =
+                points.iter_mut().flat_map(Iterator::next).map(|to| S::as_mut_simd_f32s(to).0).collect();
+            let per_row = width / S::F32_LANES;
+            let per_tap = self.channels * per_row;
+            for i in 0..per_tap {
+                let taps = from_fn(|u| from_fn(|v| from[(TAPS * u + v) * per_tap + i]));
+                let transformed = transform::kernel(simd, taps);
+                for (to, value) in to.iter_mut().zip(transformed.as_flattened()) {
+                    to[i] = *value;
+                }
+            }
+        }
     }
 }
 
@@ -177,12 +205,13 @@ impl<'a> Task<'a> {
         let floor = simd.splat_f32s(if self.epilogue.relu { 0.0 } else { f32::NEG_INFINITY });
         let (rows, columns) = ((height - place.top).min(OUTPUTS), (width - place.left).min(OUTPUTS));
         let first_row = place.image * height + place.top;
-        for (c, bias) in bias.iter().enumerate() {
+        for c in 0..filters / S::F32_LANES {
+            let bias = bias.get(c).copied().unwrap_or(simd.splat_f32s(0.0));
             let tile = transform::output(simd, m, stride, c);
             for (i, row) in tile.iter().enumerate().take(rows) {
                 for (j, value) in row.iter().enumerate().take(columns) {
                     let pixel = (first_row + i) * width + place.left + j;
-                    let mut value = simd.add_f32s(*value, *bias);
+                    let mut value = simd.add_f32s(*value, bias);
                     if let Some(residual) = self.epilogue.residual {
                         let (residual, _) = S::as_simd_f32s(&residual[pixel * filters..][..filters]);
                         value = simd.add_f32s(value, residual[c]);

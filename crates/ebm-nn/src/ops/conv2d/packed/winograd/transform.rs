@@ -15,29 +15,39 @@ use pulp::Simd;
 pub(super) const OUTPUTS: usize = 4;
 /// Inputs along each side of a tile, and points.
 pub(super) const SIDE: usize = 6;
+/// The kernel's numbers along each side.
+pub(super) const TAPS: usize = 3;
 /// Products of a tile.
 pub(super) const POINTS: usize = SIDE * SIDE;
 
-/// G.
-const G: [[f64; 3]; SIDE] = [
-    [1.0 / 4.0, 0.0, 0.0],
-    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
-    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
-    [1.0 / 24.0, 2.0 / 24.0, 4.0 / 24.0],
-    [1.0 / 24.0, -2.0 / 24.0, 4.0 / 24.0],
-    [0.0, 0.0, 1.0],
-];
+/// `G g`.
+#[inline(always)]
+fn kernel_1d<S: Simd>(simd: S, g: [S::f32s; TAPS]) -> [S::f32s; SIDE] {
+    let times = |factor: f32, a| simd.mul_f32s(simd.splat_f32s(factor), a);
+    let (ends, far) = (simd.add_f32s(g[0], g[2]), simd.mul_add_f32s(simd.splat_f32s(4.0), g[2], g[0]));
+    let twice = simd.add_f32s(g[1], g[1]);
+    [
+        times(1.0 / 4.0, g[0]),
+        times(-1.0 / 6.0, simd.add_f32s(ends, g[1])),
+        times(-1.0 / 6.0, simd.sub_f32s(ends, g[1])),
+        times(1.0 / 24.0, simd.add_f32s(far, twice)),
+        times(1.0 / 24.0, simd.sub_f32s(far, twice)),
+        g[2],
+    ]
+}
 
-/// Number `point` of `G g Gᵀ` for the kernel g, of which `tap(u, v)` is an element.
-pub(super) fn kernel(point: usize, tap: impl Fn(usize, usize) -> f32) -> f32 {
-    let (rows, columns) = (G[point / SIDE], G[point % SIDE]);
-    let mut sum = 0.0;
-    for (u, row) in rows.iter().enumerate() {
-        for (v, column) in columns.iter().enumerate() {
-            sum += row * column * f64::from(tap(u, v));
+/// `G g Gᵀ`, for each lane: the points of a kernel.
+#[inline(always)]
+pub(super) fn kernel<S: Simd>(simd: S, g: [[S::f32s; TAPS]; TAPS]) -> [[S::f32s; SIDE]; SIDE] {
+    let zero = simd.splat_f32s(0.0);
+    let mut half = [[zero; TAPS]; SIDE];
+    for v in 0..TAPS {
+        let column = kernel_1d(simd, [g[0][v], g[1][v], g[2][v]]);
+        for i in 0..SIDE {
+            half[i][v] = column[i];
         }
     }
-    sum as f32
+    half.map(|row| kernel_1d(simd, row))
 }
 
 /// `Bᵀ d`.

@@ -1,0 +1,78 @@
+//! The innermost product where the depth runs over rows of both operands: `to += Aᵀ · panel`, a few columns of A.
+//!
+//! As in [`super::tile`], sums stay in registers; here the numbers of A that a step needs lie side by side.
+
+use std::hint::black_box;
+
+use pulp::{Simd, WithSimd};
+
+use super::tile::VECTORS;
+
+/// Steps of the depth at equal distances: step k reads A from `a + k · step` on and row `b + k` of the panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) struct Segment {
+    pub(in crate::ops) a: usize,
+    pub(in crate::ops) b: usize,
+    pub(in crate::ops) len: usize,
+}
+
+/// `to += Aᵀ · panel` over the segments, `to` having as many rows of a panel's width as columns of A are wanted, at
+/// most [`most_rows`](super::tile::most_rows). A is numbers and the distance from step to step.
+#[inline(always)]
+pub(in crate::ops) fn accumulate<S: Simd>(
+    simd: S,
+    a: (&[f32], usize),
+    segments: &[Segment],
+    panel: &[f32],
+    to: &mut [f32],
+) {
+    /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
+    macro_rules! by_count {
+        ($($rows:literal)*) => {
+            match to.len() / (VECTORS * S::F32_LANES) {
+                $($rows => simd.vectorize(Outer::<$rows> { a, segments, panel, to }),)*
+                _ => {}
+            }
+        };
+    }
+    if S::REGISTER_COUNT >= 32 {
+        by_count!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    } else {
+        by_count!(1 2 3 4 5 6);
+    }
+}
+
+struct Outer<'a, const ROWS: usize> {
+    a: (&'a [f32], usize),
+    segments: &'a [Segment],
+    panel: &'a [f32],
+    to: &'a mut [f32],
+}
+
+impl<const ROWS: usize> WithSimd for Outer<'_, ROWS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (a, step) = self.a;
+        let (panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
+        let (to, _) = S::as_mut_simd_f32s(self.to).0.as_chunks_mut::<VECTORS>();
+        let Some(to) = to.first_chunk_mut::<ROWS>() else { return };
+        let mut sums = *to;
+        for segment in self.segments {
+            // Opaque to the compiler, which would otherwise keep a pointer for each row.
+            let mut a = black_box(&a[segment.a..]);
+            for columns in &panel[segment.b..segment.b + segment.len] {
+                let numbers = &a[..ROWS];
+                for i in 0..ROWS {
+                    let number = simd.splat_f32s(numbers[i]);
+                    for v in 0..VECTORS {
+                        sums[i][v] = simd.mul_add_e_f32s(number, columns[v], sums[i][v]);
+                    }
+                }
+                a = a.get(step..).unwrap_or_default();
+            }
+        }
+        *to = sums;
+    }
+}

@@ -78,7 +78,7 @@ impl Panels {
 }
 
 /// The columns of a panel: the width of a register tile on this processor.
-fn panel_width() -> usize {
+pub(super) fn panel_width() -> usize {
     struct Width;
     impl WithSimd for Width {
         type Output = usize;

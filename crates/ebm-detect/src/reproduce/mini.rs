@@ -235,7 +235,7 @@ fn choose_step_lengths(
     };
     let trials: Vec<(Method, GradientAscent, &Head)> =
         (branches.iter().filter(|branch| branch.seed == 0))
-            .flat_map(|b| STEP_FACTORS.map(|factor| (b.method, scaled(&b.ascent, factor), b.head.as_ref())))
+            .flat_map(|b| STEP_FACTORS.map(|factor| (b.method, scaled(&b.ascent, factor), &*b.head)))
             .collect();
     let refiners: Vec<Refiner> =
         trials.iter().map(|(_, ascent, head)| Refiner { head, ascent: ascent.clone() }).collect();
@@ -282,7 +282,7 @@ fn compare(
     let dataset = Arc::new(load_dataset(&splits.test.annotations, &splits.test.images, Purpose::Eval)?);
     let truth = GroundTruth::read(&splits.test.annotations)?;
     let refiners: Vec<Refiner> =
-        branches.iter().map(|b| Refiner { head: b.head.as_ref(), ascent: b.ascent.clone() }).collect();
+        branches.iter().map(|b| Refiner { head: &*b.head, ascent: b.ascent.clone() }).collect();
     progress.begin("test scenes", dataset.images.len());
     let loader = eval_loader(&dataset, config, BATCH)?;
     let evaluation =

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
 
 mod commands;
+mod memory;
 mod picture;
 mod plot;
 mod progress;
@@ -38,6 +39,11 @@ enum Command {
     /// Generated data.
     #[command(subcommand)]
     Data(commands::data::Data),
+    /// Time the networks beside PyTorch in one run.
+    Bench(commands::bench::BenchArgs),
+    /// One process of `bench`.
+    #[command(hide = true)]
+    BenchWorker(commands::bench::WorkerArgs),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +53,8 @@ fn main() -> ExitCode {
         Command::Predict(command) => commands::predict::run(command),
         Command::Reproduce(command) => commands::reproduce::run(command),
         Command::Data(command) => commands::data::run(command),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::BenchWorker(args) => commands::bench::run_worker(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

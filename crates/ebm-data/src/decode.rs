@@ -65,7 +65,12 @@ pub fn read_image(path: &Path) -> Result<Image> {
 /// # Errors
 /// Those of [`read_image`].
 pub fn read_image_limited(path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    decode_image(&read_limited(path, limits.max_file_bytes)?, path, limits)
+    read_image_into(path, limits, Vec::new())
+}
+
+/// As [`read_image_limited`], with memory for the pixels.
+pub(crate) fn read_image_into(path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
+    decode_into(&read_limited(path, limits.max_file_bytes)?, path, limits, memory)
 }
 
 /// As [`read_image`], of bytes in memory; `path` is the name for errors.
@@ -73,8 +78,12 @@ pub fn read_image_limited(path: &Path, limits: &DecodeLimits) -> Result<Image> {
 /// # Errors
 /// Those of [`read_image`].
 pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    decode_into(bytes, path, limits, Vec::new())
+}
+
+fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
     if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        decode_jpeg(bytes, path, limits)
+        decode_jpeg(bytes, path, limits, memory)
     } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         decode_png(bytes, path, limits)
     } else if bytes.is_empty() {
@@ -84,7 +93,7 @@ pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<
     }
 }
 
-fn decode_jpeg(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+fn decode_jpeg(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(limits.max_side)
@@ -104,7 +113,11 @@ fn decode_jpeg(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image
     if !has_end_of_image(bytes) {
         return Err(Error::decode(path, "truncated: the end-of-image marker is missing"));
     }
-    let pixels = decoder.decode().map_err(fail)?;
+    let mut pixels = memory;
+    // Zeros everywhere: what the decoder leaves out of a damaged file must not show an earlier image.
+    pixels.clear();
+    pixels.resize(decoder.output_buffer_size().unwrap_or(0), 0);
+    decoder.decode_into(&mut pixels).map_err(fail)?;
     Image::new(width, height, pixels).map_err(|error| Error::decode(path, error))
 }
 

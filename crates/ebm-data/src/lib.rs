@@ -14,6 +14,7 @@ pub mod error;
 pub mod files;
 pub mod image;
 pub mod loader;
+mod planes;
 pub mod quarantine;
 pub mod resize;
 pub mod scenes;

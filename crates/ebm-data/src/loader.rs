@@ -1,5 +1,6 @@
 //! Batches in an order that depends on the seed alone, made ahead by worker threads.
 
+mod block;
 mod plan;
 mod pool;
 mod sample;
@@ -14,9 +15,15 @@ use ebm_seed::Key;
 use crate::coco::CocoDataset;
 use crate::decode::DecodeLimits;
 use crate::error::{Error, Result};
+use crate::planes::Planes;
 use crate::quarantine::{Defect, Quarantine, check_max_bad_fraction};
-use crate::transform::Transform;
+use crate::transform::{Transform, padded_size};
 
+use block::Shelf;
+use pool::OrderedPool;
+use sample::Memory;
+
+pub use block::Block;
 pub use sample::{Batch, Sample};
 
 /// How to make batches.
@@ -144,16 +151,28 @@ impl Loader {
     /// # Errors
     /// [`Error::Io`] if the worker threads cannot be started.
     pub fn batches(&self, range: Range<u64>) -> Result<Batches> {
-        let workers = self.shared.config.workers;
+        let LoaderConfig { workers, prefetch, .. } = self.shared.config;
+        // One more than in the making or ready: the one that the caller holds.
+        let shelf = Shelf::new(prefetch.saturating_add(1));
         let pool = match workers {
             0 => None,
             _ => {
-                let shared = Arc::clone(&self.shared);
-                Some(pool::OrderedPool::new(workers, move |job: Job| shared.load(&job))?)
+                let (shared, shelf) = (Arc::clone(&self.shared), Arc::clone(&shelf));
+                let load = move |memory: &mut Memory, job: Job| shared.load(job, &shelf, memory);
+                Some(OrderedPool::new(workers, load)?)
             }
         };
         let Range { start, end } = range;
-        Ok(Batches { shared: Arc::clone(&self.shared), pool, next: start, submitted: start, end, plan: None })
+        Ok(Batches {
+            shared: Arc::clone(&self.shared),
+            pool,
+            shelf,
+            memory: Memory::default(),
+            next: start,
+            submitted: start,
+            end,
+            plan: None,
+        })
     }
 
     /// The batches of one epoch.
@@ -182,18 +201,43 @@ struct Job {
 type Loaded = (Option<Batch>, Vec<(usize, Defect)>);
 
 impl Shared {
-    fn load(&self, job: &Job) -> Result<Loaded> {
-        let augment = self.key.split("augment").index(job.epoch);
-        let mut prepared = Vec::with_capacity(job.indices.len());
+    fn load(&self, job: Job, shelf: &Arc<Shelf>, memory: &mut Memory) -> Result<Loaded> {
+        let Job { epoch, step, mut indices } = job;
+        let augment = self.key.split("augment").index(epoch);
         let mut defects = Vec::new();
-        for &index in &job.indices {
-            let Some(image) = self.dataset.images.get(index) else { continue };
-            match sample::prepare(image, index, &self.config, augment.index(index as u64))? {
-                Ok(sample) => prepared.push(sample),
-                Err(defect) => defects.push((index, defect)),
+        loop {
+            let (height, width) = self.padded(&indices);
+            let image_len = 3 * height * width;
+            let mut data = shelf.take(indices.len() * image_len);
+            let mut samples: Vec<Sample> = Vec::with_capacity(indices.len());
+            for &index in &indices {
+                let Some(image) = self.dataset.images.get(index) else { continue };
+                let place = &mut data.as_mut_slice()[samples.len() * image_len..][..image_len];
+                let mut planes = Planes::new(place, (height, width));
+                let key = augment.index(index as u64);
+                match sample::prepare(image, index, &self.config, key, &mut planes, memory)? {
+                    Ok(sample) => samples.push(sample),
+                    Err(defect) => defects.push((index, defect)),
+                }
             }
+            indices = samples.iter().map(|sample| sample.index).collect();
+            if samples.is_empty() {
+                return Ok((None, defects));
+            }
+            if self.padded(&indices) == (height, width) {
+                data.truncate(samples.len() * image_len);
+                let shape = (samples.len(), 3, height, width);
+                return Ok((Some(Batch { epoch, step, data, shape, samples }), defects));
+            }
+            // The room was for an image that is left out: once more, for the others alone.
         }
-        Ok((Batch::collate(job.epoch, job.step, prepared), defects))
+    }
+
+    /// `(height, width)` of a batch of these images, by their annotated sizes.
+    fn padded(&self, indices: &[usize]) -> (usize, usize) {
+        let images = indices.iter().filter_map(|&index| self.dataset.images.get(index));
+        let transform = &self.config.transform;
+        padded_size(images.map(|image| transform.output_size(image.height, image.width)))
     }
 
     /// Records what was left out; called in the order of the steps, so that an error has a fixed place.
@@ -222,7 +266,10 @@ impl Shared {
 /// Dropping it stops the worker threads and waits for the batch that each is making.
 pub struct Batches {
     shared: Arc<Shared>,
-    pool: Option<pool::OrderedPool<Job, Result<Loaded>>>,
+    pool: Option<OrderedPool<Job, Result<Loaded>>>,
+    shelf: Arc<Shelf>,
+    /// For batches that the caller's thread makes.
+    memory: Memory,
     next: u64,
     submitted: u64,
     end: u64,
@@ -252,7 +299,7 @@ impl Batches {
         self.next += 1;
         let Some(mut pool) = self.pool.take() else {
             let job = self.job(step)?;
-            return Some(self.shared.load(&job));
+            return Some(self.shared.load(job, &self.shelf, &mut self.memory));
         };
         while self.submitted < self.end && self.submitted - step < self.shared.config.prefetch as u64 {
             let job = self.job(self.submitted)?;

@@ -1,8 +1,11 @@
 //! From an image and its boxes to a network's input.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::resize::{resize_pillow, resize_torch};
+use crate::planes::Planes;
+use crate::resize::{Filtered, Unfiltered};
 
 /// Which library's resizing to follow, in the rule for the size as well as in the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,17 +99,38 @@ impl Normalise {
 
     /// The normalised planes `(3, height, width)` of an image.
     pub fn to_chw(&self, image: &Image) -> Vec<f32> {
-        let mut planes = Vec::with_capacity(3 * image.width * image.height);
-        for channel in 0..3 {
-            let (mean, std) = (self.mean[channel], self.std[channel]);
-            let table: [f32; 256] = std::array::from_fn(|sample| (sample as f32 * self.scale - mean) / std);
-            let source = match self.order {
-                ChannelOrder::Rgb => channel,
-                ChannelOrder::Bgr => 2 - channel,
-            };
-            planes.extend(image.pixels.chunks_exact(3).map(|pixel| table[usize::from(pixel[source])]));
+        let (arch, size) = (Arch::new(), (image.height, image.width));
+        let mut data = vec![0.; 3 * size.0 * size.1];
+        let mut planes = Planes::new(&mut data, size);
+        Filtered::default().resize(image, size, false, |y, row| {
+            self.write_row(arch, row, planes.rows(y, size.1));
+        });
+        data
+    }
+
+    /// The sample of an RGB pixel that each output channel shows.
+    fn sources(&self) -> [usize; 3] {
+        match self.order {
+            ChannelOrder::Rgb => [0, 1, 2],
+            ChannelOrder::Bgr => [2, 1, 0],
         }
-        planes
+    }
+
+    #[inline(always)]
+    fn number(&self, sample: u8, channel: usize) -> f32 {
+        (f32::from(sample) * self.scale - self.mean[channel]) / self.std[channel]
+    }
+
+    /// The normalised planes of a row of pixels, of which the fourth sample is ignored.
+    fn write_row(&self, arch: Arch, row: &[[u8; 4]], target: [&mut [f32]; 3]) {
+        for (channel, (target, source)) in target.into_iter().zip(self.sources()).enumerate() {
+            arch.dispatch(NormalisedRow { normalise: self, channel, source, row, target });
+        }
+    }
+
+    fn tables(&self) -> Tables {
+        let table = |channel| std::array::from_fn(|sample| self.number(sample as u8, channel));
+        Tables { order: self.order, channels: std::array::from_fn(table) }
     }
 
     fn check(&self) -> Result<()> {
@@ -116,6 +140,48 @@ impl Normalise {
             return Err(Error::Argument { name: "normalise", detail });
         }
         Ok(())
+    }
+}
+
+/// What normalisation makes of each sample, per channel.
+pub(crate) struct Tables {
+    order: ChannelOrder,
+    channels: [[f32; 256]; 3],
+}
+
+impl Tables {
+    /// A normalised pixel; the fourth number is 0.
+    #[inline(always)]
+    pub fn pixel(&self, [red, green, blue]: [u8; 3]) -> [f32; 4] {
+        let (first, third) = match self.order {
+            ChannelOrder::Rgb => (red, blue),
+            ChannelOrder::Bgr => (blue, red),
+        };
+        let [a, b, c] = &self.channels;
+        [a[usize::from(first)], b[usize::from(green)], c[usize::from(third)], 0.]
+    }
+}
+
+/// One channel of a row of pixels.
+struct NormalisedRow<'a> {
+    normalise: &'a Normalise,
+    channel: usize,
+    source: usize,
+    row: &'a [[u8; 4]],
+    target: &'a mut [f32],
+}
+
+impl WithSimd for NormalisedRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { normalise, channel, source, row, target } = self;
+        for (number, &pixel) in target.iter_mut().zip(row) {
+            // The shift is one instruction for many pixels, which indexing is not.
+            let sample = (u32::from_le_bytes(pixel) >> (8 * source)) as u8;
+            *number = normalise.number(sample, channel);
+        }
     }
 }
 
@@ -161,21 +227,44 @@ impl Transform {
 
     /// The normalised planes `(3, height, width)` of the resized image, and `(height, width)`.
     pub fn apply(&self, image: &Image) -> (Vec<f32>, (usize, usize)) {
-        let (height, width) = self.output_size(image.height, image.width);
-        let data = match self.resample {
-            Resample::Pillow => self.normalise.to_chw(&resize_pillow(image, width, height)),
-            Resample::TorchBilinear => {
-                let planes = self.normalise.to_chw(image);
-                let input = (image.height, image.width);
-                let mut data = Vec::with_capacity(3 * height * width);
-                for plane in planes.chunks_exact(image.height * image.width) {
-                    data.extend_from_slice(&resize_torch(plane, input, (height, width)));
-                }
-                data
-            }
-        };
-        (data, (height, width))
+        let size = self.output_size(image.height, image.width);
+        let mut data = vec![0.; 3 * size.0 * size.1];
+        self.write(image, false, &mut Planes::new(&mut data, size), &mut TransformMemory::default());
+        (data, size)
     }
+
+    /// Writes the normalised planes of the resized image, mirrored left to right if asked for, to the upper left of
+    /// `target` and zeros to the rest of it; returns the image's `(height, width)` there. `target` must be large enough.
+    pub(crate) fn write(
+        &self,
+        image: &Image,
+        mirror: bool,
+        target: &mut Planes<'_>,
+        memory: &mut TransformMemory,
+    ) -> (usize, usize) {
+        let size = self.output_size(image.height, image.width);
+        let normalise = &self.normalise;
+        match self.resample {
+            Resample::Pillow => {
+                let arch = Arch::new();
+                memory.filtered.resize(image, size, mirror, |y, row| {
+                    normalise.write_row(arch, row, target.rows(y, size.1));
+                });
+            }
+            Resample::TorchBilinear => {
+                memory.unfiltered.resize(image, &normalise.tables(), size, mirror, target);
+            }
+        }
+        target.pad_below(size.0);
+        size
+    }
+}
+
+/// Memory that serves one image after another.
+#[derive(Default)]
+pub(crate) struct TransformMemory {
+    filtered: Filtered,
+    unfiltered: Unfiltered,
 }
 
 /// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy `to`.
@@ -198,15 +287,4 @@ pub fn padded_size(sizes: impl IntoIterator<Item = (usize, usize)>) -> (usize, u
     let (height, width) =
         sizes.into_iter().fold((0, 0), |(height, width), size| (height.max(size.0), width.max(size.1)));
     (height.next_multiple_of(SIZE_DIVISOR), width.next_multiple_of(SIZE_DIVISOR))
-}
-
-/// Copies planes `(3, size.0, size.1)` to the upper left of zeroed planes `(3, padded.0, padded.1)`.
-pub(crate) fn paste(planes: &[f32], size: (usize, usize), padded: (usize, usize), target: &mut [f32]) {
-    let sources = planes.chunks_exact((size.0 * size.1).max(1));
-    for (source, target) in sources.zip(target.chunks_exact_mut((padded.0 * padded.1).max(1))) {
-        let rows = source.chunks_exact(size.1.max(1));
-        for (source, target) in rows.zip(target.chunks_exact_mut(padded.1.max(1))) {
-            target[..size.1].copy_from_slice(source);
-        }
-    }
 }

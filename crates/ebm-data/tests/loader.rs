@@ -192,6 +192,25 @@ fn defective_images_are_left_out_and_listed_once() {
 }
 
 #[test]
+fn a_batch_is_padded_for_the_images_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = dataset(dir.path(), 2);
+    let run = || {
+        let config = LoaderConfig { group_by_aspect: false, flip_probability: 0., ..config(2, 1) };
+        let loader = Loader::new(Arc::clone(&dataset), config, Key::new(0)).unwrap();
+        loader.epoch(0).unwrap().next().unwrap().unwrap()
+    };
+    // 48x40 becomes 38x32 and 36x51 becomes 32x45.
+    assert_eq!(run().shape, (2, 3, 64, 64));
+    std::fs::write(dir.path().join("001.jpg"), b"no").unwrap();
+    let batch = run();
+    assert_eq!((batch.shape, batch.data.len()), ((1, 3, 32, 64), 3 * 32 * 64));
+    let (planes, _) = SMALL.apply(&read_image(&dir.path().join("000.jpg")).unwrap());
+    assert_eq!(batch.data[..38], planes[..38]);
+    assert!(batch.data[38..64].iter().all(|&number| number == 0.));
+}
+
+#[test]
 fn too_many_defective_images_end_the_iteration_at_a_fixed_step() {
     let dir = tempfile::tempdir().unwrap();
     let dataset = dataset(dir.path(), 20);

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod plain;
 
 use common::{golden, picture};
 use ebm_data::Image;
-use ebm_data::resize::{resize_pillow, resize_torch};
+use ebm_data::resize::resize_pillow;
 use ebm_data::transform::{
     ChannelOrder, Normalise, Resample, ResizeRule, Transform, flip_boxes, padded_size, resize_boxes,
 };
@@ -103,12 +104,25 @@ fn channels_are_ordered_and_normalised() {
     assert_eq!(normalise.to_chw(&image), [19., 79., 19., 49., 14.25, 29.25]);
 }
 
+/// torchvision's filter without normalisation.
+fn unfiltered(short_side: usize, max_side: usize) -> Transform {
+    let normalise = Normalise { order: ChannelOrder::Rgb, scale: 1., mean: [0.; 3], std: [1.; 3] };
+    Transform { resize: ResizeRule { short_side, max_side }, resample: Resample::TorchBilinear, normalise }
+}
+
 #[test]
 fn a_linear_ramp_stays_linear() {
     // Interpolation reproduces a linear function away from the borders: f(x) = x at pixel centres x + 1/2.
-    let ramp: Vec<f32> = (0..10).map(|x| x as f32).collect();
-    for (x, value) in resize_torch(&ramp, (1, 10), (1, 25)).into_iter().enumerate().skip(2).take(21) {
-        assert!((value - ((x as f32 + 0.5) / 2.5 - 0.5)).abs() < 1e-5);
+    let ramp: Vec<u8> = (0..10u8).flat_map(|x| [x, 2 * x, 255 - x]).collect();
+    let (data, size) = unfiltered(3, 25).apply(&Image::new(10, 1, ramp).unwrap());
+    assert_eq!(size, (2, 25));
+    for row in 0..2 {
+        for x in 2..23 {
+            let expected = (x as f32 + 0.5) / 2.5 - 0.5;
+            for (plane, expected) in [expected, 2. * expected, 255. - expected].into_iter().enumerate() {
+                assert!((data[(2 * plane + row) * 25 + x] - expected).abs() < 5e-5);
+            }
+        }
     }
 }
 
@@ -170,9 +184,29 @@ proptest! {
 
     #[test]
     fn flat_images_stay_flat(w in 1usize..30, h in 1usize..30, new_w in 1usize..60, new_h in 1usize..60, v in 0u8..) {
-        let resized = resize_pillow(&Image::filled(w, h, [v, 255 - v, 7]).unwrap(), new_w, new_h);
+        let flat = Image::filled(w, h, [v, 255 - v, 7]).unwrap();
+        let resized = resize_pillow(&flat, new_w, new_h);
         prop_assert_eq!(resized, Image::filled(new_w, new_h, [v, 255 - v, 7]).unwrap());
-        let plane = resize_torch(&vec![f32::from(v); w * h], (h, w), (new_h, new_w));
-        prop_assert!(plane.len() == new_w * new_h && plane.iter().all(|&p| (p - f32::from(v)).abs() < 1e-4));
+        let (data, size) = unfiltered(new_w, new_w + new_h).apply(&flat);
+        for (plane, value) in data.chunks_exact(size.0 * size.1).zip([v, 255 - v, 7]) {
+            prop_assert!(plane.iter().all(|&p| (p - f32::from(value)).abs() < 1e-4));
+        }
+    }
+
+    #[test]
+    fn the_fast_ways_equal_the_plain_ones(w in 1usize..70, h in 1usize..70, new_w in 1usize..90, new_h in 1usize..90) {
+        let image = picture(w, h);
+        prop_assert_eq!(resize_pillow(&image, new_w, new_h), plain::pillow(&image, new_w, new_h));
+        for resample in [Resample::Pillow, Resample::TorchBilinear] {
+            for normalise in [Normalise::CAFFE2, Normalise::IMAGENET] {
+                let resize = ResizeRule { short_side: new_w, max_side: new_w.max(new_h) };
+                let transform = Transform { resize, resample, normalise };
+                let (data, size) = transform.apply(&image);
+                let expected = plain::apply(&transform, &image, size);
+                prop_assert!(data.len() == expected.len());
+                // Equal bits.
+                prop_assert!(data.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{transform:?}");
+            }
+        }
     }
 }

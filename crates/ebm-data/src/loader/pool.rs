@@ -30,8 +30,11 @@ pub(super) struct OrderedPool<J, T> {
 type Outcome<T> = std::result::Result<T, String>;
 
 impl<J: Send + 'static, T: Send + 'static> OrderedPool<J, T> {
-    /// Starts `threads` threads.
-    pub fn new(threads: usize, work: impl Fn(J) -> T + Send + Sync + 'static) -> Result<Self> {
+    /// Starts `threads` threads, each of which lends `work` a memory of its own.
+    pub fn new<M: Default>(
+        threads: usize,
+        work: impl Fn(&mut M, J) -> T + Send + Sync + 'static,
+    ) -> Result<Self> {
         let (jobs, queue) = channel::<(u64, J)>();
         let (send, results) = channel();
         let mut pool = Self {
@@ -48,14 +51,18 @@ impl<J: Send + 'static, T: Send + 'static> OrderedPool<J, T> {
             let (queue, work, send, stop) =
                 (Arc::clone(&queue), Arc::clone(&work), send.clone(), Arc::clone(&pool.stop));
             let body = move || {
+                let mut memory = M::default();
                 loop {
                     let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((number, job)) = job else { return };
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome =
-                        catch_unwind(AssertUnwindSafe(|| work(job))).map_err(|panic| message(&*panic));
+                    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut memory, job)));
+                    let outcome = outcome.map_err(|panic| {
+                        memory = M::default();
+                        message(&*panic)
+                    });
                     if send.send((number, outcome)).is_err() {
                         return;
                     }
@@ -118,7 +125,7 @@ mod tests {
 
     #[test]
     fn results_keep_the_order_and_a_panic_its_place() {
-        let mut pool = OrderedPool::new(4, |job: u64| {
+        let mut pool = OrderedPool::new(4, |(): &mut (), job: u64| {
             std::thread::sleep(Duration::from_millis(7 * (3 - job % 4)));
             assert!(job != 5, "job five");
             job * job
@@ -137,7 +144,7 @@ mod tests {
     fn dropping_abandons_what_is_queued() {
         let done = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&done);
-        let mut pool = OrderedPool::new(2, move |()| {
+        let mut pool = OrderedPool::new(2, move |(): &mut (), ()| {
             std::thread::sleep(Duration::from_millis(20));
             count.fetch_add(1, Ordering::SeqCst);
         })

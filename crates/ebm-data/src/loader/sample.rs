@@ -1,14 +1,16 @@
-//! One image made ready, and several in a batch.
+//! One image made ready, and what a batch holds of it.
 
 use ebm_seed::Key;
 use rand::RngCore;
 
 use super::LoaderConfig;
+use super::block::Block;
 use crate::coco::CocoImage;
-use crate::decode::read_image_limited;
+use crate::decode::read_image_into;
 use crate::error::{Error, Result};
+use crate::planes::Planes;
 use crate::quarantine::{Defect, DefectCode};
-use crate::transform::{flip_boxes, padded_size, paste, resize_boxes};
+use crate::transform::{TransformMemory, flip_boxes, resize_boxes};
 
 /// What a batch knows of one of its images.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,30 +41,33 @@ pub struct Batch {
     /// The step, counted over all epochs from 0.
     pub step: u64,
     /// `(N, 3, H, W)`, normalised; padded with zeros at the bottom and on the right.
-    pub data: Vec<f32>,
+    pub data: Block,
     /// N, 3, H, W; H and W are multiples of 32.
     pub shape: (usize, usize, usize, usize),
     /// The N images.
     pub samples: Vec<Sample>,
 }
 
-/// A sample and its `(3, height, width)` planes.
-pub(super) struct Prepared {
-    sample: Sample,
-    planes: Vec<f32>,
+/// What one thread uses again from image to image.
+#[derive(Default)]
+pub(super) struct Memory {
+    pixels: Vec<u8>,
+    transform: TransformMemory,
 }
 
-/// Decodes and transforms one image; the inner error says why it is left out.
+/// Decodes one image and writes it to `target`; the inner error says why it is left out.
 pub(super) fn prepare(
     image: &CocoImage,
     index: usize,
     config: &LoaderConfig,
     key: Key,
-) -> Result<std::result::Result<Prepared, Defect>> {
+    target: &mut Planes<'_>,
+    memory: &mut Memory,
+) -> Result<std::result::Result<Sample, Defect>> {
     let defect = |code, detail| {
         Ok(Err(Defect { file: image.path.clone(), sample: format!("image {}", image.id), code, detail }))
     };
-    let decoded = match read_image_limited(&image.path, &config.limits) {
+    let decoded = match read_image_into(&image.path, &config.limits, std::mem::take(&mut memory.pixels)) {
         Ok(decoded) => decoded,
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             return defect(DefectCode::MissingFile, source.to_string());
@@ -80,9 +85,9 @@ pub(super) fn prepare(
     }
 
     let flipped = uniform(&mut key.rng()) < config.flip_probability;
-    let decoded = if flipped { decoded.flip_horizontal() } else { decoded };
     let original = (image.height, image.width);
-    let (planes, (height, width)) = config.transform.apply(&decoded);
+    let (height, width) = config.transform.write(&decoded, flipped, target, &mut memory.transform);
+    memory.pixels = decoded.pixels;
     let (boxes, labels): (Vec<_>, Vec<_>) = image
         .objects
         .iter()
@@ -91,33 +96,10 @@ pub(super) fn prepare(
         .unzip();
     let boxes = resize_boxes(&boxes, original, (height, width));
     let boxes = if flipped { flip_boxes(&boxes, width) } else { boxes };
-    let sample = Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped };
-    Ok(Ok(Prepared { sample, planes }))
+    Ok(Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped }))
 }
 
 /// Uniform in `[0, 1)`.
 fn uniform(rng: &mut dyn RngCore) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-impl Batch {
-    /// Pads and stacks; nothing without a sample.
-    pub(super) fn collate(epoch: u64, step: u64, prepared: Vec<Prepared>) -> Option<Self> {
-        if prepared.is_empty() {
-            return None;
-        }
-        let padded = padded_size(prepared.iter().map(|p| (p.sample.height, p.sample.width)));
-        let image_len = 3 * padded.0 * padded.1;
-        let shape = (prepared.len(), 3, padded.0, padded.1);
-        let mut data = vec![0.; prepared.len() * image_len];
-        let mut samples = Vec::with_capacity(prepared.len());
-        // Planes are freed one by one as they are copied.
-        for (Prepared { sample, planes }, target) in
-            prepared.into_iter().zip(data.chunks_exact_mut(image_len))
-        {
-            paste(&planes, (sample.height, sample.width), padded, target);
-            samples.push(sample);
-        }
-        Some(Self { epoch, step, data, shape, samples })
-    }
 }

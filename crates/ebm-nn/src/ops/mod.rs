@@ -4,6 +4,7 @@
 
 mod conv2d;
 mod gemm;
+mod late_fusion;
 mod linear;
 mod max_pool;
 mod packed;
@@ -16,6 +17,7 @@ pub(crate) mod testing;
 mod upsample;
 
 pub use conv2d::{PackedConv2d, conv2d, conv2d_channels_last};
+pub use late_fusion::{LateFusion, PackedLateFusion};
 pub use linear::{PackedLinear, linear};
 pub use max_pool::max_pool2d;
 pub use packed::Workspace;

@@ -1,12 +1,25 @@
 //! What operations on the CPU need of candle's storage.
 
 use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
+use rayon::prelude::*;
 
 /// The element types that the CPU kernels are written for, f32 and f64. Not to be implemented for others: the
 /// matrix product relies on `gemm` knowing the type.
 pub(super) trait Float: WithDType {}
 impl Float for f32 {}
 impl Float for f64 {}
+
+/// Numbers from which on [`zeros`] uses all threads.
+const LARGE: usize = 1 << 19;
+
+/// `len` zeros. Large blocks are written by all threads: memory that the system has yet to provide costs more than the
+/// writing.
+pub(super) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
+    if len < LARGE {
+        return vec![T::zero(); len];
+    }
+    rayon::iter::repeat_n(T::zero(), len).with_min_len(LARGE / 8).collect()
+}
 
 /// The elements of a contiguous tensor, in order: what a custom operation's `cpu_fwd` works on.
 ///

@@ -187,7 +187,7 @@ fn table(rows: &[Row]) -> Result<Table> {
 }
 
 fn print_plan(plan: &ebm_detect::reproduce::Plan, args: &DetectionArgs) -> Result<()> {
-    let peak = peak_memory_mib();
+    let peak = crate::memory::peak_mib();
     if args.json {
         let losses: Vec<_> =
             plan.losses.iter().map(|(m, l)| json!({ "method": m.key(), "losses": l })).collect();
@@ -207,11 +207,4 @@ fn print_plan(plan: &ebm_detect::reproduce::Plan, args: &DetectionArgs) -> Resul
         println!("peak memory of this dry run: {peak} MiB");
     }
     Ok(())
-}
-
-/// The process's largest resident size so far, where the system tells it.
-fn peak_memory_mib() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib / 1024)
 }

@@ -3,9 +3,11 @@
 //! | file | what |
 //! |---|---|
 //! | `op` | the candle operations, for both orders of a map's numbers |
+//! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
 //! | `cpu`, `im2col` | f64, by which `packed` is tested: products with the image's columns |
 
+mod bias;
 mod cpu;
 mod geometry;
 mod im2col;

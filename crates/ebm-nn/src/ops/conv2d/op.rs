@@ -1,7 +1,10 @@
 //! The convolution as candle operations: forward, and the gradients in x and w.
 
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result as CandleResult, Shape, Tensor};
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result as CandleResult, Shape, Tensor,
+};
 
+use super::bias::bias_gradient;
 use super::geometry::Geometry;
 use super::{cpu, packed};
 use crate::ops::roi::{Real, swap};
@@ -193,11 +196,8 @@ impl CustomOp3 for Conv2d {
     ) -> CandleResult<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let dy = dy.contiguous()?;
         let (dx, dw) = self.gradients(x, w, &dy)?;
-        let sum = || match self.order {
-            Order::ChannelsFirst => dy.flatten_from(2)?.sum(2)?.sum(0),
-            Order::ChannelsLast => dy.flatten_to(2)?.sum(0),
-        };
-        Ok((dx, dw, bias.track_op().then(sum).transpose()?))
+        let db = bias.track_op().then(|| dy.apply_op1_no_bwd(&BiasGradient(*self))).transpose()?;
+        Ok((dx, dw, db))
     }
 }
 
@@ -268,5 +268,26 @@ impl CustomOp2 for WeightGradient {
         };
         let g = &self.0.geometry;
         Ok((dw, Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1]))))
+    }
+}
+
+/// `dy -> db`.
+struct BiasGradient(Conv2d);
+
+impl CustomOp1 for BiasGradient {
+    fn name(&self) -> &'static str {
+        "conv2d bias gradient"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> CandleResult<(CpuStorage, Shape)> {
+        let Conv2d { geometry, order } = self.0;
+        let size = (geometry.filters, geometry.pixels());
+        let db = match storage {
+            CpuStorage::F64(_) => {
+                CpuStorage::F64(bias_gradient(elements::<f64>(storage, layout)?, size, order))
+            }
+            _ => CpuStorage::F32(bias_gradient(elements::<f32>(storage, layout)?, size, order)),
+        };
+        Ok((db, Shape::from(geometry.filters)))
     }
 }

@@ -58,7 +58,13 @@ impl<const ROWS: usize> WithSimd for Outer<'_, ROWS> {
         let (panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
         let (to, _) = S::as_mut_simd_f32s(self.to).0.as_chunks_mut::<VECTORS>();
         let Some(to) = to.first_chunk_mut::<ROWS>() else { return };
-        let mut sums = *to;
+        // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
+        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+        for i in 0..ROWS {
+            for v in 0..VECTORS {
+                sums[i][v] = to[i][v];
+            }
+        }
         for segment in self.segments {
             // Opaque to the compiler, which would otherwise keep a pointer for each row.
             let mut a = black_box(&a[segment.a..]);
@@ -73,6 +79,10 @@ impl<const ROWS: usize> WithSimd for Outer<'_, ROWS> {
                 a = a.get(step..).unwrap_or_default();
             }
         }
-        *to = sums;
+        for i in 0..ROWS {
+            for v in 0..VECTORS {
+                to[i][v] = sums[i][v];
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::tile::VECTORS;
 use super::workspace::{line_start, room};
+use crate::ops::storage::zeros;
 
 /// The matrix B (depth × columns) cut into panels of as many columns as a tile has; within a panel, row after row.
 /// The last panel is filled up with zeros.
@@ -22,7 +23,7 @@ impl Panels {
     /// Room for a matrix, filled with zeros.
     pub(in crate::ops) fn zeros(depth: usize, columns: usize) -> Self {
         let width = panel_width();
-        let data = vec![0.0; room(columns.div_ceil(width) * depth * width)];
+        let data = zeros(room(columns.div_ceil(width) * depth * width));
         let start = line_start(&data);
         Self { depth, columns, width, data, start }
     }
@@ -71,6 +72,7 @@ impl Panels {
         &self.data[self.start + i * self.depth * self.width..][..self.depth * self.width]
     }
 
+    #[cfg(test)]
     /// Element (k, column) of B.
     pub(in crate::ops) fn get(&self, k: usize, column: usize) -> f32 {
         self.panel(column / self.width)[k * self.width + column % self.width]

@@ -164,28 +164,34 @@ fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
     }
 }
 
-/// [`product`] of `count` rows that lie end to end, on this thread, without an epilogue.
+/// [`product`] on this thread, without an epilogue: `c = A · B`, or `c += A · B`. The rows of A are at equal distances;
+/// those of c, as long as B's, lie end to end and say how many there are.
 #[inline(always)]
 pub(in crate::ops) fn product_here<S: Simd>(
     simd: S,
-    a: &[f32],
-    count: usize,
+    (a, stride): (&[f32], usize),
     panels: &Panels,
+    accumulate: bool,
     c: &mut [f32],
 ) {
-    let (depth, columns, width) = (panels.depth(), panels.columns(), panels.width());
-    let run = 0..depth;
+    let (columns, width) = (panels.columns(), panels.width());
+    let (run, count) = (0..panels.depth(), c.len() / columns);
     let mut sums = Sums::new();
     for range in (0..tiles::<S>(count)).map(|part| tile::<S>(count, part)) {
         let mut starts = [0; MOST_ROWS];
-        starts.iter_mut().zip(range.clone()).for_each(|(start, row)| *start = row * depth);
+        starts.iter_mut().zip(range.clone()).for_each(|(start, row)| *start = row * stride);
         let rows = Rows { data: a, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
         for panel in 0..panels.count() {
             multiply(simd, rows, panels.panel(panel), &mut sums);
             let all = panel * width..columns.min((panel + 1) * width);
             for row in range.clone() {
                 let to = &mut c[row * columns..][all.clone()];
-                to.copy_from_slice(&sums.row(row - range.start, width)[..to.len()]);
+                let sums = &sums.row(row - range.start, width)[..to.len()];
+                if accumulate {
+                    to.iter_mut().zip(sums).for_each(|(to, sum)| *to += sum);
+                } else {
+                    to.copy_from_slice(sums);
+                }
             }
         }
     }

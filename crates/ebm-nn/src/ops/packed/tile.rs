@@ -119,6 +119,11 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
             }
         }
         let (out, _) = S::as_mut_simd_f32s(&mut self.sums.0).0.as_chunks_mut::<VECTORS>();
-        out[..ROWS].copy_from_slice(&sums);
+        // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
+        for (out, row) in out.iter_mut().zip(sums) {
+            for (out, sum) in out.iter_mut().zip(row) {
+                *out = sum;
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::ops::roi::ChannelsLast;
+use crate::ops::storage::zeros;
 
 /// Bytes of a cache line. Vectors that lie across two lines take two reads.
 const LINE: usize = 64;
@@ -34,7 +35,7 @@ impl Workspace {
         };
         if buffer.capacity() < len {
             // Nothing of the old numbers is worth a copy.
-            return vec![0.0; len];
+            return zeros(len);
         }
         buffer.resize(len, 0.0);
         buffer

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use candle_core::{CpuStorage, CustomOp1, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::super::storage::elements;
+use super::super::storage::{elements, zeros};
 use super::kernels::transpose;
 use super::simd::Real;
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
 
 /// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
 pub(in crate::ops) fn swap<T: Real>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
-    let mut out = vec![T::zero(); data.len()];
+    let mut out = zeros(data.len());
     if data.is_empty() {
         return out;
     }

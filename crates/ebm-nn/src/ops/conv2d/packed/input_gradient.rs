@@ -12,6 +12,7 @@ use super::border::{Frame, Framed, framed};
 use super::filters::Filters;
 use super::weights::Weights;
 use crate::ops::packed::{Epilogue, Rows, Workspace, product};
+use crate::ops::storage::zeros;
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(
@@ -20,7 +21,7 @@ pub(super) fn input_gradient(
     g: &Geometry,
     workspace: &Workspace,
 ) -> Result<Vec<f32>> {
-    let mut dx = vec![0.0; g.batch * g.height * g.width * g.channels];
+    let mut dx = zeros(g.batch * g.height * g.width * g.channels);
     if g.stride == 1 && g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] {
         let [height, width] = g.output();
         let mirrored = Geometry {

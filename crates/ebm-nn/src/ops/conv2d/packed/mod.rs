@@ -27,11 +27,12 @@ use self::weights::Weights;
 use super::geometry::Geometry;
 use crate::ops::packed::{Epilogue, Workspace};
 use crate::ops::roi::ChannelsLast;
+use crate::ops::storage::zeros;
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
-    let mut y = vec![0.0; g.batch * g.pixels() * g.filters];
+    let mut y = zeros(g.batch * g.pixels() * g.filters);
     let epilogue = Epilogue { bias: bias.unwrap_or_default(), ..Epilogue::default() };
     Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, &Workspace::new())?;
     Ok(y)

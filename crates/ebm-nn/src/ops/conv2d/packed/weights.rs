@@ -1,11 +1,14 @@
 //! The orders in which the products read a convolution's weights.
+//!
+//! For small maps a training step spends as long on these copies as on the products, hence the blocks.
 
 use rayon::prelude::*;
 
 use crate::ops::packed::Panels;
+use crate::ops::storage::zeros;
 
-/// Rows of a panel that are written together, while they are in the first-level cache.
-const ROWS: usize = 16;
+/// Channels of a block that is turned at once: a cache line of f32.
+const SIDE: usize = 16;
 
 /// Weights (O, C, kh, kw).
 #[derive(Clone, Copy)]
@@ -17,44 +20,18 @@ pub(super) struct Weights<'a> {
 }
 
 impl Weights<'_> {
-    /// What the output is computed with: row (u · kw + v) · C + c, column o.
+    /// What the output is computed with: row (u · kw + v) · C + c, column o. A filter's numbers become a column.
     pub(super) fn forward(self) -> Panels {
-        let all = self.kernel.map(|size| (0..size).collect::<Vec<_>>());
-        let (filter, channel) = (self.channels * self.taps(), self.taps());
-        self.pack([&all[0], &all[1]], (self.channels, channel), (self.filters, filter))
-    }
-
-    /// What the input's gradient is computed with, for some rows u and columns v of the kernel: row
-    /// (i · |v| + j) · O + o, column c is w\[o, c, u\[i\], v\[j\]\].
-    pub(super) fn backward(self, taps: [&[usize]; 2]) -> Panels {
-        let (filter, channel) = (self.channels * self.taps(), self.taps());
-        self.pack(taps, (self.filters, filter), (self.channels, channel))
-    }
-
-    fn taps(self) -> usize {
-        self.kernel[0] * self.kernel[1]
-    }
-
-    /// Panels with a row for each tap and row index and a column for each column index, of which the distances in
-    /// the weights are given beside their numbers.
-    fn pack(
-        self,
-        [us, vs]: [&[usize]; 2],
-        (rows, row_step): (usize, usize),
-        (columns, column_step): (usize, usize),
-    ) -> Panels {
-        let taps: Vec<usize> =
-            us.iter().flat_map(|u| vs.iter().map(move |v| u * self.kernel[1] + v)).collect();
-        let mut panels = Panels::zeros(taps.len() * rows, columns);
+        let (len, taps) = (self.channels * self.taps(), self.taps());
+        let mut panels = Panels::zeros(len, self.filters);
         let width = panels.width();
-        panels.panels_mut().enumerate().for_each(|(panel, to)| {
-            let columns = panel * width..columns.min((panel + 1) * width);
-            for first in (0..rows).step_by(ROWS) {
-                for (j, column) in columns.clone().enumerate() {
-                    for row in first..rows.min(first + ROWS) {
-                        let from = &self.data[row * row_step + column * column_step..];
-                        for (t, tap) in taps.iter().enumerate() {
-                            to[(t * rows + row) * width + j] = from[*tap];
+        panels.panels_mut().zip(self.data.par_chunks(width * len)).for_each(|(to, from)| {
+            for first in (0..self.channels).step_by(SIDE) {
+                let block = first * taps..self.channels.min(first + SIDE) * taps;
+                for (j, filter) in from.chunks_exact(len).enumerate() {
+                    for (c, numbers) in (first..).zip(filter[block.clone()].chunks_exact(taps)) {
+                        for (t, number) in numbers.iter().enumerate() {
+                            to[(t * self.channels + c) * width + j] = *number;
                         }
                     }
                 }
@@ -65,21 +42,50 @@ impl Weights<'_> {
 
     /// The inverse of [`forward`](Self::forward): numbers (O, C, kh, kw) from panels of that order.
     pub(super) fn unpack(panels: &Panels, channels: usize, taps: usize) -> Vec<f32> {
-        let width = panels.width();
-        let mut data = vec![0.0; panels.columns() * channels * taps];
-        data.par_chunks_mut(width * channels * taps).enumerate().for_each(|(panel, to)| {
+        let (width, len) = (panels.width(), channels * taps);
+        let mut data = zeros(panels.columns() * len);
+        data.par_chunks_mut(width * len).enumerate().for_each(|(panel, to)| {
             let from = panels.panel(panel);
-            let columns = to.len() / (channels * taps);
-            for first in (0..channels).step_by(ROWS) {
-                for j in 0..columns {
-                    for c in first..channels.min(first + ROWS) {
-                        for t in 0..taps {
-                            to[(j * channels + c) * taps + t] = from[(t * channels + c) * width + j];
+            for first in (0..channels).step_by(SIDE) {
+                let block = first * taps..channels.min(first + SIDE) * taps;
+                for (j, filter) in to.chunks_exact_mut(len).enumerate() {
+                    for (c, numbers) in (first..).zip(filter[block.clone()].chunks_exact_mut(taps)) {
+                        for (t, number) in numbers.iter_mut().enumerate() {
+                            *number = from[(t * channels + c) * width + j];
                         }
                     }
                 }
             }
         });
         data
+    }
+
+    /// What the input's gradient is computed with, for some rows u and columns v of the kernel: row
+    /// (i · |v| + j) · O + o, column c is w\[o, c, u\[i\], v\[j\]\].
+    pub(super) fn backward(self, [us, vs]: [&[usize]; 2]) -> Panels {
+        let (filters, taps) = (self.filters, self.taps());
+        let wanted: Vec<usize> =
+            us.iter().flat_map(|u| vs.iter().map(move |v| u * self.kernel[1] + v)).collect();
+        let mut panels = Panels::zeros(wanted.len() * filters, self.channels);
+        let width = panels.width();
+        panels.panels_mut().enumerate().for_each(|(panel, to)| {
+            let columns = panel * width..self.channels.min((panel + 1) * width);
+            for (o, filter) in self.data.chunks_exact(self.channels * taps).enumerate() {
+                let from = &filter[columns.start * taps..columns.end * taps];
+                for (t, tap) in wanted.iter().enumerate() {
+                    let row = &mut to[(t * filters + o) * width..][..columns.len()];
+                    if taps == 1 {
+                        row.copy_from_slice(from);
+                    } else {
+                        row.iter_mut().zip(from[*tap..].iter().step_by(taps)).for_each(|(to, w)| *to = *w);
+                    }
+                }
+            }
+        });
+        panels
+    }
+
+    fn taps(self) -> usize {
+        self.kernel[0] * self.kernel[1]
     }
 }

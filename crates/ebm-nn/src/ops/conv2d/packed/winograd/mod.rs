@@ -164,7 +164,8 @@ impl WithSimd for Task<'_> {
             }
             for (point, panels) in self.filters.points.iter().enumerate() {
                 let v = &v[point * count * channels..][..count * channels];
-                product_here(simd, v, count, panels, &mut m[point * count * filters..][..count * filters]);
+                let m = &mut m[point * count * filters..][..count * filters];
+                product_here(simd, (v, channels), panels, false, m);
             }
             for i in 0..count {
                 self.write(simd, &m[i * filters..], count * filters, place(i));

@@ -1,0 +1,218 @@
+//! `ebm bench`: our networks beside PyTorch, alternating in one run.
+//!
+//! | file | what |
+//! |---|---|
+//! | `work` | the rows of the table: tasks, sizes, goals, peers |
+//! | `works/` | our side of each task |
+//! | `worker`, `process` | one process of a work: the child's end of the protocol, and the parent's |
+//! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
+//! | `compare` | the rounds, minimum, median, ratio |
+//! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
+//! | `machine`, `report` | where and when; the page |
+
+mod compare;
+mod cost;
+mod machine;
+mod peak;
+mod peer;
+mod process;
+mod report;
+mod work;
+mod worker;
+mod works;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ebm_data::files::write_atomic;
+
+use self::compare::Plan;
+use self::machine::Machine;
+use self::peer::Python;
+use self::report::{Report, Row};
+use self::work::Work;
+
+/// Where the page goes after a run of everything.
+const PAGE: &str = "docs/performance.md";
+
+/// Standard output alone.
+const NOWHERE: &str = "-";
+
+/// Rounds without --rounds, and of a smoke test.
+const ROUNDS: usize = 15;
+const SMOKE_ROUNDS: usize = 2;
+
+/// How to compare.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Only these works; the first part of a name selects a group.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// List the works and stop.
+    #[arg(long)]
+    list: bool,
+    /// Alternating rounds that count [default: 15, with --smoke 2].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Threads of each process [default: all cores].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    threads: Option<u32>,
+    /// The Python that has PyTorch.
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// The file to write, `-` for none [default: docs/performance.md, but `-` with --only or --smoke].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one JSON object in place of the page.
+    #[arg(long)]
+    json: bool,
+    /// Tiny sizes, to see whether everything runs; the times mean nothing.
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// What a worker process does.
+#[derive(Args)]
+pub struct WorkerArgs {
+    name: String,
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Runs one process of the comparison: answers on standard output what it is asked on standard input.
+pub fn run_worker(args: WorkerArgs) -> Result<()> {
+    let works = work::works(args.smoke);
+    let Some(work) = works.iter().find(|work| work.name == args.name) else {
+        bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
+    };
+    worker::serve(work.task, std::io::stdin().lock(), std::io::stdout().lock())
+}
+
+/// Runs the comparison.
+pub fn run(args: BenchArgs) -> Result<()> {
+    let works = work::select(work::works(args.smoke), &args.only)?;
+    if args.list {
+        let width = works.iter().map(|work| work.name.len()).max().unwrap_or(0);
+        for work in works {
+            println!("{:width$}  {}", work.name, work.title);
+        }
+        return Ok(());
+    }
+    let out = destination(&args)?;
+    let machine = Machine::here();
+    let plan = Plan {
+        rounds: args.rounds.map_or(if args.smoke { SMOKE_ROUNDS } else { ROUNDS }, |n| n as usize),
+        threads: args.threads.map_or(machine.cores, |n| n as usize),
+        smoke: args.smoke,
+    };
+    let python = Python::find(&args.python);
+    if let Err(error) = &python {
+        eprintln!("{error:#}; ours are timed alone");
+    }
+    let python = python.ok();
+    eprintln!("the machine's peak …");
+    let peaks = peak::measure(plan.threads, plan.smoke);
+    let mut rows = Vec::new();
+    let mut failures = Vec::new();
+    for (i, work) in works.iter().enumerate() {
+        eprintln!("{}/{} {} …", i + 1, works.len(), work.name);
+        match row(work, python.as_ref(), &plan) {
+            Ok(row) => {
+                row.measured.notes.iter().for_each(|note| eprintln!("  {note}"));
+                rows.push(row);
+            }
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                failures.push(work.name);
+            }
+        }
+    }
+    let report = Report {
+        date: machine::today(),
+        command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
+        machine,
+        peaks,
+        peer: python.map(|python| python.versions),
+        threads: plan.threads,
+        rounds: plan.rounds,
+        smoke: plan.smoke,
+        rows,
+    };
+    let page = report.page()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{page}");
+    }
+    if !failures.is_empty() {
+        bail!("{} could not be measured, see above; no file is written", failures.join(", "));
+    }
+    if let Some(out) = out {
+        write_atomic(&out, page.as_bytes())?;
+        eprintln!("written to {}", out.display());
+    }
+    Ok(())
+}
+
+fn row(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Row> {
+    Ok(Row { work: *work, cost: cost::cost(work.task)?, measured: compare::measure(work, python, plan)? })
+}
+
+/// The file to write, if any. A part of the table or a smoke test goes into a file only where one is named.
+fn destination(args: &BenchArgs) -> Result<Option<PathBuf>> {
+    let whole = args.only.is_empty() && !args.smoke;
+    let default = if whole { PAGE } else { NOWHERE };
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default));
+    if out == Path::new(NOWHERE) {
+        return Ok(None);
+    }
+    let folder = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // Known before an hour of measuring.
+    let metadata = folder.metadata().ok().filter(std::fs::Metadata::is_dir);
+    metadata
+        .map(|_| Some(out.clone()))
+        .with_context(|| format!("there is no folder {}; choose another place with --out", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(args: &[&str]) -> Result<BenchArgs, clap::Error> {
+        Cli::try_parse_from(std::iter::once("ebm").chain(args.iter().copied())).map(|cli| cli.bench)
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let args =
+            parse(&["--only", "conv", "head-100", "--rounds", "3", "--threads", "2", "--json"]).unwrap();
+        assert_eq!(args.only, ["conv", "head-100"]);
+        assert_eq!((args.rounds, args.threads, args.json, args.smoke), (Some(3), Some(2), true, false));
+        assert_eq!(args.python, Path::new("python3"));
+        for bad in [["--rounds", "0"], ["--threads", "0"], ["--rounds", "-1"], ["--rounds", "many"]] {
+            assert!(parse(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_whole_run_has_a_file_by_default() {
+        let out = |args: &[&str]| destination(&parse(args).unwrap());
+        for part in [&["--only", "conv"][..], &["--smoke"], &["--out", "-"]] {
+            assert_eq!(out(part).unwrap(), None, "{part:?}");
+        }
+        assert_eq!(out(&["--smoke", "--out", "x.md"]).unwrap(), Some(PathBuf::from("x.md")));
+        let error = out(&["--out", "no/such/x.md"]).unwrap_err().to_string();
+        assert!(error.contains("no/such") && error.contains("--out"), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! The works that `bench` compares: one row of the table each.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+/// What is computed and how large it is. PyTorch's script has a function of the same name with these arguments.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "task", rename_all = "snake_case")]
+pub enum Task {
+    /// The maps C2 to C5 of a ResNet, for inference.
+    Resnet { depth: usize, batch: usize, height: usize, width: usize },
+    /// The pyramid P2 to P6 over a ResNet-50, for inference.
+    ResnetFpn { channels: usize, batch: usize, height: usize, width: usize },
+    /// Forward with the batch's statistics, mean of C5², gradients in all parameters.
+    ResnetStep { depth: usize, batch: usize, height: usize, width: usize },
+    /// A 3 × 3 convolution of one map; with `backward`, also the gradients in map, weight and bias.
+    Conv { channels: usize, height: usize, width: usize, backward: bool },
+    /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and parameters.
+    Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
+}
+
+/// How the time of a run is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    pub name: &'static str,
+    pub of_seconds: fn(f64) -> f64,
+}
+
+/// Milliseconds.
+pub const MILLISECONDS: Unit = Unit { name: "ms", of_seconds: |seconds| seconds * 1e3 };
+
+/// What the ratio of times, ours over the peer's best, has to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    pub at_most: f64,
+    /// How the table says it.
+    pub text: &'static str,
+}
+
+/// What a work is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The form's name, for PyTorch's script and for the table.
+    pub form: &'static str,
+    /// Another work of ours that takes PyTorch's place.
+    pub ours: Option<&'static str>,
+    /// Whether it may fail, with a note, on a machine that lacks something.
+    pub optional: bool,
+}
+
+const EAGER: Peer = Peer { form: "eager", ours: None, optional: false };
+const CHANNELS_LAST: Peer = Peer { form: "channels_last", ..EAGER };
+const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
+
+const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
+const ON_ROWS: &[Peer] = &[EAGER, COMPILE];
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// What `--only` takes.
+    pub name: &'static str,
+    pub title: &'static str,
+    pub task: Task,
+    pub goal: Goal,
+    pub unit: Unit,
+    pub peers: &'static [Peer],
+}
+
+/// All works at their sizes, or with `smoke` at tiny ones that only show that everything runs.
+pub fn works(smoke: bool) -> Vec<Work> {
+    let by = |full: usize, tiny: usize| if smoke { tiny } else { full };
+    let row = |name, title, task, (at_most, text), peers| Work {
+        name,
+        title,
+        task,
+        goal: Goal { at_most, text },
+        unit: MILLISECONDS,
+        peers,
+    };
+    let resnet = |depth, batch, side: usize| Task::Resnet { depth, batch, height: side, width: side };
+    let conv =
+        |backward| Task::Conv { channels: by(256, 8), height: by(100, 10), width: by(136, 12), backward };
+    let head = |rows, backward| Task::Head {
+        inputs: by(12544, 49),
+        hidden: by(1024, 16),
+        classes: by(91, 5),
+        rows: by(rows, 4),
+        backward,
+    };
+    let fpn = Task::ResnetFpn { channels: by(256, 8), batch: 1, height: by(800, 64), width: by(1088, 96) };
+    let step = Task::ResnetStep { depth: 50, batch: by(8, 2), height: by(64, 32), width: by(64, 32) };
+    let (level, tenth_less) = ((1.0, "≤ 1.0"), (0.9, "≤ 0.9"));
+    let side = by(224, 32);
+    vec![
+        row("resnet50-b1", "ResNet-50 inference, 224², batch 1", resnet(50, 1, side), level, ON_MAPS),
+        row(
+            "resnet50-b8",
+            "ResNet-50 inference, 224², batch 8",
+            resnet(50, by(8, 2), side),
+            tenth_less,
+            ON_MAPS,
+        ),
+        row("resnet18", "ResNet-18 inference, 288², batch 1", resnet(18, 1, by(288, 32)), level, ON_MAPS),
+        row("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088", fpn, tenth_less, ON_MAPS),
+        row("conv-forward", "3×3 256→256 on 100×136, forward", conv(false), (0.6, "≤ 0.6"), ON_MAPS),
+        row(
+            "conv-backward",
+            "3×3 256→256 on 100×136, forward + backward",
+            conv(true),
+            (0.8, "≤ 0.8"),
+            ON_MAPS,
+        ),
+        row("resnet50-step", "ResNet-50 training step, 64², batch 8", step, level, ON_MAPS),
+        row("head-100-forward", "head, 100 rows, forward", head(100, false), level, ON_ROWS),
+        row("head-100-backward", "head, 100 rows, forward + backward", head(100, true), level, ON_ROWS),
+        row("head-1000-forward", "head, 1000 rows, forward", head(1000, false), level, ON_ROWS),
+        row("head-1000-backward", "head, 1000 rows, forward + backward", head(1000, true), level, ON_ROWS),
+    ]
+}
+
+/// The works whose name is one of `only`, or starts with one and a hyphen; all where `only` is empty.
+///
+/// # Errors
+/// When a name matches none.
+pub fn select(works: Vec<Work>, only: &[String]) -> Result<Vec<Work>> {
+    let matches = |work: &Work, name: &str| {
+        work.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    if let Some(unknown) = only.iter().find(|name| !works.iter().any(|work| matches(work, name))) {
+        let names: Vec<&str> = works.iter().map(|work| work.name).collect();
+        bail!("there is no work {unknown:?}; choose from: {}", names.join(", "));
+    }
+    let chosen = |work: &Work| only.is_empty() || only.iter().any(|name| matches(work, name));
+    Ok(works.into_iter().filter(chosen).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_select_works_and_groups() {
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
+            select(works(false), &only).map(|works| works.iter().map(|work| work.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["conv"]).unwrap(), ["conv-forward", "conv-backward"]);
+        assert_eq!(
+            names(&["resnet18", "head-100"]).unwrap(),
+            ["resnet18", "head-100-forward", "head-100-backward"]
+        );
+        assert_eq!(names(&[]).unwrap().len(), works(true).len());
+        let error = names(&["conv", "resnet"]).unwrap_err().to_string();
+        assert!(error.contains("\"resnet\"") && error.contains("resnet50-b1"), "{error}");
+    }
+
+    #[test]
+    fn names_differ_and_own_peers_exist() {
+        let works = works(false);
+        for (i, work) in works.iter().enumerate() {
+            assert!(works[..i].iter().all(|other| other.name != work.name), "{}", work.name);
+            let exists = |name| works.iter().any(|other| other.name == name);
+            assert!(work.peers.iter().filter_map(|peer| peer.ours).all(exists), "{}", work.name);
+        }
+    }
+
+    #[test]
+    fn the_script_has_a_function_for_each_task() {
+        for work in works(false) {
+            let task = serde_json::to_value(work.task).unwrap();
+            let arguments: Vec<&str> =
+                task.as_object().unwrap().keys().map(String::as_str).filter(|key| *key != "task").collect();
+            let definition = format!("def {}(form, ", task["task"].as_str().unwrap());
+            let line = super::super::peer::SCRIPT.lines().find(|line| line.starts_with(&definition)).unwrap();
+            let (_, rest) = line.split_once("(form, ").unwrap();
+            let mut expected: Vec<&str> = rest.trim_end_matches("):").split(", ").collect();
+            expected.sort_unstable();
+            let mut arguments = arguments;
+            arguments.sort_unstable();
+            assert_eq!(arguments, expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Pillow's filter in fixed-point arithmetic, whose sums are exact in any order.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::taps::{PRECISION_BITS, Taps};
+use crate::image::Image;
+
+/// Samples that are weighed together: four pixels of one row or one pixel of four rows, each pixel red, green,
+/// blue and a sample without meaning.
+type Lanes = [u8; 16];
+
+/// Rows whose columns are resized together.
+const BAND: usize = 4;
+
+/// Memory that serves one image after another.
+#[derive(Default)]
+pub(crate) struct Filtered {
+    /// Per column of the image the pixels of [`BAND`] rows.
+    band: Vec<Lanes>,
+    /// The latest rows whose columns are resized, row `y` at `y` modulo their number.
+    ring: Vec<Lanes>,
+    /// Where in the ring the rows begin that make a row of the output.
+    sources: Vec<usize>,
+    row: Vec<Lanes>,
+}
+
+impl Filtered {
+    /// Hands the rows of the image, mirrored left to right if asked for and resized to `(height, width)`, to `sink`
+    /// in their order, each with its number.
+    pub fn resize(
+        &mut self,
+        image: &Image,
+        (height, width): (usize, usize),
+        mirror: bool,
+        mut sink: impl FnMut(usize, &[[u8; 4]]),
+    ) {
+        let arch = Arch::new();
+        let columns = (width != image.width).then(|| Taps::new(image.width, width));
+        let rows = Taps::new(image.height, height);
+        let row_len = width.div_ceil(4);
+        // Of the bands that hold the sources of one row of the output, the first and the last may hold others too.
+        let ring_rows = (rows.stride() + BAND).min(image.height).next_multiple_of(BAND);
+        self.band.resize(image.width, Lanes::default());
+        self.ring.resize(ring_rows * row_len, Lanes::default());
+        self.row.resize(row_len, Lanes::default());
+
+        let mut bands = (0..).step_by(BAND).zip(image.pixels.chunks(3 * image.width * BAND)).peekable();
+        for (index, (start, weights)) in rows.iter().enumerate() {
+            while let Some((first, band)) = bands.next_if(|&(first, _)| first < start + weights.len()) {
+                let resized = &mut self.ring[first % ring_rows * row_len..][..BAND * row_len];
+                let rows = band.chunks_exact(3 * image.width);
+                match &columns {
+                    None => {
+                        for (row, resized) in rows.zip(resized.chunks_exact_mut(row_len)) {
+                            copy_pixels(row, mirror, resized.as_flattened_mut().as_chunks_mut().0, |cell| {
+                                cell
+                            });
+                        }
+                    }
+                    Some(taps) => {
+                        for (lane, row) in rows.enumerate() {
+                            copy_pixels(row, mirror, &mut self.band, |cell| {
+                                &mut cell.as_chunks_mut().0[lane % BAND]
+                            });
+                        }
+                        arch.dispatch(Columns { band: &self.band, taps, resized });
+                    }
+                }
+            }
+            self.sources.clear();
+            self.sources.extend((start..start + weights.len()).map(|row| row % ring_rows * row_len));
+            let (ring, sources) = (&self.ring[..], &self.sources[..]);
+            let row = if let &[source] = sources {
+                // A single sample has the weight 1.
+                &ring[source..][..row_len]
+            } else {
+                arch.dispatch(Row { ring, sources, weights, resized: &mut self.row });
+                &self.row[..]
+            };
+            sink(index, &row.as_flattened().as_chunks().0[..width]);
+        }
+    }
+}
+
+/// Copies the pixels of a row to the pixel that `place` finds in each of `cells`, from the last on if `mirror`.
+#[inline(always)]
+fn copy_pixels<C>(row: &[u8], mirror: bool, cells: &mut [C], place: impl Fn(&mut C) -> &mut [u8; 4]) {
+    let pixels = row.as_chunks::<3>().0;
+    let cells = &mut cells[..pixels.len()];
+    let copy = |(cell, &[red, green, blue]): (&mut C, &[u8; 3])| *place(cell) = [red, green, blue, 0];
+    if mirror {
+        cells.iter_mut().rev().zip(pixels).for_each(copy);
+    } else {
+        cells.iter_mut().zip(pixels).for_each(copy);
+    }
+}
+
+/// Resizes the columns of a band of rows, which are written one after the other.
+struct Columns<'a> {
+    band: &'a [Lanes],
+    taps: &'a Taps,
+    resized: &'a mut [Lanes],
+}
+
+impl WithSimd for Columns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { band, taps, resized } = self;
+        let rows = resized.as_flattened_mut().as_chunks_mut::<4>().0;
+        let row_len = rows.len() / BAND;
+        let (top, rest) = rows.split_at_mut(row_len);
+        let (second, rest) = rest.split_at_mut(row_len);
+        let (third, bottom) = rest.split_at_mut(row_len);
+        let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
+        for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
+            let lanes = weigh(band[start..start + weights.len()].iter(), weights);
+            if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
+                (*top, *second, *third, *bottom) = (a, b, c, d);
+            }
+        }
+    }
+}
+
+/// One row of the output from the rows of the ring that begin at `sources`.
+struct Row<'a> {
+    ring: &'a [Lanes],
+    sources: &'a [usize],
+    weights: &'a [i32],
+    resized: &'a mut [Lanes],
+}
+
+impl WithSimd for Row<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { ring, sources, weights, resized } = self;
+        for (place, lanes) in resized.iter_mut().enumerate() {
+            *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
+        }
+    }
+}
+
+/// `Σ_k weights[k] · samples[k]`, rounded.
+#[inline(always)]
+fn weigh<'a>(samples: impl Iterator<Item = &'a Lanes>, weights: &[i32]) -> Lanes {
+    let mut sums = [1 << (PRECISION_BITS - 1); 16];
+    for (samples, weight) in samples.zip(weights) {
+        for (sum, &sample) in sums.iter_mut().zip(samples) {
+            *sum += i32::from(sample) * weight;
+        }
+    }
+    // The weights are not negative and add up to 1; rounded, perhaps to a little more.
+    sums.map(|sum| (sum >> PRECISION_BITS).min(255) as u8)
+}

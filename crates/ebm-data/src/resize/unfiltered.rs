@@ -1,0 +1,114 @@
+//! torch's `interpolate(mode="bilinear", align_corners=False)`: four neighbours, no antialiasing.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::taps::neighbours;
+use crate::image::Image;
+use crate::planes::Planes;
+use crate::transform::Tables;
+
+/// Memory that serves one image after another.
+#[derive(Default)]
+pub(crate) struct Unfiltered {
+    source: Vec<[f32; 4]>,
+    columns: Vec<(usize, usize, f32)>,
+    wide: Vec<[f32; 4]>,
+    /// Two rows whose columns are resized, each of three planes; row `y` at `y` modulo 2.
+    rows: [Vec<f32>; 2],
+}
+
+impl Unfiltered {
+    /// Resizes the image, mirrored left to right if asked for, to `(height, width)` in the upper left of `target`, with
+    /// the numbers that `tables` has for the samples.
+    pub fn resize(
+        &mut self,
+        image: &Image,
+        tables: &Tables,
+        (height, width): (usize, usize),
+        mirror: bool,
+        target: &mut Planes<'_>,
+    ) {
+        let arch = Arch::new();
+        self.source.resize(image.width, [0.; 4]);
+        self.columns.clear();
+        self.columns.extend(neighbours(image.width, width));
+        self.wide.resize(width, [0.; 4]);
+        self.rows.iter_mut().for_each(|row| row.resize(3 * width, 0.));
+        let mut held = [None; 2];
+        for (index, (top, bottom, down)) in neighbours(image.height, height).enumerate() {
+            for row in [top, bottom] {
+                if held[row % 2] == Some(row) {
+                    continue;
+                }
+                held[row % 2] = Some(row);
+                let pixels = image.pixels[3 * image.width * row..][..3 * image.width].as_chunks::<3>().0;
+                let look_up = |(place, &rgb): (&mut [f32; 4], &[u8; 3])| *place = tables.pixel(rgb);
+                if mirror {
+                    self.source.iter_mut().rev().zip(pixels).for_each(look_up);
+                } else {
+                    self.source.iter_mut().zip(pixels).for_each(look_up);
+                }
+                arch.dispatch(Columns {
+                    source: &self.source,
+                    columns: &self.columns,
+                    wide: &mut self.wide,
+                    resized: &mut self.rows[row % 2],
+                });
+            }
+            let [upper, lower] = [top, bottom].map(|row| self.rows[row % 2].chunks_exact(width));
+            for ((target, upper), lower) in target.rows(index, width).into_iter().zip(upper).zip(lower) {
+                arch.dispatch(Between { upper, lower, down, target });
+            }
+        }
+    }
+}
+
+/// A row of one plane between two others.
+struct Between<'a> {
+    upper: &'a [f32],
+    lower: &'a [f32],
+    /// The weight of the lower row.
+    down: f32,
+    target: &'a mut [f32],
+}
+
+impl WithSimd for Between<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { upper, lower, down, target } = self;
+        for ((number, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
+            *number = upper * (1. - down) + lower * down;
+        }
+    }
+}
+
+/// Resizes the columns of a row of pixels.
+struct Columns<'a> {
+    source: &'a [[f32; 4]],
+    columns: &'a [(usize, usize, f32)],
+    wide: &'a mut [[f32; 4]],
+    /// Three planes.
+    resized: &'a mut [f32],
+}
+
+impl WithSimd for Columns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { source, columns, wide, resized } = self;
+        for (pixel, &(left, right, across)) in wide.iter_mut().zip(columns) {
+            let (left, right) = (&source[left], &source[right]);
+            for ((number, left), right) in pixel.iter_mut().zip(left).zip(right) {
+                *number = left * (1. - across) + right * across;
+            }
+        }
+        for (channel, plane) in resized.chunks_exact_mut(wide.len()).enumerate() {
+            for (number, pixel) in plane.iter_mut().zip(&*wide) {
+                *number = pixel[channel % 4];
+            }
+        }
+    }
+}

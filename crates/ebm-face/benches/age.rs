@@ -1,0 +1,140 @@
+//! Times age estimation. One line per request on standard input, so that `age.py` can alternate with torch in one run:
+//!
+//! ```text
+//! cargo bench -p ebm-face --bench age --no-run     (prints the path of the binary)
+//! python crates/ebm-face/benches/age.py BINARY     (torch; 2 threads each)
+//! ```
+//!
+//! `setup B` makes B images of 200 × 200; then
+//!
+//! - `direct`: ResNet-50, pooling and the head of direct regression;
+//! - `refined`: the same, then the estimate refined by Algorithm S2 with T = 5, f and g_x from the same ResNet-50; the
+//!   thresholds are such that no step is saved;
+//! - `features`, `refine`: W_x g_x and Algorithm S2 alone;
+//! - `train B M`: a training step of the energy head, forward and backward to g_x and all its parameters.
+//!
+//! The answer is milliseconds. The number of threads is rayon's (`RAYON_NUM_THREADS`).
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+use candle_core::{DType, Device, Tensor, Var};
+use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
+use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
+use ebm_face::{
+    BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,
+};
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+
+/// As in the programs: freed blocks are kept.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const FEATURES: usize = 2048;
+
+struct Networks {
+    trunk: PackedTrunk,
+    direct: BaselineHead,
+    baseline: Baseline,
+    energy: EnergyHead,
+    packed: PackedEnergyHead,
+    ascent: GradientAscent,
+}
+
+impl Networks {
+    fn new() -> Self {
+        let store = ParamStore::new(Key::new(1));
+        let vb = |name: &str| store.var_builder(DType::F32, &Device::Cpu).pp(name);
+        let trunk = Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap();
+        let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2).unwrap());
+        // Prediction happens outside any graph.
+        store.freeze(|name| name.starts_with("direct"));
+        let energy = EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap();
+        let rule = StepRule::EarlyStopping {
+            change_threshold: 0.0,
+            degeneration_tolerance: -1e30,
+            keep_best: false,
+        };
+        Self {
+            trunk: trunk.pack().unwrap(),
+            direct: BaselineHead::new(&baseline, FEATURES, FEATURES, vb("direct")).unwrap(),
+            baseline,
+            packed: energy.pack().unwrap(),
+            energy,
+            ascent: GradientAscent { steps: 5, step_length: vec![3.0], decay: 1.0, rule },
+        }
+    }
+
+    /// g_x and the estimate.
+    fn direct(&self, images: &Tensor) -> (Tensor, Tensor) {
+        let g_x = self.trunk.features(images).unwrap();
+        let outputs = self.direct.forward(&g_x).unwrap();
+        let estimate = self.baseline.predict(&outputs).unwrap();
+        (g_x, estimate)
+    }
+
+    fn climb(&self, features: &Tensor, estimate: &Tensor) -> f32 {
+        let refined = refine(&self.packed, features, &estimate.unsqueeze(1).unwrap(), &self.ascent).unwrap();
+        assert!(refined.outcome.evaluations == 6);
+        refined.y.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0]
+    }
+}
+
+fn milliseconds<R>(f: impl FnOnce() -> R) -> f64 {
+    let start = Instant::now();
+    let result = f();
+    let elapsed = start.elapsed();
+    drop(result);
+    elapsed.as_secs_f64() * 1e3
+}
+
+fn train(networks: &Networks, batch: usize, count: usize) -> f64 {
+    let g_x = Var::randn(0f32, 1.0, (batch, FEATURES), &Device::Cpu).unwrap();
+    let y = Tensor::randn(35f32, 10.0, (batch, count, 1), &Device::Cpu).unwrap();
+    let slopes = Tensor::randn(0f32, 1e-3, (batch, count), &Device::Cpu).unwrap();
+    milliseconds(|| {
+        let features = networks.energy.features(&g_x).unwrap();
+        let f = networks.energy.score(&features, &y).unwrap();
+        let gradients = (f * &slopes).unwrap().sum_all().unwrap().backward().unwrap();
+        assert!(gradients.get(&g_x).is_some());
+        gradients
+    })
+}
+
+fn main() {
+    let networks = Networks::new();
+    let mut images = Tensor::zeros((1, 3, 200, 200), DType::F32, &Device::Cpu).unwrap();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |i: usize| words[i].parse::<usize>().unwrap();
+        match words[0] {
+            "setup" => {
+                images = Tensor::randn(0f32, 1.0, (number(1), 3, 200, 200), &Device::Cpu).unwrap();
+                println!("ready");
+            }
+            "direct" => println!("{}", milliseconds(|| networks.direct(&images))),
+            "refined" => {
+                let elapsed = milliseconds(|| {
+                    let (g_x, estimate) = networks.direct(&images);
+                    networks.climb(&networks.packed.features(&g_x).unwrap(), &estimate)
+                });
+                println!("{elapsed}");
+            }
+            "features" => {
+                let (g_x, _) = networks.direct(&images);
+                println!("{}", milliseconds(|| networks.packed.features(&g_x).unwrap()));
+            }
+            "refine" => {
+                let (g_x, estimate) = networks.direct(&images);
+                let features = networks.packed.features(&g_x).unwrap();
+                println!("{}", milliseconds(|| networks.climb(&features, &estimate)));
+            }
+            "train" => println!("{}", train(&networks, number(1), number(2))),
+            other => panic!("unknown request {other}"),
+        }
+        std::io::stdout().flush().unwrap();
+    }
+}

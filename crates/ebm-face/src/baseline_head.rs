@@ -1,0 +1,103 @@
+//! The networks of the baselines (supplement, Age Estimation and Head-Pose Estimation).
+
+use candle_core::Tensor;
+use candle_nn::{Init, Linear, VarBuilder};
+use ebm_core::parametric::{Baseline, OrdinalHead, Parametric, coral_logits};
+use ebm_nn::init;
+use ebm_nn::ops::linear;
+use ebm_nn::resnet::relu;
+
+use crate::{Error, Result};
+
+/// From g_x to the outputs `(B, P)` that a [`Baseline`] expects: one or more branches, each a layer with ReLU and a linear
+/// one, side by side.
+///
+/// | baseline | branches, by name |
+/// |---|---|
+/// | Direct | `mean` (D) |
+/// | Gaussian | `mean` (D), `log_variance` (D) |
+/// | Laplace, independent or joint | `mean` (D), `log_scale` (D) |
+/// | Softmax | `logits.0` (C), … one for each coordinate |
+/// | Niu et al. | `logits` (2 (K − 1)) |
+/// | Cao et al. | `score` (1), without a last bias, and `ranks.bias` (K − 1), which starts at 0 |
+/// | Gaussian mixture | `outputs` (P) |
+#[derive(Clone, Debug)]
+pub struct BaselineHead {
+    branches: Vec<Branch>,
+    /// CORAL's biases.
+    ranks: Option<Tensor>,
+}
+
+#[derive(Clone, Debug)]
+struct Branch {
+    hidden: Linear,
+    out: Linear,
+}
+
+impl BaselineHead {
+    /// The head on g_x of length `num_features`, with layers of `hidden` units (2048 in the paper). A branch's parameters
+    /// are `fc1` and `fc2` under its name, started as torch starts a linear layer.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when a size is 0, or for the conditional autoencoder, which no table has for faces; else when
+    /// `vb` refuses a tensor.
+    pub fn new(baseline: &Baseline, num_features: usize, hidden: usize, vb: VarBuilder) -> Result<Self> {
+        if num_features == 0 || hidden == 0 {
+            let reason = format!("{num_features} features and {hidden} hidden units: neither may be 0");
+            return Err(Error::Config { part: "baseline's head", reason });
+        }
+        let coral = matches!(baseline, Baseline::Ordinal(ordinal) if ordinal.head() == OrdinalHead::Coral);
+        let branch = |(name, outputs): (String, usize)| {
+            let vb = vb.pp(name);
+            let out = if coral {
+                let weight = (outputs, hidden);
+                Linear::new(vb.get_with_hints(weight, "fc2.weight", init::default_weight())?, None)
+            } else {
+                init::linear(hidden, outputs, vb.pp("fc2"))?
+            };
+            Ok(Branch { hidden: init::linear(num_features, hidden, vb.pp("fc1"))?, out })
+        };
+        let branches = branches(baseline)?.into_iter().map(branch).collect::<Result<_>>()?;
+        let ranks = |outputs| vb.get_with_hints(outputs, "ranks.bias", Init::Const(0.0));
+        Ok(Self { branches, ranks: coral.then(|| ranks(baseline.num_outputs())).transpose()? })
+    }
+
+    /// g_x (B, X) -> the outputs (B, P).
+    ///
+    /// # Errors
+    /// When `g_x` has another shape.
+    pub fn forward(&self, g_x: &Tensor) -> Result<Tensor> {
+        let branch = |branch: &Branch| {
+            let h = relu(&linear(g_x, branch.hidden.weight(), branch.hidden.bias())?)?;
+            linear(&h, branch.out.weight(), branch.out.bias())
+        };
+        let outputs = self.branches.iter().map(branch).collect::<ebm_nn::Result<Vec<_>>>()?;
+        let outputs = Tensor::cat(&outputs, 1)?;
+        Ok(match &self.ranks {
+            Some(biases) => coral_logits(&outputs, biases)?,
+            None => outputs,
+        })
+    }
+}
+
+/// Names and outputs of the branches.
+fn branches(baseline: &Baseline) -> Result<Vec<(String, usize)>> {
+    let named = |names: &[&str], outputs| names.iter().map(|name| ((*name).to_owned(), outputs)).collect();
+    let (dim, outputs) = (baseline.dim(), baseline.num_outputs());
+    Ok(match baseline {
+        Baseline::Direct(_) => named(&["mean"], dim),
+        Baseline::Gaussian(_) => named(&["mean", "log_variance"], dim),
+        Baseline::Laplace(_) | Baseline::JointLaplace(_) => named(&["mean", "log_scale"], dim),
+        Baseline::Softmax(model) => (0..dim).map(|k| (format!("logits.{k}"), model.bins().len())).collect(),
+        Baseline::Ordinal(model) => match model.head() {
+            OrdinalHead::Niu => named(&["logits"], outputs),
+            OrdinalHead::Coral => named(&["score"], 1),
+        },
+        Baseline::MixtureOfGaussians(_) => named(&["outputs"], outputs),
+        Baseline::ConditionalVae(_) => {
+            let reason =
+                "the conditional autoencoder has no head for faces; take another baseline".to_owned();
+            return Err(Error::Config { part: "baseline's head", reason });
+        }
+    })
+}

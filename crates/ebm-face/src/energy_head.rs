@@ -1,0 +1,170 @@
+//! f(x, y) from the features g_x (supplement, Age Estimation and Head-Pose Estimation, "Ours").
+
+use candle_core::{Tensor, Var};
+use candle_nn::VarBuilder;
+use ebm_core::EnergyModel;
+use ebm_nn::init;
+use ebm_nn::ops::{LateFusion, PackedLateFusion, linear};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The sizes of an [`EnergyHead`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnergyHeadConfig {
+    /// D, the coordinates of y: 1 for the age, 3 for the head pose.
+    pub dim: usize,
+    /// The widths of the layers of y; the last is the length of g_y.
+    pub y_layers: Vec<usize>,
+    /// the width of the layer on `[g_x; g_y]`.
+    pub hidden: usize,
+}
+
+impl EnergyHeadConfig {
+    /// The paper's head for y with `dim` coordinates.
+    pub fn paper(dim: usize) -> Self {
+        Self { dim, y_layers: vec![16, 32, 64, 128], hidden: 2048 }
+    }
+}
+
+/// f(x, y): fully-connected layers with ReLU make g_y from y; a layer with ReLU on `[g_x; g_y]` and a linear one follow.
+///
+/// The layer on `[g_x; g_y]` is one parameter, as published, and two products: W_x g_x once for each image in
+/// [`features`](Self::features), W_y g_y for each candidate ([`LateFusion`]).
+#[derive(Clone, Debug)]
+pub struct EnergyHead {
+    y_layers: Vec<(Tensor, Tensor)>,
+    /// `(H, X + K)` and `(H)`.
+    join: (Tensor, Tensor),
+    /// `(1, H)` and `(1)`.
+    out: (Tensor, Tensor),
+    /// X, the length of g_x.
+    num_features: usize,
+}
+
+impl EnergyHead {
+    /// The head on g_x of length `num_features`. Parameters `fc1_y`, `fc2_y`, … of the layers of y, `fc1_xy` of the layer
+    /// on `[g_x; g_y]` and `fc2_xy` of the last, each `weight` and `bias`, started as torch starts a linear layer.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when a size is 0; else when `vb` refuses a tensor.
+    pub fn new(config: &EnergyHeadConfig, num_features: usize, vb: VarBuilder) -> Result<Self> {
+        let EnergyHeadConfig { dim, y_layers, hidden } = config;
+        if [dim, hidden, &num_features].into_iter().chain(y_layers).any(|size| *size == 0) {
+            let reason = format!("{config:?} on {num_features} features: no size may be 0");
+            return Err(Error::Config { part: "energy head", reason });
+        }
+        let layer = |inputs: usize, outputs: usize, name: &str| layer(inputs, outputs, vb.pp(name));
+        let mut layers = Vec::with_capacity(y_layers.len());
+        let mut inputs = *dim;
+        for (index, &outputs) in y_layers.iter().enumerate() {
+            layers.push(layer(inputs, outputs, &format!("fc{}_y", index + 1))?);
+            inputs = outputs;
+        }
+        Ok(Self {
+            y_layers: layers,
+            join: layer(num_features + inputs, *hidden, "fc1_xy")?,
+            out: layer(*hidden, 1, "fc2_xy")?,
+            num_features,
+        })
+    }
+
+    /// What f needs of an image: g_x (B, X) -> W_x g_x + b, (B, H).
+    ///
+    /// # Errors
+    /// When `g_x` has another shape.
+    pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
+        Ok(linear(g_x, &self.x_weight()?, Some(&self.join.1))?)
+    }
+
+    /// The head with its present parameters, for prediction on the CPU.
+    ///
+    /// # Errors
+    /// On another device.
+    pub fn pack(&self) -> Result<PackedEnergyHead> {
+        Ok(PackedEnergyHead {
+            weight: self.x_weight()?.detach().contiguous()?,
+            bias: self.join.1.detach(),
+            late: self.late()?.pack()?,
+        })
+    }
+
+    /// W_x, (H, X).
+    fn x_weight(&self) -> Result<Tensor> {
+        Ok(self.join.0.narrow(1, 0, self.num_features)?)
+    }
+
+    /// All behind W_x g_x.
+    fn late(&self) -> Result<LateFusion> {
+        let width = self.join.0.dim(1)? - self.num_features;
+        let y_weight = self.join.0.narrow(1, self.num_features, width)?;
+        Ok(LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?)
+    }
+
+    fn scores(&self, features: &Tensor, y: &Tensor) -> Result<Tensor> {
+        Ok(self.late()?.forward(features, y)?)
+    }
+
+    fn scores_and_gradients(&self, features: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        if y.device().is_cpu() {
+            return Ok(self.late()?.pack()?.score_and_grad(features, y)?);
+        }
+        let y = Var::from_tensor(&y.detach())?;
+        let f = self.scores(&features.detach(), &y)?;
+        let gradients = f.sum_all()?.backward()?;
+        let gradient = gradients.get(&y).ok_or(ebm_core::Error::NoGradient)?;
+        Ok((f.detach(), gradient.detach()))
+    }
+}
+
+/// Weight and bias.
+fn layer(inputs: usize, outputs: usize, vb: VarBuilder) -> Result<(Tensor, Tensor)> {
+    let weight = vb.get_with_hints((outputs, inputs), "weight", init::default_weight())?;
+    Ok((weight, vb.get_with_hints(outputs, "bias", init::default_bias(inputs))?))
+}
+
+/// `Features` are [`features`](EnergyHead::features), (B, H).
+impl EnergyModel for EnergyHead {
+    type Features = Tensor;
+
+    fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.scores(features, y).map_err(ebm_core::Error::model)
+    }
+
+    /// Packs the weights in every call: refine with [`EnergyHead::pack`].
+    fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        self.scores_and_gradients(features, y).map_err(ebm_core::Error::model)
+    }
+}
+
+/// An [`EnergyHead`] with fixed parameters, its weights packed once; f and its gradient in y in one pass, without a graph.
+pub struct PackedEnergyHead {
+    /// W_x and b.
+    weight: Tensor,
+    bias: Tensor,
+    late: PackedLateFusion,
+}
+
+impl PackedEnergyHead {
+    /// As [`EnergyHead::features`], outside any graph.
+    ///
+    /// # Errors
+    /// When `g_x` has another shape or type, or is not on the CPU.
+    pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
+        Ok(linear(&g_x.detach(), &self.weight, Some(&self.bias))?)
+    }
+}
+
+/// `Features` are [`features`](PackedEnergyHead::features), (B, H).
+impl EnergyModel for PackedEnergyHead {
+    type Features = Tensor;
+
+    fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.late.score(features, y).map_err(ebm_core::Error::model)
+    }
+
+    fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        self.late.score_and_grad(features, y).map_err(ebm_core::Error::model)
+    }
+}

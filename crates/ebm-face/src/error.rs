@@ -1,0 +1,25 @@
+/// What can go wrong in the face networks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tensor operation failed.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+    /// A layer or an operation of `ebm-nn` refused.
+    #[error(transparent)]
+    Nn(#[from] ebm_nn::Error),
+    /// An objective, density or refinement of `ebm-core` refused.
+    #[error(transparent)]
+    Core(#[from] ebm_core::Error),
+    /// A configuration that no network can be made of.
+    #[error("configuration of the {part}: {reason}")]
+    Config {
+        /// Which part of the network.
+        part: &'static str,
+        /// What is wrong and what is expected.
+        reason: String,
+    },
+}
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,19 @@
+//! Age and head pose of a face (Sections 4.3 and 4.4; supplement, Age Estimation and Head-Pose Estimation).
+//!
+//! | in the paper | item |
+//! |---|---|
+//! | ResNet50, its features g_x | [`Trunk`], and [`PackedTrunk`] for prediction |
+//! | f(x, y) from g_x and y | [`EnergyHead`], and [`PackedEnergyHead`] for prediction and refinement |
+//! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
+//!
+//! Both tasks have the same networks; y is the age (D = 1) or yaw, pitch and roll (D = 3).
+
+mod baseline_head;
+mod energy_head;
+mod error;
+mod trunk;
+
+pub use baseline_head::BaselineHead;
+pub use energy_head::{EnergyHead, EnergyHeadConfig, PackedEnergyHead};
+pub use error::{Error, Result};
+pub use trunk::{PackedTrunk, Trunk, TrunkConfig, TrunkNorm};

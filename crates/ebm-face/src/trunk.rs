@@ -1,0 +1,115 @@
+//! g_x: a residual network and the mean of its last map.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+use ebm_nn::resnet::{Norm, PackedResNet, ResNet, ResNetConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// How the trunk normalises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrunkNorm {
+    /// Batch normalisation that is trained: the paper's.
+    Train,
+    /// Batch normalisation as a fixed affine map, with torchvision's ε.
+    Frozen,
+}
+
+/// The shape of a [`Trunk`]: bottleneck blocks, as in ResNet-50.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrunkConfig {
+    /// The number of blocks in each stage; at least one.
+    pub layers: [usize; 4],
+    /// The channels of the stem.
+    pub width: usize,
+    /// How it normalises.
+    pub norm: TrunkNorm,
+}
+
+impl TrunkConfig {
+    /// ResNet-50, the paper's.
+    pub fn resnet50(norm: TrunkNorm) -> Self {
+        Self { layers: [3, 4, 6, 3], width: 64, norm }
+    }
+
+    /// The length of g_x: 2048 for ResNet-50.
+    pub fn num_features(&self) -> usize {
+        self.resnet().channels()[3]
+    }
+
+    fn resnet(&self) -> ResNetConfig {
+        let norm = match self.norm {
+            TrunkNorm::Train => Norm::Train,
+            TrunkNorm::Frozen => Norm::Frozen { eps: 1e-5 },
+        };
+        ResNetConfig { layers: self.layers, width: self.width, ..ResNetConfig::resnet50(norm) }
+    }
+}
+
+/// The network from an image to g_x, with torchvision's parameter names: its checkpoints load without their `fc`.
+#[derive(Clone, Debug)]
+pub struct Trunk {
+    resnet: ResNet,
+}
+
+/// The stages of the network.
+const STAGES: usize = 4;
+
+impl Trunk {
+    /// The network whose parameters are those of `vb`, directly under it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a stage without blocks or a width of 0; else when `vb` refuses a tensor.
+    pub fn new(config: &TrunkConfig, vb: VarBuilder) -> Result<Self> {
+        if config.layers.contains(&0) || config.width == 0 {
+            let reason = format!(
+                "layers {:?} and width {}: each stage needs a block, and the stem a channel",
+                config.layers, config.width
+            );
+            return Err(Error::Config { part: "trunk", reason });
+        }
+        Ok(Self { resnet: ResNet::new(&config.resnet(), vb)? })
+    }
+
+    /// Normalised `images`, (B, 3, H, W) -> g_x (B, C). With `train`, batch normalisation that is trained uses and records
+    /// the batch's statistics.
+    ///
+    /// # Errors
+    /// When `images` has another shape.
+    pub fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+        let [.., map] = self.resnet.forward(images, train)?;
+        Ok(map.flatten_from(2)?.mean(2)?)
+    }
+
+    /// The network with its present parameters and running statistics, for prediction on the CPU in f32.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn pack(&self) -> Result<PackedTrunk> {
+        Ok(PackedTrunk { resnet: self.resnet.pack()? })
+    }
+}
+
+/// A [`Trunk`] as it is when not trained.
+#[derive(Debug)]
+pub struct PackedTrunk {
+    resnet: PackedResNet,
+}
+
+impl PackedTrunk {
+    /// `images`, (B, 3, H, W) -> g_x (B, C), as [`Trunk::features`] without training gives it up to rounding.
+    ///
+    /// # Errors
+    /// When `images` has another shape, or is not f32 on the CPU.
+    pub fn features(&self, images: &Tensor) -> Result<Tensor> {
+        let maps = self.resnet.forward_stages(images, STAGES)?;
+        let Some(map) = maps.last() else {
+            return Err(Error::Config { part: "trunk", reason: "no stage was built".to_owned() });
+        };
+        // Its channels are innermost in memory: as rows of channels nothing is moved.
+        Ok(map.permute((0, 2, 3, 1))?.flatten(1, 2)?.mean(1)?)
+    }
+}

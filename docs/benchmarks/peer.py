@@ -1,0 +1,226 @@
+"""PyTorch's side of `ebm bench`, which runs one process of this script for each work and form:
+
+    python peer.py probe                     versions, as JSON
+    python peer.py work TASK FORM THREADS    TASK is JSON: {"task": NAME, sizes …}; NAME is a function below
+
+After its set-up a work prints `ready`. Then it answers lines on standard input: `run` does the work once and prints
+seconds, `peak` prints the largest resident size since `ready` in MiB. The end of the input ends it.
+
+Every form of inference runs in inference_mode with batch norm folded into the convolutions:
+    eager           as written
+    channels_last   weights and maps stored with the channels innermost
+    compile         channels_last through torch.compile; for inference with weights frozen, that is packed once
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn.functional import interpolate, max_pool2d
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+# What a library prints must not reach the protocol.
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+
+class ConvNorm(nn.Sequential):
+    def __init__(self, inputs, outputs, kernel, stride):
+        conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+        super().__init__(conv, nn.BatchNorm2d(outputs))
+
+
+def folded(net):
+    """The network for inference, batch norm folded."""
+    net.eval()
+    for module in net.modules():
+        if isinstance(module, ConvNorm):
+            module[0], module[1] = fuse_conv_bn_eval(module[0], module[1]), nn.Identity()
+    return net
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs, inner, stride, bottleneck):
+        super().__init__()
+        outputs = 4 * inner if bottleneck else inner
+        relu = nn.ReLU(inplace=True)
+        if bottleneck:
+            convs = [ConvNorm(inputs, inner, 1, 1), relu, ConvNorm(inner, inner, 3, stride), relu,
+                     ConvNorm(inner, outputs, 1, 1)]
+        else:
+            convs = [ConvNorm(inputs, inner, 3, stride), relu, ConvNorm(inner, inner, 3, 1)]
+        self.branch, self.relu, self.outputs = nn.Sequential(*convs), relu, outputs
+        same = stride == 1 and inputs == outputs
+        self.downsample = None if same else ConvNorm(inputs, outputs, 1, stride)
+
+    def forward(self, x):
+        y = self.branch(x)
+        y += x if self.downsample is None else self.downsample(x)
+        return self.relu(y)
+
+
+class ResNet(nn.Module):
+    """The outputs of the four stages; no classifier."""
+
+    def __init__(self, depth):
+        super().__init__()
+        blocks, bottleneck = {18: ([2, 2, 2, 2], False), 50: ([3, 4, 6, 3], True)}[depth]
+        self.stem = nn.Sequential(ConvNorm(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stages, inputs = nn.ModuleList(), 64
+        for stage, count in enumerate(blocks):
+            layers = []
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                layers.append(Residual(inputs, 64 << stage, stride, bottleneck))
+                inputs = layers[-1].outputs
+            self.stages.append(nn.Sequential(*layers))
+
+    def forward(self, x):
+        x, maps = self.stem(x), []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
+
+
+class ResNetFpn(nn.Module):
+    """P2 to P6 over a ResNet-50."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.body = ResNet(50)
+        self.laterals = nn.ModuleList(nn.Conv2d(256 << i, channels, 1) for i in range(4))
+        self.outputs = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(4))
+
+    def forward(self, x):
+        levels, above = [], None
+        for m, lateral, output in reversed(list(zip(self.body(x), self.laterals, self.outputs))):
+            merged = lateral(m)
+            if above is not None:
+                merged = merged + interpolate(above, size=merged.shape[-2:], mode="nearest")
+            levels.insert(0, output(merged))
+            above = merged
+        return levels + [max_pool2d(levels[-1], 1, 2, 0)]
+
+
+def formed(net, form, freeze):
+    """The network and what brings its input into the form's layout."""
+    if form == "eager":
+        return net, lambda x: x
+
+    def layout(x):
+        return x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+    net = net.to(memory_format=torch.channels_last)
+    if form == "compile":
+        from torch._inductor import config
+
+        config.freezing = freeze
+        net = torch.compile(net)
+    return net, layout
+
+
+def inference(net, x, form):
+    net, layout = formed(folded(net), form, freeze=True)
+    x = layout(x)
+
+    @torch.inference_mode()
+    def run():
+        return net(x)
+
+    return run
+
+
+def gradients(net, x, form):
+    """Forward, and backward from ones: the gradients in x and in every parameter."""
+    net, layout = formed(net, form, freeze=False)
+    x = layout(x).requires_grad_()
+    leaves = [x, *net.parameters()]
+    with torch.no_grad():
+        ones = torch.ones_like(net(x))
+    return lambda: torch.autograd.grad(net(x), leaves, ones)
+
+
+def resnet(form, depth, batch, height, width):
+    return inference(ResNet(depth), torch.randn(batch, 3, height, width), form)
+
+
+def resnet_fpn(form, channels, batch, height, width):
+    return inference(ResNetFpn(channels), torch.randn(batch, 3, height, width), form)
+
+
+def resnet_step(form, depth, batch, height, width):
+    net, layout = formed(ResNet(depth).train(), form, freeze=False)
+    x, leaves = layout(torch.randn(batch, 3, height, width)), list(net.parameters())
+    return lambda: torch.autograd.grad(net(x)[-1].square().mean(), leaves)
+
+
+def conv(form, channels, height, width, backward):
+    net, x = nn.Conv2d(channels, channels, 3, padding=1), torch.randn(1, channels, height, width)
+    return (gradients if backward else inference)(net, x, form)
+
+
+def head(form, inputs, hidden, classes, rows, backward):
+    relu = nn.ReLU(inplace=True)
+    layers = [nn.Linear(inputs, hidden), relu, nn.Linear(hidden, hidden), relu, nn.Linear(hidden, classes)]
+    return (gradients if backward else inference)(nn.Sequential(*layers), torch.randn(rows, inputs), form)
+
+
+def say(line):
+    print(line, file=ANSWERS, flush=True)
+
+
+def forget_peak():
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        pass  # The peak then goes on from the start of the process.
+
+
+def peak_mib():
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return None
+
+
+def work(task, form, threads):
+    torch.manual_seed(0)
+    torch.set_num_threads(int(threads))
+    sizes = json.loads(task)
+    run = globals()[sizes.pop("task")](form, **sizes)
+    run()  # What is compiled or packed in the first run belongs to the set-up.
+    forget_peak()
+    say("ready")
+    for line in sys.stdin:
+        if line.strip() == "run":
+            start = time.perf_counter()
+            result = run()
+            elapsed = time.perf_counter() - start
+            del result
+            say(elapsed)
+        elif line.strip() == "peak":
+            say(peak_mib() or "unknown")
+        else:
+            sys.exit(f"unknown request {line!r}")
+
+
+def probe():
+    say(json.dumps({
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        # How much of a process's memory is the library itself.
+        "import_mib": peak_mib(),
+    }))
+
+
+if __name__ == "__main__":
+    {"work": work, "probe": probe}[sys.argv[1]](*sys.argv[2:])

@@ -80,9 +80,7 @@ fn setup(count: usize, path: &str) -> Case {
     let parameters = VarBuilder::from_tensors(tensors.clone(), DType::F32, &device);
     let head = EnergyHead::new(&config, parameters).unwrap();
     let pyramid: Vec<Tensor> = [4, 8, 16, 32, 64]
-        .map(|stride: usize| {
-            random(&[1, CHANNELS, IMAGE.0.div_ceil(stride), IMAGE.1.div_ceil(stride)], 1.0)
-        })
+        .map(|stride: usize| random(&[1, CHANNELS, IMAGE.0.div_ceil(stride), IMAGE.1.div_ceil(stride)], 1.0))
         .to_vec();
     let (boxes, labels) = boxes(count);
     let features =

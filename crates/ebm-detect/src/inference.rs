@@ -5,10 +5,7 @@ use ebm_core::{EnergyModel, GradientAscent, refine};
 use ebm_nn::boxes::{BBox, BoxConvention};
 
 use crate::{
-    box_head::Candidate,
-    config::DetectorConfig,
-    energy_head::BoxFeatures,
-    error::Result,
+    box_head::Candidate, config::DetectorConfig, energy_head::BoxFeatures, error::Result,
     guided_nms::iou_guided_nms,
 };
 

@@ -31,14 +31,17 @@ struct Case {
 
 fn setup(sizes: &[usize]) -> Case {
     let &[rows, inputs, hidden, outputs] = sizes else { panic!("setup needs N I H O") };
-    let random = |shape: (usize, usize), scale: f64| Tensor::randn(0f32, scale as f32, shape, &Device::Cpu).unwrap();
+    let random =
+        |shape: (usize, usize), scale: f64| Tensor::randn(0f32, scale as f32, shape, &Device::Cpu).unwrap();
     let sizes = [(hidden, inputs), (hidden, hidden), (outputs, hidden)];
     let weights: Vec<Var> = sizes
         .iter()
         .map(|&(o, i)| Var::from_tensor(&random((o, i), 1.0 / (i as f64).sqrt())).unwrap())
         .collect();
-    let biases: Vec<Var> =
-        sizes.iter().map(|&(o, _)| Var::from_tensor(&random((1, o), 0.1).squeeze(0).unwrap()).unwrap()).collect();
+    let biases: Vec<Var> = sizes
+        .iter()
+        .map(|&(o, _)| Var::from_tensor(&random((1, o), 0.1).squeeze(0).unwrap()).unwrap())
+        .collect();
     let x = random((rows, inputs), 1.0);
     let packed = weights.iter().zip(&biases).map(|(w, b)| PackedLinear::new(w, Some(b)).unwrap()).collect();
     let numbers = x.flatten_all().unwrap().to_vec1().unwrap();
@@ -48,7 +51,11 @@ fn setup(sizes: &[usize]) -> Case {
 fn forward(case: &Case, x: &Tensor, trained: bool) -> Tensor {
     let mut x = x.clone();
     for (i, (w, b)) in case.weights.iter().zip(&case.biases).enumerate() {
-        let (w, b) = if trained { (w.as_tensor().clone(), b.as_tensor().clone()) } else { (w.as_detached_tensor(), b.as_detached_tensor()) };
+        let (w, b) = if trained {
+            (w.as_tensor().clone(), b.as_tensor().clone())
+        } else {
+            (w.as_detached_tensor(), b.as_detached_tensor())
+        };
         x = linear(&x, &w, Some(&b)).unwrap();
         if i + 1 < case.weights.len() {
             x = x.relu().unwrap();

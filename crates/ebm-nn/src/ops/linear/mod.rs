@@ -195,8 +195,8 @@ impl CustomOp2 for Product {
 mod tests {
     use candle_core::Device;
 
-    use crate::ops::testing::{check_gradients, noise_tensor};
     use super::*;
+    use crate::ops::testing::{check_gradients, noise_tensor};
 
     fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {
         [
@@ -244,8 +244,10 @@ mod tests {
         let all = inputs(63, 517, 301);
         let seeds = noise_tensor(&[63, 301], 4).unwrap();
         let gradients = |dtype: DType| {
-            let all: Vec<_> =
-                all.iter().map(|t| candle_core::Var::from_tensor(&t.to_dtype(dtype).unwrap()).unwrap()).collect();
+            let all: Vec<_> = all
+                .iter()
+                .map(|t| candle_core::Var::from_tensor(&t.to_dtype(dtype).unwrap()).unwrap())
+                .collect();
             let y = linear(&all[0], &all[1], Some(&all[2])).unwrap();
             let store = (y * seeds.to_dtype(dtype).unwrap()).unwrap().sum_all().unwrap().backward().unwrap();
             all.iter().map(|t| store.get(t).unwrap().to_dtype(DType::F64).unwrap()).collect::<Vec<_>>()

@@ -66,11 +66,7 @@ impl PackedLinear {
                 }
             }
         });
-        Ok(Self {
-            panels,
-            bias: bias.map_or(Ok(Vec::new()), numbers)?,
-            transposed: OnceLock::new(),
-        })
+        Ok(Self { panels, bias: bias.map_or(Ok(Vec::new()), numbers)?, transposed: OnceLock::new() })
     }
 
     /// I.

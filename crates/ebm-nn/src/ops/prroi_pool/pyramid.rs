@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use super::super::roi::{
-    BoxWeights, ChannelsLast, Real, Roi, RoiKernel, by_place, check_settings, detect, parse, pool_box, roi_grad_box,
+    BoxWeights, ChannelsLast, Real, Roi, RoiKernel, by_place, check_settings, detect, parse, pool_box,
+    roi_grad_box,
 };
 use super::{OP, weights};
 use crate::error::{Error, Result};
@@ -30,7 +31,8 @@ impl<'a, T: Real> Pyramid<'a, T> {
         let shape = |map: &ChannelsLast<'_, T>| (map.shape().0, map.shape().1);
         let (images, channels) = levels.first().map_or((0, 0), |(map, _)| shape(map));
         if channels == 0 || levels.iter().any(|(map, _)| shape(map) != (images, channels)) {
-            let reason = "the levels must be maps of the same images and the same number of channels, at least one";
+            let reason =
+                "the levels must be maps of the same images and the same number of channels, at least one";
             return Err(Error::Argument { op: OP, reason: reason.to_owned() });
         }
         levels.iter().try_for_each(|(_, scale)| check_settings(OP, out, *scale))?;
@@ -52,18 +54,20 @@ impl<'a, T: Real> Pyramid<'a, T> {
     pub fn pool(&self, rois: &[T], level_of: &[usize], to: &mut [T]) -> Result<()> {
         let boxes = self.boxes(rois, level_of, to.len())?;
         let (isa, c) = (detect(), self.channels);
-        self.ordered(to.chunks_exact_mut(self.tile_len()).zip(level_of), &boxes).into_par_iter().for_each_init(
-            || (BoxWeights::default(), vec![T::zero(); c]),
-            |(weights, line), ((to, &level), roi)| {
-                let map = self.weigh(level, roi, weights);
-                if weights.is_zero() {
-                    to.fill(T::zero());
-                    return;
-                }
-                weights.transpose();
-                pool_box(isa, map.image(roi.image), map.shape().3, weights, to, line);
-            },
-        );
+        self.ordered(to.chunks_exact_mut(self.tile_len()).zip(level_of), &boxes)
+            .into_par_iter()
+            .for_each_init(
+                || (BoxWeights::default(), vec![T::zero(); c]),
+                |(weights, line), ((to, &level), roi)| {
+                    let map = self.weigh(level, roi, weights);
+                    if weights.is_zero() {
+                        to.fill(T::zero());
+                        return;
+                    }
+                    weights.transpose();
+                    pool_box(isa, map.image(roi.image), map.shape().3, weights, to, line);
+                },
+            );
         Ok(())
     }
 
@@ -99,7 +103,9 @@ impl<'a, T: Real> Pyramid<'a, T> {
         let mut boxes = parse(OP, rois, self.images, 1.0)?;
         if boxes.len() != level_of.len() || len != boxes.len() * self.tile_len() {
             let (boxes, levels) = (boxes.len(), level_of.len());
-            return refuse(format!("{boxes} boxes, {levels} levels of boxes and {len} pooled numbers do not fit"));
+            return refuse(format!(
+                "{boxes} boxes, {levels} levels of boxes and {len} pooled numbers do not fit"
+            ));
         }
         for (roi, &level) in boxes.iter_mut().zip(level_of) {
             let Some((_, scale)) = self.levels.get(level) else {
@@ -138,7 +144,8 @@ mod tests {
     use crate::ops::testing::noise_tensor;
 
     fn map(side: usize, seed: u64) -> ChannelsLast<'static, f64> {
-        let data: Vec<f64> = noise_tensor(&[2, side, side, 3], seed).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        let data: Vec<f64> =
+            noise_tensor(&[2, side, side, 3], seed).unwrap().flatten_all().unwrap().to_vec1().unwrap();
         ChannelsLast::new(data, (2, 3, side, side)).unwrap()
     }
 
@@ -180,7 +187,8 @@ mod tests {
         assert!(Pyramid::new(vec![(map(16, 1), 0.0)], (7, 7)).is_err());
         assert!(Pyramid::<f64>::new(vec![], (7, 7)).is_err());
         let pyramid = Pyramid::new(vec![(map(16, 1), 0.5)], (1, 1)).unwrap();
-        let pool = |rois: &[f64], levels: &[usize], len: usize| pyramid.pool(rois, levels, &mut vec![0.0; len]);
+        let pool =
+            |rois: &[f64], levels: &[usize], len: usize| pyramid.pool(rois, levels, &mut vec![0.0; len]);
         assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_ok());
         assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[1], 3).is_err());
         assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[], 3).is_err());

@@ -63,6 +63,20 @@ impl BoxSpace {
         Ok(Self { size })
     }
 
+    /// The gradient in y, `(B, M, 4)`, given the one in the decoded corners, `(B, M, 4)`: the chain rule through
+    /// [`decode`](TargetSpace::decode), without a graph.
+    ///
+    /// # Errors
+    /// When a shape is wrong.
+    pub fn decode_gradient(&self, y: &Tensor, corners: &Tensor) -> Result<Tensor> {
+        last_dim("y", y, 4)?;
+        last_dim("the gradient in the corners", corners, 4)?;
+        let (low, high) = (corners.narrow(D::Minus1, 0, 2)?, corners.narrow(D::Minus1, 2, 2)?);
+        let center = (&low + &high)?.broadcast_mul(&self.size)?;
+        let half = (y.narrow(D::Minus1, 2, 2)?.exp()? * 0.5)?;
+        Ok(Tensor::cat(&[&center, &((&high - &low)? * half)?], D::Minus1)?)
+    }
+
     /// The reference sizes `(w₀, h₀)`, `(B, M, 2)` or `(B, 1, 2)`.
     pub fn reference_size(&self) -> &Tensor {
         &self.size

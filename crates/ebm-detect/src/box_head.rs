@@ -1,7 +1,7 @@
 //! Two fully-connected layers over a pooled box, and Faster-RCNN's predictor on top.
 
-use candle_core::{D, Module, Tensor};
-use candle_nn::{Init, Linear, VarBuilder};
+use candle_core::{D, Tensor};
+use candle_nn::{Init, VarBuilder};
 use ebm_nn::boxes::{BBox, BoxConvention, clip};
 use rand::RngCore;
 
@@ -9,13 +9,15 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     error::{Error, Result},
-    layers::{linear, rows_of_four, torch_default},
+    layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
+    packed_head::PackedTwoMlpHead,
     pooler::{Pooler, Pooling},
     rpn::Proposal,
 };
 
 /// fc6 and fc7, each followed by ReLU; the confidence branch has its own copy of the same shape.
+#[derive(Clone)]
 pub struct TwoMlpHead {
     fc6: Linear,
     fc7: Linear,
@@ -26,8 +28,8 @@ impl TwoMlpHead {
     pub fn new(config: &DetectorConfig, pooler: &Pooler, vb: VarBuilder) -> Result<Self> {
         let (input, width) = (pooler.output_len(config.backbone.fpn_channels), config.roi.representation);
         Ok(Self {
-            fc6: linear(vb.pp("fc6"), input, width, torch_default(input))?,
-            fc7: linear(vb.pp("fc7"), width, width, torch_default(width))?,
+            fc6: Linear::new(vb.pp("fc6"), input, width, torch_default(input))?,
+            fc7: Linear::new(vb.pp("fc7"), width, width, torch_default(width))?,
         })
     }
 
@@ -50,10 +52,17 @@ impl TwoMlpHead {
     pub fn input_gradient(&self, activations: &[Tensor; 2], output_gradient: &Tensor) -> Result<Tensor> {
         let through = |gradient: &Tensor, activation: &Tensor, layer: &Linear| -> Result<Tensor> {
             let open = activation.gt(0.0)?.to_dtype(gradient.dtype())?;
-            Ok((gradient * open)?.matmul(&layer.weight().detach())?)
+            Ok((gradient * open)?.matmul(&layer.weight())?)
         };
         let [hidden, output] = activations;
         through(&through(output_gradient, output, &self.fc7)?, hidden, &self.fc6)
+    }
+
+    /// Both layers for inference, reading pooled boxes of `bins` bins with the channels innermost, `(bins, C)`.
+    pub fn pack(&self, bins: usize) -> Result<PackedTwoMlpHead> {
+        let channels = self.fc6.weight().dim(1)? / bins.max(1);
+        let fc6 = self.fc6.pack(|input| input % channels * bins + input / channels)?;
+        Ok(PackedTwoMlpHead::new(fc6, self.fc7.pack(|input| input)?))
     }
 }
 
@@ -90,8 +99,8 @@ impl BoxHead {
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         Ok(Self {
             trunk: TwoMlpHead::new(config, &pooler, vb.pp("box_head"))?,
-            class: linear(predictor.pp("cls_score"), width, classes, normal(0.01))?,
-            offsets: linear(predictor.pp("bbox_pred"), width, 4 * classes, normal(0.001))?,
+            class: Linear::new(predictor.pp("cls_score"), width, classes, normal(0.01))?,
+            offsets: Linear::new(predictor.pp("bbox_pred"), width, 4 * classes, normal(0.001))?,
             coder: BoxCoder { weights: config.roi.box_weights, convention },
             pooler,
             config: config.roi.clone(),

@@ -4,22 +4,24 @@
 //! them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x) up to a constant;
 //! trained towards the IoU it is IoU-Net*.
 
-use candle_core::{Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EnergyModel, TargetSpace};
 use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_nn::ops::channels_last;
 
 use crate::{
     box_head::TwoMlpHead,
     config::DetectorConfig,
     error::Result,
     layers::rows_of_four,
+    packed_head::PackedEnergyHead,
     pooler::{Pooled, Pooler, Pooling},
 };
 
 /// What f needs of the image and of B objects; computed once for all y.
 pub struct BoxFeatures {
-    /// P2 … P6.
+    /// P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
     pyramid: Vec<Tensor>,
     /// Image of each object.
     images: Vec<u32>,
@@ -50,7 +52,31 @@ impl BoxFeatures {
         let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
         let boxes = rows_of_four(boxes, device)?.unsqueeze(1)?.broadcast_add(&ends)?;
         let space = BoxSpace::new(&boxes)?;
-        Ok(Self { pyramid: pyramid.iter().map(Tensor::detach).collect(), images, labels, boxes, space, ends })
+        Ok(Self { pyramid: Self::readable(pyramid)?, images, labels, boxes, space, ends })
+    }
+
+    /// The pyramid without its history, on the CPU with the channels innermost.
+    pub(crate) fn readable(pyramid: &[Tensor]) -> Result<Vec<Tensor>> {
+        let read_often = |level: &Tensor| {
+            let level = level.detach();
+            if level.device().is_cpu() { Ok(channels_last(&level)?) } else { Ok(level) }
+        };
+        pyramid.iter().map(read_often).collect()
+    }
+
+    /// P2 … P6.
+    pub(crate) fn levels(&self) -> &[Tensor] {
+        &self.pyramid
+    }
+
+    /// Image and class of object `i`.
+    pub(crate) fn object(&self, i: usize) -> (u32, u32) {
+        (self.images[i], self.labels[i])
+    }
+
+    /// The gradient in `y (B, M, 4)`, given the one in [`corners`](Self::corners).
+    pub(crate) fn pull_back(&self, y: &Tensor, corners: &Tensor) -> Result<Tensor> {
+        Ok(self.space.decode_gradient(y, corners)?)
     }
 
     /// The boxes themselves as points of target space, `(B, 1, 4)`.
@@ -70,6 +96,7 @@ impl BoxFeatures {
 }
 
 /// f(x, y) for boxes y = (c_x/w₀, c_y/h₀, log w, log h).
+#[derive(Clone)]
 pub struct EnergyHead {
     pooler: Pooler,
     trunk: TwoMlpHead,
@@ -96,6 +123,21 @@ impl EnergyHead {
             bias: predictor.get_with_hints(config.num_classes, "bias", Init::Const(0.0))?,
             pooler,
         })
+    }
+
+    /// The branch with its present parameters for inference on the CPU in f32.
+    pub fn pack(&self) -> Result<PackedEnergyHead> {
+        let trunk = self.trunk.pack(self.pooler.size() * self.pooler.size())?;
+        PackedEnergyHead::new(self.pooler, trunk, &self.weight.detach(), &self.bias.detach())
+    }
+
+    /// The fastest form for inference with the present parameters: [packed](Self::pack) on the CPU in f32, else as it
+    /// is.
+    pub fn for_inference(&self) -> Result<Box<dyn EnergyModel<Features = BoxFeatures>>> {
+        if self.weight.device().is_cpu() && self.weight.dtype() == DType::F32 {
+            return Ok(Box::new(self.pack()?));
+        }
+        Ok(Box::new(self.clone()))
     }
 
     /// Pools the boxes `y (B, M, 4)`.
@@ -160,7 +202,7 @@ impl EnergyModel for EnergyHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{DType, Device};
+    use candle_core::Device;
     use ebm_nn::params::ParamStore;
     use ebm_seed::Key;
     use rand::Rng;
@@ -180,6 +222,19 @@ mod tests {
 
     #[test]
     fn the_gradient_by_hand_is_autograds() {
+        let (head, features) = small();
+        let device = Device::Cpu;
+        let shift = Tensor::new(&[[[0f32, 0., 0., 0.], [0.1, -0.05, 0.2, -0.1]]], &device).unwrap();
+        let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
+        let (f, gradient) = head.score_and_grad(&features, &y).unwrap();
+        let (f2, gradient2) = ByAutograd(&head).score_and_grad(&features, &y).unwrap();
+        assert!(gradient2.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.1);
+        assert!(difference(&f, &f2) < 1e-5);
+        assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");
+    }
+
+    /// A branch with four channels, and two objects' and one object's boxes on two images.
+    fn small() -> (EnergyHead, BoxFeatures) {
         let device = Device::Cpu;
         let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
         (config.backbone.fpn_channels, config.roi.representation) = (4, 16);
@@ -199,15 +254,41 @@ mod tests {
         let features =
             BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen)
                 .unwrap();
-        let shift = Tensor::new(&[[[0f32, 0., 0., 0.], [0.1, -0.05, 0.2, -0.1]]], &device).unwrap();
+        (head, features)
+    }
+
+    fn difference(a: &Tensor, b: &Tensor) -> f32 {
+        (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
+    }
+
+    fn largest(a: &Tensor) -> f32 {
+        difference(a, &a.zeros_like().unwrap())
+    }
+
+    #[test]
+    fn packed_it_is_the_same_function() {
+        let (head, features) = small();
+        let packed = head.pack().unwrap();
+        // So many candidates that they are evaluated in several chunks.
+        let mut rng = Key::new(3).rng();
+        let shift: Vec<f32> = (0..3 * 200 * 4).map(|_| rng.random_range(-0.3..0.3)).collect();
+        let shift = Tensor::from_vec(shift, (3, 200, 4), &Device::Cpu).unwrap();
         let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
         let (f, gradient) = head.score_and_grad(&features, &y).unwrap();
-        let (f2, gradient2) = ByAutograd(&head).score_and_grad(&features, &y).unwrap();
-        let difference = |a: &Tensor, b: &Tensor| {
-            (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
-        };
-        assert!(gradient2.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.1);
-        assert!(difference(&f, &f2) < 1e-5);
-        assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");
+        let (packed_f, packed_gradient) = packed.score_and_grad(&features, &y).unwrap();
+        assert!(largest(&f) > 0.1 && largest(&gradient) > 0.1);
+        assert!(difference(&f, &packed_f) < 1e-4 * largest(&f));
+        assert!(difference(&gradient, &packed_gradient) < 1e-4 * largest(&gradient));
+        assert_eq!(difference(&packed.score(&features, &y).unwrap(), &packed_f), 0.0);
+        // A candidate's f depends on no other candidate.
+        let alone = packed.score(&features, &y.narrow(1, 150, 1).unwrap()).unwrap();
+        assert_eq!(difference(&alone, &packed_f.narrow(1, 150, 1).unwrap()), 0.0);
+    }
+
+    #[test]
+    fn a_class_that_the_branch_does_not_know_is_an_error() {
+        let (head, mut features) = small();
+        features.labels[1] = 10_000;
+        assert!(head.pack().unwrap().score(&features, &features.targets().unwrap()).is_err());
     }
 }

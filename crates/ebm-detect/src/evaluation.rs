@@ -12,17 +12,16 @@ use ebm_eval::Detection;
 
 use crate::{
     box_head::Candidate,
-    energy_head::EnergyHead,
     error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::refine_candidates,
+    inference::{Head, refine_candidates},
     input::to_original,
 };
 
 /// A confidence branch and how it refines.
 pub struct Refiner<'a> {
-    /// f.
-    pub head: &'a EnergyHead,
+    /// f; see [`EnergyHead::for_inference`](crate::EnergyHead::for_inference).
+    pub head: &'a Head,
     /// Algorithm S1 with its step lengths.
     pub ascent: GradientAscent,
 }

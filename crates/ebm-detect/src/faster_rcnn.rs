@@ -1,10 +1,10 @@
 //! Faster-RCNN with a feature pyramid: backbone, region proposal network and box head.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::{
     boxes::{BBox, batched_nms},
-    fpn::Fpn,
+    fpn::{Fpn, PackedBackbone},
     resnet::ResNet,
 };
 use rand::RngCore;
@@ -56,6 +56,24 @@ impl DetectorLosses {
     }
 }
 
+/// The body and the pyramid of a detector, for prediction: see [`FasterRcnn::for_inference`].
+pub enum Backbone<'a> {
+    /// With packed weights.
+    Packed(PackedBackbone),
+    /// The networks themselves.
+    Plain(&'a FasterRcnn),
+}
+
+impl Backbone<'_> {
+    /// P2 … P6 of `(N, 3, H, W)`, without history.
+    pub fn features(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Packed(packed) => Ok(packed.forward(pixels)?),
+            Self::Plain(detector) => Ok(detector.features(pixels, false)?.iter().map(Tensor::detach).collect()),
+        }
+    }
+}
+
 /// The detector; parameter names are torchvision's.
 pub struct FasterRcnn {
     body: ResNet,
@@ -88,6 +106,17 @@ impl FasterRcnn {
     /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per image.
     pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
         self.pyramid(&self.body(pixels, train)?)
+    }
+
+    /// What makes the same features in prediction, with the present parameters: packed once where that is possible, on
+    /// the CPU.
+    pub fn for_inference(&self) -> Result<Backbone<'_>> {
+        let parameter = self.fpn.parameter();
+        Ok(if parameter.device().is_cpu() && parameter.dtype() == DType::F32 {
+            Backbone::Packed(PackedBackbone::new(&self.body, &self.fpn)?)
+        } else {
+            Backbone::Plain(self)
+        })
     }
 
     /// P2 … P6 from C2 … C5.

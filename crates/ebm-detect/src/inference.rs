@@ -5,10 +5,7 @@ use ebm_core::{EnergyModel, GradientAscent, refine};
 use ebm_nn::boxes::{BBox, BoxConvention};
 
 use crate::{
-    box_head::Candidate,
-    config::DetectorConfig,
-    energy_head::{BoxFeatures, EnergyHead},
-    error::Result,
+    box_head::Candidate, config::DetectorConfig, energy_head::BoxFeatures, error::Result,
     guided_nms::iou_guided_nms,
 };
 
@@ -21,17 +18,22 @@ pub struct Refinement {
     pub after: Vec<Candidate>,
 }
 
+/// f of boxes: an [`EnergyHead`](crate::EnergyHead), packed or not.
+pub type Head = dyn EnergyModel<Features = BoxFeatures>;
+
 /// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together.
 ///
 /// `candidates[i]` lie in image i of the pyramid. Neither clipping nor a second suppression nor rescoring follows.
 pub fn refine_candidates(
-    head: &EnergyHead,
+    head: &Head,
     pyramid: &[Tensor],
     candidates: &[Vec<Candidate>],
     ascent: &GradientAscent,
     config: &DetectorConfig,
 ) -> Result<Vec<Refinement>> {
     let convention = config.convention.into();
+    // In the layout that pooling reads, once for both passes over the candidates.
+    let pyramid = &BoxFeatures::readable(pyramid)?;
     let scores = confidences(head, pyramid, candidates, convention)?;
     let mut survivors = Vec::with_capacity(candidates.len());
     for (candidates, scores) in candidates.iter().zip(&scores) {
@@ -48,7 +50,7 @@ pub fn refine_candidates(
 
 /// f of every candidate in its own class.
 fn confidences(
-    head: &EnergyHead,
+    head: &Head,
     pyramid: &[Tensor],
     candidates: &[Vec<Candidate>],
     convention: BoxConvention,
@@ -61,7 +63,7 @@ fn confidences(
 }
 
 fn refined_boxes(
-    head: &EnergyHead,
+    head: &Head,
     pyramid: &[Tensor],
     survivors: &[Vec<Candidate>],
     ascent: &GradientAscent,
@@ -70,7 +72,7 @@ fn refined_boxes(
     let Some(features) = features(pyramid, survivors, convention)? else {
         return Ok(vec![Vec::new(); survivors.len()]);
     };
-    let refined = refine(head, &features, &features.targets()?, ascent)?;
+    let refined = refine(&head, &features, &features.targets()?, ascent)?;
     let boxes = features.corners(&refined.y)?.squeeze(1)?.to_vec2::<f32>()?;
     let boxes: Vec<BBox> = boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect();
     Ok(split(&boxes, survivors))

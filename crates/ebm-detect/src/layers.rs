@@ -1,7 +1,9 @@
 //! Convolution and fully-connected layers with named initialisers.
 
 use candle_core::{Device, Tensor};
-use candle_nn::{Init, Linear, VarBuilder};
+use candle_nn::{Init, VarBuilder};
+
+use ebm_nn::ops::PackedLinear;
 
 use crate::error::Result;
 
@@ -25,10 +27,38 @@ impl Conv {
     }
 }
 
-/// A fully-connected layer: weight `(output, input)` drawn from `init`, zero bias.
-pub fn linear(vb: VarBuilder, input: usize, output: usize, init: Init) -> Result<Linear> {
-    let weight = vb.get_with_hints((output, input), "weight", init)?;
-    Ok(Linear::new(weight, Some(vb.get_with_hints(output, "bias", Init::Const(0.0))?)))
+/// A fully-connected layer.
+#[derive(Clone)]
+pub struct Linear {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Linear {
+    /// `weight (output, input)` drawn from `init`; `bias (output)` zero.
+    pub fn new(vb: VarBuilder, input: usize, output: usize, init: Init) -> Result<Self> {
+        let weight = vb.get_with_hints((output, input), "weight", init)?;
+        Ok(Self { weight, bias: vb.get_with_hints(output, "bias", Init::Const(0.0))? })
+    }
+
+    /// `(N, I)` → `(N, O)`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        // The operation refuses products without rows.
+        if x.dim(0)? == 0 {
+            return Ok(Tensor::zeros((0, self.weight.dim(0)?), x.dtype(), x.device())?);
+        }
+        Ok(ebm_nn::ops::linear(x, &self.weight, Some(&self.bias))?)
+    }
+
+    /// The weight, without its history.
+    pub fn weight(&self) -> Tensor {
+        self.weight.detach()
+    }
+
+    /// The layer for inference on the CPU in f32; its input i is the weight's column `column(i)`.
+    pub fn pack(&self, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
+        Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), column)?)
+    }
 }
 
 /// U(±1/√input), torch's default for weights, used for the feature extractors of both heads.

@@ -51,6 +51,16 @@ impl Pooler {
         }
     }
 
+    /// Bins per side.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Pixels of the maps P2 … P5 per image pixel.
+    pub fn scales() -> impl Iterator<Item = f64> {
+        DetectorConfig::STRIDES[..LEVELS.count()].iter().map(|&stride| 1.0 / stride as f64)
+    }
+
     /// Values per pooled box of `channels` channels.
     pub fn output_len(&self, channels: usize) -> usize {
         channels * self.size * self.size

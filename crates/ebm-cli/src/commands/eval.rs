@@ -104,7 +104,7 @@ fn score_model(args: &Detection_) -> Result<Vec<(String, CocoFigures)>> {
     let loader = LoaderConfig::eval(model.config.detector.input.transform(), 1);
     let loader = Loader::new(dataset.clone(), loader, Key::new(0))?;
     let refiners: Vec<Refiner> =
-        model.head.iter().map(|head| Refiner { head, ascent: model.ascent.clone() }).collect();
+        model.head.iter().map(|head| Refiner { head: &**head, ascent: model.ascent.clone() }).collect();
     let mut progress = Console::new();
     progress.begin("images", dataset.images.len());
     let evaluation = evaluate(&model.detector, &dataset, &loader, &refiners, &Device::Cpu, &mut |done| {

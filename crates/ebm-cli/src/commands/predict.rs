@@ -17,7 +17,7 @@ use ebm_data::{
     loader::Sample,
 };
 use ebm_detect::{
-    Candidate, EnergyHead, FasterRcnn, ImageBatch, Method, Refinement,
+    Candidate, FasterRcnn, Head, ImageBatch, Method, Refinement,
     config::ExperimentConfig,
     input::to_original,
     refine_candidates,
@@ -74,7 +74,7 @@ pub struct ModelArgs {
 pub struct Model {
     pub config: ExperimentConfig,
     pub detector: FasterRcnn,
-    pub head: Option<EnergyHead>,
+    pub head: Option<Box<Head>>,
     pub ascent: GradientAscent,
 }
 
@@ -88,6 +88,7 @@ impl Model {
             .context("--detector is missing: the file with the detector's weights")?;
         let detector = load_detector(&config.detector, path, device)?;
         let head = args.head.as_deref().map(|path| load_head(&config.detector, path, device)).transpose()?;
+        let head = head.map(|head| head.for_inference()).transpose()?;
         let mut ascent = config
             .confidence(method(&args.method)?)
             .with_context(|| format!("--method {}: it has no confidence branch", args.method))?
@@ -114,7 +115,7 @@ impl Model {
         let candidates = self.detector.candidates(&pyramid, &images)?;
         let refinement = match &self.head {
             Some(head) => {
-                refine_candidates(head, &pyramid, &candidates, &self.ascent, &self.config.detector)?
+                refine_candidates(head.as_ref(), &pyramid, &candidates, &self.ascent, &self.config.detector)?
                     .pop()
                     .unwrap_or_default()
             }

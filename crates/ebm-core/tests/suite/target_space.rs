@@ -109,3 +109,18 @@ fn age_and_head_pose_are_modelled_as_they_are() {
         ["yaw", "pitch", "roll"]
     );
 }
+
+#[test]
+fn the_gradient_through_decode_is_autograds() {
+    let boxes =
+        candidates(2, &[&[0., 0., 2., 4.], &[1., 1., 5., 9.], &[3., 0., 4., 8.], &[-2., -4., 2., 4.]]);
+    let corners =
+        candidates(2, &[&[1., -2., 3., 0.5], &[0.3, 1., -1., 2.], &[2., 2., 1., -1.], &[0., 1., 1., 0.]]);
+    for space in [BoxSpace::new(&boxes.narrow(1, 0, 1).unwrap()).unwrap(), BoxSpace::new(&boxes).unwrap()] {
+        let y = Var::from_tensor(&space.encode(&boxes).unwrap()).unwrap();
+        let carrier = (space.decode(&y).unwrap() * &corners).unwrap().sum_all().unwrap();
+        let gradients = carrier.backward().unwrap();
+        let found = space.decode_gradient(&y.as_detached_tensor(), &corners).unwrap();
+        assert_close(&flat(&found), &flat(gradients.get(&y).unwrap()), 1e-12);
+    }
+}

@@ -20,11 +20,11 @@ use ebm_seed::Key;
 use super::{Progress, Row, eval_loader, load_dataset, score, train_run};
 use crate::{
     config::ExperimentConfig,
-    energy_head::EnergyHead,
     error::Result,
     evaluation::{Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
     feature_cache::FeatureCache,
+    inference::Head,
     input::objects,
     method::Method,
     training::{CachedSource, ConfidenceTask, DetectorTask, StreamSource},
@@ -114,7 +114,12 @@ pub fn mini(
             );
             let name = format!("{}-{seed}", method.key());
             train_run(&options.run, &name, (config, settings.training.steps), seed, &mut task, progress)?;
-            branches.push(Branch { method, seed, head: task.into_head(), ascent: settings.ascent() });
+            branches.push(Branch {
+                method,
+                seed,
+                head: task.into_head().for_inference()?,
+                ascent: settings.ascent(),
+            });
         }
     }
     drop(cache);
@@ -125,7 +130,7 @@ pub fn mini(
 struct Branch {
     method: Method,
     seed: u64,
-    head: EnergyHead,
+    head: Box<Head>,
     ascent: GradientAscent,
 }
 
@@ -233,12 +238,11 @@ fn choose_step_lengths(
         step_length: ascent.step_length.iter().map(|length| length * factor).collect(),
         ..ascent.clone()
     };
-    let trials: Vec<(Method, GradientAscent, &EnergyHead)> =
-        (branches.iter().filter(|branch| branch.seed == 0))
-            .flat_map(|b| STEP_FACTORS.map(|factor| (b.method, scaled(&b.ascent, factor), &b.head)))
-            .collect();
+    let trials: Vec<(Method, GradientAscent, &Head)> = (branches.iter().filter(|branch| branch.seed == 0))
+        .flat_map(|b| STEP_FACTORS.map(|factor| (b.method, scaled(&b.ascent, factor), &*b.head)))
+        .collect();
     let refiners: Vec<Refiner> =
-        trials.iter().map(|(_, ascent, head)| Refiner { head, ascent: ascent.clone() }).collect();
+        trials.iter().map(|(_, ascent, head)| Refiner { head: *head, ascent: ascent.clone() }).collect();
     let dataset =
         Arc::new(load_dataset(&splits.validation.annotations, &splits.validation.images, Purpose::Eval)?);
     let truth = GroundTruth::read(&splits.validation.annotations)?;
@@ -282,7 +286,7 @@ fn compare(
     let dataset = Arc::new(load_dataset(&splits.test.annotations, &splits.test.images, Purpose::Eval)?);
     let truth = GroundTruth::read(&splits.test.annotations)?;
     let refiners: Vec<Refiner> =
-        branches.iter().map(|b| Refiner { head: &b.head, ascent: b.ascent.clone() }).collect();
+        branches.iter().map(|b| Refiner { head: &*b.head, ascent: b.ascent.clone() }).collect();
     progress.begin("test scenes", dataset.images.len());
     let loader = eval_loader(&dataset, config, BATCH)?;
     let evaluation =

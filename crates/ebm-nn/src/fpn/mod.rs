@@ -48,6 +48,12 @@ impl Fpn {
         Ok(Self { laterals, outputs })
     }
 
+    /// One of the parameters, for its type and device.
+    #[must_use]
+    pub fn parameter(&self) -> &Tensor {
+        self.laterals[0].weight()
+    }
+
     /// \[C2, …, C5\], each (N, inputs\[i\], H_i, W_i) -> \[P2, …, P5, P6\], each (N, channels, H_i, W_i) and
     /// P6 of half of P5's size, rounded up. A coarser map is brought to its lateral's size by taking nearest pixels.
     ///

@@ -71,6 +71,12 @@ impl Conv2d {
         ops::conv2d(x, &self.weight, self.bias.as_ref(), self.stride, self.padding)
     }
 
+    /// (O, I, k, k).
+    #[must_use]
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
     /// The layer with its present parameters, for inference on the CPU.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use candle_core::{DType, Tensor};
 
 use self::geometry::Geometry;
 use self::op::{Conv2d, Order};
+use crate::ops::roi::channels_first;
 use crate::{Error, Result};
 pub use packed::PackedConv2d;
 
@@ -49,6 +50,11 @@ pub fn conv2d(
             Some(bias) => y.broadcast_add(&bias.reshape((1, geometry.filters, 1, 1))?)?,
             None => y,
         });
+    }
+    // A view of a map that is stored with the channels innermost is read in place.
+    let innermost = x.permute((0, 2, 3, 1))?;
+    if innermost.is_contiguous() && !x.is_contiguous() {
+        return channels_first(&apply(&innermost, w, bias, Conv2d { geometry, order: Order::ChannelsLast })?);
     }
     apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
 }

@@ -5,15 +5,18 @@
 //! | `tile` | the innermost loops, in registers |
 //! | `outer` | the same for sums over the rows of both operands |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
+//! | `dense` | the product of matrices whose rows lie end to end, of any depth |
 //! | `product` | the product, cut into tasks, with bias, residual and ReLU while a tile is at hand |
 //! | `workspace` | buffers that are used again |
 
+mod dense;
 mod outer;
 mod panels;
 mod product;
 mod tile;
 mod workspace;
 
+pub(super) use dense::{Left, Output, Right, Sizes, dense};
 pub(super) use outer::{Segment, accumulate};
 pub(super) use panels::Panels;
 pub(super) use product::{Epilogue, product, product_here, tile, tiles};

@@ -72,7 +72,6 @@ impl Panels {
         &self.data[self.start + i * self.depth * self.width..][..self.depth * self.width]
     }
 
-    #[cfg(test)]
     /// Element (k, column) of B.
     pub(in crate::ops) fn get(&self, k: usize, column: usize) -> f32 {
         self.panel(column / self.width)[k * self.width + column % self.width]
@@ -80,7 +79,7 @@ impl Panels {
 }
 
 /// The columns of a panel: the width of a register tile on this processor.
-fn panel_width() -> usize {
+pub(super) fn panel_width() -> usize {
     struct Width;
     impl WithSimd for Width {
         type Output = usize;

@@ -135,7 +135,14 @@ impl WithSimd for Task<'_> {
 
 /// `to ← activation(sums + bias + residual)`; an empty bias or residual is none.
 #[inline(always)]
-fn finish<S: Simd>(simd: S, sums: &[f32], bias: &[f32], residual: &[f32], relu: bool, to: &mut [f32]) {
+pub(super) fn finish<S: Simd>(
+    simd: S,
+    sums: &[f32],
+    bias: &[f32],
+    residual: &[f32],
+    relu: bool,
+    to: &mut [f32],
+) {
     // max(floor, value) is value where that is NaN.
     let floor = simd.splat_f32s(if relu { 0.0 } else { f32::NEG_INFINITY });
     if to.len().is_multiple_of(S::F32_LANES) {

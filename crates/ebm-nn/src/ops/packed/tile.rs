@@ -58,6 +58,12 @@ impl Sums {
     pub(in crate::ops) fn row(&self, i: usize, width: usize) -> &[f32] {
         &self.0[i * width..(i + 1) * width]
     }
+
+    /// The first `count` rows.
+    #[inline(always)]
+    pub(super) fn rows(&self, count: usize, width: usize) -> &[f32] {
+        &self.0[..count * width]
+    }
 }
 
 /// `sums = A · panel`; A has at most [`most_rows`] rows.

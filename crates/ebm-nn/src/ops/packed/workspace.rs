@@ -23,7 +23,8 @@ impl Workspace {
     }
 
     /// A buffer of `len` numbers, whatever these are: the smallest that is large enough, else the largest, grown.
-    pub(crate) fn take(&self, len: usize) -> Vec<f32> {
+    #[must_use]
+    pub fn take(&self, len: usize) -> Vec<f32> {
         let mut buffer = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
             let key = |i: &usize| {
@@ -46,7 +47,7 @@ impl Workspace {
     }
 
     /// Hands a buffer back.
-    pub(crate) fn give(&self, buffer: Vec<f32>) {
+    pub fn give(&self, buffer: Vec<f32>) {
         if buffer.capacity() > 0 {
             self.free.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
         }

@@ -8,9 +8,11 @@
 //! The output is continuously differentiable in the box; its gradient has kinks, not jumps, at integer coordinates.
 //! A box without area, or inverted, gives zero and a zero gradient.
 //!
-//! [`prroi_pool()`] works on tensors; [`forward`], [`backward_features`] and [`backward_rois`] work on slices, without a graph.
+//! [`prroi_pool()`] works on tensors; [`forward`], [`backward_features`] and [`backward_rois`] work on slices, without a graph; [`Pyramid`] does,
+//! with the channels innermost, where boxes have maps of several scales.
 
 mod cpu;
+mod pyramid;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ mod weights;
 
 pub use super::roi::{ChannelsLast, Real};
 pub use cpu::{backward_features, backward_rois, forward};
+pub use pyramid::Pyramid;
 pub use tensor::prroi_pool;
 
 /// The name in errors.

@@ -42,6 +42,15 @@ impl<'a, T: Real> ChannelsLast<'a, T> {
         Ok(Self { data: Cow::Owned(swap(data, n, c, h * w)), shape: [n, c, h, w] })
     }
 
+    /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already, copied
+    /// where it is contiguous.
+    ///
+    /// # Errors
+    /// For another layout, number of dimensions or type.
+    pub fn of_storage(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
+        super::tensor::features_of(storage, layout)
+    }
+
     /// (N, C, H, W).
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize, usize) {

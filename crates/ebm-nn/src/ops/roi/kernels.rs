@@ -133,7 +133,7 @@ fn pool_box_body<T: Real, const FMA: bool>(
 multiversion! {
     /// Pools one box: `to = Wy · F · Wxᵀ` per channel, of the map (H, W, C) into the tile (ph, pw, C). `line` is a scratch of
     /// C numbers.
-    pub(super) fn pool_box<T>(map: &[T], width: usize, weights: &BoxWeights<T>, to: &mut [T], line: &mut [T])
+    pub(crate) fn pool_box<T>(map: &[T], width: usize, weights: &BoxWeights<T>, to: &mut [T], line: &mut [T])
         = pool_box_body
 }
 

@@ -23,7 +23,7 @@ mod weights;
 
 pub(super) use channels_last::swap;
 pub use channels_last::{ChannelsLast, channels_first, channels_last};
-pub(super) use kernels::{RoiKernel, roi_grad_box};
+pub(super) use kernels::{RoiKernel, pool_box, roi_grad_box};
 pub(super) use pool::{GradTile, backward_features, by_place, forward};
 pub(super) use rois::{Roi, parse};
 pub use simd::Real;

@@ -3,11 +3,17 @@
 //! candle's own product asks the operating system for the number of processors on every call, which on Linux reads
 //! /proc/cpuinfo: longer than a small layer takes.
 
+mod packed;
+mod products;
+
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as CandleResult, Shape, Tensor};
 
-use super::gemm::{MatMut, MatRef, multiply_parallel};
-use super::storage::{Float, elements};
+use self::products::Products;
+use super::packed::Sizes;
+use super::storage::elements;
 use crate::{Error, Result};
+
+pub use packed::PackedLinear;
 
 /// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU, where
 /// the result has the same bits for every number of threads; elsewhere candle's product. Differentiable in all
@@ -57,20 +63,21 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
 struct Linear;
 
 impl Linear {
-    fn cpu<T: Float>(
+    fn cpu<T: Products>(
         x: (&CpuStorage, &Layout),
         w: (&CpuStorage, &Layout),
         bias: Option<(&CpuStorage, &Layout)>,
     ) -> CandleResult<(CpuStorage, Shape)> {
-        let (rhs, outputs) = (matrix::<T>(w)?.t(), w.1.dims()[0]);
-        let mut y = product(matrix(x)?, rhs, x.1.dims()[0], outputs)?;
+        let ((rows, depth), outputs) = (x.1.shape().dims2()?, w.1.dims()[0]);
+        let sizes = Sizes { rows, depth, columns: outputs };
+        let mut y = T::by_transposed(elements(x.0, x.1)?, elements(w.0, w.1)?, sizes)?;
         if let Some((storage, layout)) = bias {
             let bias = elements::<T>(storage, layout)?;
             for row in y.chunks_exact_mut(outputs) {
                 row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
             }
         }
-        Ok((T::to_cpu_storage_owned(y), Shape::from((x.1.dims()[0], outputs))))
+        Ok((T::to_cpu_storage_owned(y), Shape::from((rows, outputs))))
     }
 
     fn gradients(x: &Tensor, w: &Tensor, grad: &Tensor) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
@@ -80,23 +87,6 @@ impl Linear {
         let dw = w.track_op().then(|| grad.apply_op2_no_bwd(x, &Product { transposed: true })).transpose()?;
         Ok((dx, dw))
     }
-}
-
-/// A contiguous tensor of two dimensions.
-fn matrix<'a, T: Float>((storage, layout): (&'a CpuStorage, &Layout)) -> CandleResult<MatRef<'a, T>> {
-    let (rows, columns) = layout.shape().dims2()?;
-    MatRef::new(elements(storage, layout)?, (rows, columns), (columns, 1))
-}
-
-fn product<T: Float>(
-    lhs: MatRef<'_, T>,
-    rhs: MatRef<'_, T>,
-    rows: usize,
-    columns: usize,
-) -> CandleResult<Vec<T>> {
-    let mut out = vec![T::zero(); rows * columns];
-    multiply_parallel(MatMut::new(&mut out, rows, columns)?, lhs, rhs)?;
-    Ok(out)
 }
 
 impl CustomOp2 for Linear {
@@ -167,15 +157,17 @@ struct Product {
 }
 
 impl Product {
-    fn cpu<T: Float>(
+    fn cpu<T: Products>(
         &self,
         grad: (&CpuStorage, &Layout),
         other: (&CpuStorage, &Layout),
     ) -> CandleResult<(CpuStorage, Shape)> {
-        let (lhs, [rows, inner]) = (matrix::<T>(grad)?, [grad.1.dims()[0], grad.1.dims()[1]]);
-        let (lhs, rows) = if self.transposed { (lhs.t(), inner) } else { (lhs, rows) };
+        let (first, second) = grad.1.shape().dims2()?;
         let columns = other.1.dims()[1];
-        let out = product(lhs, matrix::<T>(other)?, rows, columns)?;
+        let (rows, depth) = if self.transposed { (second, first) } else { (first, second) };
+        let product = if self.transposed { T::transposed_by } else { T::by };
+        let sizes = Sizes { rows, depth, columns };
+        let out = product(elements(grad.0, grad.1)?, elements(other.0, other.1)?, sizes)?;
         Ok((T::to_cpu_storage_owned(out), Shape::from((rows, columns))))
     }
 }
@@ -203,8 +195,8 @@ impl CustomOp2 for Product {
 mod tests {
     use candle_core::Device;
 
-    use super::super::testing::{check_gradients, noise_tensor};
     use super::*;
+    use crate::ops::testing::{check_gradients, noise_tensor};
 
     fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {
         [
@@ -217,7 +209,9 @@ mod tests {
     #[test]
     fn it_is_the_product_whatever_the_cut() {
         // One task, cut by rows, cut by columns, and neither a multiple of anything.
-        for (rows, columns, outputs) in [(1, 1, 1), (3, 10, 7), (700, 65, 33), (5, 300, 517), (129, 130, 131)]
+        // The last is large enough for the packed products.
+        for (rows, columns, outputs) in
+            [(1, 1, 1), (3, 10, 7), (700, 65, 33), (5, 300, 517), (129, 130, 131), (63, 517, 301)]
         {
             let [x, w, bias] = inputs(rows, columns, outputs);
             let expected = x.matmul(&w.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
@@ -243,6 +237,25 @@ mod tests {
         let x = noise_tensor(&[5, 4], 1).unwrap();
         let turned = |t: &[Tensor]| Ok(linear(&t[0].t()?, &t[1], None).unwrap());
         check_gradients(turned, &[x, all[1].clone()], 1e-5, 1e-8).unwrap();
+    }
+
+    #[test]
+    fn gradients_in_single_precision_are_those_in_double() {
+        let all = inputs(63, 517, 301);
+        let seeds = noise_tensor(&[63, 301], 4).unwrap();
+        let gradients = |dtype: DType| {
+            let all: Vec<_> = all
+                .iter()
+                .map(|t| candle_core::Var::from_tensor(&t.to_dtype(dtype).unwrap()).unwrap())
+                .collect();
+            let y = linear(&all[0], &all[1], Some(&all[2])).unwrap();
+            let store = (y * seeds.to_dtype(dtype).unwrap()).unwrap().sum_all().unwrap().backward().unwrap();
+            all.iter().map(|t| store.get(t).unwrap().to_dtype(DType::F64).unwrap()).collect::<Vec<_>>()
+        };
+        for (single, double) in gradients(DType::F32).iter().zip(gradients(DType::F64)) {
+            let error = (single - double).unwrap().abs().unwrap().max_all().unwrap();
+            assert!(error.to_scalar::<f64>().unwrap() < 2e-5, "{error}");
+        }
     }
 
     #[test]

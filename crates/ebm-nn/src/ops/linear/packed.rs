@@ -1,0 +1,235 @@
+//! The linear layer with weights packed once: for inference, and for gradients in the input alone.
+
+use std::sync::OnceLock;
+
+use candle_core::{DType, Tensor};
+
+use rayon::prelude::*;
+
+use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
+use crate::{Error, Result};
+
+/// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads it.
+///
+/// A product reads the weights from memory once, whatever the number of rows. Results have the same bits for every
+/// number of threads.
+#[derive(Clone, Debug)]
+pub struct PackedLinear {
+    /// Row i, column o: W[o, i].
+    panels: Panels,
+    bias: Vec<f32>,
+    /// Row o, column i: W[o, i], from the first gradient on.
+    transposed: OnceLock<Panels>,
+}
+
+impl PackedLinear {
+    /// Packs `weight` (O, I) and `bias` (O).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a shape does not fit or an extent is zero.
+    pub fn new(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
+        Self::with_inputs(weight, bias, |i| i)
+    }
+
+    /// [`new`](Self::new) for inputs in another order than the weight's: input i of the layer meets column
+    /// `column(i)` of `weight`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and where a column is not one of `0..I`.
+    pub fn with_inputs(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        column: impl Fn(usize) -> usize,
+    ) -> Result<Self> {
+        let &[outputs, inputs] = weight.dims() else {
+            return refuse(format!("expected a weight (O, I), got {:?}", weight.dims()));
+        };
+        if weight.elem_count() == 0 {
+            return refuse(format!("the extents of the weight {:?} must be positive", weight.dims()));
+        }
+        if let Some(bias) = bias
+            && bias.dims() != [outputs]
+        {
+            return refuse(format!("expected a bias ({outputs}), got {:?}", bias.dims()));
+        }
+        let columns: Vec<usize> = (0..inputs).map(column).collect();
+        if let Some(bad) = columns.iter().find(|&&column| column >= inputs) {
+            return refuse(format!("the weight {:?} has no column {bad}", weight.dims()));
+        }
+        let weight = numbers(weight)?;
+        let mut panels = Panels::zeros(inputs, outputs);
+        let width = panels.width();
+        panels.panels_mut().enumerate().for_each(|(panel, to)| {
+            for (j, row) in weight.chunks_exact(inputs).skip(panel * width).take(width).enumerate() {
+                for (to, &column) in to.chunks_exact_mut(width).zip(&columns) {
+                    to[j] = row[column];
+                }
+            }
+        });
+        Ok(Self { panels, bias: bias.map_or(Ok(Vec::new()), numbers)?, transposed: OnceLock::new() })
+    }
+
+    /// I.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.panels.depth()
+    }
+
+    /// O.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.panels.columns()
+    }
+
+    /// `x` (N, I) -> (N, O), with ReLU where `relu`. Hand the result back to `workspace` when done with it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the length of `x` is no multiple of I.
+    pub fn forward(&self, x: &[f32], relu: bool, workspace: &Workspace) -> Result<Vec<f32>> {
+        let epilogue = Epilogue { bias: &self.bias, residual: None, relu };
+        times(x, &self.panels, epilogue, workspace)
+    }
+
+    /// The gradient in x, (N, I), from `gradient` in y, (N, O); no bias enters. With `activation`, y (N, O) after a ReLU, `gradient` counts
+    /// where y is positive alone.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a length is no multiple of O, or the two differ.
+    pub fn input_gradient(
+        &self,
+        gradient: &[f32],
+        activation: Option<&[f32]>,
+        workspace: &Workspace,
+    ) -> Result<Vec<f32>> {
+        let transposed = self.transposed.get_or_init(|| transpose(&self.panels));
+        let Some(activation) = activation else {
+            return times(gradient, transposed, Epilogue::default(), workspace);
+        };
+        if activation.len() != gradient.len() {
+            return refuse(format!("a gradient of {} for {} activations", gradient.len(), activation.len()));
+        }
+        let mut open = workspace.take(gradient.len());
+        for ((open, gradient), y) in open.iter_mut().zip(gradient).zip(activation) {
+            *open = if *y > 0.0 { *gradient } else { 0.0 };
+        }
+        let result = times(&open, transposed, Epilogue::default(), workspace);
+        workspace.give(open);
+        result
+    }
+}
+
+/// The transposed matrix. On this thread alone: others may wait for the result, and must not be given work meanwhile.
+fn transpose(panels: &Panels) -> Panels {
+    let mut transposed = Panels::zeros(panels.columns(), panels.depth());
+    let width = panels.width();
+    for (panel, to) in transposed.panels_mut_in_order().enumerate() {
+        let rows = panel * width..panels.depth().min((panel + 1) * width);
+        for (o, to) in to.chunks_exact_mut(width).enumerate() {
+            for (to, i) in to.iter_mut().zip(rows.clone()) {
+                *to = panels.get(i, o);
+            }
+        }
+    }
+    transposed
+}
+
+/// `epilogue(a · B)` for rows of a that lie end to end.
+fn times(a: &[f32], panels: &Panels, epilogue: Epilogue<'_>, workspace: &Workspace) -> Result<Vec<f32>> {
+    let depth = panels.depth();
+    if !a.len().is_multiple_of(depth) {
+        return refuse(format!("{} numbers are no rows of {depth}", a.len()));
+    }
+    let count = a.len() / depth;
+    let mut c = workspace.take(count * panels.columns());
+    if count > 0 {
+        let sizes = Sizes { rows: count, depth, columns: panels.columns() };
+        dense(Left::Rows(a), Right::Panels(panels), sizes, Output::Rows(&mut c, epilogue))?;
+    }
+    Ok(c)
+}
+
+fn refuse<T>(reason: String) -> Result<T> {
+    Err(Error::Argument { op: "PackedLinear", reason })
+}
+
+/// The numbers of a tensor in its order, as f32.
+fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::ops::linear;
+    use crate::ops::testing::noise_tensor;
+
+    fn noise(shape: &[usize], seed: u64) -> Tensor {
+        noise_tensor(shape, seed).unwrap().to_dtype(DType::F32).unwrap()
+    }
+
+    fn assert_close(found: &[f32], expected: &Tensor) {
+        let expected = numbers(expected).unwrap();
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-5, "{found} against {expected}");
+        }
+    }
+
+    #[test]
+    fn it_is_the_layer_and_its_gradient() {
+        let workspace = Workspace::new();
+        for (rows, inputs, outputs) in [(1, 1, 1), (7, 33, 5), (100, 900, 70)] {
+            let (x, w, b) = (noise(&[rows, inputs], 1), noise(&[outputs, inputs], 2), noise(&[outputs], 3));
+            let layer = PackedLinear::new(&w, Some(&b)).unwrap();
+            assert_eq!((layer.inputs(), layer.outputs()), (inputs, outputs));
+            let x_numbers = numbers(&x).unwrap();
+            let expected = linear(&x, &w, Some(&b)).unwrap();
+            assert_close(&layer.forward(&x_numbers, false, &workspace).unwrap(), &expected);
+            let y = layer.forward(&x_numbers, true, &workspace).unwrap();
+            assert_close(&y, &expected.relu().unwrap());
+
+            let g = noise(&[rows, outputs], 4);
+            let g_numbers = numbers(&g).unwrap();
+            let plain = layer.input_gradient(&g_numbers, None, &workspace).unwrap();
+            assert_close(&plain, &g.matmul(&w).unwrap());
+            let open = expected.gt(0.0).unwrap().to_dtype(DType::F32).unwrap();
+            let masked = layer.input_gradient(&g_numbers, Some(&y), &workspace).unwrap();
+            assert_close(&masked, &(g * open).unwrap().matmul(&w).unwrap());
+        }
+    }
+
+    #[test]
+    fn inputs_in_another_order() {
+        let (x, w) = (noise(&[3, 8], 1), noise(&[4, 8], 2));
+        // The layer sees x backwards.
+        let layer = PackedLinear::with_inputs(&w, None, |i| 7 - i).unwrap();
+        let mut turned = numbers(&x).unwrap();
+        turned.chunks_exact_mut(8).for_each(<[f32]>::reverse);
+        let y = layer.forward(&turned, false, &Workspace::new()).unwrap();
+        assert_close(&y, &linear(&x, &w, None).unwrap());
+    }
+
+    #[test]
+    fn no_rows_give_no_rows() {
+        let layer = PackedLinear::new(&noise(&[4, 8], 2), None).unwrap();
+        assert!(layer.forward(&[], true, &Workspace::new()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn bad_arguments_are_errors() {
+        let w = noise(&[4, 8], 2);
+        let refused = |result: Result<PackedLinear>| {
+            assert!(matches!(result, Err(Error::Argument { op: "PackedLinear", .. })));
+        };
+        refused(PackedLinear::new(&w, Some(&noise(&[8], 1))));
+        refused(PackedLinear::new(&noise(&[8], 1), None));
+        refused(PackedLinear::new(&Tensor::zeros((0, 8), DType::F32, &Device::Cpu).unwrap(), None));
+        refused(PackedLinear::with_inputs(&w, None, |i| i + 1));
+        let (layer, workspace) = (PackedLinear::new(&w, None).unwrap(), Workspace::new());
+        assert!(layer.forward(&[0.0; 9], true, &workspace).is_err());
+        assert!(layer.input_gradient(&[0.0; 5], None, &workspace).is_err());
+        assert!(layer.input_gradient(&[0.0; 4], Some(&[0.0; 8]), &workspace).is_err());
+    }
+}

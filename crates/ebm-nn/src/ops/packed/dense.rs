@@ -1,0 +1,410 @@
+//! `C = A · B` of matrices whose rows lie end to end, of any depth.
+//!
+//! The depth is cut into parts. A task owns a rectangle of C, small enough to stay in the second-level cache with what
+//! a part needs of A and B: a tile's rows of A are copied to where they meet every panel of the task from the
+//! first-level cache. So B is read from memory once for every [`TILES`] tiles of rows, and A once for every [`PANELS`]
+//! panels. Each number of C is summed in the order of the depth, whatever the tasks.
+
+use std::ops::Range;
+
+use candle_core::{Result, bail};
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::outer::{Segment, accumulate};
+use super::panels::{Panels, panel_width};
+use super::product::{Epilogue, finish, tile, tiles};
+use super::tile::{MOST_ROWS, Rows, Sums, VECTORS, most_rows, multiply};
+use super::workspace::{line_start, room};
+use crate::ops::gemm::{MatMut, even_ranges};
+
+/// Numbers of the depth that are summed at a time.
+const DEPTH: usize = 384;
+/// Most tiles of rows in a task.
+const TILES: usize = 18;
+/// Most panels in a task.
+const PANELS: usize = 8;
+/// Tasks to aim for, for each thread.
+const TASKS: usize = 4;
+/// Multiplications below which a product is one task.
+const TASK: usize = 1 << 18;
+
+/// A, (rows × depth).
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Left<'a> {
+    /// Row after row.
+    Rows(&'a [f32]),
+    /// Column after column.
+    Columns(&'a [f32]),
+}
+
+/// B, (depth × columns).
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Right<'a> {
+    /// Packed before, to be used often.
+    Panels(&'a Panels),
+    /// Row after row; each task packs what it needs.
+    Rows(&'a [f32]),
+}
+
+/// The sizes of a product.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Sizes {
+    pub(in crate::ops) rows: usize,
+    pub(in crate::ops) depth: usize,
+    pub(in crate::ops) columns: usize,
+}
+
+/// Where C goes.
+pub(in crate::ops) enum Output<'a> {
+    /// (rows × columns), after the epilogue.
+    Rows(&'a mut [f32], Epilogue<'a>),
+    /// Transposed, (columns × rows).
+    Columns(&'a mut [f32]),
+}
+
+/// `C = A · B`, in parallel.
+pub(in crate::ops) fn dense(
+    left: Left<'_>,
+    right: Right<'_>,
+    sizes: Sizes,
+    output: Output<'_>,
+) -> Result<()> {
+    let Sizes { rows, depth, columns } = sizes;
+    let (Left::Rows(a) | Left::Columns(a)) = left;
+    let fits = match right {
+        Right::Panels(panels) => (panels.depth(), panels.columns()) == (depth, columns),
+        Right::Rows(b) => b.len() == depth * columns,
+    };
+    if a.len() != rows * depth || !fits {
+        bail!("the operands are no ({rows} x {depth}) and ({depth} x {columns}) matrices");
+    }
+    let (c, epilogue, transposed) = match output {
+        Output::Rows(c, epilogue) => (c, epilogue, false),
+        Output::Columns(c) => (c, Epilogue::default(), true),
+    };
+    let panels = columns.div_ceil(panel_width());
+    let parts = even_ranges(depth, depth.div_ceil(DEPTH), 16);
+    let tasks = cut(sizes, panels);
+    let mut rest = if transposed { MatMut::new(c, columns, rows)? } else { MatMut::new(c, rows, columns)? };
+    let (row_ranges, panel_ranges) = (even_ranges(rows, tasks.0, 1), even_ranges(panels, tasks.1, 1));
+    let mut tasks = Vec::with_capacity(row_ranges.len() * panel_ranges.len());
+    for rows in &row_ranges {
+        let split = if transposed { MatMut::split_cols } else { MatMut::split_rows };
+        let (mut here, after) = split(rest, rows.len());
+        rest = after;
+        for panels in &panel_ranges {
+            let split = if transposed { MatMut::split_rows } else { MatMut::split_cols };
+            let (c, after) = split(here, panels.len() * panel_width());
+            here = after;
+            let (rows, panels, parts) = (rows.clone(), panels.clone(), &parts[..]);
+            tasks.push(Task { left, right, sizes, parts, rows, panels, epilogue, c, transposed });
+        }
+    }
+    let arch = Arch::new();
+    tasks
+        .into_par_iter()
+        .for_each_init(Buffers::default, |buffers, task| arch.dispatch(Run { task, buffers }));
+    Ok(())
+}
+
+/// How many ranges the rows and the panels are cut into.
+fn cut(sizes: Sizes, panels: usize) -> (usize, usize) {
+    if sizes.rows * sizes.depth * sizes.columns <= TASK {
+        return (1, 1);
+    }
+    let tiles = sizes.rows.div_ceil(MOST_ROWS);
+    let (mut rows, mut columns) = (tiles.div_ceil(TILES), panels.div_ceil(PANELS));
+    let wanted = TASKS * rayon::current_num_threads();
+    if rows * columns < wanted {
+        // The side that is longer per task is cut on.
+        if tiles / rows > panels / columns {
+            rows = wanted.div_ceil(columns).min(tiles);
+        } else {
+            columns = wanted.div_ceil(rows).min(panels);
+        }
+    }
+    (rows, columns)
+}
+
+/// A rectangle of C.
+struct Task<'a> {
+    left: Left<'a>,
+    right: Right<'a>,
+    sizes: Sizes,
+    parts: &'a [Range<usize>],
+    rows: Range<usize>,
+    panels: Range<usize>,
+    epilogue: Epilogue<'a>,
+    c: MatMut<'a, f32>,
+    transposed: bool,
+}
+
+/// What a task packs of B, and its sums, tile after tile.
+#[derive(Default)]
+struct Buffers {
+    panels: Vec<f32>,
+    sums: Vec<f32>,
+}
+
+struct Run<'a, 'b> {
+    task: Task<'a>,
+    buffers: &'b mut Buffers,
+}
+
+impl WithSimd for Run<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { mut task, buffers } = self;
+        let width = VECTORS * S::F32_LANES;
+        let (count, tile_len) = (task.panels.len(), most_rows::<S>() * width);
+        let height = tiles::<S>(task.rows.len());
+        let all_sums = line(&mut buffers.sums, height * count * tile_len);
+        let mut strip = Strip::new();
+        let mut fresh = Sums::new();
+        for (number, part) in task.parts.iter().enumerate() {
+            let len = part.len() * width;
+            let packed = match task.right {
+                Right::Panels(_) => &mut [],
+                Right::Rows(b) => {
+                    let packed = line(&mut buffers.panels, count * len);
+                    pack(b, task.sizes.columns, part.clone(), task.panels.clone(), width, packed);
+                    packed
+                }
+            };
+            for t in 0..height {
+                let range = tile::<S>(task.rows.len(), t);
+                let rows = task.rows.start + range.start..task.rows.start + range.end;
+                strip.load(task.left, task.sizes, rows, part.clone());
+                for p in 0..count {
+                    let panel = match task.right {
+                        Right::Panels(panels) => {
+                            &panels.panel(task.panels.start + p)[part.start * width..part.end * width]
+                        }
+                        Right::Rows(_) => &packed[p * len..(p + 1) * len],
+                    };
+                    let sums = &mut all_sums[(t * count + p) * tile_len..][..range.len() * width];
+                    strip.times(simd, task.left, range.len(), panel, (number == 0, sums), &mut fresh);
+                    if number + 1 == task.parts.len() {
+                        task.write(simd, range.clone(), p, sums);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Task<'_> {
+    /// Writes a tile's sums, for rows counted from the task's first.
+    #[inline(always)]
+    fn write<S: Simd>(&mut self, simd: S, rows: Range<usize>, p: usize, sums: &[f32]) {
+        let width = VECTORS * S::F32_LANES;
+        let all =
+            (self.panels.start + p) * width..self.sizes.columns.min((self.panels.start + p + 1) * width);
+        let here = p * width..p * width + all.len();
+        if self.transposed {
+            for (j, column) in here.enumerate() {
+                let to = &mut self.c.row_mut(column)[rows.clone()];
+                for (to, sums) in to.iter_mut().zip(sums.chunks_exact(width)) {
+                    *to = sums[j];
+                }
+            }
+            return;
+        }
+        let bias = self.epilogue.bias.get(all.clone()).unwrap_or_default();
+        for (row, sums) in rows.zip(sums.chunks_exact(width)) {
+            let residual = match self.epilogue.residual {
+                Some(residual) => &residual[(self.rows.start + row) * self.sizes.columns..][all.clone()],
+                None => &[],
+            };
+            let to = &mut self.c.row_mut(row)[here.clone()];
+            finish(simd, sums, bias, residual, self.epilogue.relu, to);
+        }
+    }
+}
+
+/// `len` numbers of the buffer from a cache line on.
+#[inline(always)]
+fn line(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if buffer.len() < room(len) {
+        buffer.resize(room(len), 0.0);
+    }
+    let start = line_start(buffer);
+    &mut buffer[start..start + len]
+}
+
+/// Copies a part of B's rows into panels of `width`.
+#[inline(always)]
+fn pack(b: &[f32], columns: usize, part: Range<usize>, panels: Range<usize>, width: usize, to: &mut [f32]) {
+    let len = part.len() * width;
+    for (k, row) in b[part.start * columns..part.end * columns].chunks_exact(columns).enumerate() {
+        let row = &row[panels.start * width..columns.min(panels.end * width)];
+        for (p, from) in row.chunks(width).enumerate() {
+            let to = &mut to[p * len + k * width..][..width];
+            if from.len() == width {
+                to.copy_from_slice(from);
+            } else {
+                to[..from.len()].copy_from_slice(from);
+                to[from.len()..].fill(0.0);
+            }
+        }
+    }
+}
+
+/// A tile's rows of A for a part of the depth.
+///
+/// Rows are as far apart as makes them share no place in the cache, or, column after column, end to end.
+#[repr(align(64))]
+struct Strip([f32; MOST_ROWS * STRIDE]);
+
+const STRIDE: usize = DEPTH + 16;
+
+impl Strip {
+    fn new() -> Self {
+        Self([0.0; _])
+    }
+
+    #[inline(always)]
+    fn load(&mut self, left: Left<'_>, sizes: Sizes, rows: Range<usize>, part: Range<usize>) {
+        match left {
+            Left::Rows(a) => {
+                for (to, row) in self.0.chunks_exact_mut(STRIDE).zip(rows) {
+                    to[..part.len()].copy_from_slice(&a[row * sizes.depth..][part.clone()]);
+                }
+            }
+            Left::Columns(a) => {
+                for (to, k) in self.0.chunks_exact_mut(MOST_ROWS).zip(part) {
+                    to[..rows.len()].copy_from_slice(&a[k * sizes.rows..][rows.clone()]);
+                }
+            }
+        }
+    }
+
+    /// `sums += A · panel` for the first `count` rows, or `sums = A · panel` where they are the first.
+    #[inline(always)]
+    fn times<S: Simd>(
+        &self,
+        simd: S,
+        left: Left<'_>,
+        count: usize,
+        panel: &[f32],
+        (first, sums): (bool, &mut [f32]),
+        fresh: &mut Sums,
+    ) {
+        let width = VECTORS * S::F32_LANES;
+        let depth = panel.len() / width;
+        match left {
+            Left::Rows(_) => {
+                let starts: [usize; MOST_ROWS] = std::array::from_fn(|i| i * STRIDE);
+                let run = 0..depth;
+                let rows = Rows { data: &self.0, starts: &starts[..count], runs: std::slice::from_ref(&run) };
+                multiply(simd, rows, panel, fresh);
+                let (fresh, _) = S::as_simd_f32s(fresh.rows(count, width));
+                let (sums, _) = S::as_mut_simd_f32s(sums);
+                for (sum, fresh) in sums.iter_mut().zip(fresh) {
+                    *sum = if first { *fresh } else { simd.add_f32s(*sum, *fresh) };
+                }
+            }
+            Left::Columns(_) => {
+                if first {
+                    sums.fill(0.0);
+                }
+                let all = [Segment { a: 0, b: 0, len: depth }];
+                accumulate(simd, (&self.0, MOST_ROWS), &all, panel, sums);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::noise_tensor;
+
+    fn numbers(rows: usize, columns: usize, seed: u64) -> Vec<f32> {
+        let noise = noise_tensor(&[rows, columns], seed).unwrap().to_dtype(candle_core::DType::F32).unwrap();
+        noise.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+        (0..columns * rows).map(|i| data[i % rows * columns + i / rows]).collect()
+    }
+
+    /// The sum in f64.
+    fn expected(a: &[f32], b: &[f32], sizes: Sizes) -> Vec<f64> {
+        let Sizes { rows, depth, columns } = sizes;
+        let mut c = vec![0.0; rows * columns];
+        for i in 0..rows {
+            for k in 0..depth {
+                for j in 0..columns {
+                    c[i * columns + j] += f64::from(a[i * depth + k]) * f64::from(b[k * columns + j]);
+                }
+            }
+        }
+        c
+    }
+
+    fn in_panels(b: &[f32], sizes: Sizes) -> Panels {
+        let mut panels = Panels::zeros(sizes.depth, sizes.columns);
+        let width = panels.width();
+        for (panel, to) in panels.panels_mut_in_order().enumerate() {
+            pack(b, sizes.columns, 0..sizes.depth, panel..panel + 1, width, to);
+        }
+        panels
+    }
+
+    #[test]
+    fn it_is_the_product_in_every_form_for_every_number_of_threads() {
+        // One task, cut by rows, cut by panels, one part of the depth, several, and neither a multiple of anything.
+        for (rows, depth, columns) in [(1, 1, 1), (3, 10, 7), (300, 65, 33), (5, 1200, 517), (61, 801, 260)] {
+            let sizes = Sizes { rows, depth, columns };
+            let (a, b, bias) = (numbers(rows, depth, 1), numbers(depth, columns, 2), numbers(1, columns, 3));
+            let wanted = expected(&a, &b, sizes);
+            let (a_t, panels) = (transposed(&a, rows, depth), in_panels(&b, sizes));
+            let scale = wanted.iter().chain(&[1.0]).fold(0.0f64, |m, v| m.max(v.abs()));
+            // Rounding errors add up as a random walk does.
+            let bound = f64::from(f32::EPSILON) * scale * (1.0 + (depth as f64).sqrt());
+            let run = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let mut results = Vec::new();
+                for (left, right) in [
+                    (Left::Rows(&a), Right::Panels(&panels)),
+                    (Left::Rows(&a), Right::Rows(&b)),
+                    (Left::Columns(&a_t), Right::Panels(&panels)),
+                    (Left::Columns(&a_t), Right::Rows(&b)),
+                ] {
+                    let mut c = vec![f32::NAN; rows * columns];
+                    let mut c_t = c.clone();
+                    let epilogue = Epilogue { bias: &bias, residual: None, relu: true };
+                    pool.install(|| dense(left, right, sizes, Output::Rows(&mut c, epilogue)).unwrap());
+                    pool.install(|| dense(left, right, sizes, Output::Columns(&mut c_t)).unwrap());
+                    for (i, wanted) in wanted.iter().enumerate() {
+                        let with_bias = (wanted + f64::from(bias[i % columns])).max(0.0);
+                        assert!((f64::from(c[i]) - with_bias).abs() < bound, "{i}");
+                        let found = c_t[i % columns * rows + i / columns];
+                        assert!((f64::from(found) - wanted).abs() < bound, "{i}");
+                    }
+                    results.push((c, c_t));
+                }
+                results
+            };
+            // The tasks are cut differently.
+            let one = run(1);
+            assert!([2, 3, 8].into_iter().all(|threads| run(threads) == one));
+        }
+    }
+
+    #[test]
+    fn operands_that_do_not_fit_are_refused() {
+        let (sizes, mut c) = (Sizes { rows: 2, depth: 3, columns: 4 }, [0.0; 8]);
+        let mut refused = |a: usize, b: usize, c_len: usize| {
+            let (a, b) = (vec![0.0; a], vec![0.0; b]);
+            let output = Output::Rows(&mut c[..c_len], Epilogue::default());
+            dense(Left::Rows(&a), Right::Rows(&b), sizes, output).is_err()
+        };
+        assert!(!refused(6, 12, 8));
+        assert!(refused(5, 12, 8) && refused(6, 11, 8) && refused(6, 12, 7));
+    }
+}

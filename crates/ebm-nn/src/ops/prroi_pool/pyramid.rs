@@ -1,0 +1,199 @@
+//! PrRoIPool from several maps of one image, on slices, with the channels innermost throughout.
+
+use rayon::prelude::*;
+
+use super::super::roi::{
+    BoxWeights, ChannelsLast, Real, Roi, RoiKernel, by_place, check_settings, detect, parse, pool_box,
+    roi_grad_box,
+};
+use super::{OP, weights};
+use crate::error::{Error, Result};
+
+/// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
+///
+/// Pooled tiles are (ph, pw, C), the order in which the kernels make them: nothing is turned.
+#[derive(Debug)]
+pub struct Pyramid<'a, T: Real> {
+    /// Each map and its pixels per image pixel.
+    levels: Vec<(ChannelsLast<'a, T>, f64)>,
+    images: usize,
+    channels: usize,
+    out: (usize, usize),
+}
+
+impl<'a, T: Real> Pyramid<'a, T> {
+    /// Each level's map (N, C, H, W) and its pixels per image pixel; boxes are pooled to `out` = (ph, pw) bins.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there is no map, two differ in N or C, C or a number of bins is zero, or a scale is not
+    /// positive and finite.
+    pub fn new(levels: Vec<(ChannelsLast<'a, T>, f64)>, out: (usize, usize)) -> Result<Self> {
+        let shape = |map: &ChannelsLast<'_, T>| (map.shape().0, map.shape().1);
+        let (images, channels) = levels.first().map_or((0, 0), |(map, _)| shape(map));
+        if channels == 0 || levels.iter().any(|(map, _)| shape(map) != (images, channels)) {
+            let reason =
+                "the levels must be maps of the same images and the same number of channels, at least one";
+            return Err(Error::Argument { op: OP, reason: reason.to_owned() });
+        }
+        levels.iter().try_for_each(|(_, scale)| check_settings(OP, out, *scale))?;
+        Ok(Self { levels, images, channels, out })
+    }
+
+    /// The numbers of a pooled box, ph·pw·C.
+    #[must_use]
+    pub fn tile_len(&self) -> usize {
+        self.out.0 * self.out.1 * self.channels
+    }
+
+    /// Pools R boxes, rows (image index, x0, y0, x1, y1) of `rois` in pixels of the image, box r from level `level_of[r]`,
+    /// to `to` (R, ph, pw, C).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where lengths do not fit, a level is not there, or a row is not finite or names an image
+    /// that is not in the batch.
+    pub fn pool(&self, rois: &[T], level_of: &[usize], to: &mut [T]) -> Result<()> {
+        let boxes = self.boxes(rois, level_of, to.len())?;
+        let (isa, c) = (detect(), self.channels);
+        self.ordered(to.chunks_exact_mut(self.tile_len()).zip(level_of), &boxes)
+            .into_par_iter()
+            .for_each_init(
+                || (BoxWeights::default(), vec![T::zero(); c]),
+                |(weights, line), ((to, &level), roi)| {
+                    let map = self.weigh(level, roi, weights);
+                    if weights.is_zero() {
+                        to.fill(T::zero());
+                        return;
+                    }
+                    weights.transpose();
+                    pool_box(isa, map.image(roi.image), map.shape().3, weights, to, line);
+                },
+            );
+        Ok(())
+    }
+
+    /// The gradient in the boxes' coordinates, (R, 4), from `grad` (R, ph, pw, C).
+    ///
+    /// # Errors
+    /// As [`pool`](Self::pool).
+    pub fn backward_rois(&self, rois: &[T], level_of: &[usize], grad: &[T]) -> Result<Vec<[T; 4]>> {
+        let boxes = self.boxes(rois, level_of, grad.len())?;
+        let isa = detect();
+        let mut result = vec![[T::zero(); 4]; boxes.len()];
+        let work = result.iter_mut().zip(grad.chunks_exact(self.tile_len())).zip(level_of);
+        self.ordered(work, &boxes).into_par_iter().for_each_init(
+            || (BoxWeights::default(), RoiKernel::new(self.channels)),
+            |(weights, scratch), (((result, grad), &level), roi)| {
+                let map = self.weigh(level, roi, weights);
+                if weights.is_zero() {
+                    return;
+                }
+                weights.transpose();
+                let mut coordinates = [0.0; 4];
+                let (image, width) = (map.image(roi.image), map.shape().3);
+                roi_grad_box(isa, image, width, weights, grad, scratch, &mut coordinates);
+                *result = coordinates.map(|value| T::from_f64(value * self.levels[level].1));
+            },
+        );
+        Ok(result)
+    }
+
+    /// The boxes in pixels of their levels.
+    fn boxes(&self, rois: &[T], level_of: &[usize], len: usize) -> Result<Vec<Roi>> {
+        let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
+        let mut boxes = parse(OP, rois, self.images, 1.0)?;
+        if boxes.len() != level_of.len() || len != boxes.len() * self.tile_len() {
+            let (boxes, levels) = (boxes.len(), level_of.len());
+            return refuse(format!(
+                "{boxes} boxes, {levels} levels of boxes and {len} pooled numbers do not fit"
+            ));
+        }
+        for (roi, &level) in boxes.iter_mut().zip(level_of) {
+            let Some((_, scale)) = self.levels.get(level) else {
+                return refuse(format!("there is no level {level}; there are {}", self.levels.len()));
+            };
+            let scaled = |(start, end): (f64, f64)| (start * scale, end * scale);
+            *roi = Roi { image: roi.image, x: scaled(roi.x), y: scaled(roi.y) };
+        }
+        Ok(boxes)
+    }
+
+    /// Boxes of a level follow each other, near ones together, and find the map in the cache.
+    fn ordered<'b, A>(
+        &self,
+        work: impl Iterator<Item = (A, &'b usize)>,
+        boxes: &'b [Roi],
+    ) -> Vec<((A, &'b usize), &'b Roi)> {
+        let mut work = by_place(work.zip(boxes).collect());
+        work.sort_by_key(|((_, level), _)| **level);
+        work
+    }
+
+    /// The box's map, and the weights by bin.
+    fn weigh(&self, level: usize, roi: &Roi, to: &mut BoxWeights<T>) -> &ChannelsLast<'a, T> {
+        let (map, _) = &self.levels[level];
+        let (_, _, height, width) = map.shape();
+        weights::fill(roi, self.out, (height, width), to);
+        map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{backward_rois, forward};
+    use super::*;
+    use crate::ops::testing::noise_tensor;
+
+    fn map(side: usize, seed: u64) -> ChannelsLast<'static, f64> {
+        let data: Vec<f64> =
+            noise_tensor(&[2, side, side, 3], seed).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        ChannelsLast::new(data, (2, 3, side, side)).unwrap()
+    }
+
+    /// (R, C, bins) to (R, bins, C) for 3 channels.
+    fn turned(data: &[f64], bins: usize) -> Vec<f64> {
+        let turn = |tile: &[f64]| (0..3 * bins).map(|i| tile[i % 3 * bins + i / 3]).collect::<Vec<_>>();
+        data.chunks(3 * bins).flat_map(turn).collect()
+    }
+
+    #[test]
+    fn levels_and_layout_alone_differ_from_pooling_one_map() {
+        let (out, bins) = ((3, 2), 6);
+        let pyramid = Pyramid::new(vec![(map(16, 1), 0.5), (map(8, 2), 0.25)], out).unwrap();
+        // The third box has no area.
+        let rois = [
+            [1.0, 3.0, 4.5, 20.0, 17.0],
+            [0.0, -2.0, 5.0, 30.0, 36.0],
+            [0.0, 9.0, 9.0, 9.0, 12.0],
+            [1.0, 7.0, 1.0, 12.5, 22.0],
+        ];
+        let levels = [1, 0, 0, 1];
+        let grad: Vec<f64> = (0..4 * 3 * bins).map(|i| ((i * 37) % 23) as f64 / 11.0 - 1.0).collect();
+        let mut pooled = vec![f64::NAN; 4 * 3 * bins];
+        pyramid.pool(rois.as_flattened(), &levels, &mut pooled).unwrap();
+        let slopes = pyramid.backward_rois(rois.as_flattened(), &levels, &turned(&grad, bins)).unwrap();
+        for (r, &level) in levels.iter().enumerate() {
+            let (features, scale) = &pyramid.levels[level];
+            let here = r * 3 * bins..(r + 1) * 3 * bins;
+            let one = forward(features, &rois[r], out, *scale).unwrap();
+            assert_eq!(pooled[here.clone()], turned(&one, bins));
+            let slope = backward_rois(features, &rois[r], out, *scale, &grad[here]).unwrap();
+            assert_eq!(slopes[r], slope[1..]);
+        }
+        assert!(slopes[0].iter().all(|v| *v != 0.0));
+    }
+
+    #[test]
+    fn bad_arguments_are_errors() {
+        assert!(Pyramid::new(vec![(map(16, 1), 0.0)], (7, 7)).is_err());
+        assert!(Pyramid::<f64>::new(vec![], (7, 7)).is_err());
+        let pyramid = Pyramid::new(vec![(map(16, 1), 0.5)], (1, 1)).unwrap();
+        let pool =
+            |rois: &[f64], levels: &[usize], len: usize| pyramid.pool(rois, levels, &mut vec![0.0; len]);
+        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_ok());
+        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[1], 3).is_err());
+        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[], 3).is_err());
+        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 4).is_err());
+        assert!(pool(&[2.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_err());
+        assert!(pool(&[0.0, f64::NAN, 1.0, 2.0, 2.0], &[0], 3).is_err());
+    }
+}

@@ -94,11 +94,12 @@ pub fn evaluate(
         refined: refiners.iter().map(|_| RefinedDetections::default()).collect(),
         images: 0,
     };
+    let backbone = detector.for_inference()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let start = Instant::now();
         let images = ImageBatch::new(&batch, device)?;
-        let pyramid = detector.features(&images.pixels, false)?;
+        let pyramid = backbone.features(&images.pixels)?;
         let candidates = detector.candidates(&pyramid, &images)?;
         evaluation.detector_duration += start.elapsed();
 

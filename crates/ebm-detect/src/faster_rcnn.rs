@@ -57,19 +57,22 @@ impl DetectorLosses {
 }
 
 /// The body and the pyramid of a detector, for prediction: see [`FasterRcnn::for_inference`].
-pub enum Backbone<'a> {
-    /// With packed weights.
+pub enum Backbone {
+    /// With packed weights; levels are stored with the channels innermost.
     Packed(PackedBackbone),
     /// The networks themselves.
-    Plain(&'a FasterRcnn),
+    Plain(ResNet, Fpn),
 }
 
-impl Backbone<'_> {
+impl Backbone {
     /// P2 … P6 of `(N, 3, H, W)`, without history.
     pub fn features(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
         match self {
             Self::Packed(packed) => Ok(packed.forward(pixels)?),
-            Self::Plain(detector) => Ok(detector.features(pixels, false)?.iter().map(Tensor::detach).collect()),
+            Self::Plain(body, fpn) => {
+                let levels = fpn.forward(&body.forward(pixels, false)?)?;
+                Ok(levels.iter().map(Tensor::detach).collect())
+            }
         }
     }
 }
@@ -110,12 +113,12 @@ impl FasterRcnn {
 
     /// What makes the same features in prediction, with the present parameters: packed once where that is possible, on
     /// the CPU.
-    pub fn for_inference(&self) -> Result<Backbone<'_>> {
+    pub fn for_inference(&self) -> Result<Backbone> {
         let parameter = self.fpn.parameter();
         Ok(if parameter.device().is_cpu() && parameter.dtype() == DType::F32 {
             Backbone::Packed(PackedBackbone::new(&self.body, &self.fpn)?)
         } else {
-            Backbone::Plain(self)
+            Backbone::Plain(self.body.clone(), self.fpn.clone())
         })
     }
 

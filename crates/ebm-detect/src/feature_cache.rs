@@ -76,7 +76,15 @@ impl FeatureCache {
         let images: Vec<&CachedImage> = positions.iter().map(|&i| &self.images[i]).collect();
         let levels = images.first().map_or(0, |image| image.maps.len());
         let stack = |level: usize| -> Result<Tensor> {
-            Ok(Tensor::cat(&images.iter().map(|image| &image.maps[level]).collect::<Vec<_>>(), 0)?)
+            let maps: Vec<&Tensor> = images.iter().map(|image| &image.maps[level]).collect();
+            let innermost: Vec<Tensor> =
+                maps.iter().map(|map| map.permute((0, 2, 3, 1))).collect::<candle_core::Result<_>>()?;
+            // Maps that are stored with the channels innermost stay so.
+            Ok(if innermost.iter().all(Tensor::is_contiguous) {
+                Tensor::cat(&innermost, 0)?.permute((0, 3, 1, 2))?
+            } else {
+                Tensor::cat(&maps, 0)?
+            })
         };
         let pixels = Tensor::cat(&images.iter().map(|image| &image.pixels).collect::<Vec<_>>(), 0)?;
         Ok(CachedBatch {

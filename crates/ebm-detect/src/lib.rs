@@ -35,7 +35,7 @@ pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate};
 pub use energy_head::{BoxFeatures, EnergyHead};
 pub use error::{Error, Result};
-pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
+pub use faster_rcnn::{Backbone, DetectorLosses, FasterRcnn, ImageBatch, Objects};
 pub use feature_cache::{CachedBatch, FeatureCache};
 pub use guided_nms::{Survivor, iou_guided_nms};
 pub use inference::{Head, Refinement, refine_candidates};

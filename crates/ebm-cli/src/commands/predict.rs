@@ -17,7 +17,7 @@ use ebm_data::{
     loader::Sample,
 };
 use ebm_detect::{
-    Candidate, FasterRcnn, Head, ImageBatch, Method, Refinement,
+    Backbone, Candidate, FasterRcnn, Head, ImageBatch, Method, Refinement,
     config::ExperimentConfig,
     input::to_original,
     refine_candidates,
@@ -74,6 +74,7 @@ pub struct ModelArgs {
 pub struct Model {
     pub config: ExperimentConfig,
     pub detector: FasterRcnn,
+    pub backbone: Backbone,
     pub head: Option<Box<Head>>,
     pub ascent: GradientAscent,
 }
@@ -94,7 +95,8 @@ impl Model {
             .with_context(|| format!("--method {}: it has no confidence branch", args.method))?
             .ascent();
         ascent.step_length.iter_mut().for_each(|length| *length *= args.step_factor);
-        Ok(Self { config, detector, head, ascent })
+        let backbone = detector.for_inference()?;
+        Ok(Self { config, detector, backbone, head, ascent })
     }
 
     /// Detections of one image, in its own pixels: `[x, y, width, height]`.
@@ -111,7 +113,7 @@ impl Model {
             pixels: Tensor::from_vec(padded, (1, 3, h, w), device)?,
             sizes: vec![(height, width)],
         };
-        let pyramid = self.detector.features(&images.pixels, false)?;
+        let pyramid = self.backbone.features(&images.pixels)?;
         let candidates = self.detector.candidates(&pyramid, &images)?;
         let refinement = match &self.head {
             Some(head) => {

@@ -205,10 +205,10 @@ fn confidence(args: &ConfidenceArgs) -> Result<()> {
     let weights = read(&args.detector, &device)?;
     let key = args.common.key().split(method.key());
     let (head, store) = new_head(&config.detector, &weights, &device, key.split("init"))?;
-    let features = detector.clone();
-    let source = args.common.source(&config, settings.training.batch_size, move |images| {
-        features.features(&images.pixels, false)
-    })?;
+    let backbone = detector.for_inference()?;
+    let source = args
+        .common
+        .source(&config, settings.training.batch_size, move |images| backbone.features(&images.pixels))?;
     let mut task =
         ConfidenceTask::new(detector, head, store.clone(), source, (method, settings), key.split("train"));
     args.common.train(&config, settings.training.steps, &mut task)?;

@@ -213,10 +213,11 @@ fn cache_features(
 ) -> Result<FeatureCache> {
     let mut cache = FeatureCache::default();
     progress.begin("features of the training scenes", dataset.images.len());
+    let backbone = detector.for_inference()?;
     for batch in eval_loader(dataset, config, BATCH)?.epoch(0)? {
         let batch = batch?;
         let images = ImageBatch::new(&batch, device)?;
-        let pyramid = detector.features(&images.pixels, false)?;
+        let pyramid = backbone.features(&images.pixels)?;
         let convention = config.detector.convention.into();
         cache.push(&pyramid, &images, batch.samples.iter().map(|s| objects(s, convention)).collect())?;
         progress.advance(cache.len(), "");

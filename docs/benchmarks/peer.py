@@ -20,7 +20,7 @@ import time
 
 import torch
 from torch import nn
-from torch.nn.functional import interpolate, max_pool2d
+from torch.nn.functional import interpolate, linear, max_pool2d
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 # What a library prints must not reach the protocol.
@@ -169,6 +169,105 @@ def head(form, inputs, hidden, classes, rows, backward):
     relu = nn.ReLU(inplace=True)
     layers = [nn.Linear(inputs, hidden), relu, nn.Linear(hidden, hidden), relu, nn.Linear(hidden, classes)]
     return (gradients if backward else inference)(nn.Sequential(*layers), torch.randn(rows, inputs), form)
+
+
+def integral(t):
+    """Of the tent max(0, 1 - |t|), up to t."""
+    t = t.clamp(-1, 1)
+    return 0.5 + t - 0.5 * t * t.abs()
+
+
+BINS = 7
+
+
+def axis_weights(low, high, first, length):
+    """(R, BINS, length): means of the tents of pixels first.. over the bins between low and high."""
+    edges = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, BINS + 1)
+    pixels = first[:, None] + torch.arange(length)
+    up_to = integral(edges[:, :, None] - pixels[:, None, :])
+    return (up_to[:, 1:] - up_to[:, :-1]) * (BINS / (high - low))[:, None, None]
+
+
+class Refinement:
+    """Algorithm S1 as printed: in each step f with its gradient at y, and f once more at the new y, all classes'
+    outputs, of which the box's own is taken. torch has no PrRoIPool on a CPU: here it is two products with a view of the
+    map for each box (Wy F Wx', no copies), the weights made for all boxes at once."""
+
+    classes, decay, step_length = 91, 0.5, torch.tensor([1e-3, 1e-3, 4e-3, 4e-3])
+
+    def __init__(self, boxes, channels, hidden, height, width):
+        sides = [(-(-height // stride), -(-width // stride)) for stride in (4, 8, 16, 32)]
+        self.maps = [torch.randn(h, w, channels) for h, w in sides]
+        self.sizes = torch.tensor([m.shape[1::-1] for m in self.maps])
+        widths = [(hidden, channels * BINS * BINS), (hidden, hidden), (self.classes, hidden)]
+        self.w = [torch.randn(o, i) * (2 / i) ** 0.5 for o, i in widths]
+        self.b = [torch.randn(o) * 0.1 for o, _ in widths]
+        self.labels = torch.randint(1, self.classes, (boxes, 1))
+        image = torch.tensor([width, height])
+        self.size = (0.02 + 0.48 * torch.rand(boxes, 2)) * image
+        low = torch.rand(boxes, 2) * (image - self.size)
+        self.y0 = torch.cat([(low + self.size / 2) / self.size, self.size.log()], 1)
+
+    def pool(self, y):
+        center, half = y[:, :2] * self.size, y[:, 2:].exp() / 2
+        low, high = center - half, center + half
+        with torch.no_grad():
+            level = (4 + ((high - low).prod(1).sqrt() / 224 + 1e-6).log2()).floor().clamp(2, 5) - 2
+            scale = 0.25 / 2**level[:, None]
+            first = (low * scale).floor().clamp(min=0)
+            last = torch.minimum((high * scale).ceil() + 1, self.sizes[level.long()])
+            counts = (last - first).clamp(min=1)
+            widest, highest = counts.max(0).values.int().tolist()
+            places = torch.cat([level[:, None], first, counts], 1).int().tolist()
+        low, high = low * scale, high * scale
+        wx = axis_weights(low[:, 0], high[:, 0], first[:, 0], widest)
+        wy = axis_weights(low[:, 1], high[:, 1], first[:, 1], highest)
+        tiles = []
+        for (m, x, top, w, h), wx, wy in zip(places, wx.unbind(), wy.unbind()):
+            crop = self.maps[m][top:top + h, x:x + w]
+            lines = torch.matmul(wx[:, :w], crop)
+            tiles.append(torch.mm(wy[:, :h], lines.view(h, -1)))
+        return torch.stack(tiles).flatten(1)
+
+    def f(self, y):
+        x = self.pool(y)
+        for w, b in zip(self.w[:2], self.b):
+            x = linear(x, w, b).relu_()
+        return linear(x, self.w[2], self.b[2]).gather(1, self.labels)
+
+    def run(self, steps):
+        y, scale = self.y0, torch.ones(len(self.y0), 1)
+        for _ in range(steps):
+            y = y.detach().requires_grad_()
+            f = self.f(y)
+            (gradient,) = torch.autograd.grad(f.sum(), y)
+            with torch.no_grad():
+                moved = y + scale * self.step_length * gradient
+                better = self.f(moved) > f
+                y = torch.where(better, moved, y)
+                scale = torch.where(better, scale, scale * self.decay)
+        return y
+
+
+def refinement(form, boxes, steps, channels, hidden, height, width):
+    scheme = Refinement(boxes, channels, hidden, height, width)
+    return lambda: scheme.run(steps)
+
+
+class Age(nn.Module):
+    """Direct regression."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = ResNet(50)
+        self.head = nn.Sequential(nn.Linear(2048, 2048), nn.ReLU(inplace=True), nn.Linear(2048, 1))
+
+    def forward(self, x):
+        return self.head(self.body(x)[-1].mean((2, 3)))
+
+
+def age(form, batch, side, steps):
+    return inference(Age(), torch.randn(batch, 3, side, side), form)
 
 
 def say(line):

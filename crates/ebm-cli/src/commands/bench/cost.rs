@@ -74,7 +74,49 @@ pub fn cost(task: Task) -> Result<Cost> {
             count.ends = rows * (inputs + classes);
             Ok(count.cost(backward))
         }
+        Task::Refinement { boxes, steps, channels, hidden, .. } => {
+            climb(&mut count, boxes, steps, (channels, hidden));
+            Ok(count.cost(false))
+        }
+        Task::Detector { boxes, steps, channels, hidden, height, width } => {
+            for (inputs, pixels) in body(&mut count, 50, 1, [height, width])? {
+                count.conv((inputs, channels), 1, pixels);
+                // The pyramid's output and the proposal network's layer.
+                count.conv((channels, channels), 3, 2 * pixels);
+            }
+            branch(&mut count, PROPOSALS, (channels, hidden));
+            if steps > 0 {
+                climb(&mut count, boxes, steps, (channels, hidden));
+            }
+            Ok(count.cost(false))
+        }
+        Task::Age { batch, side, .. } => {
+            body(&mut count, 50, batch, [side, side])?;
+            count.conv((FEATURES, FEATURES), 1, batch);
+            Ok(count.cost(false))
+        }
     }
+}
+
+/// Boxes that the detector classifies.
+const PROPOSALS: usize = 1000;
+/// Numbers of a pooled box for each channel.
+const BINS: usize = 49;
+/// Features of an image in the age network.
+const FEATURES: usize = 2048;
+
+/// Adds two linear layers on pooled boxes.
+fn branch(count: &mut Count, rows: usize, (channels, hidden): (usize, usize)) {
+    count.conv((channels * BINS, hidden), 1, rows);
+    count.conv((hidden, hidden), 1, rows);
+}
+
+/// Adds a refinement: T + 1 values and T gradients, each one product a layer.
+fn climb(count: &mut Count, boxes: usize, steps: usize, widths: (usize, usize)) {
+    let before = count.parameters;
+    branch(count, boxes * (2 * steps + 1), widths);
+    // The weights lie in two orders.
+    count.parameters += count.parameters - before;
 }
 
 /// Adds a ResNet's convolutions; the channels and pixels of C2 to C5.

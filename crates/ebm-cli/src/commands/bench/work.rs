@@ -17,6 +17,12 @@ pub enum Task {
     Conv { channels: usize, height: usize, width: usize, backward: bool },
     /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and parameters.
     Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
+    /// The refinement of boxes by the confidence branch on a given pyramid.
+    Refinement { boxes: usize, steps: usize, channels: usize, hidden: usize, height: usize, width: usize },
+    /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
+    Detector { boxes: usize, steps: usize, channels: usize, hidden: usize, height: usize, width: usize },
+    /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
+    Age { batch: usize, side: usize, steps: usize },
 }
 
 /// How the time of a run is shown.
@@ -54,6 +60,10 @@ const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
 
 const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
 const ON_ROWS: &[Peer] = &[EAGER, COMPILE];
+/// The published scheme.
+const PUBLISHED: &[Peer] = &[EAGER];
+const DETECTOR: &[Peer] = &[Peer { form: "without", ours: Some("detector"), optional: false }];
+const DIRECT: &[Peer] = &[Peer { form: "without", ours: Some("age"), optional: false }];
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +102,11 @@ pub fn works(smoke: bool) -> Vec<Work> {
     let step = Task::ResnetStep { depth: 50, batch: by(8, 2), height: by(64, 32), width: by(64, 32) };
     let (level, tenth_less) = ((1.0, "≤ 1.0"), (0.9, "≤ 0.9"));
     let side = by(224, 32);
+    let (boxes, channels, hidden) = (by(100, 3), by(256, 8), by(1024, 16));
+    let (height, width) = (by(800, 64), by(1088, 96));
+    let refinement = Task::Refinement { boxes, steps: by(10, 2), channels, hidden, height, width };
+    let detector = |steps| Task::Detector { boxes, steps, channels, hidden, height, width };
+    let age = |steps| Task::Age { batch: 1, side: by(200, 32), steps };
     vec![
         row("resnet50-b1", "ResNet-50 inference, 224², batch 1", resnet(50, 1, side), level, ON_MAPS),
         row(
@@ -116,6 +131,23 @@ pub fn works(smoke: bool) -> Vec<Work> {
         row("head-100-backward", "head, 100 rows, forward + backward", head(100, true), level, ON_ROWS),
         row("head-1000-forward", "head, 1000 rows, forward", head(1000, false), level, ON_ROWS),
         row("head-1000-backward", "head, 1000 rows, forward + backward", head(1000, true), level, ON_ROWS),
+        row("refinement", "energy head, 100 boxes, T = 10", refinement, (0.35, "≤ 0.35"), PUBLISHED),
+        row("detector", "Faster-RCNN, 800 × 1088", detector(0), (f64::INFINITY, "–"), &[]),
+        row(
+            "detector-refined",
+            "Faster-RCNN and 100 boxes refined, T = 10",
+            detector(by(10, 2)),
+            (1.0 / 0.85, "≥ 85 % of the speed"),
+            DETECTOR,
+        ),
+        row("age", "age by direct regression, 200²", age(0), level, ON_MAPS),
+        row(
+            "age-refined",
+            "the same refined, T = 5",
+            age(by(5, 2)),
+            (1.0 / 0.97, "≥ 97 % of the speed"),
+            DIRECT,
+        ),
     ]
 }
 
@@ -167,7 +199,8 @@ mod tests {
 
     #[test]
     fn the_script_has_a_function_for_each_task() {
-        for work in works(false) {
+        let compared = |work: &Work| work.peers.iter().any(|peer| peer.ours.is_none());
+        for work in works(false).into_iter().filter(compared) {
             let task = serde_json::to_value(work.task).unwrap();
             let arguments: Vec<&str> =
                 task.as_object().unwrap().keys().map(String::as_str).filter(|key| *key != "task").collect();

@@ -3,6 +3,7 @@
 mod conv;
 mod fpn;
 mod head;
+mod prediction;
 pub mod resnet;
 mod step;
 
@@ -44,5 +45,12 @@ pub fn prepare(task: Task) -> Result<Run> {
         Task::Head { inputs, hidden, classes, rows, backward } => {
             head::prepare(&store, [inputs, hidden, hidden, classes], rows, backward)
         }
+        Task::Refinement { boxes, steps, channels, hidden, height, width } => {
+            prediction::refinement(&store, (boxes, steps), (channels, hidden), (height, width))
+        }
+        Task::Detector { boxes, steps, channels, hidden, height, width } => {
+            prediction::detector(&store, (boxes, steps), (channels, hidden), (height, width))
+        }
+        Task::Age { batch, side, steps } => prediction::age(&store, (batch, side), steps),
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use candle_core::Tensor;
-use ebm_nn::ops::linear;
+use ebm_nn::ops::{PackedLinear, Workspace, linear};
 use ebm_nn::params::ParamStore;
 use ebm_nn::{init, resnet::relu};
 
@@ -25,6 +25,9 @@ pub fn prepare(store: &ParamStore, widths: [usize; 4], rows: usize, backward: bo
         ))
     };
     let layers = [layer(0)?, layer(1)?, layer(2)?];
+    if !backward {
+        return packed(&x, &layers);
+    }
     let forward = move || -> Result<Tensor> {
         let [first, second, last] = &layers;
         let mut y = x.clone();
@@ -33,9 +36,21 @@ pub fn prepare(store: &ParamStore, widths: [usize; 4], rows: usize, backward: bo
         }
         Ok(linear(&y, &last.0, Some(&last.1))?)
     };
-    if backward {
-        Ok(Box::new(move || Ok(Box::new(forward()?.backward()?))))
-    } else {
-        Ok(Box::new(move || Ok(Box::new(forward()?))))
-    }
+    Ok(Box::new(move || Ok(Box::new(forward()?.backward()?))))
+}
+
+/// Inference: weights packed, no graph.
+fn packed(x: &Tensor, layers: &[(Tensor, Tensor)]) -> Result<Run> {
+    let pack = |(weight, bias): &(Tensor, Tensor)| PackedLinear::new(weight, Some(bias));
+    let layers = layers.iter().map(pack).collect::<ebm_nn::Result<Vec<_>>>()?;
+    let (x, workspace) = (x.flatten_all()?.to_vec1::<f32>()?, Workspace::new());
+    Ok(Box::new(move || {
+        let mut y: Option<Vec<f32>> = None;
+        for (i, layer) in layers.iter().enumerate() {
+            let relu = i + 1 < layers.len();
+            let next = layer.forward(y.as_deref().unwrap_or(&x), relu, &workspace)?;
+            y.replace(next).into_iter().for_each(|old| workspace.give(old));
+        }
+        Ok(Box::new(y))
+    }))
 }

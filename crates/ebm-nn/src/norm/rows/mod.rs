@@ -1,6 +1,9 @@
 //! Normalisation by the batch's statistics of maps with the channels innermost, with what follows it in a residual
 //! network in the same pass: y = γ (x − μ)·inv_std + β [+ residual], then ReLU where wanted. CPU only.
 
+#[cfg(test)]
+mod tests;
+
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 
@@ -376,61 +379,5 @@ impl CustomOp2 for Combine {
                 })
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use candle_core::Var;
-
-    use super::super::batch::composed;
-    use super::*;
-    use crate::ops::testing::{check_gradients, noise_tensor};
-
-    #[test]
-    fn it_is_the_composed_form_and_what_follows() {
-        // More than one block of rows.
-        let shape = [3, 7, 11, 5];
-        let inputs =
-            [noise_tensor(&shape, 1), noise_tensor(&[5], 2), noise_tensor(&[5], 3), noise_tensor(&shape, 4)];
-        let vars = inputs.map(|t| Var::from_tensor(&t.unwrap()).unwrap());
-        let [x, weight, bias, residual] = &vars;
-        let g = noise_tensor(&shape, 5).unwrap();
-        for (with_residual, relu) in [(false, false), (false, true), (true, false), (true, true)] {
-            let added = with_residual.then(|| residual.as_tensor());
-            let (y, mean, var) = fused(x, [weight, bias], added, relu, 1e-3).unwrap();
-            let first = x.permute((0, 3, 1, 2)).unwrap();
-            let (y2, mean2, var2) = composed(&first, weight, bias, 1e-3).unwrap();
-            let mut y2 = y2.permute((0, 2, 3, 1)).unwrap();
-            if with_residual {
-                y2 = (y2 + residual.as_tensor()).unwrap();
-            }
-            if relu {
-                y2 = y2.relu().unwrap();
-            }
-            let same = |a: &Tensor, b: &Tensor| {
-                let d = (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
-                assert!(d < 1e-10, "{with_residual} {relu}: {d}");
-            };
-            same(&y, &y2);
-            same(&mean, &mean2);
-            same(&var, &var2);
-            let grads = [y, y2].map(|y| (y * &g).unwrap().sum_all().unwrap().backward().unwrap());
-            for var in &vars[..3 + usize::from(with_residual)] {
-                same(grads[0].get(var).unwrap(), grads[1].get(var).unwrap());
-            }
-        }
-    }
-
-    #[test]
-    fn gradients_against_differences() {
-        let inputs = [
-            noise_tensor(&[2, 3, 2, 3], 1),
-            noise_tensor(&[3], 2),
-            noise_tensor(&[3], 3),
-            noise_tensor(&[2, 3, 2, 3], 4),
-        ];
-        let run = |t: &[Tensor]| Ok(fused(&t[0], [&t[1], &t[2]], Some(&t[3]), true, 1e-3)?.0);
-        check_gradients(run, &inputs.map(|t| t.unwrap()), 1e-6, 1e-7).unwrap();
     }
 }

@@ -120,7 +120,7 @@ impl PackedLinear {
 
 /// The transposed matrix. On this thread alone: others may wait for the result, and must not be given work meanwhile.
 fn transpose(panels: &Panels) -> Panels {
-    let mut transposed = Panels::zeros(panels.columns(), panels.depth());
+    let mut transposed = Panels::zeros_here(panels.columns(), panels.depth());
     let width = panels.width();
     for (panel, to) in transposed.panels_mut_in_order().enumerate() {
         let rows = panel * width..panels.depth().min((panel + 1) * width);

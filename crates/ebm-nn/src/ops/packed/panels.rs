@@ -7,6 +7,9 @@ use super::tile::VECTORS;
 use super::workspace::{line_start, room};
 use crate::ops::storage::zeros;
 
+/// Channels that are turned at once, while their rows are in the first-level cache.
+const SIDE: usize = 16;
+
 /// The matrix B (depth × columns) cut into panels of as many columns as a tile has; within a panel, row after row.
 /// The last panel is filled up with zeros.
 #[derive(Clone, Debug)]
@@ -23,9 +26,39 @@ impl Panels {
     /// Room for a matrix, filled with zeros.
     pub(in crate::ops) fn zeros(depth: usize, columns: usize) -> Self {
         let width = panel_width();
-        let data = zeros(room(columns.div_ceil(width) * depth * width));
+        Self::over(zeros(room(columns.div_ceil(width) * depth * width)), depth, columns)
+    }
+
+    /// [`zeros`](Self::zeros) by this thread alone: where others may wait for the result, it must not be given their
+    /// work meanwhile.
+    pub(in crate::ops) fn zeros_here(depth: usize, columns: usize) -> Self {
+        let width = panel_width();
+        Self::over(vec![0.0; room(columns.div_ceil(width) * depth * width)], depth, columns)
+    }
+
+    fn over(data: Vec<f32>, depth: usize, columns: usize) -> Self {
         let start = line_start(&data);
-        Self { depth, columns, width, data, start }
+        Self { depth, columns, width: panel_width(), data, start }
+    }
+
+    /// Lines of (channels × taps) numbers as columns; number (c, t) goes to row t · channels + c.
+    pub(in crate::ops) fn transposed(lines: &[f32], (channels, taps): (usize, usize)) -> Self {
+        let len = channels * taps;
+        let mut panels = Self::zeros(len, lines.len() / len);
+        let width = panels.width;
+        panels.panels_mut().zip(lines.par_chunks(width * len)).for_each(|(to, from)| {
+            for first in (0..channels).step_by(SIDE) {
+                let block = first * taps..channels.min(first + SIDE) * taps;
+                for (j, line) in from.chunks_exact(len).enumerate() {
+                    for (c, numbers) in (first..).zip(line[block.clone()].chunks_exact(taps)) {
+                        for (t, number) in numbers.iter().enumerate() {
+                            to[(t * channels + c) * width + j] = *number;
+                        }
+                    }
+                }
+            }
+        });
+        panels
     }
 
     /// The panels, each depth × width, to be filled.

@@ -22,22 +22,7 @@ pub(super) struct Weights<'a> {
 impl Weights<'_> {
     /// What the output is computed with: row (u · kw + v) · C + c, column o. A filter's numbers become a column.
     pub(super) fn forward(self) -> Panels {
-        let (len, taps) = (self.channels * self.taps(), self.taps());
-        let mut panels = Panels::zeros(len, self.filters);
-        let width = panels.width();
-        panels.panels_mut().zip(self.data.par_chunks(width * len)).for_each(|(to, from)| {
-            for first in (0..self.channels).step_by(SIDE) {
-                let block = first * taps..self.channels.min(first + SIDE) * taps;
-                for (j, filter) in from.chunks_exact(len).enumerate() {
-                    for (c, numbers) in (first..).zip(filter[block.clone()].chunks_exact(taps)) {
-                        for (t, number) in numbers.iter().enumerate() {
-                            to[(t * self.channels + c) * width + j] = *number;
-                        }
-                    }
-                }
-            }
-        });
-        panels
+        Panels::transposed(self.data, (self.channels, self.taps()))
     }
 
     /// The inverse of [`forward`](Self::forward): numbers (O, C, kh, kw) from panels of that order.

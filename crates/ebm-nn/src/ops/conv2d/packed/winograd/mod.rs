@@ -48,7 +48,8 @@ pub(super) struct Winograd {
 impl Winograd {
     /// Transforms the weights of a 3 × 3 convolution, packed with row (3u + v) · C + c.
     pub(super) fn new(direct: &Panels, channels: usize) -> Self {
-        let mut points: Vec<_> = (0..POINTS).map(|_| Panels::zeros(channels, direct.columns())).collect();
+        let mut points: Vec<_> =
+            (0..POINTS).map(|_| Panels::zeros_here(channels, direct.columns())).collect();
         // On this thread alone: a caller may hold a lock, under which a pool's thread must not pick up other work.
         Arch::new().dispatch(TransformWeights { direct, channels, points: &mut points });
         Self { points }

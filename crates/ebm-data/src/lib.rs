@@ -11,6 +11,7 @@ pub mod coco;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod faces;
 pub mod files;
 pub mod image;
 pub mod loader;

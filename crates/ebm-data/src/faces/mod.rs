@@ -1,0 +1,43 @@
+//! Faces with the numbers to be predicted from them: the age, or the pose of the head.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::image::Image;
+use crate::quarantine::Quarantine;
+
+/// Where the pixels of a face are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pixels {
+    /// A JPEG or PNG file.
+    File(PathBuf),
+    /// The part `[x0, y0, x1, y1]` of a JPEG or PNG file, half-open, in pixels; what lies beyond the image is black.
+    Region {
+        /// The file.
+        path: PathBuf,
+        /// The part.
+        region: [i64; 4],
+    },
+    /// In memory.
+    Memory(Arc<Image>),
+}
+
+/// One face.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Face {
+    /// What messages and result files call it: the file's name, or a number within a file.
+    pub name: String,
+    /// The image.
+    pub pixels: Pixels,
+    /// D numbers: the age in years, or yaw, pitch and roll in degrees.
+    pub target: Vec<f32>,
+}
+
+/// The faces of a dataset, and what was left out of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faces {
+    /// In the order of the source.
+    pub faces: Vec<Face>,
+    /// Defective entries.
+    pub quarantine: Quarantine,
+}

@@ -1,10 +1,16 @@
 //! Faces with the numbers to be predicted from them: the age, or the pose of the head.
 
+pub mod biwi;
+mod tolerance;
+pub mod utkface;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::image::Image;
 use crate::quarantine::Quarantine;
+
+pub use tolerance::Tolerance;
 
 /// Where the pixels of a face are.
 #[derive(Clone, Debug, PartialEq)]

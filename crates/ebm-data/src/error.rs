@@ -77,6 +77,26 @@ pub enum Error {
         /// Line, column and complaint.
         detail: String,
     },
+    /// A file is not what it is read as.
+    #[error("{}: not {expected}: {detail}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What it is read as.
+        expected: &'static str,
+        /// Where, what is wrong, and what would be right.
+        detail: String,
+    },
+    /// The name of an image tells no age, or an impossible one.
+    #[error(
+        "{name}: {detail}; UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years"
+    )]
+    Age {
+        /// The file's name.
+        name: String,
+        /// What is wrong.
+        detail: String,
+    },
     /// More samples are defective than the configuration tolerates.
     #[error(
         "{bad} of {total} samples are defective, more than max_bad_fraction = {max_bad_fraction}; first: {first}; {}",

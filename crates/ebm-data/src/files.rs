@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -47,6 +47,13 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&aside);
         Error::io("write", path, source)
     })
+}
+
+/// Whether a relative name cannot lead out of its directory.
+pub(crate) fn stays_inside(name: &str) -> bool {
+    !name.is_empty()
+        && !name.contains('\0')
+        && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn name_aside(path: &Path) -> PathBuf {

@@ -48,6 +48,16 @@ pub enum DefectCode {
     UnreadableImage,
     /// An image file whose size differs from the annotated one.
     SizeMismatch,
+    /// An age that is missing, no number, or outside 0 to 120 years.
+    BadAge,
+    /// A label that contradicts the age in the file's name.
+    AgeMismatch,
+    /// A pose that is missing or unreadable, or has an entry that is not finite or an angle beyond 180 degrees.
+    BadPose,
+    /// A pose whose matrix is not a rotation.
+    NotRotation,
+    /// A head that is behind the camera or outside its image.
+    HeadOutside,
 }
 
 /// One defect: where, what kind, and in words.

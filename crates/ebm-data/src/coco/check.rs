@@ -1,10 +1,11 @@
 //! The check of an annotation file: every record is either sound or in the quarantine.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Component, Path};
+use std::path::Path;
 
 use super::schema::{self, Area, Bbox};
 use super::{Category, CocoImage, Object};
+use crate::files::stays_inside;
 use crate::quarantine::{Defect, DefectCode, Quarantine};
 
 /// A box is absurd when it is this many times larger than its image.
@@ -135,13 +136,6 @@ fn check_image(raw: &schema::Image, images_dir: &Path, check_files: bool) -> Res
         return Err((DefectCode::MissingFile, path.display().to_string()));
     }
     Ok(CocoImage { id, file_name: file_name.to_owned(), path, width, height, objects: Vec::new() })
-}
-
-/// Whether a relative name cannot lead out of its directory.
-fn stays_inside(name: &str) -> bool {
-    !name.is_empty()
-        && !name.contains('\0')
-        && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn check_annotation(

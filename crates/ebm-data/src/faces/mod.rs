@@ -1,5 +1,9 @@
 //! Faces with the numbers to be predicted from them: the age, or the pose of the head.
 
+pub mod biwi;
+mod tolerance;
+pub mod utkface;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +12,8 @@ use crate::error::Result;
 use crate::files::read_limited;
 use crate::image::Image;
 use crate::quarantine::Quarantine;
+
+pub use tolerance::Tolerance;
 
 /// Where the pixels of a face are.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,24 @@
+//! BIWI: heads with their pose, as FSA-Net's npz files or as the raw frames.
+//!
+//! A pose is yaw, pitch and roll in degrees.
+
+mod archive;
+mod npy;
+mod npz;
+
+pub use npz::{NpzOptions, read_npz, write_npz};
+
+use super::tolerance::Finding;
+use crate::quarantine::DefectCode;
+
+/// The pose as a target, or why it is none: an angle that is not finite or beyond 180 degrees.
+fn check_angles(angles: [f64; 3]) -> Result<Vec<f32>, Finding> {
+    if angles.iter().all(|angle| angle.abs() <= 180.) {
+        return Ok(angles.map(|angle| angle as f32).to_vec());
+    }
+    let [yaw, pitch, roll] = angles;
+    Err((
+        DefectCode::BadPose,
+        format!("yaw {yaw}, pitch {pitch}, roll {roll}: not three angles up to 180 degrees"),
+    ))
+}

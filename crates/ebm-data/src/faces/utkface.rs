@@ -1,0 +1,232 @@
+//! UTKFace: one face in an image, whose name tells the age.
+//!
+//! Cao, Mirjalili and Raschka published the split that the paper uses: 13 147 images to train on and 3 287 to
+//! test on, ages 21 to 60, as two CSV files whose label is the age minus 21. Here the target is the age.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use super::tolerance::{Collector, Finding, Tolerance};
+use super::{Face, Faces, Pixels};
+use crate::error::{Error, Result};
+use crate::files::{read_limited, stays_inside};
+use crate::quarantine::DefectCode;
+
+/// The oldest age that is believed, in years.
+const MAX_AGE: f32 = 120.;
+/// The largest CSV file, in bytes; the published ones have less than 1 MB.
+const MAX_CSV_BYTES: u64 = 64 << 20;
+/// What is added to a label to get the age: the conventions that are told apart.
+const SHIFTS: [f32; 2] = [0., 21.];
+
+/// How to load a split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UtkOptions {
+    /// What is added to a label to get the age in years. `None`: 0 or 21, whichever makes labels agree with the
+    /// names; names must tell the age then. With a number, names are not looked at.
+    pub shift: Option<f32>,
+    /// Whether each image file must exist; a missing one is a defect then.
+    pub check_files: bool,
+    /// How much may be defective.
+    pub tolerance: Tolerance,
+}
+
+impl Default for UtkOptions {
+    /// The settings for results to publish: shift told from the names, files checked, 1 defect in 1000.
+    fn default() -> Self {
+        Self { shift: None, check_files: true, tolerance: Tolerance::default() }
+    }
+}
+
+/// The age in years that the file name `name` tells, such as 34 of `34_0_1_20170117163203851.jpg.chip.jpg`.
+///
+/// Only the number before the first `_` matters: of the published names some lack the race or a dot, or have a
+/// space or a digit too many.
+///
+/// # Errors
+/// [`Error::Age`] for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
+pub fn age_of_name(name: &str) -> Result<f32> {
+    let fail = |detail: String| Error::Age { name: name.to_owned(), detail };
+    let digits = name.split_once('_').map(|(digits, _)| digits).unwrap_or_default();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(fail("no age before the first '_'".to_owned()));
+    }
+    let age = digits.parse::<f32>().map_err(|error| fail(error.to_string()))?;
+    check_age(age).map_err(fail)
+}
+
+/// Reads the faces that the CSV file `split` lists, with images in the directory `images`, in the list's order.
+///
+/// The file has a header with the columns `file` and `age`; others, such as the published files' row numbers,
+/// are ignored. The label under `age` is the age minus [`UtkOptions::shift`]. Targets are ages in years.
+///
+/// An entry is defective if its label is no number, its age is outside 0 to 120 or contradicts its name, its
+/// name tells no age (with a shift told from the names), or its file is listed twice or not there.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, no such list,
+/// or empty, or that agrees with its names under neither convention; [`Error::TooManyDefects`] above the
+/// tolerated fraction; [`Error::Argument`] for options out of their domain.
+pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> {
+    let mut collector = Collector::new(&options.tolerance)?;
+    let rows = read_rows(split)?;
+    let shift = match options.shift {
+        Some(shift) if shift.is_finite() => shift,
+        Some(shift) => {
+            return Err(Error::Argument { name: "shift", detail: format!("{shift} is no finite number") });
+        }
+        None => tell_shift(&rows).map_err(|detail| not_a_list(split, detail))?,
+    };
+    let mut seen = HashSet::new();
+    for row in &rows {
+        let mut outcome = check_row(row, shift, images, options);
+        if outcome.is_ok() && !seen.insert(row.file.as_str()) {
+            outcome = Err((DefectCode::DuplicateFileName, format!("line {}", row.line)));
+        }
+        collector.push(split, &row.file, outcome);
+    }
+    collector.finish()
+}
+
+/// Reads every JPEG and PNG file of the directory `images`, by name, with the age that its name tells.
+///
+/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a defect.
+///
+/// # Errors
+/// [`Error::Io`] for a directory that cannot be read, [`Error::Format`] for one without images,
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
+pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
+    let mut collector = Collector::new(tolerance)?;
+    let fail = |source| Error::io("list", images, source);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(images).map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        let extension = Path::new(&name).extension().unwrap_or_default().to_ascii_lowercase();
+        if ["jpg", "jpeg", "png"].iter().any(|known| extension == *known) && images.join(&name).is_file() {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        let detail = "it holds no JPEG or PNG file".to_owned();
+        return Err(Error::Format { path: images.to_owned(), expected: "a directory of faces", detail });
+    }
+    names.sort();
+    for name in &names {
+        let path = images.join(name);
+        let name = name.to_string_lossy();
+        let outcome = age_of_name(&name).map_err(bad_age).map(|age| face(&name, path, age));
+        collector.push(images, &name, outcome);
+    }
+    collector.finish()
+}
+
+/// A line of the list.
+struct Row {
+    /// Counted from 1.
+    line: u64,
+    file: String,
+    label: String,
+}
+
+impl Row {
+    fn label(&self) -> std::result::Result<f32, Finding> {
+        let label = self.label.trim().parse::<f32>().ok().filter(|label| label.is_finite());
+        label.ok_or_else(|| (DefectCode::BadAge, format!("line {}: label {:?}", self.line, self.label)))
+    }
+}
+
+fn read_rows(split: &Path) -> Result<Vec<Row>> {
+    let bytes = read_limited(split, MAX_CSV_BYTES)?;
+    let fail = |error: csv::Error| not_a_list(split, error.to_string());
+    let mut reader = csv::Reader::from_reader(&bytes[..]);
+    let header = reader.headers().map_err(fail)?.clone();
+    let column = |name: &str| {
+        let mut found = header.iter().enumerate().filter(|(_, field)| *field == name);
+        match (found.next(), found.next()) {
+            (Some((index, _)), None) => Ok(index),
+            (found, _) => {
+                let count = if found.is_none() { "no column" } else { "two columns" };
+                let header: Vec<_> = header.iter().take(8).collect();
+                Err(not_a_list(split, format!("the header {header:?} has {count} {name:?}")))
+            }
+        }
+    };
+    let (file, age) = (column("file")?, column("age")?);
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(fail)?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let field = |index| record.get(index).unwrap_or_default().to_owned();
+        rows.push(Row { line, file: field(file), label: field(age) });
+    }
+    if rows.is_empty() {
+        return Err(not_a_list(split, "it lists no file".to_owned()));
+    }
+    Ok(rows)
+}
+
+/// The shift under which more than half of the labels agree with the names, or what was found instead.
+fn tell_shift(rows: &[Row]) -> std::result::Result<f32, String> {
+    let mut counts = BTreeMap::<String, usize>::new();
+    for row in rows {
+        if let (Ok(age), Ok(label)) = (age_of_name(&row.file), row.label()) {
+            *counts.entry((age - label).to_string()).or_insert(0) += 1;
+        }
+    }
+    let named: usize = counts.values().sum();
+    let fitting = SHIFTS.map(|shift| counts.get(&shift.to_string()).copied().unwrap_or(0));
+    if let Some((shift, _)) = SHIFTS.into_iter().zip(fitting).find(|(_, fitting)| 2 * fitting > named) {
+        return Ok(shift);
+    }
+    let remedy = "set `shift` to 0 if labels are ages, to 21 if they are ages minus 21";
+    let Some((difference, count)) = counts.iter().max_by_key(|(_, count)| **count) else {
+        return Err(format!("no entry has both a label and an age in its name; {remedy}"));
+    };
+    let [ages, shifted] = fitting;
+    Err(format!(
+        "of {named} names that tell an age, {ages} agree with a label that is the age and {shifted} with one that \
+         is the age minus 21; most frequent is age minus {difference}, {count} times; {remedy}"
+    ))
+}
+
+fn check_row(
+    row: &Row,
+    shift: f32,
+    images: &Path,
+    options: &UtkOptions,
+) -> std::result::Result<Face, Finding> {
+    if !stays_inside(&row.file) {
+        return Err((DefectCode::BadFileName, format!("line {}: {:?}", row.line, row.file)));
+    }
+    let age = row.label()? + shift;
+    check_age(age).map_err(|detail| (DefectCode::BadAge, format!("line {}: {detail}", row.line)))?;
+    if options.shift.is_none() {
+        let named = age_of_name(&row.file).map_err(bad_age)?;
+        if named != age {
+            let label = &row.label;
+            let detail = format!("line {}: label {label} is age {age}, the name tells {named}", row.line);
+            return Err((DefectCode::AgeMismatch, detail));
+        }
+    }
+    let path = images.join(&row.file);
+    if options.check_files && !path.is_file() {
+        return Err((DefectCode::MissingFile, path.display().to_string()));
+    }
+    Ok(face(&row.file, path, age))
+}
+
+fn check_age(age: f32) -> std::result::Result<f32, String> {
+    if (0. ..=MAX_AGE).contains(&age) { Ok(age) } else { Err(format!("age {age} is outside 0 to 120")) }
+}
+
+fn bad_age(error: Error) -> Finding {
+    (DefectCode::BadAge, error.to_string())
+}
+
+fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {
+    Face { name: name.to_owned(), pixels: Pixels::File(path), target: vec![age] }
+}
+
+fn not_a_list(path: &Path, detail: String) -> Error {
+    Error::Format { path: path.to_owned(), expected: "a list of files and ages", detail }
+}

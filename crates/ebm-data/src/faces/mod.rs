@@ -1,5 +1,9 @@
 //! Faces with the numbers to be predicted from them: the age, or the pose of the head.
 
+mod augment;
+pub mod loader;
+mod region;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

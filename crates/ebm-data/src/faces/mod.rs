@@ -3,6 +3,9 @@
 pub mod biwi;
 mod tolerance;
 pub mod utkface;
+mod augment;
+pub mod loader;
+mod region;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Faces with the numbers to be predicted from them: the age, or the pose of the head.
 
+pub mod generated;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

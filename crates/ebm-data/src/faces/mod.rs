@@ -6,6 +6,7 @@ pub mod utkface;
 mod augment;
 pub mod loader;
 mod region;
+pub mod generated;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Faces with the numbers to be predicted from them: the age, or the pose of the head.
 
 pub mod biwi;
+pub mod split;
 mod tolerance;
 pub mod utkface;
 

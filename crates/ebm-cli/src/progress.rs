@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ebm_detect::reproduce::Progress;
+use ebm_train::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const LINE_INTERVAL: Duration = Duration::from_secs(30);

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 /// What can go wrong in the face networks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +19,14 @@ pub enum Error {
         /// Which part of the network.
         part: &'static str,
         /// What is wrong and what is expected.
+        reason: String,
+    },
+    /// A weight file does not hold the network that is asked for.
+    #[error("{}: {reason}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What differs and what to do.
         reason: String,
     },
 }

@@ -11,9 +11,12 @@
 mod baseline_head;
 mod energy_head;
 mod error;
+mod shapes;
 mod trunk;
+mod trunk_weights;
 
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig, PackedEnergyHead};
 pub use error::{Error, Result};
 pub use trunk::{PackedTrunk, Trunk, TrunkConfig, TrunkNorm};
+pub use trunk_weights::{TrunkFile, load_trunk, preload_trunk};

@@ -15,6 +15,8 @@ pub enum TrunkNorm {
     Train,
     /// Batch normalisation as a fixed affine map, with torchvision's ε.
     Frozen,
+    /// None: the convolutions have biases, for weights into which the normalisation was folded.
+    Folded,
 }
 
 /// The shape of a [`Trunk`]: bottleneck blocks, as in ResNet-50.
@@ -27,12 +29,20 @@ pub struct TrunkConfig {
     pub width: usize,
     /// How it normalises.
     pub norm: TrunkNorm,
+    /// Whether a block's stride is in its first 1×1 convolution (the original ResNet) or in its 3×3 (torchvision).
+    #[serde(default)]
+    pub stride_in_1x1: bool,
 }
 
 impl TrunkConfig {
     /// ResNet-50, the paper's.
     pub fn resnet50(norm: TrunkNorm) -> Self {
-        Self { layers: [3, 4, 6, 3], width: 64, norm }
+        Self { layers: [3, 4, 6, 3], width: 64, norm, stride_in_1x1: false }
+    }
+
+    /// ResNet-50 as it was first published, with the stride in the first 1×1 convolutions.
+    pub fn resnet50_msra(norm: TrunkNorm) -> Self {
+        Self { stride_in_1x1: true, ..Self::resnet50(norm) }
     }
 
     /// The length of g_x: 2048 for ResNet-50.
@@ -44,8 +54,10 @@ impl TrunkConfig {
         let norm = match self.norm {
             TrunkNorm::Train => Norm::Train,
             TrunkNorm::Frozen => Norm::Frozen { eps: 1e-5 },
+            TrunkNorm::Folded => Norm::Folded,
         };
-        ResNetConfig { layers: self.layers, width: self.width, ..ResNetConfig::resnet50(norm) }
+        let Self { layers, width, stride_in_1x1, .. } = *self;
+        ResNetConfig { layers, width, stride_in_1x1, ..ResNetConfig::resnet50(norm) }
     }
 }
 

@@ -26,7 +26,7 @@ fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
 }
 
 fn tiny_trunk(norm: TrunkNorm) -> TrunkConfig {
-    TrunkConfig { layers: [1, 1, 1, 1], width: 4, norm }
+    TrunkConfig { layers: [1, 1, 1, 1], width: 4, norm, stride_in_1x1: false }
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn the_trunk_has_torchvisions_names() {
 
 #[test]
 fn features_are_means_of_the_last_map() {
-    for norm in [TrunkNorm::Train, TrunkNorm::Frozen] {
+    for norm in [TrunkNorm::Train, TrunkNorm::Frozen, TrunkNorm::Folded] {
         let config = tiny_trunk(norm);
         let store = ParamStore::new(Key::new(2));
         let trunk = Trunk::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();

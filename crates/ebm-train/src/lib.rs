@@ -9,6 +9,7 @@
 //! | [`trainer`] | [`train`]: the loop, resume, [`TrainTask`] |
 //! | [`updater`] | [`Updater`]: gradient, clipping, learning rate, optimiser |
 //! | [`observer`] | [`Event`], [`Observer`] |
+//! | [`progress`] | [`Progress`]: the stages of a long computation |
 //! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
 //! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
 //! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
@@ -20,6 +21,7 @@ mod files;
 pub mod guard;
 pub mod metrics;
 pub mod observer;
+pub mod progress;
 pub mod run_dir;
 pub mod trainer;
 pub mod updater;
@@ -32,6 +34,7 @@ pub use error::{BoxError, Error, Result};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use observer::{Event, Observer};
+pub use progress::{Progress, StageObserver, train_run};
 pub use run_dir::{Environment, RunDir};
 pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};
 pub use updater::Updater;

@@ -9,12 +9,10 @@ use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_detect::{
-    evaluation::{Refiner, evaluate},
-    reproduce::Progress,
-};
+use ebm_detect::evaluation::{Refiner, evaluate};
 use ebm_eval::{CocoFigures, Detection, GroundTruth, evaluate_coco, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
+use ebm_train::Progress;
 use serde_json::{Map, Value, json};
 
 use super::{create_dir, predict::Model};

@@ -13,13 +13,12 @@ use ebm_detect::{
     FasterRcnn, FeatureCache, ImageBatch,
     config::ExperimentConfig,
     input::objects,
-    reproduce::{Progress, StageObserver},
     training::{BatchSource, CachedSource, ConfidenceTask, DetectorTask, StreamSource},
     weights::{load_detector, new_head, preload_backbone, read, save},
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Environment, Retention, RunDir, TrainOptions, TrainTask};
+use ebm_train::{Progress, TrainTask, train_run};
 
 use super::{create_dir, predict::method};
 use crate::progress::Console;
@@ -158,19 +157,7 @@ impl CommonArgs {
         let name =
             self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
         create_dir(root)?;
-        let environment = Environment::default();
-        let run = RunDir::create(root, name, &config.to_toml()?, &environment)?;
-        let options = TrainOptions {
-            run: &run,
-            seed: self.seed,
-            checkpoint_every: 1000,
-            retention: Retention::default(),
-            resume: false,
-        };
-        let mut progress = Console::new();
-        progress.begin("training", steps);
-        ebm_train::train(0..steps, task, &mut StageObserver::new(&mut progress), &options)?;
-        progress.end();
+        train_run((root, name), &config.to_toml()?, steps, self.seed, task, &mut Console::new())?;
         Ok(())
     }
 }

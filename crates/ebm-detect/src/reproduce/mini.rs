@@ -16,8 +16,9 @@ use ebm_data::{
 use ebm_eval::{Detection, GroundTruth, write_results};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::{Progress, train_run};
 
-use super::{Progress, Row, eval_loader, load_dataset, score, train_run};
+use super::{Row, eval_loader, load_dataset, score};
 use crate::{
     config::ExperimentConfig,
     error::Result,
@@ -113,7 +114,14 @@ pub fn mini(
                 key.split("train"),
             );
             let name = format!("{}-{seed}", method.key());
-            train_run(&options.run, &name, (config, settings.training.steps), seed, &mut task, progress)?;
+            train_run(
+                (&options.run, &name),
+                &config.to_toml()?,
+                settings.training.steps,
+                seed,
+                &mut task,
+                progress,
+            )?;
             branches.push(Branch {
                 method,
                 seed,
@@ -196,7 +204,14 @@ fn base_detector(
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
         let source = StreamSource::new(loader, device.clone(), config.detector.convention.into());
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
-        train_run(&options.run, "detector", (config, config.base.steps), DATA_SEED, &mut task, progress)?;
+        train_run(
+            (&options.run, "detector"),
+            &config.to_toml()?,
+            config.base.steps,
+            DATA_SEED,
+            &mut task,
+            progress,
+        )?;
         save(&store, &path, true)?;
     }
     // Read back even when just trained: everybody measures the stored, half-precision weights.

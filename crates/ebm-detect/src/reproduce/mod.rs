@@ -2,7 +2,6 @@
 
 mod mini;
 mod paper;
-mod progress;
 
 use std::path::Path;
 
@@ -12,12 +11,10 @@ use ebm_data::{
 };
 use ebm_eval::{CocoFigures, Detection, GroundTruth, evaluate_coco_in_memory};
 use ebm_seed::Key;
-use ebm_train::{Environment, Retention, RunDir, TrainOptions, TrainTask, train};
 use serde::{Deserialize, Serialize};
 
 pub use mini::{MiniOptions, MiniOutcome, Scenes, mini};
 pub use paper::{PaperOptions, Plan, dry_run, paper};
-pub use progress::{Progress, StageObserver};
 
 use crate::{config::ExperimentConfig, error::Result, method::Method};
 
@@ -45,29 +42,6 @@ impl Row {
     fn new(method: Method, seed: u64, figures: &CocoFigures, boxes_per_second: Option<f64>) -> Self {
         Self { method, seed, ap: figures.ap, ap50: figures.ap50, ap75: figures.ap75, boxes_per_second }
     }
-}
-
-/// Trains `task` in a fresh run directory `root/name` and leaves its last checkpoint there.
-fn train_run<T: TrainTask>(
-    root: &Path,
-    name: &str,
-    (config, steps): (&ExperimentConfig, usize),
-    seed: u64,
-    task: &mut T,
-    progress: &mut dyn Progress,
-) -> Result<RunDir> {
-    let run = RunDir::create(root, name, &config.to_toml()?, &Environment::default())?;
-    let options = TrainOptions {
-        run: &run,
-        seed,
-        checkpoint_every: 1000,
-        retention: Retention::default(),
-        resume: false,
-    };
-    progress.begin(&format!("training {name}"), steps);
-    train(0..steps, task, &mut StageObserver::new(progress), &options)?;
-    progress.end();
-    Ok(run)
 }
 
 fn load_dataset(annotations: &Path, images: &Path, purpose: Purpose) -> Result<CocoDataset> {

@@ -15,9 +15,9 @@ use ebm_data::{
 use ebm_eval::{GroundTruth, write_results};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::TrainTask;
+use ebm_train::{Progress, TrainTask, train_run};
 
-use super::{Progress, Row, eval_loader, load_dataset, score, train_run};
+use super::{Row, eval_loader, load_dataset, score};
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
     error::Result,
@@ -103,7 +103,14 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Vec<
                 device,
             )?;
             let name = format!("{}-{seed}", method.key());
-            train_run(&options.run, &name, (&config, settings.training.steps), seed, &mut task, progress)?;
+            train_run(
+                (&options.run, &name),
+                &config.to_toml()?,
+                settings.training.steps,
+                seed,
+                &mut task,
+                progress,
+            )?;
             heads.push((method, seed, task.into_head(), settings.ascent()));
         }
     }

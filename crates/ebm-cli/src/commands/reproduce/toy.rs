@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use ebm_detect::reproduce::Progress;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_seed::Key;
 use ebm_toy::calibration::{Calibration, calibration};
 use ebm_toy::evaluation::Truth;
 use ebm_toy::{Experiment, Job, Network, Points, Problem, Row, Trained, run_all, training_points};
+use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 

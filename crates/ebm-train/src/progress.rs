@@ -1,6 +1,12 @@
 //! What a long computation tells its caller.
 
-use ebm_train::{Event, Observer};
+use std::path::Path;
+
+use crate::checkpoint::Retention;
+use crate::error::Result;
+use crate::observer::{Event, Observer};
+use crate::run_dir::{Environment, RunDir};
+use crate::trainer::{TrainOptions, TrainTask, train};
 
 /// Watches the stages of a reproduction; the library itself never prints.
 pub trait Progress {
@@ -15,6 +21,28 @@ pub trait Progress {
 
     /// Something that the user should read.
     fn message(&mut self, text: &str);
+}
+
+/// Trains `task` for `steps` in a new run directory `root/name`, as a stage of `progress`, and leaves its last checkpoint
+/// there.
+///
+/// # Errors
+/// Those of [`RunDir::create`] and [`train`].
+pub fn train_run<T: TrainTask>(
+    (root, name): (&Path, &str),
+    config: &str,
+    steps: usize,
+    seed: u64,
+    task: &mut T,
+    progress: &mut dyn Progress,
+) -> Result<RunDir> {
+    let run = RunDir::create(root, name, config, &Environment::default())?;
+    let (checkpoint_every, retention) = (1000, Retention::default());
+    let options = TrainOptions { run: &run, seed, checkpoint_every, retention, resume: false };
+    progress.begin(&format!("training {name}"), steps);
+    train(0..steps, task, &mut StageObserver::new(progress), &options)?;
+    progress.end();
+    Ok(run)
 }
 
 /// Shows nothing.

@@ -1,6 +1,6 @@
-//! Boxes drawn into images.
+//! Boxes drawn into images, and images side by side.
 
-use ebm_data::Image;
+use ebm_data::{Image, resize::resize_pillow};
 
 /// An outline colour, RGB.
 pub type Colour = [u8; 3];
@@ -55,6 +55,72 @@ fn put(image: &mut Image, x: i64, y: i64, colour: Colour) {
     }
 }
 
+/// Draws the axes of a head with this yaw, pitch and roll in degrees from the middle of the image: its left-to-right axis in red, the one
+/// towards the chin in green, and in blue where the face looks. As in BIWI, a positive yaw looks to the left of the image, a positive
+/// pitch upwards, and a positive roll turns the head clockwise.
+pub fn axes(image: &mut Image, pose: [f64; 3]) {
+    let middle = [image.width as f64 / 2.0, image.height as f64 / 2.0];
+    let length = 0.4 * middle[0].min(middle[1]) * 2.0;
+    let thickness = (image.height / 100).max(1) as i64;
+    for (direction, colour) in projected_axes(pose).into_iter().zip([BEFORE, AFTER, [70, 110, 255]]) {
+        let steps = (2.0 * length).ceil() as i64;
+        for step in 0..=steps {
+            let [x, y] = [0, 1].map(|k| middle[k] + direction[k] * length * step as f64 / steps as f64);
+            for (dx, dy) in (0..thickness).flat_map(|dx| (0..thickness).map(move |dy| (dx, dy))) {
+                put(image, x.round() as i64 + dx - thickness / 2, y.round() as i64 + dy - thickness / 2, colour);
+            }
+        }
+    }
+}
+
+/// The axes of [`axes`] as seen from the front, in units of their length, x to the right and y down: the first two columns of the
+/// transposed rotation that BIWI's angles are defined by.
+fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
+    let [(sy, cy), (sp, cp), (sr, cr)] = pose.map(|angle| angle.to_radians().sin_cos());
+    [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
+}
+
+/// The height of a row of panels.
+const ROW: usize = 240;
+/// White space between panels.
+const GAP: usize = 8;
+
+/// An image and panels in one row, all scaled to the same height.
+pub fn beside(image: &Image, panels: &[Image]) -> ebm_data::Result<Image> {
+    let scaled: Vec<Image> = std::iter::once(image)
+        .chain(panels)
+        .map(|image| resize_pillow(image, (image.width * ROW).div_ceil(image.height), ROW))
+        .collect();
+    let width = scaled.iter().map(|image| image.width + GAP).sum::<usize>();
+    let mut row = Image::filled(width, ROW + GAP, [255; 3])?;
+    let mut left = 0;
+    for image in &scaled {
+        paste(&mut row, image, (left, 0));
+        left += image.width + GAP;
+    }
+    Ok(row)
+}
+
+/// Images below one another, on white.
+pub fn stack(images: &[Image]) -> ebm_data::Result<Image> {
+    let width = images.iter().map(|image| image.width).max().unwrap_or(0);
+    let mut sheet = Image::filled(width, images.iter().map(|image| image.height).sum(), [255; 3])?;
+    let mut top = 0;
+    for image in images {
+        paste(&mut sheet, image, (0, top));
+        top += image.height;
+    }
+    Ok(sheet)
+}
+
+/// Copies `image` with its corner at `(left, top)`, where all of it must lie inside `target`.
+fn paste(target: &mut Image, image: &Image, (left, top): (usize, usize)) {
+    for (y, row) in image.pixels.chunks_exact(3 * image.width).enumerate() {
+        let at = 3 * ((top + y) * target.width + left);
+        target.pixels[at..at + row.len()].copy_from_slice(row);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +148,37 @@ mod tests {
         assert_eq!((large.width, large.height), (4, 2));
         assert_eq!(large.pixels[..12], [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]);
         assert_eq!(large.pixels[..12], large.pixels[12..]);
+    }
+
+    #[test]
+    fn axes_point_where_the_head_does() {
+        let close = |found: [[f64; 2]; 3], expected: [[f64; 2]; 3]| {
+            found.as_flattened().iter().zip(expected.as_flattened()).all(|(a, b)| (a - b).abs() < 1e-12)
+        };
+        assert!(close(projected_axes([0.0; 3]), [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]));
+        assert!(close(projected_axes([90.0, 0.0, 0.0]), [[0.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]));
+        assert!(close(projected_axes([0.0, 90.0, 0.0]), [[1.0, 0.0], [0.0, 0.0], [0.0, -1.0]]));
+        assert!(close(projected_axes([0.0, 0.0, 90.0]), [[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]]));
+        // A mirror image turns yaw and roll round, and the axes with them.
+        let [left, right] = [[30.0, 10.0, 20.0], [-30.0, 10.0, -20.0]].map(projected_axes);
+        for (a, b) in left.into_iter().zip(right).skip(1) {
+            assert!((a[0] + b[0]).abs() < 1e-12 && (a[1] - b[1]).abs() < 1e-12);
+        }
+        let mut image = Image::filled(100, 100, [0; 3]).unwrap();
+        axes(&mut image, [0.0; 3]);
+        let pixel = |x: usize, y: usize| <[u8; 3]>::try_from(&image.pixels[3 * (100 * y + x)..][..3]).unwrap();
+        assert_eq!([pixel(80, 50), pixel(50, 80), pixel(20, 50)], [BEFORE, AFTER, [0; 3]]);
+    }
+
+    #[test]
+    fn panels_stand_in_rows_and_rows_below_one_another() {
+        let image = Image::filled(120, 60, [9; 3]).unwrap();
+        let row = beside(&image, &[Image::filled(30, 60, [200; 3]).unwrap()]).unwrap();
+        assert_eq!((row.width, row.height), (480 + 8 + 120 + 8, 248));
+        let pixel = |image: &Image, x: usize, y: usize| image.pixels[3 * (y * image.width + x)];
+        assert_eq!([pixel(&row, 5, 239), pixel(&row, 484, 3), pixel(&row, 490, 3)], [9, 255, 200]);
+        let sheet = stack(&[row.clone(), image]).unwrap();
+        assert_eq!((sheet.width, sheet.height), (616, 308));
+        assert_eq!([pixel(&sheet, 119, 300), pixel(&sheet, 120, 300)], [9, 255]);
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod coco;
 pub mod decode;
+mod draw;
 pub mod encode;
 pub mod error;
 pub mod faces;

@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::resize::{Filtered, Unfiltered};
+use crate::resize::{Filtered, Unfiltered, Window};
 
 /// Which library's resizing to follow, in the rule for the size as well as in the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,18 +122,18 @@ impl Normalise {
     }
 
     /// The normalised planes of a row of pixels, of which the fourth sample is ignored.
-    fn write_row(&self, arch: Arch, row: &[[u8; 4]], target: [&mut [f32]; 3]) {
+    pub(crate) fn write_row(&self, arch: Arch, row: &[[u8; 4]], target: [&mut [f32]; 3]) {
         for (channel, (target, source)) in target.into_iter().zip(self.sources()).enumerate() {
             arch.dispatch(NormalisedRow { normalise: self, channel, source, row, target });
         }
     }
 
-    fn tables(&self) -> Tables {
+    pub(crate) fn tables(&self) -> Tables {
         let table = |channel| std::array::from_fn(|sample| self.number(sample as u8, channel));
         Tables { order: self.order, channels: std::array::from_fn(table) }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let finite = [self.scale].iter().chain(&self.mean).chain(&self.std).all(|number| number.is_finite());
         if !finite || self.std.contains(&0.) {
             let detail = format!("scale, mean and std must be finite and std not 0: {self:?}");
@@ -252,7 +252,8 @@ impl Transform {
                 });
             }
             Resample::TorchBilinear => {
-                memory.unfiltered.resize(image, &normalise.tables(), size, mirror, target);
+                let window = Window { rows: 0..size.0, columns: 0..size.1 };
+                memory.unfiltered.resize(image, &normalise.tables(), size, window, mirror, target);
             }
         }
         target.pad_below(size.0);

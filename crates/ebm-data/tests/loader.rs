@@ -196,7 +196,8 @@ fn a_batch_is_padded_for_the_images_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let dataset = dataset(dir.path(), 2);
     let run = || {
-        let config = LoaderConfig { group_by_aspect: false, flip_probability: 0., ..config(2, 1) };
+        let mut config = config(2, 1);
+        (config.recipe.group_by_aspect, config.recipe.flip_probability) = (false, 0.);
         let loader = Loader::new(Arc::clone(&dataset), config, Key::new(0)).unwrap();
         loader.epoch(0).unwrap().next().unwrap().unwrap()
     };
@@ -272,10 +273,12 @@ fn settings_are_checked() {
     let said = |config, name: &str| new(config).is_some_and(|text| text.contains(name));
     assert!(said(config(0, 2), "batch_size"));
     assert!(said(LoaderConfig { prefetch: 0, ..config(2, 2) }, "prefetch"));
-    assert!(said(LoaderConfig { flip_probability: f64::NAN, ..config(2, 2) }, "flip_probability"));
     assert!(said(LoaderConfig { drop_last: true, ..config(9, 2) }, "no batch"));
+    let mut nan = config(2, 2);
+    nan.recipe.flip_probability = f64::NAN;
+    assert!(said(nan, "flip_probability"));
     let mut zero = config(2, 2);
-    zero.transform.resize.max_side = 0;
+    zero.recipe.transform.resize.max_side = 0;
     assert!(said(zero, "max_side"));
 }
 

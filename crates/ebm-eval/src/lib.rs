@@ -9,10 +9,12 @@
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
 //! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
 //! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
+//! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
 //! | [`table`] | [`Table`]: aligned markdown |
 
+pub mod absolute_error;
 pub mod calibration;
 pub mod coco;
 pub mod detections;
@@ -21,6 +23,7 @@ pub mod ground_truth;
 pub mod stats;
 pub mod table;
 
+pub use absolute_error::AbsoluteError;
 pub use coco::{CocoFigures, evaluate_coco, evaluate_coco_in_memory};
 pub use detections::{Detection, read_results, write_results};
 pub use error::{BoxProblem, Error, Result};

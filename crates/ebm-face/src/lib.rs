@@ -6,12 +6,24 @@
 //! | f(x, y) from g_x and y | [`EnergyHead`], and [`PackedEnergyHead`] for prediction and refinement |
 //! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
 //!
+//! | their training, end to end or on features kept on disk | [`training`], [`features`] |
+//! | Algorithm S2 of each baseline's estimate, MAE | [`evaluation`] |
+//! | Tables 4, 5, S1 and S3 | [`reproduce`] |
+//!
 //! Both tasks have the same networks; y is the age (D = 1) or yaw, pitch and roll (D = 3).
 
 mod baseline_head;
+pub mod config;
 mod energy_head;
 mod error;
+pub mod evaluation;
+pub mod features;
+pub mod network;
+pub mod prediction;
+pub mod reproduce;
+pub mod saved;
 mod shapes;
+pub mod training;
 mod trunk;
 mod trunk_weights;
 

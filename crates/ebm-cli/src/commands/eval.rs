@@ -15,6 +15,7 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 use serde_json::{Map, Value, json};
 
+use super::eval_face::{self, AgeArgs, PoseArgs};
 use super::{create_dir, predict::Model};
 use crate::progress::Console;
 
@@ -23,6 +24,10 @@ use crate::progress::Console;
 pub enum Eval {
     /// The twelve COCO figures of a result file, or of a trained model on images.
     Detection(Detection_),
+    /// The mean absolute error of saved networks on faces with ages, refined and not.
+    Age(AgeArgs),
+    /// The same on heads with poses.
+    HeadPose(PoseArgs),
 }
 
 /// Arguments of `ebm eval detection`.
@@ -52,10 +57,17 @@ pub struct Detection_ {
 
 /// Runs the command.
 pub fn run(command: Eval) -> Result<()> {
-    let Eval::Detection(args) = command;
+    match command {
+        Eval::Detection(args) => detection(&args),
+        Eval::Age(args) => eval_face::age(&args),
+        Eval::HeadPose(args) => eval_face::pose(&args),
+    }
+}
+
+fn detection(args: &Detection_) -> Result<()> {
     let figures = match (&args.results, &args.images) {
         (Some(results), _) => vec![(String::new(), evaluate_coco(&args.annotations, results)?)],
-        (None, Some(_)) => score_model(&args)?,
+        (None, Some(_)) => score_model(args)?,
         (None, None) => {
             bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
         }

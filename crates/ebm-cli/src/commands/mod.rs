@@ -3,7 +3,9 @@
 pub mod bench;
 pub mod data;
 pub mod eval;
+pub mod eval_face;
 pub mod predict;
+pub mod predict_face;
 pub mod reproduce;
 pub mod train;
 

@@ -25,6 +25,7 @@ use ebm_detect::{
 };
 use serde_json::json;
 
+use super::predict_face::{self, FaceArgs};
 use super::{config, create_dir};
 use crate::picture::{AFTER, BEFORE, TRUTH, enlarge, outline};
 
@@ -48,6 +49,10 @@ pub enum Predict {
         #[command(flatten)]
         model: ModelArgs,
     },
+    /// Ages of faces with their 90 % regions, as JSON lines and as pictures.
+    Age(FaceArgs),
+    /// Poses of heads, the same.
+    HeadPose(FaceArgs),
 }
 
 /// A trained model.
@@ -148,15 +153,30 @@ pub fn method(name: &str) -> Result<Method> {
 
 /// Runs the command.
 pub fn run(command: Predict) -> Result<()> {
-    let Predict::Detection { images, out, min_score, annotations, model } = command;
+    match command {
+        Predict::Detection { images, out, min_score, annotations, model } => {
+            detection(&images, out, min_score, annotations, &model)
+        }
+        Predict::Age(args) => predict_face::run(&args, "age"),
+        Predict::HeadPose(args) => predict_face::run(&args, "head pose"),
+    }
+}
+
+fn detection(
+    images: &[PathBuf],
+    out: Option<PathBuf>,
+    min_score: f32,
+    annotations: Option<PathBuf>,
+    model: &ModelArgs,
+) -> Result<()> {
     let device = Device::Cpu;
-    let model = Model::load(&model, &device)?;
+    let model = Model::load(model, &device)?;
     if let Some(out) = &out {
         create_dir(out)?;
     }
     let mut stdout = std::io::stdout().lock();
     for path in images {
-        let image = read_image(&path)?;
+        let image = read_image(path)?;
         let (refinement, sample) = model.detect(&image, &device)?;
         let convention = model.config.detector.convention.into();
         let corners = |c: &Candidate| to_original(&c.bbox, &sample, convention);
@@ -173,7 +193,7 @@ pub fn run(command: Predict) -> Result<()> {
                 refinement.before.iter().zip(&refinement.after).filter(|(_, after)| after.score >= min_score);
             let found =
                 pairs.flat_map(|(before, after)| [(corners(before), BEFORE), (corners(after), AFTER)]);
-            let truth = annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, &path))?;
+            let truth = annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path))?;
             let boxes = truth.into_iter().map(|bbox| (bbox, TRUTH)).chain(found);
             let name = path.file_stem().unwrap_or_default();
             draw(&image, boxes, &out.join(Path::new(name).with_extension("png")))?;

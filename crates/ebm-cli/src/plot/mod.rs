@@ -19,7 +19,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use ebm_data::{encode::write_png, files::write_atomic};
+use ebm_data::{Image, encode::write_png, files::write_atomic};
 use plotters_backend::DrawingBackend;
 use plotters_svg::SVGBackend;
 
@@ -56,12 +56,23 @@ pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
 
     let mut document = String::new();
     draw(figure, &mut SVGBackend::with_string(&mut document, (width, height)))?;
-    let mut bitmap = Bitmap::white(width, height)?;
-    draw(figure, &mut bitmap)?;
+    let image = render(figure)?;
 
     write_atomic(&svg, document.as_bytes())?;
-    write_png(&png, &bitmap.into_image())?;
+    write_png(&png, &image)?;
     Ok([svg, png])
+}
+
+/// The figure as pixels.
+///
+/// # Errors
+/// Data that [`Figure::check`] refuses.
+pub fn render(figure: &impl Figure) -> Result<Image> {
+    figure.check()?;
+    let (width, height) = figure.size()?;
+    let mut bitmap = Bitmap::white(width, height)?;
+    draw(figure, &mut bitmap)?;
+    Ok(bitmap.into_image())
 }
 
 fn draw<B: DrawingBackend>(figure: &impl Figure, backend: &mut B) -> Result<()> {

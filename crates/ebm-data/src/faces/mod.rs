@@ -4,10 +4,17 @@ pub mod biwi;
 pub mod split;
 mod tolerance;
 pub mod utkface;
+mod augment;
+pub mod loader;
+mod region;
+pub mod generated;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::decode::DecodeLimits;
+use crate::error::Result;
+use crate::files::read_limited;
 use crate::image::Image;
 use crate::quarantine::Quarantine;
 
@@ -27,6 +34,30 @@ pub enum Pixels {
     },
     /// In memory.
     Memory(Arc<Image>),
+}
+
+impl Pixels {
+    /// What the pixels depend on: the bytes of the file, and the part of it, or the pixels themselves. Equal bytes are
+    /// equal pixels.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) and [`Error::FileTooLarge`](crate::Error::FileTooLarge).
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let read = |path: &PathBuf| read_limited(path, DecodeLimits::default().max_file_bytes);
+        match self {
+            Self::File(path) => read(path),
+            Self::Region { path, region } => {
+                let mut bytes = read(path)?;
+                bytes.extend(region.iter().flat_map(|side| side.to_le_bytes()));
+                Ok(bytes)
+            }
+            Self::Memory(image) => {
+                let mut bytes = image.pixels.clone();
+                bytes.extend([image.width, image.height].iter().flat_map(|side| side.to_le_bytes()));
+                Ok(bytes)
+            }
+        }
+    }
 }
 
 /// One face.

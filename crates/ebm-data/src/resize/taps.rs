@@ -1,5 +1,7 @@
 //! Which input samples make an output sample, and with which weights.
 
+use std::ops::Range;
+
 /// Pillow's fixed-point coefficients have this many fractional bits: 32 − 8 (sample) − 2 (headroom).
 pub(super) const PRECISION_BITS: u32 = 22;
 
@@ -65,10 +67,14 @@ impl Taps {
     }
 }
 
-/// One axis by torch: of each output sample the two input samples around it and the weight of the second.
-pub(super) fn neighbours(input: usize, output: usize) -> impl Iterator<Item = (usize, usize, f32)> {
+/// One axis by torch: of each output sample in `kept` the two input samples around it and the weight of the second.
+pub(super) fn neighbours(
+    input: usize,
+    output: usize,
+    kept: Range<usize>,
+) -> impl Iterator<Item = (usize, usize, f32)> {
     let scale = input as f32 / output as f32;
-    (0..output).map(move |index| {
+    kept.map(move |index| {
         let position = (scale * (index as f32 + 0.5) - 0.5).max(0.);
         let first = (position as usize).min(input - 1);
         let second = (first + 1).min(input - 1);

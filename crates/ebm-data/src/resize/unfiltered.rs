@@ -1,11 +1,19 @@
 //! torch's `interpolate(mode="bilinear", align_corners=False)`: four neighbours, no antialiasing.
 
+use std::ops::Range;
+
 use pulp::{Arch, Simd, WithSimd};
 
 use super::taps::neighbours;
 use crate::image::Image;
 use crate::planes::Planes;
 use crate::transform::Tables;
+
+/// A part of the resized image.
+pub(crate) struct Window {
+    pub rows: Range<usize>,
+    pub columns: Range<usize>,
+}
 
 /// Memory that serves one image after another.
 #[derive(Default)]
@@ -18,30 +26,42 @@ pub(crate) struct Unfiltered {
 }
 
 impl Unfiltered {
-    /// Resizes the image, mirrored left to right if asked for, to `(height, width)` in the upper left of `target`, with
-    /// the numbers that `tables` has for the samples.
+    /// Writes what `window` shows of the image, mirrored left to right if asked for and resized to `(height, width)`,
+    /// to the upper left of `target`, with the numbers that `tables` has for the samples.
     pub fn resize(
         &mut self,
         image: &Image,
         tables: &Tables,
         (height, width): (usize, usize),
+        window: Window,
         mirror: bool,
         target: &mut Planes<'_>,
     ) {
         let arch = Arch::new();
-        self.source.resize(image.width, [0.; 4]);
+        let shown = window.columns.len();
         self.columns.clear();
-        self.columns.extend(neighbours(image.width, width));
-        self.wide.resize(width, [0.; 4]);
-        self.rows.iter_mut().for_each(|row| row.resize(3 * width, 0.));
+        self.columns.extend(neighbours(image.width, width, window.columns));
+        let (Some(&(start, ..)), Some(&(_, last, _))) = (self.columns.first(), self.columns.last()) else {
+            return;
+        };
+        // The columns of the mirrored image from here on, of which no others are needed.
+        for (left, right, _) in &mut self.columns {
+            (*left, *right) = (*left - start, *right - start);
+        }
+        let end = last + 1;
+        let in_file = if mirror { image.width - end..image.width - start } else { start..end };
+        self.source.resize(end - start, [0.; 4]);
+        self.wide.resize(shown, [0.; 4]);
+        self.rows.iter_mut().for_each(|row| row.resize(3 * shown, 0.));
         let mut held = [None; 2];
-        for (index, (top, bottom, down)) in neighbours(image.height, height).enumerate() {
+        for (index, (top, bottom, down)) in neighbours(image.height, height, window.rows).enumerate() {
             for row in [top, bottom] {
                 if held[row % 2] == Some(row) {
                     continue;
                 }
                 held[row % 2] = Some(row);
                 let pixels = image.pixels[3 * image.width * row..][..3 * image.width].as_chunks::<3>().0;
+                let pixels = &pixels[in_file.clone()];
                 let look_up = |(place, &rgb): (&mut [f32; 4], &[u8; 3])| *place = tables.pixel(rgb);
                 if mirror {
                     self.source.iter_mut().rev().zip(pixels).for_each(look_up);
@@ -55,8 +75,8 @@ impl Unfiltered {
                     resized: &mut self.rows[row % 2],
                 });
             }
-            let [upper, lower] = [top, bottom].map(|row| self.rows[row % 2].chunks_exact(width));
-            for ((target, upper), lower) in target.rows(index, width).into_iter().zip(upper).zip(lower) {
+            let [upper, lower] = [top, bottom].map(|row| self.rows[row % 2].chunks_exact(shown));
+            for ((target, upper), lower) in target.rows(index, shown).into_iter().zip(upper).zip(lower) {
                 arch.dispatch(Between { upper, lower, down, target });
             }
         }

@@ -107,7 +107,12 @@ fn scale(path: &Path, name: &str, metadata: &BTreeMap<String, String>) -> Result
 /// # Errors
 /// When a tensor cannot be read back from its device or is of a type that the format lacks.
 pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>> {
-    safetensors::serialize(tensors, None::<HashMap<String, String>>)
+    serialize(tensors, &BTreeMap::new())
+}
+
+fn serialize(tensors: &BTreeMap<String, Tensor>, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+    let pairs = || metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<HashMap<_, _>>();
+    safetensors::serialize(tensors, (!metadata.is_empty()).then(pairs))
         .map_err(|error| Error::Argument { op: "import::to_safetensors", reason: error.to_string() })
 }
 
@@ -117,7 +122,19 @@ pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>> {
 /// # Errors
 /// When the file cannot be written; what was there before stays then.
 pub fn save_safetensors(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
-    let bytes = to_safetensors(tensors)?;
+    save_safetensors_with(path, tensors, &BTreeMap::new())
+}
+
+/// As [`save_safetensors`], with free-form `metadata`, which [`metadata`] reads.
+///
+/// # Errors
+/// Those of [`save_safetensors`].
+pub fn save_safetensors_with(
+    path: &Path,
+    tensors: &BTreeMap<String, Tensor>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    let bytes = serialize(tensors, metadata)?;
     let io = |source| Error::Io { path: path.to_owned(), source };
     let Some(name) = path.file_name() else {
         return Err(format_error(path, "not the name of a file"));

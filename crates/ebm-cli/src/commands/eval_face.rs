@@ -1,0 +1,138 @@
+//! `ebm eval age` and `ebm eval head-pose`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use ebm_data::faces::{Faces, biwi, utkface};
+use ebm_eval::Table;
+use ebm_face::reproduce::{Outcome, evaluate, runs};
+use ebm_face::saved::Saved;
+use serde_json::json;
+
+use crate::progress::Console;
+
+/// Saved networks.
+#[derive(Args)]
+pub struct RunArgs {
+    /// A run directory: of one network, or of `ebm reproduce` with all of its networks.
+    #[arg(long)]
+    run: PathBuf,
+    /// The trunk's weights, if they are no longer where they were in training.
+    #[arg(long)]
+    weights: Option<PathBuf>,
+    /// λ of the refinement, in place of the one that the validation split chose.
+    #[arg(long)]
+    step_length: Option<f64>,
+}
+
+impl RunArgs {
+    /// The directories of the networks.
+    pub fn runs(&self) -> Result<Vec<PathBuf>> {
+        Ok(runs(&self.run)?)
+    }
+
+    /// The network of a run.
+    pub fn open(&self, run: &Path) -> Result<Saved> {
+        Ok(Saved::load(run, self.weights.as_deref())?)
+    }
+
+    /// λ where it is given.
+    pub fn step_length(&self) -> Option<f64> {
+        self.step_length
+    }
+}
+
+/// Arguments of `ebm eval age`.
+#[derive(Args)]
+pub struct AgeArgs {
+    #[command(flatten)]
+    model: RunArgs,
+    /// The directory of the images.
+    #[arg(long)]
+    images: PathBuf,
+    /// CSV with the columns file and age (or age less 21, as Cao et al. have it); without it, every image of the directory with the
+    /// age in its name.
+    #[arg(long)]
+    split: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `ebm eval head-pose`.
+#[derive(Args)]
+pub struct PoseArgs {
+    #[command(flatten)]
+    model: RunArgs,
+    /// Images and poses as FSA-Net's BIWI files have them.
+    #[arg(long)]
+    npz: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `ebm eval age`.
+pub fn age(args: &AgeArgs) -> Result<()> {
+    let faces = match &args.split {
+        Some(split) => utkface::load(&args.images, split, &utkface::UtkOptions::default())?,
+        None => utkface::load_directory(&args.images, &utkface::UtkOptions::default())?,
+    };
+    score(&args.model, faces, 1, args.json)
+}
+
+/// Runs `ebm eval head-pose`.
+pub fn pose(args: &PoseArgs) -> Result<()> {
+    score(&args.model, biwi::read_npz(&args.npz, &biwi::NpzOptions::default())?, 3, args.json)
+}
+
+fn score(model: &RunArgs, faces: Faces, dim: usize, as_json: bool) -> Result<()> {
+    let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
+    let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
+    ensure!(
+        config.dim() == dim,
+        "{} holds networks for the {}, which has {} coordinates instead of {dim}",
+        model.run.display(),
+        config.title,
+        config.dim()
+    );
+    let skipped = faces.quarantine.defects.len();
+    for defect in &faces.quarantine.defects {
+        eprintln!("left out: {defect}");
+    }
+    let ascent = model.step_length.map(|length| config.refinement.ascent(length));
+    let images = faces.faces.len();
+    let outcome = evaluate(saved, &Arc::new(faces), ascent, &mut Console::new())?;
+    if as_json {
+        let object = json!({
+            "images": images, "left_out": skipped, "step_length": outcome.step_length, "rows": outcome.rows
+        });
+        println!("{object}");
+    } else {
+        println!("{}", table(&config.coordinates, &outcome)?.render());
+    }
+    Ok(())
+}
+
+fn table(coordinates: &[String], outcome: &Outcome) -> Result<Table> {
+    let mut header = vec!["method", "seed", "refined", "MAE"];
+    if coordinates.len() > 1 {
+        header.extend(coordinates.iter().map(String::as_str));
+    }
+    let mut table = Table::new(header);
+    for row in &outcome.rows {
+        let mut cells = vec![
+            row.method.clone(),
+            row.seed.to_string(),
+            if row.refined { "yes" } else { "no" }.to_owned(),
+            format!("{:.3}", row.mae),
+        ];
+        if coordinates.len() > 1 {
+            cells.extend(row.coordinates.iter().map(|mae| format!("{mae:.3}")));
+        }
+        table.push(cells)?;
+    }
+    Ok(table)
+}

@@ -1,0 +1,113 @@
+//! `ebm predict age` and `ebm predict head-pose`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use ebm_data::{Image, encode::write_png, faces::Pixels};
+use ebm_face::config::ExperimentConfig;
+use ebm_face::network::ENERGY;
+use ebm_face::prediction::{Prediction, Predictor};
+use ebm_face::saved::RunConfig;
+use serde_json::json;
+
+use super::create_dir;
+use super::eval_face::RunArgs;
+use crate::density_panel::{LEVEL, density_panel};
+use crate::picture::{axes, beside, enlarge};
+
+/// How far, in nats, log p falls between two modes that count.
+const PROMINENCE: f64 = 0.3;
+
+/// Arguments of `ebm predict age` and `ebm predict head-pose`.
+#[derive(Args)]
+pub struct FaceArgs {
+    /// JPEG or PNG files, each a cropped face.
+    #[arg(required = true)]
+    images: Vec<PathBuf>,
+    #[command(flatten)]
+    model: RunArgs,
+    /// The baseline whose estimate is refined; by default direct_l2 where it is there, otherwise the ascent begins at the density's
+    /// mode. `none` for the mode.
+    #[arg(long, default_value = "direct_l2")]
+    baseline: String,
+    /// Where pictures go; without it none are drawn.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
+    let predictor = predictor(args)?;
+    let config = &predictor.energy().config.experiment;
+    anyhow::ensure!(config.title == title, "the run is for the {}, not for the {title}", config.title);
+    if let Some(out) = &args.out {
+        create_dir(out)?;
+    }
+    let mut stdout = std::io::stdout().lock();
+    for path in &args.images {
+        let pixels = Pixels::File(path.clone());
+        let image = pixels.decode()?;
+        let prediction = predictor.predict(pixels)?;
+        // A reader that has seen enough closes the pipe: an error, not a panic.
+        writeln!(stdout, "{}", line(path, config, &prediction)?).context("standard output")?;
+        if let Some(out) = &args.out {
+            let name = path.file_stem().context("an image file has a name")?.to_string_lossy();
+            write_png(&out.join(format!("{name}.png")), &picture(config, image, &prediction)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The first energy model of the runs, and the baseline of its seed.
+fn predictor(args: &FaceArgs) -> Result<Predictor> {
+    let mut runs = Vec::new();
+    for run in args.model.runs()? {
+        runs.push((RunConfig::read(&run)?, run));
+    }
+    let (energy, path) = runs
+        .iter()
+        .find(|(config, _)| config.method == ENERGY)
+        .context("--run has no energy model: give a directory of `ebm reproduce`, or the run of an energy model")?;
+    let of_seed = |(config, _): &&(RunConfig, PathBuf)| config.method == args.baseline && config.seed == energy.seed;
+    let baseline = runs.iter().find(of_seed).map(|(_, path)| args.model.open(path)).transpose()?;
+    let ascent = args.model.step_length().map(|length| energy.experiment.refinement.ascent(length));
+    Ok(Predictor::new(args.model.open(path)?, baseline, ascent)?)
+}
+
+/// All that is known, as one JSON object.
+fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Result<serde_json::Value> {
+    let mut coordinates = serde_json::Map::new();
+    for (k, name) in config.coordinates.iter().enumerate() {
+        let density = &prediction.density[k];
+        let object = json!({
+            "prediction": prediction.y[k],
+            "initial": prediction.initial[k],
+            "mean": density.mean(),
+            "median": density.quantile(0.5)?,
+            "modes": density.modes(PROMINENCE),
+            "region": density.highest_density_region(LEVEL)?.intervals,
+        });
+        coordinates.insert(name.clone(), object);
+    }
+    Ok(json!({ "image": path, "unit": config.unit, "level": LEVEL, "coordinates": coordinates }))
+}
+
+/// The image, with its axes where it is a pose, beside the densities.
+fn picture(config: &ExperimentConfig, image: Image, prediction: &Prediction) -> Result<Image> {
+    let mut image = enlarge(&image, 240usize.div_ceil(image.height.max(1)).max(1));
+    if let &[yaw, pitch, roll] = prediction.y.as_slice() {
+        axes(&mut image, [yaw, pitch, roll]);
+    }
+    let mut panels = Vec::new();
+    for (k, name) in config.coordinates.iter().enumerate() {
+        panels.push(density_panel(
+            &format!("{name}: {:.1} {}", prediction.y[k], config.unit),
+            &format!("{name} in {}", config.unit),
+            &prediction.density[k],
+            &[(prediction.initial[k], "initial"), (prediction.y[k], "prediction")],
+        )?);
+    }
+    Ok(beside(&image, &panels)?)
+}

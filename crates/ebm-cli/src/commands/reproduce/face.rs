@@ -1,0 +1,302 @@
+//! `ebm reproduce age` and `ebm reproduce head-pose`: Tables 4 and 5.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use candle_core::Device;
+use clap::{Args, ValueEnum};
+use ebm_eval::{Spread, Summary, Table};
+use ebm_face::config::ExperimentConfig;
+use ebm_face::network::ENERGY;
+use ebm_face::reproduce::{Data, Options, Outcome, Plan, Row, Task, dry_run, frozen, mini, paper};
+use ebm_train::Progress;
+use serde_json::json;
+
+use super::face_figures::figures;
+use crate::commands::fresh_run;
+use crate::progress::Console;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Scale {
+    /// Frozen where the dataset and a pretrained ResNet-50 are there, otherwise mini.
+    Auto,
+    /// Generated faces, minutes on a CPU.
+    Mini,
+    /// Heads on the fixed features of a pretrained ResNet-50, computed once.
+    Frozen,
+    /// Every row end to end, as in the paper.
+    Paper,
+}
+
+/// Arguments of `ebm reproduce age` and `ebm reproduce head-pose`.
+#[derive(Args)]
+pub struct FaceArgs {
+    /// How large.
+    #[arg(long, value_enum, default_value = "auto")]
+    scale: Scale,
+    /// Seeds of each head.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Settings in place of the scale's embedded ones; may extend them.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Leave out the ablation of the proposal.
+    #[arg(long)]
+    no_ablation: bool,
+    /// Paper: only the plan, the sizes and two steps of each row.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where runs go.
+    #[arg(long, default_value = "runs")]
+    out: PathBuf,
+    /// Where datasets are.
+    #[arg(long, default_value = "datasets")]
+    datasets: PathBuf,
+    /// Where weights are.
+    #[arg(long, default_value = "weights")]
+    weights: PathBuf,
+    /// Where features of images are kept.
+    #[arg(long, default_value = "runs/features")]
+    cache: PathBuf,
+    /// Mini: smaller splits and fewer updates, to see that everything works; the results mean nothing.
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Pretrained ResNet-50s that are known, best first.
+const TRUNKS: [&str; 4] = [
+    "resnet50-19c8e357.pth",
+    "resnet50-0676ba61.pth",
+    "resnet50.safetensors",
+    "resnet50_pruned_int8_imagenet.safetensors",
+];
+
+/// Runs the command.
+pub fn run(task: Task, args: &FaceArgs) -> Result<()> {
+    let mut progress = Console::new();
+    let weights = TRUNKS.iter().map(|name| args.weights.join(name)).find(|path| path.is_file());
+    let data = Data::source(task, &args.datasets);
+    let scale = match args.scale {
+        Scale::Auto => match (&weights, data.is_file()) {
+            (Some(_), true) if args.dry_run => Scale::Paper,
+            (Some(_), true) => Scale::Frozen,
+            (weights, found) => {
+                explain_mini(args, weights.is_none(), (!found).then_some(data.as_path()));
+                Scale::Mini
+            }
+        },
+        given => given,
+    };
+    let name = match scale {
+        Scale::Paper => "paper",
+        Scale::Frozen => "frozen",
+        Scale::Mini | Scale::Auto => "mini",
+    };
+    let mut config = match &args.config {
+        Some(path) => ExperimentConfig::read(path)?,
+        None => ExperimentConfig::embedded(&format!("{}_{name}", task.key()))?,
+    };
+    if args.smoke {
+        shrink(&mut config);
+    }
+    let data = match scale {
+        Scale::Mini => {
+            let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
+            let root = args.datasets.join("generated").join(task.key());
+            Data::generated(task, &root, config.input.size, &sizes, &mut progress)?
+        }
+        _ => Data::read(task, &args.datasets, &mut progress)?,
+    };
+    let run = fresh_run(&args.out, &format!("{}-{name}", task.key()))?;
+    data.record(&run)?;
+    let options =
+        Options { seeds: args.seeds, ablation: !args.no_ablation, cache: args.cache.clone(), run: run.clone() };
+    let trunk = || {
+        weights.clone().with_context(|| {
+            format!("{} has no ResNet-50, one of {}; see weights/README.md", args.weights.display(), TRUNKS.join(", "))
+        })
+    };
+    let outcome = match scale {
+        Scale::Paper if args.dry_run => {
+            return print_plan(&dry_run(&config, &data, &trunk()?, &Device::Cpu, &mut progress)?, args);
+        }
+        Scale::Paper => paper(&config, &data, &trunk()?, &Device::Cpu, &options, &mut progress)?,
+        Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
+        Scale::Mini | Scale::Auto => mini(&config, &data, &options, &mut progress)?,
+    };
+    report(name, &config, &data, &outcome, &run, args)
+}
+
+fn explain_mini(args: &FaceArgs, no_weights: bool, data: Option<&Path>) {
+    let mut missing: Vec<String> = data.iter().map(|path| path.display().to_string()).collect();
+    if no_weights {
+        missing.push(format!("a ResNet-50 in {}", args.weights.display()));
+    }
+    eprintln!(
+        "Running at mini scale, on generated faces, because {} {} missing; datasets/README.md and weights/README.md say \
+         how to get the paper's.",
+        missing.join(" and "),
+        if missing.len() == 1 { "is" } else { "are" }
+    );
+}
+
+/// Enough to see that everything works.
+fn shrink(config: &mut ExperimentConfig) {
+    if let Some(generated) = &mut config.generated {
+        (generated.train, generated.validation, generated.test) = (64, 16, 24);
+    }
+    if let Some(frozen) = &mut config.frozen {
+        frozen.views = 2;
+        if let Some(trunk) = &mut frozen.trunk {
+            (trunk.training.epochs, trunk.training.batch_size) = (1.0, 16);
+        }
+    }
+    for training in [&mut config.training, &mut config.energy.training] {
+        (training.epochs, training.batch_size) = (2.0, 16);
+    }
+    config.head.hidden = 32;
+    config.energy.samples = 16;
+}
+
+fn report(
+    scale: &str,
+    config: &ExperimentConfig,
+    data: &Data,
+    outcome: &Outcome,
+    run: &Path,
+    args: &FaceArgs,
+) -> Result<()> {
+    let object = json!({
+        "scale": scale,
+        "split": outcome.part,
+        "images": data.results().faces.len(),
+        "step_length": outcome.step_length,
+        "rows": outcome.rows,
+        "ablation": outcome.ablation,
+    });
+    let mut text = format!("# {}, {scale} scale\n\n", config.title);
+    text += &format!(
+        "MAE in {} on the {} split ({} images), mean ± standard deviation over seeds; λ = {} by the validation split.\n\n",
+        config.unit,
+        outcome.part,
+        data.results().faces.len(),
+        outcome.step_length
+    );
+    text += &table(config, outcome)?.render();
+    if config.dim() > 1 {
+        text += &format!("\nBy coordinate:\n\n{}", coordinates(config, outcome)?.render());
+    }
+    if !outcome.ablation.is_empty() {
+        text += &format!(
+            "\nProposals, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
+            ablation(outcome)?.render()
+        );
+    }
+    write(&run.join("results.json"), &object.to_string())?;
+    write(&run.join("report.md"), &text)?;
+    figures(run, config, data, outcome)?;
+    if args.json {
+        println!("{object}");
+    } else {
+        println!("{text}");
+    }
+    eprintln!("figures, results.json, report.md and the trained networks are in {}", run.display());
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Mean ± standard deviation of a value of the rows of a method.
+fn cell(outcome: &Outcome, method: &str, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Result<String> {
+    let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
+    let values: Vec<f64> = rows.filter_map(value).filter(|value| value.is_finite()).collect();
+    if values.is_empty() {
+        return Ok("–".into());
+    }
+    Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 2))
+}
+
+/// A published figure with its spread.
+fn published(figure: Option<[f64; 2]>) -> String {
+    figure.map_or_else(|| "–".into(), |[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
+}
+
+fn table(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
+    let mut table = Table::new(["method", "MAE", "refined", "NLL", "paper: MAE", "refined"]);
+    let mae = |row: &Row| Some(row.mae);
+    for method in &config.methods {
+        table.push([
+            method.title.clone(),
+            cell(outcome, &method.key, false, mae)?,
+            cell(outcome, &method.key, true, mae)?,
+            cell(outcome, &method.key, false, |row| row.nll)?,
+            published(Some(method.published)),
+            published(method.published_refined),
+        ])?;
+    }
+    for name in ["mean", "median", "mode"] {
+        let key = format!("{ENERGY}_{name}");
+        if outcome.rows.iter().any(|row| row.method == key) {
+            let (mae, nll) = (cell(outcome, &key, false, mae)?, cell(outcome, &key, false, |row| row.nll)?);
+            let (title, none) = (format!("EBM alone, {name} of p(y|x)"), || "–".to_owned());
+            table.push([title, mae, none(), nll, none(), none()])?;
+        }
+    }
+    Ok(table)
+}
+
+fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
+    let mut table = Table::new(std::iter::once("method").chain(config.coordinates.iter().map(String::as_str)));
+    for method in &config.methods {
+        for (refined, suffix) in [(false, ""), (true, ", refined")] {
+            let mut row = vec![format!("{}{suffix}", method.title)];
+            for k in 0..config.dim() {
+                row.push(cell(outcome, &method.key, refined, |row| row.coordinates.get(k).copied())?);
+            }
+            table.push(row)?;
+        }
+    }
+    Ok(table)
+}
+
+fn ablation(outcome: &Outcome) -> Result<Table> {
+    let mut table = Table::new(["σ", "λ", "MAE", "paper: MAE"]);
+    for row in &outcome.ablation {
+        let sigmas: Vec<String> = row.sigmas.iter().map(f64::to_string).collect();
+        table.push([
+            sigmas.join(", "),
+            row.step_length.to_string(),
+            format!("{:.2}", row.mae),
+            format!("{:.2}", row.published),
+        ])?;
+    }
+    Ok(table)
+}
+
+fn print_plan(plan: &Plan, args: &FaceArgs) -> Result<()> {
+    let peak = crate::memory::peak_mib();
+    if args.json {
+        let steps: Vec<_> =
+            plan.losses.iter().map(|(method, losses)| json!({ "method": method, "losses": losses })).collect();
+        println!(
+            "{}",
+            json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": steps, "peak_memory_mib": peak })
+        );
+        return Ok(());
+    }
+    for line in &plan.lines {
+        println!("{line}");
+    }
+    for (method, losses) in &plan.losses {
+        println!("two steps of {method}: losses {losses:.4?}");
+    }
+    if let Some(peak) = peak {
+        println!("peak memory of this dry run: {peak} MiB");
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! From a face to a network's input, as it is or augmented as published.
+
+use pulp::Arch;
+use rand::RngCore;
+
+use crate::draw::{below, unit};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::loader::{Planes, check_probability};
+use crate::resize::{Filtered, Unfiltered, Window};
+use crate::transform::Normalise;
+
+/// The augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a random crop.
+///
+/// The paper gives a range of scales; scales are uniform over it. (Code of the authors' later work draws from a grid of
+/// step 0.1, which is not copied.)
+#[derive(Clone, Debug, PartialEq)]
+pub struct Augmentation {
+    /// The probability of mirroring left to right.
+    pub flip_probability: f64,
+    /// What the D numbers of the target are multiplied by when the image is mirrored, each 1 or −1: `[1]` for the age,
+    /// `[-1, 1, -1]` for yaw, pitch and roll.
+    pub flip_signs: Vec<f32>,
+    /// The smallest and the largest scale; 0.7 and 1.4 in the paper.
+    pub scale: [f64; 2],
+}
+
+impl Augmentation {
+    /// The paper's: mirrored with probability 0.5, scaled by 0.7 to 1.4.
+    pub fn published(flip_signs: Vec<f32>) -> Self {
+        Self { flip_probability: 0.5, flip_signs, scale: [0.7, 1.4] }
+    }
+
+    /// Draws a placement in a square of `size` pixels: mirroring, then the scale, then, where the scaled image is the
+    /// larger, the crop's row and column, uniform over all that lie inside.
+    pub fn draw(&self, size: usize, rng: &mut dyn RngCore) -> Placement {
+        let [low, high] = self.scale;
+        let flipped = unit(rng) < self.flip_probability;
+        let side = scaled(size, low + (high - low) * unit(rng));
+        let places = side.saturating_sub(size) + 1;
+        let (row, column) = (below(places, rng), below(places, rng));
+        Placement { flipped, side, offset: (row, column) }
+    }
+
+    /// A copy of the target of an image that was mirrored, or not.
+    pub(super) fn target(&self, target: &[f32], flipped: bool) -> Vec<f32> {
+        if !flipped {
+            return target.to_vec();
+        }
+        target.iter().zip(&self.flip_signs).map(|(number, sign)| number * sign).collect()
+    }
+
+    fn check(&self, size: usize) -> Result<()> {
+        check_probability("flip_probability", self.flip_probability)?;
+        let fail = |name, detail| Err(Error::Argument { name, detail });
+        if self.flip_signs.iter().any(|sign| sign.abs() != 1.) {
+            return fail("flip_signs", format!("{:?}: give 1 or -1 for each number", self.flip_signs));
+        }
+        let [low, high] = self.scale;
+        // Not the negation: no comparison holds for what is no number.
+        if low <= high && scaled(size, low) >= 1 && scaled(size, high) <= MAX_SIDE {
+            return Ok(());
+        }
+        let detail =
+            format!("[{low}, {high}]: give a range whose images have 1 to {MAX_SIDE} pixels per side");
+        fail("scale", detail)
+    }
+}
+
+/// The side of the image of side `size`, scaled.
+fn scaled(size: usize, scale: f64) -> usize {
+    (size as f64 * scale).round() as usize
+}
+
+/// Positions up to here are exact in the resizing's f32, and a batch of one image has a size that can be computed.
+const MAX_SIDE: usize = 1 << 15;
+
+/// Where an augmented image lies in the square that it is cropped to or padded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Whether the image is mirrored left to right.
+    pub flipped: bool,
+    /// The side of the scaled image, in pixels.
+    pub side: usize,
+    /// `(row, column)` of the scaled image that the crop begins at.
+    pub offset: (usize, usize),
+}
+
+/// The way from a face's pixels to a network's input (3, size, size).
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceTransform {
+    /// The input's side in pixels; 200 for UTKFace, 64 for BIWI.
+    pub size: usize,
+    /// Normalisation.
+    pub normalise: Normalise,
+    /// How training images are varied; `None` for evaluation.
+    pub augmentation: Option<Augmentation>,
+}
+
+impl FaceTransform {
+    /// Checks that sizes are positive, numbers finite and probabilities and signs such.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] naming the setting.
+    pub fn check(&self) -> Result<()> {
+        if !(1..=MAX_SIDE).contains(&self.size) {
+            let detail = format!("{} is not in 1 to {MAX_SIDE}", self.size);
+            return Err(Error::Argument { name: "size", detail });
+        }
+        self.normalise.check()?;
+        self.augmentation.as_ref().map_or(Ok(()), |augmentation| augmentation.check(self.size))
+    }
+
+    /// The normalised planes (3, size, size) of an image, as it is or placed as [`Augmentation::draw`] says.
+    ///
+    /// An image of other sides is resized to size × size first, its aspect not kept, by Pillow's bilinear filter, which is
+    /// antialiased when reducing; an image of these sides stays as it is, to the last bit.
+    ///
+    /// A placed image is then mirrored, resized to [`Placement::side`] by unfiltered bilinear interpolation (OpenCV's, and
+    /// torch's with `align_corners=False`; not rounded to 8 bits), cropped to what lies in the square from
+    /// [`Placement::offset`] on, and padded with black pixels at the bottom and on the right.
+    pub fn apply(&self, image: &Image, placement: Option<Placement>) -> Vec<f32> {
+        let mut data = vec![0.; 3 * self.size * self.size];
+        let mut planes = Planes::new(&mut data, (self.size, self.size));
+        self.write(image, placement, &mut planes, &mut TransformMemory::default());
+        data
+    }
+
+    /// Writes every number of [`FaceTransform::apply`] to planes of its size.
+    pub(super) fn write(
+        &self,
+        image: &Image,
+        placement: Option<Placement>,
+        planes: &mut Planes<'_>,
+        memory: &mut TransformMemory,
+    ) {
+        let size = self.size;
+        let Some(Placement { flipped, side, offset: (row, column) }) = placement else {
+            let arch = Arch::new();
+            memory.filtered.resize(image, (size, size), false, |y, row| {
+                self.normalise.write_row(arch, row, planes.rows(y, size));
+            });
+            return;
+        };
+        let tables = self.normalise.tables();
+        let [first, second, third, _] = tables.pixel([0; 3]);
+        planes.pad_with([first, second, third]);
+        let shown = |start: usize| start.min(side)..start.saturating_add(size).min(side);
+        let window = Window { rows: shown(row), columns: shown(column) };
+        let height = window.rows.len();
+        if (image.height, image.width) == (size, size) {
+            memory.unfiltered.resize(image, &tables, (side, side), window, flipped, planes);
+        } else {
+            let mut pixels = std::mem::take(&mut memory.square);
+            pixels.clear();
+            memory.filtered.resize(image, (size, size), false, |_, row| {
+                pixels.extend(row.iter().flat_map(|&[red, green, blue, _]| [red, green, blue]));
+            });
+            let square = Image { width: size, height: size, pixels };
+            memory.unfiltered.resize(&square, &tables, (side, side), window, flipped, planes);
+            memory.square = square.pixels;
+        }
+        planes.pad_below(height);
+    }
+}
+
+/// Memory that serves one image after another.
+#[derive(Default)]
+pub(super) struct TransformMemory {
+    filtered: Filtered,
+    unfiltered: Unfiltered,
+    /// The pixels of an image that was resized to the input's size.
+    square: Vec<u8>,
+}

@@ -1,0 +1,46 @@
+//! Smooth noise in space, for skin, hair and backgrounds.
+
+use super::geometry::{Vec3, mix, smoothstep};
+
+/// Random values on the integer lattice, smoothly interpolated: 0..=1, a function of place and seed alone.
+pub(super) fn noise(p: Vec3, seed: u32) -> f32 {
+    let cell = p.map(f32::floor);
+    let [u, v, w] = [0, 1, 2].map(|c| smoothstep(0.0, 1.0, p[c] - cell[c]));
+    let [i, j, k] = cell.map(|value| value as i32);
+    let row = |j: i32, k: i32| mix(lattice([i, j, k], seed), lattice([i.wrapping_add(1), j, k], seed), u);
+    let plane = |k: i32| mix(row(j, k), row(j.wrapping_add(1), k), v);
+    mix(plane(k), plane(k.wrapping_add(1)), w)
+}
+
+/// Three octaves of [`noise`]: each further one has twice the frequency and half the amplitude.
+pub(super) fn fractal(p: Vec3, seed: u32) -> f32 {
+    let octave = |factor: f32, seed: u32| noise(p.map(|value| factor * value), seed);
+    (4.0 * octave(1.0, seed) + 2.0 * octave(2.0, seed ^ 0x5555) + octave(4.0, seed ^ 0xAAAA)) / 7.0
+}
+
+fn lattice([i, j, k]: [i32; 3], seed: u32) -> f32 {
+    let mut h = seed;
+    for (value, factor) in [(i, 0x9E37_79B1u32), (j, 0x85EB_CA77), (k, 0xC2B2_AE3D)] {
+        h = (h ^ (value as u32).wrapping_mul(factor)).rotate_left(13).wrapping_mul(0x27D4_EB2F);
+    }
+    h = (h ^ (h >> 15)).wrapping_mul(0x2C1B_3C6D);
+    ((h ^ (h >> 13)) >> 8) as f32 / 16_777_216.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_continuous_and_spreads_over_its_range() {
+        let at = |i: usize| [i as f32 * 0.037, i as f32 * -0.021, i as f32 * 0.013];
+        let samples: Vec<f32> = (0..6000).map(|i| noise(at(i), 5)).collect();
+        assert!(samples.iter().all(|value| (0.0..=1.0).contains(value)));
+        assert!(samples.windows(2).all(|pair| (pair[1] - pair[0]).abs() < 0.15));
+        let mean = samples.iter().sum::<f32>() / 6000.0;
+        let spread = samples.iter().map(|value| (value - mean).powi(2)).sum::<f32>() / 6000.0;
+        assert!((mean - 0.5).abs() < 0.08 && spread > 0.01, "mean {mean}, variance {spread}");
+        assert_ne!(noise([1.3, 2.7, 0.1], 1), noise([1.3, 2.7, 0.1], 2));
+        assert!((0.0..=1.0).contains(&fractal([-3.2, 5.1, 0.7], 3)));
+    }
+}

@@ -1,0 +1,162 @@
+//! Batches of faces: (N, 3, size, size) and the N targets.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use ebm_data::faces::loader::{Augmentation, FaceLoader, FaceLoaderConfig, FaceTransform};
+//! use ebm_data::faces::{Face, Faces, Pixels};
+//! use ebm_data::{Image, transform::Normalise};
+//!
+//! # fn main() -> ebm_data::Result<()> {
+//! let pixels = Pixels::Memory(Arc::new(Image::filled(80, 60, [9, 99, 200])?));
+//! let face = Face { name: "0".to_owned(), pixels, target: vec![10., -20., 30.] };
+//! let faces = Arc::new(Faces { faces: vec![face], ..Faces::default() });
+//!
+//! let augmentation = Some(Augmentation::published(vec![-1., 1., -1.]));
+//! let transform = FaceTransform { size: 64, normalise: Normalise::IMAGENET, augmentation };
+//! let loader = FaceLoader::new(faces, FaceLoaderConfig::shuffled(transform, 32), ebm_seed::Key::new(0))?;
+//! for batch in loader.epoch(0)? {
+//!     let batch = batch?;
+//!     assert_eq!(batch.shape, (1, 3, 64, 64));
+//!     let sign = if batch.samples[0].flipped { -1. } else { 1. };
+//!     assert_eq!(batch.samples[0].target, [10. * sign, -20., 30. * sign]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use std::path::Path;
+
+use super::augment::TransformMemory;
+use super::region::crop;
+use super::{Face, Faces, Pixels};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::loader::recipe::read_sample;
+use crate::loader::{Batch, Batches, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
+use crate::quarantine::{Defect, DefectCode};
+
+pub use super::augment::{Augmentation, FaceTransform, Placement};
+
+/// Makes batches of faces; all of one size, without padding between them.
+pub type FaceLoader = Loader<FaceTransform>;
+
+/// How to make batches of faces.
+pub type FaceLoaderConfig = LoaderConfig<FaceTransform>;
+
+/// An iterator over batches of faces.
+pub type FaceBatches = Batches<FaceTransform>;
+
+/// Faces of one step.
+pub type FaceBatch = Batch<FaceSample>;
+
+/// What a batch knows of one of its faces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceSample {
+    /// Its index in [`Faces::faces`].
+    pub index: usize,
+    /// D numbers, the face's own or, if it was mirrored, those of the mirror image.
+    pub target: Vec<f32>,
+    /// Whether the image was mirrored left to right.
+    pub flipped: bool,
+}
+
+/// What one thread uses again from face to face.
+#[derive(Default)]
+pub struct FaceMemory {
+    decoded: Vec<u8>,
+    cropped: Vec<u8>,
+    transform: TransformMemory,
+}
+
+impl Recipe for FaceTransform {
+    type Dataset = Faces;
+    type Sample = FaceSample;
+    type Memory = FaceMemory;
+
+    /// Also that all targets are finite and of one length, that of the signs if there are any.
+    fn check(&self, dataset: &Faces) -> Result<()> {
+        self.check()?;
+        let signs = self.augmentation.as_ref().map(|augmentation| augmentation.flip_signs.len());
+        let Some(expected) = signs.or(dataset.faces.first().map(|face| face.target.len())) else {
+            return Ok(());
+        };
+        for Face { name, target, .. } in &dataset.faces {
+            let (name_of, detail) = if target.len() != expected {
+                let counted = if signs.is_some() { "flip_signs" } else { "the first face's" };
+                ("flip_signs", format!("face {name} has {} numbers, {counted} {expected}", target.len()))
+            } else if target.iter().any(|number| !number.is_finite()) {
+                ("target", format!("face {name} has {target:?}: leave it out"))
+            } else {
+                continue;
+            };
+            return Err(Error::Argument { name: name_of, detail });
+        }
+        Ok(())
+    }
+
+    fn count(dataset: &Faces) -> usize {
+        dataset.faces.len()
+    }
+
+    fn input_size(&self, _: &Faces, _: &[usize]) -> (usize, usize) {
+        (self.size, self.size)
+    }
+
+    fn prepare(
+        &self,
+        Item { dataset, index, key, limits }: Item<'_, Faces>,
+        planes: &mut Planes<'_>,
+        memory: &mut FaceMemory,
+    ) -> Result<Prepared<FaceSample>> {
+        let Some(Face { name, pixels, target }) = dataset.faces.get(index) else {
+            return Err(no_sample(index));
+        };
+        let sample = || format!("face {name}");
+        let FaceMemory { decoded, cropped, transform } = memory;
+        let mut read = |path: &Path| read_sample(path, sample, limits, std::mem::take(decoded));
+        let drawn =
+            self.augmentation.as_ref().map(|augmentation| augmentation.draw(self.size, &mut key.rng()));
+        match pixels {
+            Pixels::File(path) => match read(path)? {
+                Ok(image) => {
+                    self.write(&image, drawn, planes, transform);
+                    *decoded = image.pixels;
+                }
+                Err(defect) => return Ok(Err(defect)),
+            },
+            Pixels::Region { path, region } => match read(path)? {
+                Ok(image) => {
+                    let part = crop(&image, *region, limits, std::mem::take(cropped));
+                    *decoded = image.pixels;
+                    match part {
+                        Ok(part) => {
+                            self.write(&part, drawn, planes, transform);
+                            *cropped = part.pixels;
+                        }
+                        Err((code, detail)) => {
+                            return Ok(Err(Defect { file: path.clone(), sample: sample(), code, detail }));
+                        }
+                    }
+                }
+                Err(defect) => return Ok(Err(defect)),
+            },
+            Pixels::Memory(image) => {
+                let Image { width, height, pixels } = &**image;
+                let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
+                if pixels.is_empty() || expected != Some(pixels.len()) {
+                    let detail = Error::ImageShape { width: *width, height: *height, len: pixels.len() };
+                    let (file, code) = (Path::new(name).to_owned(), DefectCode::UnreadableImage);
+                    let detail = detail.to_string();
+                    return Ok(Err(Defect { file, sample: sample(), code, detail }));
+                }
+                self.write(image, drawn, planes, transform);
+            }
+        }
+        let flipped = drawn.is_some_and(|drawn| drawn.flipped);
+        let target = match &self.augmentation {
+            Some(augmentation) => augmentation.target(target, flipped),
+            None => target.clone(),
+        };
+        Ok(Ok(FaceSample { index, target, flipped }))
+    }
+}

@@ -1,0 +1,80 @@
+//! How to make batches.
+
+use std::path::PathBuf;
+
+use super::detection::DetectionRecipe;
+use crate::decode::DecodeLimits;
+use crate::error::{Error, Result};
+use crate::quarantine::check_max_bad_fraction;
+use crate::transform::Transform;
+
+/// How to make batches.
+#[derive(Clone, Debug)]
+pub struct LoaderConfig<R = DetectionRecipe> {
+    /// From a sample of the dataset to the network's input.
+    pub recipe: R,
+    /// Images per batch, at most.
+    pub batch_size: usize,
+    /// Whether each epoch has an order of its own; otherwise images come in the dataset's order.
+    pub shuffle: bool,
+    /// Whether to leave out batches that are smaller for want of images.
+    pub drop_last: bool,
+    /// Threads that make batches; with 0 the caller's thread does.
+    pub workers: usize,
+    /// Batches in the making or ready, at most: the bound of the memory in use. At least 1.
+    pub prefetch: usize,
+    /// The tolerated fraction of the dataset's images that cannot be decoded.
+    pub max_bad_fraction: f64,
+    /// Where to list the images that cannot be decoded, one JSON object per line, if there are any.
+    pub report: Option<PathBuf>,
+    /// How large an image may be.
+    pub limits: DecodeLimits,
+}
+
+impl<R> LoaderConfig<R> {
+    /// Each image once per epoch, in an order of the epoch's own; 2 workers, 4 batches ahead, 1 unreadable image in
+    /// 1000.
+    pub fn shuffled(recipe: R, batch_size: usize) -> Self {
+        Self {
+            recipe,
+            batch_size,
+            shuffle: true,
+            drop_last: false,
+            workers: 2,
+            prefetch: 4,
+            max_bad_fraction: 1e-3,
+            report: None,
+            limits: DecodeLimits::default(),
+        }
+    }
+
+    /// Each image once per epoch, in the dataset's order; otherwise as [`LoaderConfig::shuffled`].
+    pub fn in_order(recipe: R, batch_size: usize) -> Self {
+        Self { shuffle: false, ..Self::shuffled(recipe, batch_size) }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        check_max_bad_fraction(self.max_bad_fraction)?;
+        for (name, number) in [("batch_size", self.batch_size), ("prefetch", self.prefetch)] {
+            if number == 0 {
+                return Err(Error::Argument { name, detail: "must be at least 1".to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LoaderConfig {
+    /// For training a detector: shuffled, grouped by aspect, mirrored with probability 0.5; otherwise as
+    /// [`LoaderConfig::shuffled`].
+    pub fn train(transform: Transform, batch_size: usize) -> Self {
+        let recipe = DetectionRecipe { transform, group_by_aspect: true, flip_probability: 0.5 };
+        Self::shuffled(recipe, batch_size)
+    }
+
+    /// For evaluating a detector: each image once, in order, as it is; otherwise as [`LoaderConfig::train`].
+    pub fn eval(transform: Transform, batch_size: usize) -> Self {
+        let recipe = DetectionRecipe { transform, group_by_aspect: false, flip_probability: 0. };
+        Self::in_order(recipe, batch_size)
+    }
+}

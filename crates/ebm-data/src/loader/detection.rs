@@ -1,0 +1,121 @@
+//! Images of a COCO dataset with their boxes.
+
+use super::recipe::{Item, Prepared, Recipe, read_sample};
+use crate::coco::CocoDataset;
+use crate::draw::unit;
+use crate::error::{Error, Result};
+use crate::planes::Planes;
+use crate::quarantine::{Defect, DefectCode};
+use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
+
+/// How an image of a COCO dataset becomes a detector's input; a batch is padded to the largest of its images.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DetectionRecipe {
+    /// From pixels to the network's input.
+    pub transform: Transform,
+    /// Whether to keep images taller than wide apart from the others, which saves padding.
+    pub group_by_aspect: bool,
+    /// The probability of mirroring an image left to right.
+    pub flip_probability: f64,
+}
+
+/// What a batch knows of one of its images.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The image's id in the annotation file.
+    pub image_id: u64,
+    /// Its index in [`CocoDataset::images`](crate::coco::CocoDataset::images).
+    pub index: usize,
+    /// Rows of the resized image, without padding.
+    pub height: usize,
+    /// Columns of the resized image, without padding.
+    pub width: usize,
+    /// `(height, width)` of the image file.
+    pub original: (usize, usize),
+    /// `(x0, y0, x1, y1)` in pixels of the resized (and mirrored) image, half-open. Crowd regions are left out.
+    pub boxes: Vec<[f32; 4]>,
+    /// The label of each box, from 1.
+    pub labels: Vec<usize>,
+    /// Whether the image was mirrored left to right.
+    pub flipped: bool,
+}
+
+/// What one thread uses again from image to image.
+#[derive(Default)]
+pub struct DetectionMemory {
+    pixels: Vec<u8>,
+    transform: TransformMemory,
+}
+
+impl Recipe for DetectionRecipe {
+    type Dataset = CocoDataset;
+    type Sample = Sample;
+    type Memory = DetectionMemory;
+
+    fn check(&self, _: &CocoDataset) -> Result<()> {
+        self.transform.check()?;
+        check_probability("flip_probability", self.flip_probability)
+    }
+
+    fn count(dataset: &CocoDataset) -> usize {
+        dataset.images.len()
+    }
+
+    fn group(&self, dataset: &CocoDataset, index: usize) -> usize {
+        let portrait = dataset.images.get(index).is_some_and(|image| image.height > image.width);
+        usize::from(self.group_by_aspect && portrait)
+    }
+
+    /// By the annotated sizes.
+    fn input_size(&self, dataset: &CocoDataset, indices: &[usize]) -> (usize, usize) {
+        let images = indices.iter().filter_map(|&index| dataset.images.get(index));
+        padded_size(images.map(|image| self.transform.output_size(image.height, image.width)))
+    }
+
+    fn prepare(
+        &self,
+        Item { dataset, index, key, limits }: Item<'_, CocoDataset>,
+        planes: &mut Planes<'_>,
+        memory: &mut DetectionMemory,
+    ) -> Result<Prepared<Sample>> {
+        let Some(image) = dataset.images.get(index) else { return Err(no_sample(index)) };
+        let name = || format!("image {}", image.id);
+        let decoded = match read_sample(&image.path, name, limits, std::mem::take(&mut memory.pixels))? {
+            Ok(decoded) => decoded,
+            Err(defect) => return Ok(Err(defect)),
+        };
+        if (decoded.width, decoded.height) != (image.width, image.height) {
+            let found = format!("{}x{}", decoded.width, decoded.height);
+            let detail = format!("{found}, annotated {}x{}", image.width, image.height);
+            let (file, code) = (image.path.clone(), DefectCode::SizeMismatch);
+            return Ok(Err(Defect { file, sample: name(), code, detail }));
+        }
+
+        let flipped = unit(&mut key.rng()) < self.flip_probability;
+        let original = (image.height, image.width);
+        let (height, width) = self.transform.write(&decoded, flipped, planes, &mut memory.transform);
+        memory.pixels = decoded.pixels;
+        let (boxes, labels): (Vec<_>, Vec<_>) = image
+            .objects
+            .iter()
+            .filter(|object| !object.iscrowd)
+            .map(|object| (object.bbox, object.label))
+            .unzip();
+        let boxes = resize_boxes(&boxes, original, (height, width));
+        let boxes = if flipped { flip_boxes(&boxes, width) } else { boxes };
+        Ok(Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped }))
+    }
+}
+
+/// A probability must be one.
+pub(crate) fn check_probability(name: &'static str, probability: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok(());
+    }
+    Err(Error::Argument { name, detail: format!("{probability} is not in 0 to 1") })
+}
+
+/// A recipe was asked for a sample that its dataset does not hold.
+pub(crate) fn no_sample(index: usize) -> Error {
+    Error::Argument { name: "index", detail: format!("the dataset has no sample {index}") }
+}

@@ -1,0 +1,86 @@
+//! What a loader must know of a kind of dataset.
+
+use std::path::Path;
+
+use ebm_seed::Key;
+
+use crate::decode::{DecodeLimits, read_image_into};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::planes::Planes;
+use crate::quarantine::{Defect, DefectCode};
+
+/// How a sample of a dataset becomes part of a batch. All else (order, threads, memory, defects) is the
+/// [`Loader`](super::Loader)'s.
+pub trait Recipe: Send + Sync + 'static {
+    /// What samples are taken from.
+    type Dataset: Send + Sync + 'static;
+    /// What a batch knows of one of its samples, beside the pixels.
+    type Sample: Send + 'static;
+    /// What one thread uses again from sample to sample.
+    type Memory: Default + Send + 'static;
+
+    /// Checks the settings, also against the dataset.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a setting outside its domain.
+    fn check(&self, dataset: &Self::Dataset) -> Result<()>;
+
+    /// The number of samples in the dataset.
+    fn count(dataset: &Self::Dataset) -> usize;
+
+    /// Which samples may share a batch: those of one group. By default all may.
+    fn group(&self, _dataset: &Self::Dataset, _index: usize) -> usize {
+        0
+    }
+
+    /// `(height, width)` of a batch of the samples `indices`.
+    fn input_size(&self, dataset: &Self::Dataset, indices: &[usize]) -> (usize, usize);
+
+    /// Writes every number of one sample's planes, whose size is that of [`Recipe::input_size`]; the same numbers for
+    /// the same `item`. [`Err`] inside [`Ok`] says why the sample is left out.
+    ///
+    /// # Errors
+    /// What is the machine's failure and not the sample's.
+    fn prepare(
+        &self,
+        item: Item<'_, Self::Dataset>,
+        planes: &mut Planes<'_>,
+        memory: &mut Self::Memory,
+    ) -> Result<Prepared<Self::Sample>>;
+}
+
+/// A sample, or why it is left out.
+pub type Prepared<S> = std::result::Result<S, Defect>;
+
+/// One sample to prepare.
+#[derive(Debug)]
+pub struct Item<'a, D> {
+    /// What it is taken from.
+    pub dataset: &'a D,
+    /// Its index there.
+    pub index: usize,
+    /// All its randomness, different in every epoch.
+    pub key: Key,
+    /// How large its image may be.
+    pub limits: &'a DecodeLimits,
+}
+
+/// Decodes an image file into `memory`; `sample` is what a defect calls it.
+pub(crate) fn read_sample(
+    path: &Path,
+    sample: impl FnOnce() -> String,
+    limits: &DecodeLimits,
+    memory: Vec<u8>,
+) -> Result<Prepared<Image>> {
+    let (code, detail) = match read_image_into(path, limits, memory) {
+        Ok(image) => return Ok(Ok(image)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            (DefectCode::MissingFile, source.to_string())
+        }
+        // The machine's failure, not the sample's: it must not pass for a defect.
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => (DefectCode::UnreadableImage, error.to_string()),
+    };
+    Ok(Err(Defect { file: path.to_owned(), sample: sample(), code, detail }))
+}

@@ -1,0 +1,68 @@
+//! The mean absolute error of predicted numbers (Sections 4.3 and 4.4).
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The mean absolute error (MAE), in the units of y.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AbsoluteError {
+    /// Of each coordinate: for a pose yaw, pitch and roll.
+    pub coordinates: Vec<f64>,
+    /// The mean over the coordinates: the figure of the tables.
+    pub mean: f64,
+}
+
+impl AbsoluteError {
+    /// Of `predictions` and `targets`, both N times D numbers, row by row, with D = `dim`. Angles are compared as numbers,
+    /// as FSA-Net does: ±75° never meet.
+    ///
+    /// # Errors
+    /// [`Error::NoValues`] without a row; [`Error::Lengths`] when the two differ in length or are no whole rows;
+    /// [`Error::NonFiniteValue`] naming the row of a prediction or target that is not finite.
+    pub fn new(predictions: &[f64], targets: &[f64], dim: usize) -> Result<Self> {
+        if predictions.is_empty() || dim == 0 {
+            return Err(Error::NoValues);
+        }
+        let rows = targets.len().div_ceil(dim) * dim;
+        for (what, found) in [("predictions", predictions.len()), ("targets", targets.len())] {
+            if found != rows {
+                return Err(Error::Lengths { what, found, expected: rows });
+            }
+        }
+        let mut sums = vec![0.0; dim];
+        let rows = predictions.chunks_exact(dim).zip(targets.chunks_exact(dim));
+        for (index, (prediction, target)) in rows.enumerate() {
+            for ((sum, prediction), target) in sums.iter_mut().zip(prediction).zip(target) {
+                let value = prediction - target;
+                if !value.is_finite() {
+                    return Err(Error::NonFiniteValue { index, value });
+                }
+                *sum += value.abs();
+            }
+        }
+        let rows = (predictions.len() / dim) as f64;
+        let coordinates: Vec<f64> = sums.into_iter().map(|sum| sum / rows).collect();
+        Ok(Self { mean: coordinates.iter().sum::<f64>() / dim as f64, coordinates })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_mean_of_distances_by_coordinate() {
+        let error = AbsoluteError::new(&[1.0, 2.0, 3.0, 5.0], &[2.0, 2.0, 0.0, 6.0], 2).unwrap();
+        assert_eq!(error, AbsoluteError { coordinates: vec![2.0, 0.5], mean: 1.25 });
+    }
+
+    #[test]
+    fn what_can_not_be_compared_is_refused() {
+        assert!(matches!(AbsoluteError::new(&[], &[], 1), Err(Error::NoValues)));
+        assert!(matches!(AbsoluteError::new(&[1.0], &[1.0, 2.0], 1), Err(Error::Lengths { .. })));
+        assert!(matches!(AbsoluteError::new(&[1.0; 3], &[1.0; 3], 2), Err(Error::Lengths { .. })));
+        let nan = AbsoluteError::new(&[1.0, 2.0, 3.0, f64::NAN], &[0.0; 4], 2);
+        assert!(matches!(nan, Err(Error::NonFiniteValue { index: 1, .. })));
+    }
+}

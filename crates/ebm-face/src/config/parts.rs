@@ -1,0 +1,212 @@
+//! The parts of an experiment's configuration.
+
+use candle_core::Var;
+use ebm_core::parametric::Baseline;
+use ebm_core::{GaussianMixture, GradientAscent, MonteCarloNll, StepRule};
+use ebm_data::faces::loader::{Augmentation, FaceTransform};
+use ebm_data::transform::{ChannelOrder, Normalise};
+use ebm_nn::optim::{Adam, ParamGroup};
+use ebm_nn::schedule::{Decay, Schedule};
+use ebm_train::Updater;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// From an image to the network's input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputConfig {
+    /// The side of the input, in pixels.
+    pub size: usize,
+    /// Subtracted from samples in 0 to 1, RGB.
+    pub mean: [f32; 3],
+    /// Divided by.
+    pub std: [f32; 3],
+    /// The probability of a mirror image in training.
+    pub flip_probability: f64,
+    /// What mirroring multiplies each coordinate of y by.
+    pub flip_signs: Vec<f32>,
+    /// The range of the scale in training, before a crop of the input's size.
+    pub scale: [f64; 2],
+}
+
+impl InputConfig {
+    /// The transform of training images, or of all others.
+    pub fn transform(&self, train: bool) -> FaceTransform {
+        let normalise =
+            Normalise { order: ChannelOrder::Rgb, scale: 1.0 / 255.0, mean: self.mean, std: self.std };
+        let augmentation = Augmentation {
+            flip_probability: self.flip_probability,
+            flip_signs: self.flip_signs.clone(),
+            scale: self.scale,
+        };
+        FaceTransform { size: self.size, normalise, augmentation: train.then_some(augmentation) }
+    }
+}
+
+/// What all heads share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeadConfig {
+    /// The widths of the layers of y in f(x, y).
+    pub y_layers: Vec<usize>,
+    /// The width of the hidden layer of every head.
+    pub hidden: usize,
+}
+
+/// Adam with coupled weight decay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// Passes over the training images.
+    pub epochs: f64,
+    /// Images per update.
+    pub batch_size: usize,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Weight decay of every parameter, added to its gradient.
+    pub weight_decay: f64,
+    /// Epochs at which the learning rate falls to a tenth. The paper has none.
+    #[serde(default)]
+    pub milestones: Vec<f64>,
+}
+
+impl TrainingConfig {
+    /// The number of updates for `count` images.
+    pub fn steps(&self, count: usize) -> usize {
+        self.step_of(self.epochs, count)
+    }
+
+    /// The optimiser over `params`, for `count` images.
+    pub fn updater(&self, params: Vec<(String, Var)>, count: usize) -> Updater {
+        let optimizer = Adam::new(params, |_| ParamGroup::decay(self.weight_decay));
+        let milestones = self.milestones.iter().map(|&epoch| self.step_of(epoch, count) as u64).collect();
+        let decay = Decay::MultiStep { milestones, gamma: 0.1 };
+        let schedule = Schedule { base: self.learning_rate, warmup: None, decay };
+        Updater::new(Box::new(optimizer), schedule, None)
+    }
+
+    fn step_of(&self, epoch: f64, count: usize) -> usize {
+        (epoch * count as f64 / self.batch_size as f64).ceil() as usize
+    }
+
+    pub(super) fn check(&self, name: &str) -> std::result::Result<(), String> {
+        let positive = |key: &str, value: f64| {
+            let ok = value > 0.0 && value <= 1e6;
+            if ok { Ok(()) } else { Err(format!("{name}.{key}: {value} is not a number above 0 and up to 1e6")) }
+        };
+        positive("epochs", self.epochs)?;
+        positive("learning_rate", self.learning_rate)?;
+        positive("batch_size", self.batch_size as f64)?;
+        self.milestones.iter().try_for_each(|&epoch| positive("milestones", epoch))
+    }
+}
+
+/// The energy-based model and its training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnergyConfig {
+    /// σ_l of Eq. 5, the same for all coordinates.
+    pub sigmas: Vec<f64>,
+    /// M of Eq. 4.
+    pub samples: usize,
+    /// The optimiser.
+    pub training: TrainingConfig,
+}
+
+impl EnergyConfig {
+    /// Eq. 4 with the proposal of Eq. 5.
+    ///
+    /// # Errors
+    /// When a σ is not positive.
+    pub fn objective(&self, dim: usize) -> Result<MonteCarloNll<GaussianMixture>> {
+        let proposal = GaussianMixture::isotropic(&self.sigmas, dim)?;
+        Ok(MonteCarloNll { proposal, num_samples: self.samples })
+    }
+}
+
+/// Algorithm S2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefinementConfig {
+    /// T.
+    pub steps: usize,
+    /// The values of λ that the validation split chooses from.
+    pub step_lengths: Vec<f64>,
+    /// Ω₁.
+    pub change_threshold: f64,
+    /// Ω₂.
+    pub degeneration_tolerance: f64,
+}
+
+impl RefinementConfig {
+    /// Algorithm S2 with λ = `step_length`.
+    pub fn ascent(&self, step_length: f64) -> GradientAscent {
+        let rule = StepRule::EarlyStopping {
+            change_threshold: self.change_threshold,
+            degeneration_tolerance: self.degeneration_tolerance,
+            keep_best: false,
+        };
+        GradientAscent { steps: self.steps, step_length: vec![step_length], decay: 1.0, rule }
+    }
+}
+
+/// Tables S1 and S3.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AblationConfig {
+    /// σ_l of each row.
+    pub sigmas: Vec<Vec<f64>>,
+    /// The paper's MAE of each row, on its validation split.
+    pub published: Vec<f64>,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MethodConfig {
+    /// Its name in result files.
+    pub key: String,
+    /// Its name in tables.
+    pub title: String,
+    /// The paper's MAE and its spread.
+    pub published: [f64; 2],
+    /// The same after refinement, where the paper has it.
+    #[serde(default)]
+    pub published_refined: Option<[f64; 2]>,
+    /// The model.
+    pub baseline: Baseline,
+}
+
+/// Training of heads on fixed features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrozenConfig {
+    /// How many views of a training image have features: the image itself and augmented ones.
+    pub views: usize,
+    /// How the trunk is trained before it is frozen; without it, its weights are given.
+    #[serde(default)]
+    pub trunk: Option<TrunkTraining>,
+}
+
+/// Training of a trunk that is then frozen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrunkTraining {
+    /// The key of the method whose head and loss it is trained with.
+    pub method: String,
+    /// The optimiser.
+    pub training: TrainingConfig,
+}
+
+/// How many generated faces each split has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratedConfig {
+    /// Training.
+    pub train: usize,
+    /// The step length is chosen on these.
+    pub validation: usize,
+    /// The results are computed on these.
+    pub test: usize,
+}

@@ -1,0 +1,91 @@
+//! Estimates, their refinement, densities, and how good they are.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::parametric::{Baseline, Parametric};
+use ebm_core::{GradientAscent, Grid, GridDensity, refine};
+use ebm_eval::AbsoluteError;
+
+use crate::{BaselineHead, PackedEnergyHead, Result};
+
+/// Rows that go through a head together.
+const ROWS: usize = 256;
+
+/// The outputs `(N, P)` of a baseline's head for g_x `(N, X)`.
+///
+/// # Errors
+/// When `g_x` has another shape.
+pub fn outputs(head: &BaselineHead, g_x: &Tensor) -> Result<Tensor> {
+    by_rows(&[g_x], |rows| Ok(head.forward(&rows[0])?.detach()))
+}
+
+/// A baseline's estimates `(N, D)` from its head's `outputs`.
+///
+/// # Errors
+/// As [`Parametric::predict`].
+pub fn estimates(model: &Baseline, outputs: &Tensor) -> Result<Tensor> {
+    Ok(model.predict(outputs)?.detach())
+}
+
+/// The mean of −log p(y | x) of a baseline at the targets `(N, D)`, in nats; none for one without a density.
+///
+/// # Errors
+/// As [`Parametric::log_prob`]; [`ebm_eval::Error::Value`] where a log-density is no number.
+pub fn nll(model: &Baseline, outputs: &Tensor, targets: &Tensor) -> Result<Option<f64>> {
+    let log_prob = match model.log_prob(outputs, &targets.unsqueeze(1)?) {
+        // Niu et al.'s answers, and CORAL's before it converges, need not be consistent: there is no density then.
+        Err(ebm_core::Error::InconsistentRanks { .. }) => None,
+        other => other?,
+    };
+    let Some(log_prob) = log_prob else { return Ok(None) };
+    let values = log_prob.detach().flatten_all()?.to_dtype(DType::F64)?.to_vec1()?;
+    Ok(Some(ebm_eval::calibration::nll(&values)?))
+}
+
+/// The estimates `y0`, `(N, D)`, refined with f of the images with features g_x `(N, X)`.
+///
+/// # Errors
+/// As [`refine`].
+pub fn refined(head: &PackedEnergyHead, g_x: &Tensor, y0: &Tensor, ascent: &GradientAscent) -> Result<Tensor> {
+    by_rows(&[g_x, y0], |rows| {
+        let features = head.features(&rows[0])?;
+        Ok(refine(head, &features, &rows[1].unsqueeze(1)?, ascent)?.y.squeeze(1)?)
+    })
+}
+
+/// p(y | x) on `grid` for each of the images with features g_x `(N, X)`; y has one coordinate.
+///
+/// # Errors
+/// As [`GridDensity::from_model`].
+pub fn densities(head: &PackedEnergyHead, g_x: &Tensor, grid: &Grid) -> Result<Vec<GridDensity>> {
+    let mut densities = Vec::with_capacity(g_x.dim(0)?);
+    for (start, count) in chunks(g_x.dim(0)?) {
+        let features = head.features(&g_x.narrow(0, start, count)?)?;
+        densities.extend(GridDensity::from_model(head, &features, count, grid, DType::F32, &Device::Cpu)?);
+    }
+    Ok(densities)
+}
+
+/// The error of estimates `y` `(N, D)` at the targets `(N, D)`.
+///
+/// # Errors
+/// As [`AbsoluteError::new`].
+pub fn absolute_error(y: &Tensor, targets: &Tensor) -> Result<AbsoluteError> {
+    let numbers = |tensor: &Tensor| tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
+    Ok(AbsoluteError::new(&numbers(y)?, &numbers(targets)?, targets.dim(1)?)?)
+}
+
+/// `f` of the rows of `tensors`, some at a time.
+fn by_rows(tensors: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Tensor> {
+    let count = tensors[0].dim(0)?;
+    let mut parts = Vec::new();
+    for (start, count) in chunks(count) {
+        let rows = tensors.iter().map(|tensor| tensor.narrow(0, start, count)?.contiguous());
+        parts.push(f(&rows.collect::<candle_core::Result<Vec<_>>>()?)?);
+    }
+    Ok(Tensor::cat(&parts, 0)?)
+}
+
+/// Start and length of each part of `count` rows.
+fn chunks(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).step_by(ROWS).map(move |start| (start, ROWS.min(count - start)))
+}

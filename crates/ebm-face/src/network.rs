@@ -1,0 +1,103 @@
+//! A whole network: g_x, and a head with what it is trained by.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::parametric::{Baseline, Parametric};
+use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
+use ebm_nn::params::ParamStore;
+use rand::RngCore;
+
+use crate::config::{ExperimentConfig, MethodConfig};
+use crate::{BaselineHead, EnergyHead, Result, Trunk};
+
+/// The key of the energy-based model, beside the keys of the baselines.
+pub const ENERGY: &str = "ebm";
+
+/// What a head's parameters are named under.
+const HEAD: &str = "head";
+/// What a trunk's parameters are named under.
+pub const TRUNK: &str = "trunk";
+
+/// A head and its objective.
+#[derive(Clone, Debug)]
+pub enum Head {
+    /// A baseline under its own loss.
+    Baseline {
+        /// The family of densities.
+        model: Baseline,
+        /// Its network.
+        head: BaselineHead,
+    },
+    /// f(x, y) under Eq. 4.
+    Energy {
+        /// Eq. 4.
+        objective: MonteCarloNll<GaussianMixture>,
+        /// Its network.
+        head: EnergyHead,
+    },
+}
+
+impl Head {
+    /// The head of a baseline on g_x of length `num_features`, its parameters under `head` in `store`.
+    ///
+    /// # Errors
+    /// As [`BaselineHead::new`].
+    pub fn baseline(
+        config: &ExperimentConfig,
+        method: &MethodConfig,
+        num_features: usize,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<Self> {
+        let vb = store.var_builder(DType::F32, device).pp(HEAD);
+        let head = BaselineHead::new(&method.baseline, num_features, config.head.hidden, vb)?;
+        Ok(Self::Baseline { model: method.baseline.clone(), head })
+    }
+
+    /// The energy head on g_x of length `num_features`, its parameters under `head` in `store`.
+    ///
+    /// # Errors
+    /// As [`EnergyHead::new`], and when a σ is not positive.
+    pub fn energy(
+        config: &ExperimentConfig,
+        num_features: usize,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<Self> {
+        let vb = store.var_builder(DType::F32, device).pp(HEAD);
+        let head = EnergyHead::new(&config.energy_head(), num_features, vb)?;
+        Ok(Self::Energy { objective: config.energy.objective(config.dim())?, head })
+    }
+
+    /// The scalar loss of g_x, `(B, X)`, and the targets `y`, `(B, D)`: Eq. 4 with samples from `rng`, or a baseline's.
+    ///
+    /// # Errors
+    /// When a shape is wrong or a target is not finite.
+    pub fn loss(&self, g_x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
+        Ok(match self {
+            Self::Baseline { model, head } => model.loss(&head.forward(g_x)?, y)?,
+            Self::Energy { objective, head } => objective.loss(head, &head.features(g_x)?, y, rng)?,
+        })
+    }
+}
+
+/// A head, and the trunk below it where that is trained too.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Without it the inputs are features g_x.
+    pub trunk: Option<Trunk>,
+    /// The rest.
+    pub head: Head,
+}
+
+impl Network {
+    /// The scalar training loss of a batch: `x` is images `(B, 3, H, W)` under a trunk, features `(B, X)` without one.
+    ///
+    /// # Errors
+    /// As [`Head::loss`].
+    pub fn loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
+        match &self.trunk {
+            Some(trunk) => self.head.loss(&trunk.features(x, true)?, y, rng),
+            None => self.head.loss(x, y, rng),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Saved networks on any images.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ebm_core::GradientAscent;
+use ebm_data::faces::Faces;
+use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
+use ebm_seed::Key;
+use ebm_train::Progress;
+
+use super::Outcome;
+use super::heads::{Entry, Seen, compare};
+use crate::features::FeatureTable;
+use crate::network::ENERGY;
+use crate::saved::{RunConfig, Saved, TrainedHead, TrunkSource};
+use crate::{Error, Result};
+
+/// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it, or, where it is the
+/// directory of a table, all runs in it but those of the ablation.
+///
+/// # Errors
+/// [`Error::Settings`] when there is no run, [`Error::Io`].
+pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
+    if path.join("config.toml").exists() {
+        let config = RunConfig::read(path)?;
+        let energy = path.with_file_name(format!("{ENERGY}-{}", config.seed));
+        let beside = (config.method != ENERGY && energy.join("config.toml").exists()).then_some(energy);
+        return Ok(std::iter::once(path.to_owned()).chain(beside).collect());
+    }
+    let fail = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(fail)? {
+        let dir = entry.map_err(fail)?.path();
+        // The ablation's runs are energy models too, and the trunk's has no head.
+        if let Ok(config) = RunConfig::read(&dir)
+            && dir.file_name() == Some(format!("{}-{}", config.method, config.seed).as_ref())
+        {
+            found.push(dir);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        let reason = "there is no run of a face network in it".to_owned();
+        return Err(Error::Settings { name: path.display().to_string(), reason });
+    }
+    Ok(found)
+}
+
+/// The rows of `saved` networks on `faces`, refined with the energy models among them. `ascent` replaces what these recorded.
+///
+/// # Errors
+/// [`Error::Config`] when the networks are not of one task, or nothing says how to refine; else when an image or a network fails.
+pub fn evaluate(
+    saved: Vec<Saved>,
+    faces: &Arc<Faces>,
+    ascent: Option<GradientAscent>,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    let fail = |reason: &str| Error::Config { part: "evaluation", reason: reason.to_owned() };
+    let Some(config) = saved.first().map(|saved| saved.config.experiment.clone()) else {
+        return Err(fail("there is no network to evaluate"));
+    };
+    if saved.iter().any(|saved| saved.config.experiment.coordinates != config.coordinates) {
+        return Err(fail("the networks are of different tasks"));
+    }
+    let is_energy = |saved: &Saved| matches!(saved.head, TrainedHead::Energy(_));
+    let recorded = saved.iter().find_map(|saved| saved.refinement.clone());
+    let ascent = match ascent.or(recorded) {
+        Some(ascent) => ascent,
+        None if !saved.iter().any(is_energy) => config.refinement.ascent(0.0),
+        None => return Err(fail("the energy model has no refinement.toml: give a step length")),
+    };
+    // Heads on one trunk share its features.
+    let mut tables: BTreeMap<String, Rc<Seen>> = BTreeMap::new();
+    let mut entries = Vec::new();
+    for (number, Saved { config, trunk, head, .. }) in saved.into_iter().enumerate() {
+        let name = match &config.trunk {
+            TrunkSource::File { sha256, .. } => sha256.clone(),
+            TrunkSource::Own(_) => number.to_string(),
+        };
+        let seen = match tables.get(&name) {
+            Some(seen) => Rc::clone(seen),
+            None => {
+                let loader = FaceLoaderConfig::in_order(config.experiment.input.transform(false), 8);
+                let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
+                let table = FeatureTable::compute(&trunk, &loader, ("images", faces.faces.len()), progress)?;
+                let seen = Rc::new(Seen { g_x: table.features()?, y: table.targets()? });
+                tables.insert(name, Rc::clone(&seen));
+                seen
+            }
+        };
+        let (validation, results) = (Rc::clone(&seen), seen);
+        entries.push(Entry { method: config.method, seed: config.seed, head, validation, results });
+    }
+    compare(&config, &entries, &ascent, "given")
+}

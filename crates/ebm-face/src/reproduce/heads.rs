@@ -1,0 +1,211 @@
+//! The table, once every network is trained: λ, the rows, the examples.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_train::Progress;
+use ebm_core::{GradientAscent, Grid, GridDensity, grid_marginals};
+
+use super::Options;
+use super::results::{Example, Outcome, Row};
+use crate::config::{ExperimentConfig, RefinementConfig};
+use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
+use crate::network::ENERGY;
+use crate::saved::{TrainedHead, save_refinement};
+use crate::{Error, PackedEnergyHead, Result};
+
+/// A trained network's view of a split.
+pub(crate) struct Seen {
+    /// Its g_x, `(N, X)`.
+    pub g_x: Tensor,
+    /// The targets, `(N, D)`.
+    pub y: Tensor,
+}
+
+/// A trained head and what it sees of the validation split and of the split that the results are of.
+pub(crate) struct Entry {
+    pub method: String,
+    pub seed: u64,
+    pub head: TrainedHead,
+    pub validation: std::rc::Rc<Seen>,
+    pub results: std::rc::Rc<Seen>,
+}
+
+impl Entry {
+    /// f(x, y), if that is what the head is.
+    fn energy(&self) -> Option<&PackedEnergyHead> {
+        match &self.head {
+            TrainedHead::Energy(head) => Some(head),
+            TrainedHead::Baseline(..) => None,
+        }
+    }
+}
+
+/// λ with the lowest mean error over `estimates` `(N, D)` of a split.
+pub(super) struct Choice {
+    pub step_length: f64,
+    pub mae: f64,
+}
+
+/// Grid search of λ, as in the paper: the mean error of several baselines' estimates `(N, D)`, refined.
+pub(super) fn choose_step_length(
+    refinement: &RefinementConfig,
+    energy: &PackedEnergyHead,
+    seen: &Seen,
+    estimates: &[Tensor],
+) -> Result<Choice> {
+    let mut best = Choice { step_length: 0.0, mae: f64::INFINITY };
+    for &step_length in &refinement.step_lengths {
+        let ascent = refinement.ascent(step_length);
+        let mut sum = 0.0;
+        for y0 in estimates {
+            sum += absolute_error(&refined(energy, &seen.g_x, y0, &ascent)?, &seen.y)?.mean;
+        }
+        let mae = sum / estimates.len() as f64;
+        if mae < best.mae {
+            best = Choice { step_length, mae };
+        }
+    }
+    Ok(best)
+}
+
+/// The estimates of every baseline of `seed` on the validation split.
+pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<Tensor>> {
+    let of_seed = entries.iter().filter(|entry| entry.seed == seed);
+    let mut found = Vec::new();
+    for entry in of_seed {
+        if let TrainedHead::Baseline(model, head) = &entry.head {
+            found.push(estimates(model, &outputs(head, &entry.validation.g_x)?)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Chooses λ, leaves it with the energy models, and compares.
+pub(super) fn conclude(
+    config: &ExperimentConfig,
+    entries: &[Entry],
+    part: &'static str,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    let step_length = chosen_step_length(config, entries)?;
+    progress.message(&format!("step length {step_length} by the validation split"));
+    let ascent = config.refinement.ascent(step_length);
+    for entry in entries.iter().filter(|entry| entry.energy().is_some()) {
+        save_refinement(&ascent, &options.run.join(format!("{ENERGY}-{}", entry.seed)))?;
+    }
+    compare(config, entries, &ascent, part)
+}
+
+/// λ of Algorithm S2 for all seeds, chosen with the first seed's networks on the validation split.
+fn chosen_step_length(config: &ExperimentConfig, entries: &[Entry]) -> Result<f64> {
+    let Some((energy, head)) = entries.iter().find_map(|entry| Some((entry, entry.energy()?))) else {
+        return Err(Error::Config { part: "reproduction", reason: "there is no energy model".to_owned() });
+    };
+    let estimates = validation_estimates(entries, energy.seed)?;
+    Ok(choose_step_length(&config.refinement, head, &energy.validation, &estimates)?.step_length)
+}
+
+/// All rows: each baseline, and refined by the energy model of its own seed where there is one.
+pub(crate) fn compare(
+    config: &ExperimentConfig,
+    entries: &[Entry],
+    ascent: &GradientAscent,
+    part: &'static str,
+) -> Result<Outcome> {
+    let step_length = ascent.step_length.first().copied().unwrap_or_default();
+    let mut outcome = Outcome { part, step_length, ..Outcome::default() };
+    let mut shown = None;
+    for entry in entries {
+        let TrainedHead::Baseline(model, baseline) = &entry.head else { continue };
+        let seen = &entry.results;
+        let outputs = outputs(baseline, &seen.g_x)?;
+        let before = estimates(model, &outputs)?;
+        let mut row = Row::new(&entry.method, false, entry.seed, absolute_error(&before, &seen.y)?);
+        row.nll = nll(model, &outputs, &seen.y)?;
+        outcome.rows.push(row);
+        let energy = entries.iter().filter(|other| other.seed == entry.seed);
+        if let Some((energy, head)) = energy.into_iter().find_map(|entry| Some((entry, entry.energy()?))) {
+            let after = refined(head, &energy.results.g_x, &before, ascent)?;
+            outcome.rows.push(Row::new(&entry.method, true, entry.seed, absolute_error(&after, &seen.y)?));
+            shown.get_or_insert((energy, head, [before, after]));
+        }
+    }
+    for entry in entries {
+        let (Some(head), 1) = (entry.energy(), config.dim()) else { continue };
+        let densities = densities(head, &entry.results.g_x, &config.density)?;
+        outcome.rows.extend(alone(entry.seed, &densities, &entry.results.y)?);
+    }
+    if let Some((energy, head, estimates)) = shown {
+        outcome.examples = examples(head, &energy.results, &estimates, &config.density)?;
+    }
+    Ok(outcome)
+}
+
+/// The energy model without a baseline: mean, median and mode of its density, for a y with one coordinate.
+fn alone(seed: u64, densities: &[GridDensity], y: &Tensor) -> Result<Vec<Row>> {
+    let targets = y.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+    let log_probs: Vec<f64> = densities.iter().zip(&targets).map(|(p, &y)| p.log_prob(y)).collect();
+    let likelihood = ebm_eval::calibration::nll(&log_probs)?;
+    let medians = densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
+    let means = densities.iter().map(GridDensity::mean).collect::<Vec<f64>>();
+    let modes = densities.iter().map(GridDensity::mode).collect::<Vec<f64>>();
+    let row = |name: &str, values: Vec<f64>| -> Result<Row> {
+        let error = ebm_eval::AbsoluteError::new(&values, &targets, 1)?;
+        Ok(Row { nll: Some(likelihood), ..Row::new(&format!("{ENERGY}_{name}"), false, seed, error) })
+    };
+    Ok(vec![row("mean", means)?, row("median", medians)?, row("mode", modes)?])
+}
+
+/// How far, in nats, log p has to fall between two modes that count.
+const PROMINENCE: f64 = 0.3;
+/// Images that are searched for a pose's densities: three coordinates take a product of grids for each.
+const SEARCHED: usize = 48;
+
+/// The most certain and the least certain images, and those with the most modes.
+fn examples(
+    head: &PackedEnergyHead,
+    seen: &Seen,
+    estimates: &[Tensor; 2],
+    grid: &Grid,
+) -> Result<Vec<Example>> {
+    let densities: Vec<Vec<GridDensity>> = match seen.y.dim(1)? {
+        1 => densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect(),
+        _ => {
+            let count = SEARCHED.min(seen.g_x.dim(0)?);
+            let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
+            let grids = vec![*grid; seen.y.dim(1)?];
+            grid_marginals(head, &features, count, &grids, DType::F32, &Device::Cpu)?
+        }
+    };
+    let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
+    let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
+    let mut by_entropy: Vec<usize> = (0..densities.len()).collect();
+    by_entropy.sort_by(|&a, &b| entropy(a).total_cmp(&entropy(b)));
+    let mut by_modes = by_entropy.clone();
+    // Stable: among equals the most certain one, whose modes are the clearest.
+    by_modes.sort_by_key(|&index| std::cmp::Reverse(modes(index)));
+    let ends = [by_entropy.first(), by_entropy.get(densities.len() / 2), by_entropy.last()];
+    let named = ends.into_iter().zip(["certain", "typical", "uncertain"]);
+    let mut chosen: Vec<(usize, &'static str)> = Vec::new();
+    let several = by_modes.iter().filter(|&&index| modes(index) > seen.y.dims()[1]).map(|index| (Some(index), "multimodal"));
+    for (index, reason) in named.chain(several.take(3)) {
+        if let Some(&index) = index
+            && chosen.iter().all(|(known, _)| *known != index)
+        {
+            chosen.push((index, reason));
+        }
+    }
+    let row = |tensor: &Tensor, index: usize| tensor.get(index)?.to_dtype(DType::F64)?.to_vec1::<f64>();
+    chosen
+        .into_iter()
+        .map(|(index, reason)| {
+            Ok(Example {
+                index,
+                reason,
+                target: row(&seen.y, index)?,
+                estimate: [row(&estimates[0], index)?, row(&estimates[1], index)?],
+                density: densities[index].clone(),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,35 @@
+//! Tables 4 and 5: every baseline before and after refinement by f(x, y).
+//!
+//! | scale | data | networks |
+//! |---|---|---|
+//! | mini | generated faces | a small trunk is trained, then heads on its fixed features |
+//! | frozen | UTKFace or BIWI | heads on the fixed features of a pretrained ResNet-50 |
+//! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
+
+mod again;
+mod data;
+mod end_to_end;
+mod heads;
+mod on_features;
+mod results;
+
+pub use again::{evaluate, runs};
+pub use data::{Data, Task};
+pub use end_to_end::{Plan, dry_run, paper};
+pub use on_features::{frozen, mini};
+pub use results::{AblationRow, Example, Outcome, Row};
+
+use std::path::PathBuf;
+
+/// What to run and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seeds 0 … `seeds` − 1 of each head.
+    pub seeds: u64,
+    /// Whether to train an energy model with each proposal of the ablation.
+    pub ablation: bool,
+    /// Features are kept here.
+    pub cache: PathBuf,
+    /// Checkpoints, metrics, parameters.
+    pub run: PathBuf,
+}

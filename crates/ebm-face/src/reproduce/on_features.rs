@@ -1,0 +1,221 @@
+//! Heads on the fixed features of one trunk: the frozen and the mini scale.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use candle_core::{DType, Device};
+use ebm_data::faces::Faces;
+use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_train::{Progress, train_run};
+
+use super::data::Data;
+use super::heads::{Entry, Seen, choose_step_length, conclude, validation_estimates};
+use super::{AblationRow, Options, Outcome};
+use crate::config::{ExperimentConfig, FrozenConfig, TrainingConfig, TrunkTraining};
+use crate::features::{FeatureCache, FeatureTable};
+use crate::network::{ENERGY, Head, Network, TRUNK};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, file_digest, open_trunk, save};
+use crate::training::{CachedSource, FaceTask, StreamSource};
+use crate::{Error, Result, Trunk};
+
+/// Root of the seeds that all heads share: views, and a trunk's training. The same for every run, so that results compare.
+const SHARED_SEED: u64 = 2020;
+
+/// Heads on the features of the trunk in the file `weights`.
+///
+/// # Errors
+/// When an image, a file or a training fails.
+pub fn frozen(
+    config: &ExperimentConfig,
+    data: &Data,
+    weights: &Path,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
+    let source = TrunkSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
+    let tables = Tables::compute(config, &frozen, data, (weights, &source), options, progress)?;
+    tables.reproduce(config, data, source, options, progress)
+}
+
+/// Trains a trunk on the training split, then heads on its features.
+///
+/// # Errors
+/// When an image, a file or a training fails.
+pub fn mini(
+    config: &ExperimentConfig,
+    data: &Data,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    let Some(FrozenConfig { trunk: Some(training), .. }) = &config.frozen else {
+        let reason = "frozen.trunk says how the trunk is trained, and is missing".to_owned();
+        return Err(Error::Settings { name: config.title.clone(), reason });
+    };
+    let weights = options.run.join("trunk.safetensors");
+    train_trunk(config, training, &data.train, (&options.run, &weights), progress)?;
+    frozen(config, data, &weights, options, progress)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
+}
+
+/// Trains a trunk with a baseline's head and writes its weights by torchvision's names.
+fn train_trunk(
+    config: &ExperimentConfig,
+    TrunkTraining { method, training }: &TrunkTraining,
+    faces: &Arc<Faces>,
+    (run, weights): (&Path, &Path),
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let key = Key::new(SHARED_SEED).split("trunk");
+    let store = ParamStore::new(key.split("init"));
+    let device = Device::Cpu;
+    let trunk = Trunk::new(&config.trunk, store.var_builder(DType::F32, &device).pp(TRUNK))?;
+    let head = Head::baseline(config, config.method(method)?, config.trunk.num_features(), &store, &device)?;
+    let network = Network { trunk: Some(trunk), head };
+    let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
+    let loader = FaceLoader::new(Arc::clone(faces), loader, key.split("data"))?;
+    let source = StreamSource::new(loader, faces.faces.len(), device);
+    let steps = training.steps(faces.faces.len());
+    let mut task = FaceTask::new(network, store, source, training, key.split("train"));
+    train_run((run, "trunk"), &config.to_toml()?, steps, SHARED_SEED, &mut task, progress)?;
+    let (_, store) = task.into_network();
+    let prefix = format!("{TRUNK}.");
+    let named = store.tensors()?.into_iter();
+    let tensors = named.filter_map(|(name, tensor)| Some((name.strip_prefix(&prefix)?.to_owned(), tensor)));
+    Ok(ebm_nn::import::save_safetensors(weights, &tensors.collect())?)
+}
+
+/// The features of all splits.
+struct Tables {
+    train: Rc<Vec<FeatureTable>>,
+    validation: Rc<Seen>,
+    results: Rc<Seen>,
+}
+
+impl Tables {
+    fn compute(
+        config: &ExperimentConfig,
+        frozen: &FrozenConfig,
+        data: &Data,
+        (weights, source): (&Path, &TrunkSource),
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        let (trunk, _) = open_trunk(weights, None)?;
+        let trunk_digest = match source {
+            TrunkSource::File { sha256, .. } => sha256.clone(),
+            TrunkSource::Own(form) => format!("{form:?}"),
+        };
+        let cache = FeatureCache { dir: options.cache.clone(), trunk: &trunk, trunk_digest };
+        let plain = config.input.transform(false);
+        let mut table = |name: &str, faces: &Arc<Faces>, augment: Option<u64>| {
+            let key = Key::new(SHARED_SEED).split("view").index(augment.unwrap_or(0));
+            let transform = if augment.is_some() { config.input.transform(true) } else { plain.clone() };
+            cache.table(name, faces, &transform, key, progress)
+        };
+        let seen = |table: FeatureTable| -> Result<Rc<Seen>> {
+            Ok(Rc::new(Seen { g_x: table.features()?, y: table.targets()? }))
+        };
+        let validation = seen(table("features, validation", &data.validation, None)?)?;
+        let results = match &data.test {
+            Some(test) => seen(table("features, test", test, None)?)?,
+            None => Rc::clone(&validation),
+        };
+        let mut train = vec![table("features, training, as they are", &data.train, None)?];
+        for view in 1..frozen.views as u64 {
+            train.push(table(&format!("features, training, view {view}"), &data.train, Some(view))?);
+        }
+        Ok(Self { train: Rc::new(train), validation, results })
+    }
+
+    /// Trains every head and compares them.
+    fn reproduce(
+        &self,
+        config: &ExperimentConfig,
+        data: &Data,
+        source: TrunkSource,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Outcome> {
+        let trainer = Trainer { tables: self, config, source, options };
+        let mut entries = Vec::new();
+        for seed in 0..options.seeds {
+            for method in &config.methods {
+                let head = trainer.train(&method.key, &format!("{}-{seed}", method.key), seed, config, progress)?;
+                entries.push(self.entry(&method.key, seed, head));
+            }
+            let head = trainer.train(ENERGY, &format!("{ENERGY}-{seed}"), seed, config, progress)?;
+            entries.push(self.entry(ENERGY, seed, head));
+        }
+        let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
+        if options.ablation {
+            let estimates = validation_estimates(&entries, 0)?;
+            let rows = config.ablation.sigmas.iter().zip(&config.ablation.published);
+            for (number, (sigmas, &published)) in rows.enumerate() {
+                let mut config = config.clone();
+                config.energy.sigmas.clone_from(sigmas);
+                let head = trainer.train(ENERGY, &format!("ablation-{number}"), 0, &config, progress)?;
+                let TrainedHead::Energy(head) = &head else { continue };
+                let choice = choose_step_length(&config.refinement, head, &self.validation, &estimates)?;
+                let (step_length, mae) = (choice.step_length, choice.mae);
+                outcome.ablation.push(AblationRow { sigmas: sigmas.clone(), step_length, mae, published });
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn entry(&self, method: &str, seed: u64, head: TrainedHead) -> Entry {
+        let (validation, results) = (Rc::clone(&self.validation), Rc::clone(&self.results));
+        Entry { method: method.to_owned(), seed, head, validation, results }
+    }
+}
+
+/// Trains heads on features.
+struct Trainer<'a> {
+    tables: &'a Tables,
+    config: &'a ExperimentConfig,
+    source: TrunkSource,
+    options: &'a Options,
+}
+
+impl Trainer<'_> {
+    /// Trains the head of `method` in the run `name` and saves it there.
+    fn train(
+        &self,
+        method: &str,
+        name: &str,
+        seed: u64,
+        config: &ExperimentConfig,
+        progress: &mut dyn Progress,
+    ) -> Result<TrainedHead> {
+        let num_features = self.tables.train[0].num_features();
+        let key = Key::new(seed).split(method);
+        let store = ParamStore::new(key.split("init"));
+        let (head, training): (Head, &TrainingConfig) = if method == ENERGY {
+            (Head::energy(config, num_features, &store, &Device::Cpu)?, &config.energy.training)
+        } else {
+            let head = Head::baseline(config, self.config.method(method)?, num_features, &store, &Device::Cpu)?;
+            (head, &config.training)
+        };
+        let source = CachedSource::new(Rc::clone(&self.tables.train), training.batch_size, key.split("data"))?;
+        let steps = training.steps(self.tables.train[0].len());
+        let network = Network { trunk: None, head };
+        let mut task = FaceTask::new(network, store, source, training, key.split("train"));
+        let saved = RunConfig {
+            method: method.to_owned(),
+            seed,
+            trunk: self.source.clone(),
+            experiment: config.clone(),
+        };
+        let run = train_run((&self.options.run, name), &saved.to_toml()?, steps, seed, &mut task, progress)?;
+        let (network, store) = task.into_network();
+        save(&store, run.path())?;
+        TrainedHead::new(network.head)
+    }
+}

@@ -1,0 +1,73 @@
+//! What a reproduction finds.
+
+use ebm_core::GridDensity;
+use ebm_eval::AbsoluteError;
+use serde::{Deserialize, Serialize};
+
+/// One method, one seed, before or after refinement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The method's key.
+    pub method: String,
+    /// Whether its estimates were refined with f of the same seed.
+    pub refined: bool,
+    /// The seed.
+    pub seed: u64,
+    /// The mean absolute error, averaged over the coordinates, in the units of y.
+    pub mae: f64,
+    /// The same of each coordinate.
+    pub coordinates: Vec<f64>,
+    /// The mean of −log p(y | x), in nats, where the method has a density.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nll: Option<f64>,
+}
+
+impl Row {
+    /// A row with the error of its estimates.
+    pub fn new(method: &str, refined: bool, seed: u64, error: AbsoluteError) -> Self {
+        Self { method: method.to_owned(), refined, seed, mae: error.mean, coordinates: error.coordinates, nll: None }
+    }
+}
+
+/// A row of Tables S1 and S3: the validation error of estimates refined by a model trained with this proposal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AblationRow {
+    /// σ_l of Eq. 5.
+    pub sigmas: Vec<f64>,
+    /// λ that was best on the validation split.
+    pub step_length: f64,
+    /// MAE on the validation split, the mean over the refined baselines of seed 0.
+    pub mae: f64,
+    /// The paper's figure.
+    pub published: f64,
+}
+
+/// One image with all that is known of its y.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// Its place among the images of the results.
+    pub index: usize,
+    /// Why it was chosen.
+    pub reason: &'static str,
+    /// y, D numbers.
+    pub target: Vec<f64>,
+    /// A baseline's estimate, before and after refinement.
+    pub estimate: [Vec<f64>; 2],
+    /// p(y | x) of each coordinate by the energy model.
+    pub density: Vec<GridDensity>,
+}
+
+/// What a reproduction finds.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// One for each method, seed, before and after refinement.
+    pub rows: Vec<Row>,
+    /// One for each proposal, where asked for.
+    pub ablation: Vec<AblationRow>,
+    /// A few images with their densities, by the first seed.
+    pub examples: Vec<Example>,
+    /// λ, chosen on the validation split.
+    pub step_length: f64,
+    /// The split that the rows are of: `test` or `validation`.
+    pub part: &'static str,
+}

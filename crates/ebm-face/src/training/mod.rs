@@ -1,0 +1,8 @@
+//! Training: end to end from images, or heads on features computed before.
+
+mod source;
+mod task;
+
+pub(crate) use source::{images, targets};
+pub use source::{Batch, BatchSource, CachedSource, StreamSource};
+pub use task::FaceTask;

@@ -1,0 +1,143 @@
+//! Where training batches come from: the loader, or features computed before.
+
+use std::rc::Rc;
+
+use candle_core::{Device, Tensor};
+use ebm_data::faces::loader::{FaceBatch, FaceBatches, FaceLoader};
+use ebm_seed::Key;
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+use crate::features::FeatureTable;
+use crate::{Error, Result};
+
+/// Inputs with their targets.
+pub struct Batch {
+    /// Images `(B, 3, H, W)` or features `(B, X)`.
+    pub x: Tensor,
+    /// Targets `(B, D)`.
+    pub y: Tensor,
+}
+
+/// A sequence of batches; the batch of a step depends on that step alone.
+pub trait BatchSource {
+    /// The batch of `step`.
+    ///
+    /// # Errors
+    /// When an image can not be read or a device runs out of memory.
+    fn batch(&mut self, step: usize) -> Result<Batch>;
+
+    /// The number of images in an epoch.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Batches of features, in an order of each epoch's own, each image in one of its views drawn anew in each epoch.
+pub struct CachedSource {
+    views: Rc<Vec<FeatureTable>>,
+    batch_size: usize,
+    key: Key,
+    /// The epoch whose order is at hand.
+    order: Option<(usize, Vec<(usize, usize)>)>,
+}
+
+impl CachedSource {
+    /// Batches of the images of `views`, tables of the same images.
+    ///
+    /// # Errors
+    /// [`Error::Config`] without a view or an image, or when views are not of the same images.
+    pub fn new(views: Rc<Vec<FeatureTable>>, batch_size: usize, key: Key) -> Result<Self> {
+        let count = views.first().map_or(0, FeatureTable::len);
+        if count == 0 || batch_size == 0 || views.iter().any(|view| view.len() != count) {
+            let sizes: Vec<usize> = views.iter().map(FeatureTable::len).collect();
+            let reason = format!("views of {sizes:?} images cannot form batches of {batch_size}");
+            return Err(Error::Config { part: "feature source", reason });
+        }
+        Ok(Self { views, batch_size, key, order: None })
+    }
+
+    /// Image and view at each place of an epoch.
+    fn order(&self, epoch: usize) -> Vec<(usize, usize)> {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.shuffle(&mut self.key.split("order").index(epoch as u64).rng());
+        let mut rng = self.key.split("view").index(epoch as u64).rng();
+        order.into_iter().map(|image| (image, rng.random_range(0..self.views.len()))).collect()
+    }
+}
+
+impl BatchSource for CachedSource {
+    fn batch(&mut self, step: usize) -> Result<Batch> {
+        // The stream of images runs on from epoch to epoch; a batch may span two.
+        let (count, first) = (self.len(), step * self.batch_size);
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        for place in first..first + self.batch_size {
+            let epoch = place / count;
+            let order = match self.order.take() {
+                Some((known, order)) if known == epoch => order,
+                _ => self.order(epoch),
+            };
+            let (image, view) = order[place % count];
+            self.views[view].append(image, &mut x, &mut y);
+            self.order = Some((epoch, order));
+        }
+        let (num_features, dim) = (x.len() / self.batch_size, y.len() / self.batch_size);
+        Ok(Batch {
+            x: Tensor::from_vec(x, (self.batch_size, num_features), &Device::Cpu)?,
+            y: Tensor::from_vec(y, (self.batch_size, dim), &Device::Cpu)?,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.views.first().map_or(0, FeatureTable::len)
+    }
+}
+
+/// Batches of images from the loader.
+pub struct StreamSource {
+    loader: FaceLoader,
+    count: usize,
+    running: Option<(usize, FaceBatches)>,
+    device: Device,
+}
+
+impl StreamSource {
+    /// Batches of `loader`, which has `count` images, uploaded to `device`.
+    pub fn new(loader: FaceLoader, count: usize, device: Device) -> Self {
+        Self { loader, count, running: None, device }
+    }
+}
+
+impl BatchSource for StreamSource {
+    fn batch(&mut self, step: usize) -> Result<Batch> {
+        let mut batches = match self.running.take() {
+            Some((next, batches)) if next == step => batches,
+            _ => self.loader.batches(step as u64..u64::MAX)?,
+        };
+        let batch = batches.next().ok_or_else(|| Error::Config {
+            part: "image source",
+            reason: format!("the loader has no batch for step {step}"),
+        })??;
+        self.running = Some((step + 1, batches));
+        Ok(Batch { x: images(&batch, &self.device)?, y: targets(&batch, &self.device)? })
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// The images of a batch, `(B, 3, H, W)`.
+pub(crate) fn images(batch: &FaceBatch, device: &Device) -> Result<Tensor> {
+    Ok(Tensor::from_slice(&batch.data, batch.shape, device)?)
+}
+
+/// The targets of a batch, `(B, D)`.
+pub(crate) fn targets(batch: &FaceBatch, device: &Device) -> Result<Tensor> {
+    let dim = batch.samples.first().map_or(0, |sample| sample.target.len());
+    let targets: Vec<f32> = batch.samples.iter().flat_map(|sample| sample.target.iter().copied()).collect();
+    Ok(Tensor::from_vec(targets, (batch.samples.len(), dim), device)?)
+}

@@ -1,0 +1,291 @@
+//! Training, features on disk, saved networks and the table, on small generated faces.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+use ebm_data::Image;
+use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
+use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_face::config::ExperimentConfig;
+use ebm_face::features::FeatureCache;
+use ebm_face::network::{ENERGY, Head, Network};
+use ebm_face::prediction::Predictor;
+use ebm_face::reproduce::{Data, Options, evaluate, mini, runs};
+use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, save};
+use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
+use ebm_face::{Error, Trunk};
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_train::{TrainTask, train_run};
+
+const CPU: Device = Device::Cpu;
+
+/// Faces of one grey, brighter the older, from 21 to 60.
+fn faces(count: usize) -> Arc<Faces> {
+    let face = |index: usize| {
+        let age = 21.0 + 39.0 * index as f32 / (count - 1) as f32;
+        let image = Image::filled(16, 16, [(age * 4.0) as u8; 3]).unwrap();
+        Face { name: format!("{index}"), pixels: Pixels::Memory(Arc::new(image)), target: vec![age] }
+    };
+    Arc::new(Faces { faces: (0..count).map(face).collect(), ..Faces::default() })
+}
+
+/// The mini scale, smaller still.
+fn config() -> ExperimentConfig {
+    let text = r#"
+        extends = "age_mini"
+        input = { size = 16, flip_probability = 0.5, scale = [1.0, 1.0] }
+        trunk = { layers = [1, 1, 1, 1], width = 4, norm = "train" }
+        head = { y_layers = [8, 8], hidden = 16 }
+        training = { epochs = 4.0, batch_size = 8, milestones = [] }
+        energy = { samples = 16, sigmas = [0.5, 10.0], training = { epochs = 4.0, batch_size = 8, milestones = [] } }
+        ablation = { sigmas = [[1.0, 20.0]], published = [5.12] }
+        density = { lo = 0.0, hi = 100.0, num_points = 51 }
+        [frozen]
+        views = 2
+        trunk = { method = "direct_l2", training = { epochs = 3.0, batch_size = 8, learning_rate = 0.003, weight_decay = 0.0 } }
+    "#;
+    ExperimentConfig::parse("test", text).unwrap()
+}
+
+/// A whole network of `method` on images, and the store of its parameters.
+fn network(config: &ExperimentConfig, method: &str, seed: u64) -> (Network, ParamStore) {
+    let store = ParamStore::new(Key::new(seed));
+    let trunk = Trunk::new(&config.trunk, store.var_builder(DType::F32, &CPU).pp("trunk")).unwrap();
+    let width = config.trunk.num_features();
+    let head = if method == ENERGY {
+        Head::energy(config, width, &store, &CPU).unwrap()
+    } else {
+        Head::baseline(config, config.method(method).unwrap(), width, &store, &CPU).unwrap()
+    };
+    (Network { trunk: Some(trunk), head }, store)
+}
+
+fn stream(config: &ExperimentConfig, faces: &Arc<Faces>) -> StreamSource {
+    let loader = FaceLoaderConfig { workers: 0, ..FaceLoaderConfig::shuffled(config.input.transform(true), 8) };
+    let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(3)).unwrap();
+    StreamSource::new(loader, faces.faces.len(), CPU)
+}
+
+#[test]
+fn end_to_end_training_lowers_every_loss() {
+    let (mut config, faces) = (config(), faces(32));
+    config.training.learning_rate = 0.01;
+    config.energy.training.learning_rate = 0.01;
+    for method in ["direct_l2", "gaussian", "softmax_ce_l2_var", "cao", ENERGY] {
+        let (network, store) = network(&config, method, 1);
+        let mut task =
+            FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+        let mut losses = Vec::new();
+        for step in 0..24 {
+            let (report, update) = task.step(step).unwrap();
+            task.apply(step, update).unwrap();
+            losses.push(report.loss);
+        }
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+        let (first, last) = (mean(&losses[..4]), mean(&losses[20..]));
+        assert!(last < 0.9 * first, "{method}: {first} then {last}");
+    }
+}
+
+#[test]
+fn only_an_applied_step_moves_running_statistics() {
+    let (config, faces) = (config(), faces(16));
+    let (network, store) = network(&config, "direct_l2", 1);
+    let watched = store.clone();
+    let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+    let mean = || watched.var("trunk.bn1.running_mean").unwrap().as_detached_tensor().copy().unwrap();
+    let values = |tensor: &Tensor| tensor.to_vec1::<f32>().unwrap();
+    let before = mean();
+    let (_, update) = task.step(0).unwrap();
+    assert_eq!(values(&before), values(&mean()));
+    task.apply(0, update).unwrap();
+    assert_ne!(values(&before), values(&mean()));
+}
+
+#[test]
+fn a_resumed_training_is_an_uninterrupted_one() {
+    let (config, faces) = (config(), faces(16));
+    let run = |steps: std::ops::Range<usize>, state: Option<ebm_train::CheckpointData>| {
+        let (network, store) = network(&config, ENERGY, 5);
+        let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+        if let Some(state) = state {
+            task.restore(state).unwrap();
+        }
+        for step in steps {
+            let (_, update) = task.step(step).unwrap();
+            task.apply(step, update).unwrap();
+        }
+        task.state().unwrap()
+    };
+    let (whole, parts) = (run(0..4, None), run(2..4, Some(run(0..2, None))));
+    for (name, tensor) in &whole.model {
+        let numbers = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(numbers(tensor), numbers(&parts.model[name]), "{name}");
+    }
+}
+
+#[test]
+fn features_are_kept_and_damage_is_found() {
+    let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
+    let (network, _) = network(&config, "direct_l2", 1);
+    let trunk = network.trunk.unwrap().pack().unwrap();
+    let cache = |digest: &str| FeatureCache {
+        dir: dir.path().to_owned(),
+        trunk: &trunk,
+        trunk_digest: digest.to_owned(),
+    };
+    let files = || {
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let table = |digest: &str, faces: &Arc<Faces>, augmented: bool| {
+        let transform = config.input.transform(augmented);
+        cache(digest).table("test", faces, &transform, Key::new(1), &mut ()).unwrap()
+    };
+    let first = table("a", &faces, false);
+    assert_eq!((first.len(), first.num_features()), (12, config.trunk.num_features()));
+    assert_eq!(first.targets().unwrap().to_vec2::<f32>().unwrap()[11], [60.0]);
+    assert_eq!(files().len(), 1);
+    assert_eq!(table("a", &faces, false), first);
+    assert_eq!(files().len(), 1);
+
+    // Any other weights, transform, image or target is another file.
+    table("b", &faces, false);
+    table("a", &faces, true);
+    let mut other = (*faces).clone();
+    other.faces[3].target = vec![22.0];
+    table("a", &Arc::new(other.clone()), false);
+    other.faces[3] = faces.faces[3].clone();
+    other.faces[5].pixels = Pixels::Memory(Arc::new(Image::filled(16, 16, [7; 3]).unwrap()));
+    table("a", &Arc::new(other), false);
+    assert_eq!(files().len(), 5);
+
+    // A changed bit is found, whichever it is, and the table computed again.
+    for (number, path) in files().into_iter().enumerate() {
+        let whole = std::fs::read(&path).unwrap();
+        let mut damaged = whole.clone();
+        let at = damaged.len() - 1 - 7 * number;
+        damaged[at] ^= 4;
+        std::fs::write(&path, &damaged).unwrap();
+        assert_eq!(table("a", &faces, false), first);
+    }
+}
+
+#[test]
+fn every_image_comes_once_in_an_epoch_of_features() {
+    let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
+    let (network, _) = network(&config, "direct_l2", 1);
+    let trunk = network.trunk.unwrap().pack().unwrap();
+    let cache = FeatureCache { dir: dir.path().to_owned(), trunk: &trunk, trunk_digest: String::new() };
+    let table = cache.table("test", &faces, &config.input.transform(false), Key::new(1), &mut ()).unwrap();
+    let views = Rc::new(vec![table.clone(), table]);
+    let mut source = CachedSource::new(Rc::clone(&views), 4, Key::new(7)).unwrap();
+    let mut ages = |steps: std::ops::Range<usize>| -> Vec<f32> {
+        steps.flat_map(|step| source.batch(step).unwrap().y.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect()
+    };
+    let (first, second, again) = (ages(0..3), ages(3..6), ages(0..3));
+    assert_eq!(first, again);
+    assert_ne!(first, second);
+    for mut epoch in [first, second] {
+        epoch.sort_by(f32::total_cmp);
+        let expected: Vec<f32> = faces.faces.iter().map(|face| face.target[0]).collect();
+        assert_eq!(epoch, expected);
+    }
+    assert!(matches!(CachedSource::new(Rc::new(vec![]), 4, Key::new(7)), Err(Error::Config { .. })));
+}
+
+fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> ebm_face::reproduce::Outcome {
+    let options = Options {
+        seeds: 2,
+        ablation: true,
+        cache: root.join("features"),
+        run: root.join("run"),
+    };
+    mini(config, data, &options, &mut ()).unwrap()
+}
+
+#[test]
+fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
+    let (config, dir) = (config(), tempfile::tempdir().unwrap());
+    let data = Data { train: faces(32), validation: faces(8), test: Some(faces(12)), split: None };
+    let outcome = reproduce(&config, &data, dir.path());
+    // Eight baselines, refined and not, and three readings of the density; two seeds.
+    assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));
+    assert_eq!((outcome.part, outcome.ablation.len()), ("test", 1));
+    assert!(outcome.rows.iter().all(|row| row.mae.is_finite() && row.mae < 100.0));
+    assert!(config.refinement.step_lengths.contains(&outcome.step_length));
+    assert!(!outcome.examples.is_empty());
+    let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;
+    assert!(nll("gaussian").is_some() && nll("ebm_median").is_some() && nll("direct_l2").is_none());
+
+    // A second time in another directory, from the features on disk: the same numbers.
+    let again = {
+        let options = Options { run: dir.path().join("again"), seeds: 2, ablation: false, cache: dir.path().join("features") };
+        mini(&config, &data, &options, &mut ()).unwrap()
+    };
+    assert_eq!(again.rows, outcome.rows);
+
+    // The saved networks on the same images.
+    let root = dir.path().join("run");
+    let found = runs(&root).unwrap();
+    assert_eq!(found.len(), 2 * 9);
+    let load = |path: &Path| Saved::load(path, None).unwrap();
+    let saved = found.iter().map(|path| load(path)).collect();
+    let scored = evaluate(saved, data.results(), None, &mut ()).unwrap();
+    assert_eq!(scored.step_length, outcome.step_length);
+    for row in &outcome.rows {
+        let same = |other: &&ebm_face::reproduce::Row| {
+            (&other.method, other.refined, other.seed) == (&row.method, row.refined, row.seed)
+        };
+        let other = scored.rows.iter().find(same).unwrap();
+        assert!((other.mae - row.mae).abs() < 1e-4, "{row:?} {other:?}");
+    }
+
+    // One network alone brings the energy model of its seed.
+    let one = runs(&root.join("gaussian-1")).unwrap();
+    assert_eq!(one, [root.join("gaussian-1"), root.join("ebm-1")]);
+    assert!(matches!(runs(dir.path()), Err(Error::Settings { .. })));
+
+    let predictor =
+        Predictor::new(load(&root.join("ebm-0")), Some(load(&root.join("direct_l2-0"))), None).unwrap();
+    let prediction = predictor.predict(data.results().faces[3].pixels.clone()).unwrap();
+    assert_eq!((prediction.y.len(), prediction.density.len()), (1, 1));
+    assert!((prediction.density[0].cdf_values().last().unwrap() - 1.0).abs() < 1e-12);
+    let swapped = Predictor::new(load(&root.join("direct_l2-0")), None, None);
+    assert!(matches!(swapped, Err(Error::Config { .. })));
+
+    // Other weights than the heads were trained on, and parameters that are not the configuration's.
+    let weights = root.join("trunk.safetensors");
+    let other = dir.path().join("other.safetensors");
+    std::fs::copy(root.join("ebm-0/model.safetensors"), &other).unwrap();
+    let refused = Saved::load(&root.join("ebm-0"), Some(&other));
+    assert!(matches!(refused, Err(Error::Weights { ref reason, .. }) if reason.contains("SHA-256")));
+    assert!(Saved::load(&root.join("ebm-0"), Some(&weights)).is_ok());
+    std::fs::copy(root.join("gaussian-0/model.safetensors"), root.join("ebm-0/model.safetensors")).unwrap();
+    assert!(Saved::load(&root.join("ebm-0"), None).is_err());
+}
+
+#[test]
+fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
+    let (config, faces, dir) = (config(), faces(16), tempfile::tempdir().unwrap());
+    let (network, store) = network(&config, ENERGY, 1);
+    let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+    let trunk = TrunkSource::Own(config.trunk.clone());
+    let saved = RunConfig { method: ENERGY.to_owned(), seed: 1, trunk, experiment: config.clone() };
+    let run = train_run((dir.path(), "ebm-1"), &saved.to_toml().unwrap(), 3, 1, &mut task, &mut ()).unwrap();
+    let (network, store) = task.into_network();
+    save(&store, run.path()).unwrap();
+    let loaded = Saved::load(run.path(), None).unwrap();
+    assert_eq!(loaded.config, saved);
+    assert!(matches!(loaded.head, TrainedHead::Energy(_)));
+    let images = Tensor::randn(0f32, 1.0, (2, 3, 16, 16), &CPU).unwrap();
+    let trained = network.trunk.unwrap().features(&images, false).unwrap();
+    let difference = (loaded.trunk.features(&images).unwrap() - trained).unwrap().abs().unwrap();
+    assert!(difference.max_all().unwrap().to_scalar::<f32>().unwrap() < 1e-4);
+}

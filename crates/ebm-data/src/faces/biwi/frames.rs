@@ -131,9 +131,9 @@ fn read_frame(
 fn read_pose(path: &Path) -> std::result::Result<(Matrix, [f64; 3]), String> {
     let bytes = read_limited(path, MAX_TEXT_BYTES).map_err(|error| error.to_string())?;
     let rows = numbers(&bytes)?;
-    let rows: Vec<[f64; 3]> = rows.iter().filter_map(|row| row.as_slice().try_into().ok()).collect();
-    match rows[..] {
-        [a, b, c, center] => Ok(([a, b, c], center)),
+    let rows: Option<Vec<[f64; 3]>> = rows.iter().map(|row| row.as_slice().try_into().ok()).collect();
+    match rows.as_deref() {
+        Some(&[a, b, c, center]) => Ok(([a, b, c], center)),
         _ => Err("not four rows of three numbers".to_owned()),
     }
 }

@@ -97,6 +97,12 @@ pub enum Error {
         /// What is wrong.
         detail: String,
     },
+    /// A split cannot be drawn, or does not fit the faces.
+    #[error("split: {detail}; draw it again, or use the faces that it was drawn from")]
+    Split {
+        /// What is wrong, with the names.
+        detail: String,
+    },
     /// More samples are defective than the configuration tolerates.
     #[error(
         "{bad} of {total} samples are defective, more than max_bad_fraction = {max_bad_fraction}; first: {first}; {}",

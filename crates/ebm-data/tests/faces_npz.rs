@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::{Cursor, Write};
+use std::io::{Cursor, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -118,6 +118,18 @@ fn what_is_written_is_read() {
     let bytes = std::fs::read(&path).unwrap();
     write_npz(&path, &faces()).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    // The arrays are NumPy's own, byte for byte, in NumPy's order.
+    let entries = |bytes: Vec<u8>| {
+        let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+        let entry = |index| {
+            let mut entry = archive.by_index(index).unwrap();
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).unwrap();
+            (entry.name().unwrap().into_owned(), bytes)
+        };
+        (0..3).map(entry).collect::<Vec<_>>()
+    };
+    assert_eq!(entries(bytes), entries(std::fs::read(golden("biwi/stored.npz")).unwrap()));
 
     let with = |change: &dyn Fn(&mut Face)| {
         let mut faces = faces();

@@ -1,12 +1,13 @@
 //! Faces with the numbers to be predicted from them: the age, or the pose of the head.
 
-pub mod biwi;
-mod tolerance;
-pub mod utkface;
 mod augment;
+pub mod biwi;
+pub mod generated;
 pub mod loader;
 mod region;
-pub mod generated;
+pub mod split;
+mod tolerance;
+pub mod utkface;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,9 +3,13 @@
 //! A pose is yaw, pitch and roll in degrees.
 
 mod archive;
+mod camera;
+mod frames;
 mod npy;
 mod npz;
+mod rotation;
 
+pub use frames::{FramesOptions, load_frames};
 pub use npz::{NpzOptions, read_npz, write_npz};
 
 use super::tolerance::Finding;

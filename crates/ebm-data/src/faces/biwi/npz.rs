@@ -46,8 +46,8 @@ impl Default for NpzOptions {
 ///
 /// A pose is defective if an angle is not finite or beyond 180 degrees.
 ///
-/// Sizes are checked before anything is allocated for them: the memory used stays within 100 times the size
-/// of the file, whatever its headers say.
+/// Nothing is allocated for what a header promises before it agrees with the size of the data, and data that
+/// would unpack to more than 100 times their size are refused.
 ///
 /// # Errors
 /// [`Error::Io`] for a file that cannot be opened, [`Error::Format`] for one that is no such archive, is

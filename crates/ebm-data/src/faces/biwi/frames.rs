@@ -1,0 +1,139 @@
+//! The raw frames of BIWI: `hpdb/01` to `hpdb/24`, one folder per recording.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::camera::{Camera, MAX_TEXT_BYTES, numbers};
+use super::check_angles;
+use super::rotation::{Matrix, angles, check_rotation};
+use crate::error::{Error, Result};
+use crate::faces::tolerance::{Collector, Finding, Tolerance};
+use crate::faces::{Face, Faces, Pixels};
+use crate::files::read_limited;
+use crate::quarantine::DefectCode;
+
+/// How to read raw frames.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FramesOptions {
+    /// The side of the crop around the head's centre, in millimetres at the head's distance.
+    pub side_mm: f64,
+    /// How much may be defective.
+    pub tolerance: Tolerance,
+}
+
+impl Default for FramesOptions {
+    /// 300 mm, a head with some room around it; 1 defect in 1000.
+    fn default() -> Self {
+        Self { side_mm: 300., tolerance: Tolerance::default() }
+    }
+}
+
+/// Reads the frames below `root`, in the order of their names: `01/frame_00003`.
+///
+/// A folder whose name is a number is a recording. It holds `rgb.cal`, the colour camera; and, per frame,
+/// `frame_00003_rgb.png` and `frame_00003_pose.txt`: a 3×3 rotation and the head's centre in millimetres, in
+/// the depth camera's system. Targets are yaw, pitch and roll in degrees, by FSA-Net's formulas.
+///
+/// The crop is a square around the projected centre, of [`FramesOptions::side_mm`] at the head's distance.
+/// FSA-Net cropped what a face detector found instead: for its figures use its files ([`super::read_npz`]).
+///
+/// A frame is defective if its image or pose is missing, the pose is not twelve numbers, its matrix is not a
+/// rotation (within 10⁻³), or the head is not in view.
+///
+/// # Errors
+/// [`Error::Io`] for what cannot be read, [`Error::Format`] for a folder without frames or a calibration that
+/// is none, [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of
+/// their domain.
+pub fn load_frames(root: &Path, options: &FramesOptions) -> Result<Faces> {
+    if !(options.side_mm > 0. && options.side_mm.is_finite()) {
+        let detail = format!("{} is no length; give millimetres, such as 300", options.side_mm);
+        return Err(Error::Argument { name: "side_mm", detail });
+    }
+    let mut collector = Collector::new(&options.tolerance)?;
+    let mut found = false;
+    for recording in list(root)? {
+        let folder = root.join(&recording);
+        if !recording.bytes().all(|byte| byte.is_ascii_digit()) || !folder.is_dir() {
+            continue;
+        }
+        let frames = frames(&folder)?;
+        if frames.is_empty() {
+            continue;
+        }
+        found = true;
+        let camera = Camera::read(&folder.join("rgb.cal"))?;
+        for (frame, files) in frames {
+            let name = format!("{recording}/{frame}");
+            let pose = folder.join(format!("{frame}{POSE}"));
+            let outcome = read_frame(&folder, &frame, &pose, files, &camera, options.side_mm)
+                .map(|(pixels, target)| Face { name: name.clone(), pixels, target });
+            collector.push(&pose, &name, outcome);
+        }
+    }
+    if !found {
+        let detail = format!("no folder such as 01 with frames such as frame_00003{IMAGE}");
+        return Err(Error::Format { path: root.to_owned(), expected: "the folder hpdb of BIWI", detail });
+    }
+    collector.finish()
+}
+
+const IMAGE: &str = "_rgb.png";
+const POSE: &str = "_pose.txt";
+
+/// Which of a frame's files there are: image, pose.
+type Files = [bool; 2];
+
+/// The frames of a folder by name.
+fn frames(folder: &Path) -> Result<BTreeMap<String, Files>> {
+    let mut frames = BTreeMap::<String, Files>::new();
+    for name in list(folder)? {
+        for (index, suffix) in [IMAGE, POSE].iter().enumerate() {
+            if let Some(frame) = name.strip_suffix(suffix).filter(|frame| frame.starts_with("frame_")) {
+                frames.entry(frame.to_owned()).or_default()[index] = true;
+            }
+        }
+    }
+    Ok(frames)
+}
+
+/// The names in a folder, in order. Names that are no text are none of BIWI's.
+fn list(folder: &Path) -> Result<Vec<String>> {
+    let fail = |source| Error::io("list", folder, source);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        names.extend(entry.map_err(fail)?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn read_frame(
+    folder: &Path,
+    frame: &str,
+    pose: &Path,
+    [has_image, has_pose]: Files,
+    camera: &Camera,
+    side_mm: f64,
+) -> std::result::Result<(Pixels, Vec<f32>), Finding> {
+    let path: PathBuf = folder.join(format!("{frame}{IMAGE}"));
+    for (there, file) in [(has_image, path.as_path()), (has_pose, pose)] {
+        if !there {
+            return Err((DefectCode::MissingFile, file.display().to_string()));
+        }
+    }
+    let (matrix, center) = read_pose(pose).map_err(|detail| (DefectCode::BadPose, detail))?;
+    check_rotation(&matrix).map_err(|detail| (DefectCode::NotRotation, detail))?;
+    let target = check_angles(angles(&matrix))?;
+    let region = camera.region(&center, side_mm).map_err(|detail| (DefectCode::HeadOutside, detail))?;
+    Ok((Pixels::Region { path, region }, target))
+}
+
+fn read_pose(path: &Path) -> std::result::Result<(Matrix, [f64; 3]), String> {
+    let bytes = read_limited(path, MAX_TEXT_BYTES).map_err(|error| error.to_string())?;
+    let rows = numbers(&bytes)?;
+    let rows: Option<Vec<[f64; 3]>> = rows.iter().map(|row| row.as_slice().try_into().ok()).collect();
+    match rows.as_deref() {
+        Some(&[a, b, c, center]) => Ok(([a, b, c], center)),
+        _ => Err("not four rows of three numbers".to_owned()),
+    }
+}

@@ -1,0 +1,193 @@
+//! Which faces are for training, validation and testing, drawn once and written down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ebm_seed::Key;
+use serde::{Deserialize, Serialize};
+
+use super::Faces;
+use crate::draw::shuffle;
+use crate::error::{Error, Result};
+use crate::files::{read_limited, write_atomic};
+
+/// The version of the file and of the way parts are drawn.
+const VERSION: u32 = 1;
+/// The largest file, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
+/// Names quoted in an error message.
+const SHOWN: usize = 5;
+
+/// A partition of a dataset's names, with the seed that drew it.
+///
+/// A draw depends on the seed and on the set of names, not on their order.
+///
+/// ```
+/// # use ebm_data::faces::split::Split;
+/// let names: Vec<String> = (0..100).map(|n| format!("{n}.jpg")).collect();
+/// let split = Split::whole("train", &names, 7)?.draw("train", "validation", 20)?;
+/// assert_eq!(split.part("train").map(<[_]>::len), Some(80));
+/// # Ok::<(), ebm_data::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    version: u32,
+    seed: u64,
+    /// Sorted names of each part.
+    parts: BTreeMap<String, Vec<String>>,
+}
+
+impl Split {
+    /// All of `names` in one part.
+    ///
+    /// # Errors
+    /// [`Error::Split`] if a name occurs twice.
+    pub fn whole<S: AsRef<str>>(part: &str, names: &[S], seed: u64) -> Result<Self> {
+        let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
+        let mut split = Self { version: VERSION, seed, parts: BTreeMap::from([(part.to_owned(), names)]) };
+        split.normalise().map_err(|detail| Error::Split { detail })?;
+        Ok(split)
+    }
+
+    /// Moves `count` names, drawn at random, from the part `from` to a new part `to`.
+    ///
+    /// # Errors
+    /// [`Error::Split`] if there is no part `from`, there is a part `to`, or `from` has fewer names.
+    pub fn draw(self, from: &str, to: &str, count: usize) -> Result<Self> {
+        self.draw_groups(from, to, count, |name| name)
+    }
+
+    /// As [`Split::draw`], but draws `count` groups of names: those with the same `group_of`. For recordings
+    /// that must not be on both sides, see [`folder_of`].
+    ///
+    /// # Errors
+    /// Those of [`Split::draw`].
+    pub fn draw_groups(
+        mut self,
+        from: &str,
+        to: &str,
+        count: usize,
+        group_of: impl Fn(&str) -> &str,
+    ) -> Result<Self> {
+        let fail = |detail: String| Error::Split { detail };
+        if self.parts.contains_key(to) {
+            return Err(fail(format!("part {to:?} is drawn already")));
+        }
+        let Some(names) = self.parts.remove(from) else {
+            let parts: Vec<_> = self.parts.keys().collect();
+            return Err(fail(format!("there is no part {from:?}, only {parts:?}")));
+        };
+        let groups: BTreeSet<&str> = names.iter().map(|name| group_of(name)).collect();
+        let groups: Vec<&str> = groups.into_iter().collect();
+        if count > groups.len() {
+            return Err(fail(format!("{count} cannot be drawn from the {} of part {from:?}", groups.len())));
+        }
+        let mut order: Vec<usize> = (0..groups.len()).collect();
+        shuffle(&mut order, &mut Key::new(self.seed).split("faces").split("split").split(to).rng());
+        let drawn: BTreeSet<&str> =
+            order.iter().take(count).filter_map(|&index| groups.get(index).copied()).collect();
+        let (drawn, left) = names.iter().cloned().partition(|name| drawn.contains(group_of(name)));
+        self.parts.extend([(to.to_owned(), drawn), (from.to_owned(), left)]);
+        Ok(self)
+    }
+
+    /// Reads what [`Split::write`] has written.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no split, has another version, or
+    /// a name twice.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = read_limited(path, MAX_BYTES)?;
+        let fail =
+            |detail: String| Error::Format { path: path.to_owned(), expected: "a split of faces", detail };
+        let mut split: Self = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
+        if split.version != VERSION {
+            return Err(fail(format!("version {} instead of {VERSION}", split.version)));
+        }
+        split.normalise().map_err(fail)?;
+        Ok(split)
+    }
+
+    /// Writes version, seed and the names of each part as JSON, atomically.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut bytes = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::io("write", path, std::io::Error::other(error)))?;
+        bytes.push(b'\n');
+        write_atomic(path, &bytes)
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The sorted names of a part.
+    pub fn part(&self, part: &str) -> Option<&[String]> {
+        self.parts.get(part).map(Vec::as_slice)
+    }
+
+    /// The faces of each part, sorted by name. A name that is not among the faces but in the quarantine is left
+    /// out, and its defect goes with the part.
+    ///
+    /// # Errors
+    /// [`Error::Split`], with the names, if the split has names that are not among the faces, the faces have
+    /// names that no part has, or two faces have the same name.
+    pub fn apply(&self, faces: &Faces) -> Result<BTreeMap<String, Faces>> {
+        let mut by_name = BTreeMap::new();
+        let repeated = faces.faces.iter().filter(|face| by_name.insert(face.name.as_str(), *face).is_some());
+        let repeated: Vec<_> = repeated.map(|face| face.name.as_str()).collect();
+        refuse("two faces have the same name", &repeated)?;
+        let mut defects = BTreeMap::<&str, Vec<_>>::new();
+        for defect in &faces.quarantine.defects {
+            defects.entry(defect.sample.as_str()).or_default().push(defect);
+        }
+
+        let mut parts = BTreeMap::new();
+        let mut missing = Vec::new();
+        for (part, names) in &self.parts {
+            let chosen: &mut Faces = parts.entry(part.clone()).or_default();
+            for name in names {
+                match (by_name.remove(name.as_str()), defects.remove(name.as_str())) {
+                    (Some(face), _) => chosen.faces.push(face.clone()),
+                    (None, Some(found)) => chosen.quarantine.defects.extend(found.into_iter().cloned()),
+                    (None, None) => missing.push(name.as_str()),
+                }
+            }
+        }
+        refuse("names of the split are not among the faces", &missing)?;
+        let unknown: Vec<_> = by_name.into_keys().collect();
+        refuse("faces are in no part of the split", &unknown)?;
+        Ok(parts)
+    }
+
+    /// Sorts names; fails if one occurs twice.
+    fn normalise(&mut self) -> std::result::Result<(), String> {
+        let mut seen = BTreeSet::new();
+        for names in self.parts.values_mut() {
+            names.sort_unstable();
+            if let Some(name) = names.iter().find(|name| !seen.insert((*name).clone())) {
+                return Err(format!("{name:?} occurs twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of a name before its last `/`: of BIWI's `01/frame_00003` the recording.
+pub fn folder_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn refuse(what: &str, names: &[&str]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let more = names.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    Err(Error::Split { detail: format!("{what}: {shown}{more}") })
+}

@@ -15,6 +15,11 @@ pub(super) fn normalised(a: Vec3) -> Vec3 {
     a.map(|value| value * scale)
 }
 
+/// The length of `a`; `f32::hypot` is slower as it guards against overflow.
+pub(super) fn length(a: [f32; 2]) -> f32 {
+    (a[0] * a[0] + a[1] * a[1]).sqrt()
+}
+
 /// 0 up to `from`, 1 beyond `to`, smooth in between.
 pub(super) fn smoothstep(from: f32, to: f32, value: f32) -> f32 {
     let t = ((value - from) / (to - from)).clamp(0.0, 1.0);
@@ -31,7 +36,7 @@ pub(super) fn segment_distance(p: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
     let (along, to) = ([b[0] - a[0], b[1] - a[1]], [p[0] - a[0], p[1] - a[1]]);
     let square = (along[0] * along[0] + along[1] * along[1]).max(1e-12);
     let t = ((to[0] * along[0] + to[1] * along[1]) / square).clamp(0.0, 1.0);
-    (to[0] - t * along[0]).hypot(to[1] - t * along[1])
+    length([to[0] - t * along[0], to[1] - t * along[1]])
 }
 
 /// A rotation from the coordinates of a head to those of the picture.
@@ -117,12 +122,23 @@ impl Quadric {
         (square >= 0.0).then(|| self.center[2] + (square.sqrt() - linear) / c[2])
     }
 
-    /// The approximate distance of `p` outside, and the unit normal there.
-    pub(super) fn normal(&self, p: Vec3) -> (f32, Vec3) {
+    /// The unit normal at `p` on the surface.
+    pub(super) fn normal(&self, p: Vec3) -> Vec3 {
+        let d = [0, 1, 2].map(|i| p[i] - self.center[i]);
+        normalised(self.matrix.map(|row| dot(row, d)))
+    }
+
+    /// The approximate distance of `p` outside, and the unit normal there; `None` if `p` is more than an ellipsoid's size
+    /// away.
+    pub(super) fn near(&self, p: Vec3) -> Option<(f32, Vec3)> {
         let d = [0, 1, 2].map(|i| p[i] - self.center[i]);
         let gradient = self.matrix.map(|row| dot(row, d));
-        let (level, slope) = (dot(d, gradient).sqrt(), dot(gradient, gradient).sqrt().max(1e-12));
-        (level * (level - 1.0) / slope, gradient.map(|value| value / slope))
+        let square = dot(d, gradient);
+        if square > 4.0 {
+            return None;
+        }
+        let (level, slope) = (square.sqrt(), dot(gradient, gradient).sqrt().max(1e-12));
+        Some((level * (level - 1.0) / slope, gradient.map(|value| value / slope)))
     }
 }
 
@@ -179,7 +195,9 @@ mod tests {
             let level: f32 =
                 (0..3).map(|c| ((p[c] - ellipsoid.center[c]) / ellipsoid.radii[c]).powi(2)).sum();
             assert!((level - 1.0).abs() < 1e-4);
-            let (distance, normal) = quadric.normal([x, y, z]);
+            let (distance, normal) = quadric.near([x, y, z]).unwrap();
+            let same = quadric.normal([x, y, z]);
+            assert!((dot(normal, same) - 1.0).abs() < 1e-5);
             assert!(distance.abs() < 1e-4 && normal[2] > -1e-3, "the nearer of two hits faces the viewer");
             hits += 1;
         }

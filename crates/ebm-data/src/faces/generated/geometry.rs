@@ -109,8 +109,8 @@ impl Quadric {
         (y - self.center[1]).abs() <= self.reach[1]
     }
 
-    /// How far towards the viewer the ray through `(x, y)` meets it first.
-    pub(super) fn hit(&self, x: f32, y: f32) -> Option<f32> {
+    /// Where the ray through `(x, y)` enters and where it leaves it: how far towards the viewer.
+    pub(super) fn hits(&self, x: f32, y: f32) -> Option<[f32; 2]> {
         let (dx, dy) = (x - self.center[0], y - self.center[1]);
         if dx.abs() > self.reach[0] {
             return None;
@@ -119,7 +119,10 @@ impl Quadric {
         let linear = a[2] * dx + b[2] * dy;
         let constant = a[0] * dx * dx + 2.0 * a[1] * dx * dy + b[1] * dy * dy - 1.0;
         let square = linear * linear - c[2] * constant;
-        (square >= 0.0).then(|| self.center[2] + (square.sqrt() - linear) / c[2])
+        (square >= 0.0).then(|| {
+            let root = square.sqrt();
+            [root, -root].map(|root| self.center[2] + (root - linear) / c[2])
+        })
     }
 
     /// The unit normal at `p` on the surface.
@@ -189,7 +192,8 @@ mod tests {
         let mut hits = 0;
         for (i, j) in (-15..15).flat_map(|i| (-15..15).map(move |j| (i, j))) {
             let (x, y) = (i as f32 * 0.08, j as f32 * 0.08);
-            let Some(z) = quadric.hit(x, y) else { continue };
+            let Some([z, far]) = quadric.hits(x, y) else { continue };
+            assert!(far <= z);
             assert!(quadric.meets_row(y));
             let p = view.to_head([x, y, z]);
             let level: f32 =

@@ -111,13 +111,14 @@ impl<'a> Stage<'a> {
         let (x, y) = (x - scene.offset[0], y - scene.offset[1]);
         let mut nearest: Option<(f32, usize)> = None;
         for (index, (surface, solid)) in solids.iter().enumerate() {
-            let Some(z) = solid.hit(x, y) else { continue };
-            if nearest.is_some_and(|(other, _)| other >= z) {
-                continue;
+            let Some([mut z, far]) = solid.hits(x, y) else { continue };
+            if let Surface::Head(Material::HairCap, identity) = surface {
+                // Through what is bald, the inside of the hair on the other side may be seen.
+                let hairs = [z, far].into_iter().find(|&z| identity.hair.covers(self.on_head([x, y, z])));
+                let Some(hair) = hairs else { continue };
+                z = hair;
             }
-            if let Surface::Head(Material::HairCap, identity) = surface
-                && !identity.hair.covers(self.on_head([x, y, z]))
-            {
+            if nearest.is_some_and(|(other, _)| other >= z) {
                 continue;
             }
             nearest = Some((z, index));

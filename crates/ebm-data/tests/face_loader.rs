@@ -281,8 +281,8 @@ fn targets_are_checked_before_the_first_batch() {
     assert_eq!(said(|_| (), training(0)), "");
     assert_eq!(said(|_| (), eval()), "");
     let short = |faces: &mut Faces| faces.faces[2].target.truncate(2);
-    assert!(said(short, training(0)).contains("flip_signs: face 2 has 2 numbers"));
-    assert!(said(short, eval()).contains("face 2 has 2 numbers"));
+    assert!(said(short, training(0)).contains("target: face 2 has 2 numbers, flip_signs 3"));
+    assert!(said(short, eval()).contains("target: face 2 has 2 numbers, the first face 3"));
     assert!(said(|faces| faces.faces[1].target[0] = f32::NAN, eval()).contains("face 1"));
     assert!(said(|faces| faces.faces.clear(), eval()).contains("no batch"));
     let mut bad = eval();

@@ -81,15 +81,15 @@ impl Recipe for FaceTransform {
             return Ok(());
         };
         for Face { name, target, .. } in &dataset.faces {
-            let (name_of, detail) = if target.len() != expected {
-                let counted = if signs.is_some() { "flip_signs" } else { "the first face's" };
-                ("flip_signs", format!("face {name} has {} numbers, {counted} {expected}", target.len()))
+            let detail = if target.len() != expected {
+                let from = if signs.is_some() { "flip_signs" } else { "the first face" };
+                format!("face {name} has {} numbers, {from} {expected}", target.len())
             } else if target.iter().any(|number| !number.is_finite()) {
-                ("target", format!("face {name} has {target:?}: leave it out"))
+                format!("face {name} has {target:?}: leave it out")
             } else {
                 continue;
             };
-            return Err(Error::Argument { name: name_of, detail });
+            return Err(Error::Argument { name: "target", detail });
         }
         Ok(())
     }

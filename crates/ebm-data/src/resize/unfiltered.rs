@@ -119,16 +119,15 @@ impl WithSimd for Columns<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self { source, columns, wide, resized } = self;
+        // All four numbers at once, also the one without meaning: a register then holds the pixel.
         for (pixel, &(left, right, across)) in wide.iter_mut().zip(columns) {
-            let (left, right) = (&source[left], &source[right]);
-            for ((number, left), right) in pixel.iter_mut().zip(left).zip(right) {
-                *number = left * (1. - across) + right * across;
-            }
+            let (left, right): ([f32; 4], [f32; 4]) = (source[left], source[right]);
+            *pixel = std::array::from_fn(|k| left[k] * (1. - across) + right[k] * across);
         }
-        for (channel, plane) in resized.chunks_exact_mut(wide.len()).enumerate() {
-            for (number, pixel) in plane.iter_mut().zip(&*wide) {
-                *number = pixel[channel % 4];
-            }
+        let (first, rest) = resized.split_at_mut(wide.len());
+        let (second, third) = rest.split_at_mut(wide.len());
+        for (((pixel, first), second), third) in wide.iter().zip(first).zip(second).zip(third) {
+            [*first, *second, *third, _] = *pixel;
         }
     }
 }

@@ -65,7 +65,7 @@ pub enum DefectCode {
 pub struct Defect {
     /// The file the defect was found in.
     pub file: PathBuf,
-    /// The sample: `image 9`, `annotation 12`, or a position such as `annotations[3]` where the id is unusable.
+    /// The sample: `image 9`, `annotation 12`, `face 34_0_1_2017.jpg`, or a position such as `annotations[3]` where the id is unusable.
     pub sample: String,
     /// The kind.
     pub code: DefectCode,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::faces::{Faces, biwi, utkface};
+use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_eval::Table;
 use ebm_face::reproduce::{Outcome, evaluate, runs};
 use ebm_face::saved::Saved;
@@ -78,7 +78,7 @@ pub struct PoseArgs {
 pub fn age(args: &AgeArgs) -> Result<()> {
     let faces = match &args.split {
         Some(split) => utkface::load(&args.images, split, &utkface::UtkOptions::default())?,
-        None => utkface::load_directory(&args.images, &utkface::UtkOptions::default())?,
+        None => utkface::load_directory(&args.images, &Tolerance::default())?,
     };
     score(&args.model, faces, 1, args.json)
 }

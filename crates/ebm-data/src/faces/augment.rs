@@ -147,7 +147,7 @@ impl FaceTransform {
         planes.pad_with([first, second, third]);
         let shown = |start: usize| start.min(side)..start.saturating_add(size).min(side);
         let window = Window { rows: shown(row), columns: shown(column) };
-        let height = window.rows.len();
+        let height = if window.columns.is_empty() { 0 } else { window.rows.len() };
         if (image.height, image.width) == (size, size) {
             memory.unfiltered.resize(image, &tables, (side, side), window, flipped, planes);
         } else {

@@ -12,8 +12,8 @@ pub mod utkface;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::decode::DecodeLimits;
-use crate::error::Result;
+use crate::decode::{DecodeLimits, read_image};
+use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 use crate::quarantine::Quarantine;
@@ -37,6 +37,22 @@ pub enum Pixels {
 }
 
 impl Pixels {
+    /// The image.
+    ///
+    /// # Errors
+    /// As [`read_image`]; [`Error::Decode`](crate::Error::Decode) for a region without a pixel.
+    pub fn decode(&self) -> Result<Image> {
+        match self {
+            Self::File(path) => read_image(path),
+            Self::Region { path, region } => {
+                let limits = DecodeLimits::default();
+                region::crop(&read_image(path)?, *region, &limits, Vec::new())
+                    .map_err(|(_, detail)| Error::decode(path, detail))
+            }
+            Self::Memory(image) => Ok((**image).clone()),
+        }
+    }
+
     /// What the pixels depend on: the bytes of the file, and the part of it, or the pixels themselves. Equal bytes are
     /// equal pixels.
     ///

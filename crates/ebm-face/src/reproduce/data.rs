@@ -35,6 +35,9 @@ impl Task {
 
 /// Which images were drawn for validation is not published: these are, for every run.
 const SPLIT_SEED: u64 = 2020;
+/// The parts of the split.
+const TRAIN: &str = "train";
+const VALIDATION: &str = "validation";
 /// Root of the seeds of generated faces.
 const DATA_SEED: u64 = 2020;
 
@@ -96,8 +99,10 @@ impl Data {
             progress.message("The test images are not there: the results are the validation split's.");
         }
         let count = (all.faces.len() as f64 * share).round() as usize;
-        let split = Split::draw(&all, count, SPLIT_SEED)?;
-        let [train, validation] = split.apply(&all)?;
+        let names: Vec<&str> = all.faces.iter().map(|face| face.name.as_str()).collect();
+        let split = Split::whole(TRAIN, &names, SPLIT_SEED)?.draw(TRAIN, VALIDATION, count)?;
+        let mut parts = split.apply(&all)?;
+        let [train, validation] = [TRAIN, VALIDATION].map(|part| parts.remove(part).unwrap_or_default());
         Ok(Self {
             train: Arc::new(train),
             validation: Arc::new(validation),

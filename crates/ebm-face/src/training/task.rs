@@ -34,8 +34,9 @@ impl<S: BatchSource> FaceTask<S> {
     pub fn new(network: Network, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
         let updater = config.updater(store.trainable(), source.len());
         let is_buffer = |name: &String| name.ends_with(".running_mean") || name.ends_with(".running_var");
-        let buffers = store.names().iter().filter(|name| is_buffer(name)).filter_map(|name| store.var(name));
-        Self { network, buffers: buffers.collect(), store, source, updater, key }
+        let names = store.names();
+        let buffers = names.iter().filter(|name| is_buffer(name)).filter_map(|name| store.var(name)).collect();
+        Self { network, buffers, store, source, updater, key }
     }
 
     /// The network, trained so far, and its parameters.

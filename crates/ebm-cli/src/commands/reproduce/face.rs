@@ -9,7 +9,6 @@ use ebm_eval::{Spread, Summary, Table};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::{Data, Options, Outcome, Plan, Row, Task, dry_run, frozen, mini, paper};
-use ebm_train::Progress;
 use serde_json::json;
 
 use super::face_figures::figures;

@@ -15,6 +15,11 @@ pub(super) fn normalised(a: Vec3) -> Vec3 {
     a.map(|value| value * scale)
 }
 
+/// The length of `a`; `f32::hypot` is slower as it guards against overflow.
+pub(super) fn length(a: [f32; 2]) -> f32 {
+    (a[0] * a[0] + a[1] * a[1]).sqrt()
+}
+
 /// 0 up to `from`, 1 beyond `to`, smooth in between.
 pub(super) fn smoothstep(from: f32, to: f32, value: f32) -> f32 {
     let t = ((value - from) / (to - from)).clamp(0.0, 1.0);
@@ -31,7 +36,7 @@ pub(super) fn segment_distance(p: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
     let (along, to) = ([b[0] - a[0], b[1] - a[1]], [p[0] - a[0], p[1] - a[1]]);
     let square = (along[0] * along[0] + along[1] * along[1]).max(1e-12);
     let t = ((to[0] * along[0] + to[1] * along[1]) / square).clamp(0.0, 1.0);
-    (to[0] - t * along[0]).hypot(to[1] - t * along[1])
+    length([to[0] - t * along[0], to[1] - t * along[1]])
 }
 
 /// A rotation from the coordinates of a head to those of the picture.
@@ -104,8 +109,8 @@ impl Quadric {
         (y - self.center[1]).abs() <= self.reach[1]
     }
 
-    /// How far towards the viewer the ray through `(x, y)` meets it first.
-    pub(super) fn hit(&self, x: f32, y: f32) -> Option<f32> {
+    /// Where the ray through `(x, y)` enters and where it leaves it: how far towards the viewer.
+    pub(super) fn hits(&self, x: f32, y: f32) -> Option<[f32; 2]> {
         let (dx, dy) = (x - self.center[0], y - self.center[1]);
         if dx.abs() > self.reach[0] {
             return None;
@@ -114,15 +119,29 @@ impl Quadric {
         let linear = a[2] * dx + b[2] * dy;
         let constant = a[0] * dx * dx + 2.0 * a[1] * dx * dy + b[1] * dy * dy - 1.0;
         let square = linear * linear - c[2] * constant;
-        (square >= 0.0).then(|| self.center[2] + (square.sqrt() - linear) / c[2])
+        (square >= 0.0).then(|| {
+            let root = square.sqrt();
+            [root, -root].map(|root| self.center[2] + (root - linear) / c[2])
+        })
     }
 
-    /// The approximate distance of `p` outside, and the unit normal there.
-    pub(super) fn normal(&self, p: Vec3) -> (f32, Vec3) {
+    /// The unit normal at `p` on the surface.
+    pub(super) fn normal(&self, p: Vec3) -> Vec3 {
+        let d = [0, 1, 2].map(|i| p[i] - self.center[i]);
+        normalised(self.matrix.map(|row| dot(row, d)))
+    }
+
+    /// The approximate distance of `p` outside, and the unit normal there; `None` if `p` is more than an ellipsoid's size
+    /// away.
+    pub(super) fn near(&self, p: Vec3) -> Option<(f32, Vec3)> {
         let d = [0, 1, 2].map(|i| p[i] - self.center[i]);
         let gradient = self.matrix.map(|row| dot(row, d));
-        let (level, slope) = (dot(d, gradient).sqrt(), dot(gradient, gradient).sqrt().max(1e-12));
-        (level * (level - 1.0) / slope, gradient.map(|value| value / slope))
+        let square = dot(d, gradient);
+        if square > 4.0 {
+            return None;
+        }
+        let (level, slope) = (square.sqrt(), dot(gradient, gradient).sqrt().max(1e-12));
+        Some((level * (level - 1.0) / slope, gradient.map(|value| value / slope)))
     }
 }
 
@@ -173,13 +192,16 @@ mod tests {
         let mut hits = 0;
         for (i, j) in (-15..15).flat_map(|i| (-15..15).map(move |j| (i, j))) {
             let (x, y) = (i as f32 * 0.08, j as f32 * 0.08);
-            let Some(z) = quadric.hit(x, y) else { continue };
+            let Some([z, far]) = quadric.hits(x, y) else { continue };
+            assert!(far <= z);
             assert!(quadric.meets_row(y));
             let p = view.to_head([x, y, z]);
             let level: f32 =
                 (0..3).map(|c| ((p[c] - ellipsoid.center[c]) / ellipsoid.radii[c]).powi(2)).sum();
             assert!((level - 1.0).abs() < 1e-4);
-            let (distance, normal) = quadric.normal([x, y, z]);
+            let (distance, normal) = quadric.near([x, y, z]).unwrap();
+            let same = quadric.normal([x, y, z]);
+            assert!((dot(normal, same) - 1.0).abs() < 1e-5);
             assert!(distance.abs() < 1e-4 && normal[2] > -1e-3, "the nearer of two hits faces the viewer");
             hits += 1;
         }

@@ -54,7 +54,10 @@ impl Hair {
         } else {
             mix(-0.05, front, smoothstep(0.1, 0.6, p[2]))
         };
-        p[1] > edge + 0.12 * (noise(p.map(|value| 7.0 * value), self.seed) - 0.5)
+        // Noise decides near the edge only.
+        (p[1] - edge).abs() > 0.06 && p[1] > edge
+            || (p[1] - edge).abs() <= 0.06
+                && p[1] > edge + 0.12 * (noise(p.map(|value| 7.0 * value), self.seed) - 0.5)
     }
 
     /// The colour at `p`: strands that run downwards, some of them grey.
@@ -116,7 +119,8 @@ impl Identity {
         let skin = skin_color(near(0.4, 0.4), &mut rng);
         let hair = Hair {
             color: hair_color(&mut rng),
-            grey: (0.95 * cues.grey).clamp(0.0, 1.0),
+            // Light adds up in proportion, eyes see its square root or so.
+            grey: (0.98 * cues.grey).clamp(0.0, 1.0).powf(1.9),
             line: hairline + 0.26 * cues.hairline,
             temples: 0.04 + 0.3 * cues.hairline.max(0.0),
             nape: if long { -0.9 } else { -0.5 },
@@ -174,8 +178,12 @@ impl Shape {
         for side in [-1.0, 1.0] {
             add(skin, [0.09 * side, -0.32, 0.78], [0.07, 0.065, 0.12]);
             add(skin, [0.36 * side, -0.22, 0.42], [0.24, 0.22, 0.28]);
-            let sag = 0.11 * jowls;
-            add(skin, [(0.33 + 0.6 * sag) * side, -0.66, 0.26], [0.22 * jaw + sag, 0.26 + 0.5 * sag, 0.30]);
+            let sag = 0.10 * jowls;
+            add(
+                skin,
+                [(0.32 + 0.5 * sag) * side, -0.64 - 0.3 * sag, 0.26],
+                [0.18 * jaw + sag, 0.24 + sag, 0.28],
+            );
             add(skin, [0.74 * side, -0.08, -0.10], [0.09, 0.23, 0.15]);
         }
         add(Material::HairCap, [0.0, 0.27, -0.12], [0.76 + 0.6 * volume, 0.80 + volume, 0.90 + 0.6 * volume]);

@@ -1,6 +1,6 @@
 //! The skin: eyes, brows, mouth, beard, and what age does to it.
 
-use super::geometry::{Vec3, segment_distance, smoothstep};
+use super::geometry::{Vec3, length, segment_distance, smoothstep};
 use super::identity::{Identity, Rgb, blend};
 use super::noise::{fractal, noise};
 
@@ -54,9 +54,13 @@ impl Identity {
         let at = [p[0].abs(), p[1]];
         let [eye_x, eye_y] = self.eyes;
         let [mouth_y, mouth_x, _] = self.mouth;
-        let wave = 0.05 * (noise([4.0 * p[0], 3.0 * p[1], 0.5], self.seed ^ 7) - 0.5);
         let mut depth = 0.0;
         let forehead = self.cues.forehead.max(0.0);
+        let wave = if p[1] > eye_y + 0.15 {
+            0.05 * (noise([4.0 * p[0], 3.0 * p[1], 0.5], self.seed ^ 7) - 0.5)
+        } else {
+            0.0
+        };
         for (row, lift) in [(0.0, 0.0), (1.0, 0.25), (2.0, 0.5)] {
             // Older foreheads have more lines, not only deeper ones.
             let strength = 0.62 * (1.15 * forehead - 0.45 * lift).max(0.0);
@@ -107,10 +111,10 @@ impl Identity {
         if opening > 0.0 {
             let open = smoothstep(-0.012, 0.012, opening - y.abs());
             let (u, v) = (x - self.gaze[0], y - self.gaze[1]);
-            let radius = u.hypot(v);
+            let radius = length([u, v]);
             let mut eye = blend([0.62, 0.60, 0.58], self.iris, 1.0 - smoothstep(0.052, 0.066, radius));
             eye = blend(eye, [0.004; 3], 1.0 - smoothstep(0.02, 0.034, radius));
-            let glint = 1.0 - smoothstep(0.008, 0.018, (u - 0.015).hypot(v - 0.02));
+            let glint = 1.0 - smoothstep(0.008, 0.018, length([u - 0.015, v - 0.02]));
             result = blend(result, blend(eye, [0.9; 3], glint), open);
         }
         result.map(|value| value * (1.0 - 0.8 * lash))
@@ -122,12 +126,12 @@ impl Identity {
         let at = [p[0].abs(), p[1]];
         let arch = segment_distance(at, [eye_x - 0.13, height - 0.01], [eye_x + 0.03, height + 0.035]);
         let tail = segment_distance(at, [eye_x + 0.03, height + 0.035], [eye_x + 0.17, height - 0.02]);
+        let cover = stroke(arch.min(tail), 1.6 * self.brows[1]);
+        if cover == 0.0 {
+            return color;
+        }
         let hairs = 0.65 + 0.35 * noise([30.0 * p[0], 20.0 * p[1], 0.0], self.seed ^ 3);
-        blend(
-            color,
-            self.hair.mean_color().map(|value| 0.6 * value),
-            hairs * stroke(arch.min(tail), 1.6 * self.brows[1]),
-        )
+        blend(color, self.hair.mean_color().map(|value| 0.6 * value), hairs * cover)
     }
 
     fn with_mouth(&self, color: Rgb, at: [f32; 2]) -> Rgb {
@@ -151,13 +155,16 @@ impl Identity {
         }
         let cheek = -0.45 + 0.35 * smoothstep(0.3, 0.62, p[0].abs());
         let area = smoothstep(-0.06, 0.06, cheek - p[1]);
+        if area == 0.0 {
+            return color;
+        }
         let coarse = 0.6 + 0.4 * noise(p.map(|value| 14.0 * value), self.seed ^ 5);
         blend(color, self.hair.mean_color().map(|value| 0.8 * value), self.beard * area * coarse)
     }
 
     fn glasses_at(&self, at: [f32; 2]) -> f32 {
         let [eye_x, eye_y] = self.eyes;
-        let ring = (((at[0] - eye_x) / 0.2).hypot((at[1] - eye_y + 0.02) / 0.15) - 1.0).abs() * 0.17;
+        let ring = (length([(at[0] - eye_x) / 0.2, (at[1] - eye_y + 0.02) / 0.15]) - 1.0).abs() * 0.17;
         let bridge = segment_distance(at, [0.0, eye_y + 0.03], [eye_x - 0.19, eye_y + 0.02]);
         let temple = segment_distance(at, [eye_x + 0.2, eye_y + 0.02], [0.9, eye_y + 0.03]);
         stroke(ring.min(bridge).min(temple), 0.035)

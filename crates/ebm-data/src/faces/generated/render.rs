@@ -111,13 +111,14 @@ impl<'a> Stage<'a> {
         let (x, y) = (x - scene.offset[0], y - scene.offset[1]);
         let mut nearest: Option<(f32, usize)> = None;
         for (index, (surface, solid)) in solids.iter().enumerate() {
-            let Some(z) = solid.hit(x, y) else { continue };
-            if nearest.is_some_and(|(other, _)| other >= z) {
-                continue;
+            let Some([mut z, far]) = solid.hits(x, y) else { continue };
+            if let Surface::Head(Material::HairCap, identity) = surface {
+                // Through what is bald, the inside of the hair on the other side may be seen.
+                let hairs = [z, far].into_iter().find(|&z| identity.hair.covers(self.on_head([x, y, z])));
+                let Some(hair) = hairs else { continue };
+                z = hair;
             }
-            if let Surface::Head(Material::HairCap, identity) = surface
-                && !identity.hair.covers(self.on_head([x, y, z]))
-            {
+            if nearest.is_some_and(|(other, _)| other >= z) {
                 continue;
             }
             nearest = Some((z, index));
@@ -147,15 +148,15 @@ impl<'a> Stage<'a> {
         };
         match surface {
             Surface::Flat(color) => color,
-            Surface::Clothes => self.scene.clothes.map(|value| 0.7 * value * lit(solid.normal(p).1)),
+            Surface::Clothes => self.scene.clothes.map(|value| 0.7 * value * lit(solid.normal(p))),
             Surface::Neck(identity) => {
                 // The chin keeps light from the upper part.
                 let shade = mix(0.85, 0.5, smoothstep(-1.3, -0.7, p[1]));
-                identity.skin.map(|value| value * shade * lit(solid.normal(p).1))
+                identity.skin.map(|value| value * shade * lit(solid.normal(p)))
             }
             Surface::Head(Material::HairCap | Material::Hair, identity) => {
                 let color = identity.hair.color(self.on_head(p));
-                color.map(|value| value * lit(solid.normal(p).1))
+                color.map(|value| value * lit(solid.normal(p)))
             }
             Surface::Head(Material::Skin, identity) => self.skin(identity, p, solids, lit),
         }
@@ -171,7 +172,7 @@ impl<'a> Stage<'a> {
         let mut sum = [0.0; 3];
         for (surface, solid) in solids {
             if let Surface::Head(Material::Skin, _) = surface {
-                let (distance, normal) = solid.normal(p);
+                let Some((distance, normal)) = solid.near(p) else { continue };
                 let weight = (1.0 - distance.max(0.0) / SEAM).max(0.0);
                 sum = [0, 1, 2].map(|c| sum[c] + weight * weight * normal[c]);
             }
@@ -182,7 +183,7 @@ impl<'a> Stage<'a> {
             const STEP: f32 = 0.02;
             let here = identity.relief([at[0], at[1]]);
             let slope = |dx, dy| (identity.relief([at[0] + dx, at[1] + dy]) - here) / STEP;
-            let tilt = [-slope(STEP * self.scene.side, 0.0), -slope(0.0, STEP), 0.0];
+            let tilt = [-slope(STEP, 0.0) * self.scene.side, -slope(0.0, STEP), 0.0];
             let tilt = self.view.to_picture(tilt);
             normal = normalised([0, 1, 2].map(|c| normal[c] + tilt[c]));
         }

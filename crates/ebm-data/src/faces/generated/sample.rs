@@ -103,7 +103,7 @@ mod tests {
             let (a, b) = (draw(&scene).flip_horizontal(), draw(&mirrored));
             assert!(largest_difference(&a, &b) <= 1, "sample {index}, {latents:?}");
             // The mirrored pose alone, with the light and all else in place, is another picture.
-            let only_pose = Scene { pose: mirrored.pose, ..scene };
+            let only_pose = Scene { pose: mirrored.pose, ..scene.clone() };
             assert!(latents.hidden == Some(Hidden::Hood) || largest_difference(&a, &draw(&only_pose)) > 20);
         }
         assert!((5..40).contains(&hidden));
@@ -129,18 +129,61 @@ mod tests {
         }
     }
 
+    /// A head under frontal light, not blurred, that shows these ages.
+    fn plain(pose: [f32; 3], hair: u8, skin: u8, key: Key) -> Image {
+        let config = HeadConfig { cue_noise: 0.0, ..HeadConfig::default() };
+        let mut scene = age_scene(&config, AgeLatents { age: hair, hair, skin }, key);
+        (scene.pose, scene.offset, scene.half_side, scene.blur) = (pose, [0.0; 2], 1.5, 0.0);
+        scene.light.direction = [0.0, 0.0, 1.0];
+        scene.occluders.clear();
+        render(&scene, 64, 0.0, &mut key.rng())
+    }
+
     #[test]
-    fn yaw_moves_the_eyes_to_the_side_that_it_says() {
-        let key = Key::new(2);
-        let plain = HeadConfig { occlusion: 0.0, blur: 0.0, noise: 0.0, ..HeadConfig::default() };
-        let straight = |pose| {
-            let mut scene = pose_scene(&plain, PoseLatents { pose, hidden: None }, key);
-            scene.light.direction = [0.0, 0.0, 1.0];
-            render(&scene, 64, 0.0, &mut key.rng())
+    fn the_face_turns_to_where_yaw_and_pitch_say() {
+        // Skin is red and grey hair is not: where is more redness with one angle than with its opposite?
+        let place_of_gain = |pose: [f32; 3]| {
+            let (mut moment, mut total) = ([0.0; 2], 0.0);
+            for index in 0..12 {
+                let key = Key::new(2).index(index);
+                let (a, b) = (plain(pose, 60, 22, key), plain(pose.map(|angle| -angle), 60, 22, key));
+                for (place, (a, b)) in a.pixels.chunks(3).zip(b.pixels.chunks(3)).enumerate() {
+                    let gain: f32 = f32::from(a[0]) - f32::from(a[2]) - f32::from(b[0]) + f32::from(b[2]);
+                    moment[0] += gain * ((place % 64) as f32 - 31.5);
+                    moment[1] += gain * ((place / 64) as f32 - 31.5);
+                    total += gain.abs();
+                }
+            }
+            moment.map(|value| value / total)
         };
-        // A frontal head under frontal light turned by ±yaw: which half of the picture changes less tells nothing by
-        // itself, but the difference to the mirrored picture does.
-        let (left, right) = (straight([40.0, 0.0, 0.0]), straight([-40.0, 0.0, 0.0]));
-        assert!(largest_difference(&left, &right) > 40);
+        let [x, y] = place_of_gain([45.0, 0.0, 0.0]);
+        assert!(x < -2.0 && y.abs() < 2.0, "positive yaw moves the skin by ({x}, {y})");
+        let [x, y] = place_of_gain([0.0, 35.0, 0.0]);
+        assert!(y < -2.0 && x.abs() < 2.0, "positive pitch moves the skin by ({x}, {y})");
+    }
+
+    #[test]
+    fn the_two_groups_of_cues_show_in_places_of_their_own() {
+        // Rows of the crown, and of the middle of the face.
+        let (crown, face) = (7usize..14, 26usize..44);
+        let level = |image: &Image, rows: &std::ops::Range<usize>| {
+            let pixels = rows.clone().flat_map(|y| (22..42).map(move |x| 3 * (64 * y + x)));
+            let values: Vec<f32> = pixels.map(|at| f32::from(image.pixels[at])).collect();
+            values.iter().sum::<f32>() / values.len() as f32
+        };
+        let (mut grey, mut lines) = (0.0, 0.0);
+        for index in 0..20 {
+            let frontal = |hair, skin| plain([0.0; 3], hair, skin, Key::new(11).index(index));
+            let (young, old_hair, old_skin) = (frontal(22, 22), frontal(60, 22), frontal(22, 60));
+            assert_eq!(
+                level(&old_skin, &crown),
+                level(&young, &crown),
+                "skin changes the crown of head {index}"
+            );
+            grey += level(&old_hair, &crown) - level(&young, &crown);
+            lines += level(&young, &face) - level(&old_skin, &face);
+        }
+        assert!(grey / 20.0 > 40.0, "grey hair brightens by {}", grey / 20.0);
+        assert!(lines / 20.0 > 3.0, "old skin darkens by {}", lines / 20.0);
     }
 }

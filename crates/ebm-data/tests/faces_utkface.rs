@@ -168,8 +168,8 @@ fn missing_images_are_quarantined_up_to_the_tolerated_fraction() {
     std::fs::write(&split, format!("file,age\n{lines}")).unwrap();
     names.iter().skip(2).for_each(|name| std::fs::write(dir.path().join(name), b"x").unwrap());
     let report = dir.path().join("defects.jsonl");
-    let mut options = UtkOptions::default();
-    options.tolerance = Tolerance { max_bad_fraction: 0.2, report: Some(report.clone()) };
+    let tolerance = Tolerance { max_bad_fraction: 0.2, report: Some(report.clone()) };
+    let mut options = UtkOptions { tolerance, ..UtkOptions::default() };
     let faces = load(dir.path(), &split, &options).unwrap();
     assert_eq!((faces.faces.len(), faces.quarantine.counts()[&DefectCode::MissingFile]), (8, 2));
     assert_eq!(std::fs::read_to_string(report).unwrap().lines().count(), 2);

@@ -36,8 +36,7 @@ fn poses_are_centred_broad_and_within_their_limits() {
     const COUNT: u64 = 4000;
     let config = HeadConfig::default();
     let all: Vec<_> = (0..COUNT).map(|i| pose_latents(&config, Key::new(1), i).unwrap()).collect();
-    for axis in 0..3 {
-        let limit = POSE_LIMITS[axis];
+    for (axis, limit) in POSE_LIMITS.into_iter().enumerate() {
         assert!(all.iter().all(|latents| latents.pose[axis].abs() <= limit));
         let center = mean(all.iter().map(|latents| f64::from(latents.pose[axis])));
         let spread = mean(all.iter().map(|latents| f64::from(latents.pose[axis]).powi(2))).sqrt();
@@ -71,13 +70,14 @@ fn ages_are_skewed_to_the_young_and_some_contradict_themselves() {
     assert!(young > 0.52, "{young} are younger than the mean");
     for latents in &all {
         assert!(latents.hair == latents.age || latents.skin == latents.age, "{latents:?}");
+        let apart = latents.hair.abs_diff(latents.skin);
+        assert!(apart == 0 || apart >= 12, "{latents:?}");
     }
     let contradicting = |by: fn(&ebm_data::faces::generated::AgeLatents) -> u8| {
         mean(all.iter().map(|latents| f64::from(u8::from(by(latents) != latents.age))))
     };
-    // One in 40 or so draws the same age again.
-    assert!((contradicting(|latents| latents.hair) - 0.097).abs() < 0.015);
-    assert!((contradicting(|latents| latents.skin) - 0.097).abs() < 0.015);
+    assert!((contradicting(|latents| latents.hair) - 0.1).abs() < 0.015);
+    assert!((contradicting(|latents| latents.skin) - 0.1).abs() < 0.015);
 }
 
 #[test]

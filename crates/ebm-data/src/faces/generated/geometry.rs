@@ -85,8 +85,8 @@ pub(super) struct Ellipsoid {
 pub(super) struct Quadric {
     center: Vec3,
     matrix: [Vec3; 3],
-    /// How far it reaches from its centre to the right and up.
-    reach: [f32; 2],
+    /// How far it reaches from its centre to the right, up and towards the viewer.
+    reach: Vec3,
 }
 
 impl Quadric {
@@ -100,8 +100,13 @@ impl Quadric {
         Self {
             center: view.to_picture(ellipsoid.center),
             matrix: [0, 1, 2].map(|i| [0, 1, 2].map(|j| product(inverse, i, j))),
-            reach: [0, 1].map(|i| product(squares, i, i).sqrt()),
+            reach: [0, 1, 2].map(|i| product(squares, i, i).sqrt()),
         }
+    }
+
+    /// The place of its point that is nearest to the viewer.
+    pub(super) fn front(&self) -> f32 {
+        self.center[2] + self.reach[2]
     }
 
     /// Whether the row of the picture at height `y` can meet it.
@@ -194,7 +199,7 @@ mod tests {
             let (x, y) = (i as f32 * 0.08, j as f32 * 0.08);
             let Some([z, far]) = quadric.hits(x, y) else { continue };
             assert!(far <= z);
-            assert!(quadric.meets_row(y));
+            assert!(quadric.meets_row(y) && z <= quadric.front() + 1e-5);
             let p = view.to_head([x, y, z]);
             let level: f32 =
                 (0..3).map(|c| ((p[c] - ellipsoid.center[c]) / ellipsoid.radii[c]).powi(2)).sum();

@@ -54,7 +54,7 @@ pub fn pose_latents(config: &HeadConfig, key: Key, index: u64) -> Result<PoseLat
 /// An age and the ages that hair and skin show.
 ///
 /// The three are equal but for a fraction [`HeadConfig::age_ambiguity`] of the heads. There, either the hair (dyed, or grey
-/// early) or the skin (made up, or weathered) shows an independent age from the same distribution. As nothing tells which
+/// early) or the skin (made up, or weathered) shows another age from the same distribution, 12 years or more away. As nothing tells which
 /// of the two it is, p(age | image) has a mode at the age that the hair shows and one at the age that the skin shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeLatents {
@@ -69,6 +69,8 @@ pub struct AgeLatents {
 /// The youngest age, and how many there are.
 pub(super) const YOUNGEST: u8 = 21;
 const AGES: u8 = 40;
+/// Ages that contradict each other are so many years apart: closer ones would melt into one mode.
+const CONTRADICTION: u8 = 12;
 
 /// The age of sample `index` of `key`, without its picture.
 ///
@@ -81,7 +83,13 @@ pub fn age_latents(config: &HeadConfig, key: Key, index: u64) -> Result<AgeLaten
     let years = Beta::new(1.15f32, 2.0)
         .map_err(|error| Error::Argument { name: "age", detail: error.to_string() })?;
     let mut draw = || YOUNGEST + ((years.sample(&mut rng) * f32::from(AGES)) as u8).min(AGES - 1);
-    let (age, other) = (draw(), draw());
+    let age = draw();
+    let other = loop {
+        let other = draw();
+        if other.abs_diff(age) >= CONTRADICTION {
+            break other;
+        }
+    };
     let ambiguous = rng.random_bool(f64::from(config.age_ambiguity));
     let (hair, skin) = match (ambiguous, rng.random_bool(0.5)) {
         (false, _) => (age, age),

@@ -5,9 +5,17 @@ use super::geometry::{Vec3, mix};
 /// Random values on the integer lattice, smoothly interpolated: 0..=1, a function of place and seed alone.
 pub(super) fn noise(p: Vec3, seed: u32) -> f32 {
     let [(i, u), (j, v), (k, w)] = p.map(split);
-    let row = |j: i32, k: i32| mix(lattice([i, j, k], seed), lattice([i.wrapping_add(1), j, k], seed), u);
-    let plane = |k: i32| mix(row(j, k), row(j.wrapping_add(1), k), v);
-    mix(plane(k), plane(k.wrapping_add(1)), w)
+    let corners =
+        |index: i32, factor: u32| [index, index.wrapping_add(1)].map(|i| (i as u32).wrapping_mul(factor));
+    let (columns, rows, planes) = (corners(i, 0x9E37_79B1), corners(j, 0x85EB_CA77), corners(k, 0xC2B2_AE3D));
+    let values = planes.map(|plane| {
+        rows.map(|row| {
+            let [left, right] = columns.map(|column| uniform(column ^ row ^ plane ^ seed));
+            mix(left, right, u)
+        })
+    });
+    let [near, far] = values.map(|[low, high]| mix(low, high, v));
+    mix(near, far, w)
 }
 
 /// Three octaves of [`noise`]: each further one has twice the frequency and half the amplitude.
@@ -24,13 +32,11 @@ fn split(x: f32) -> (i32, f32) {
     (floor, t * t * (3.0 - 2.0 * t))
 }
 
-fn lattice([i, j, k]: [i32; 3], seed: u32) -> f32 {
-    let mut h = seed;
-    for (value, factor) in [(i, 0x9E37_79B1u32), (j, 0x85EB_CA77), (k, 0xC2B2_AE3D)] {
-        h = (h ^ (value as u32).wrapping_mul(factor)).rotate_left(13).wrapping_mul(0x27D4_EB2F);
-    }
-    h = (h ^ (h >> 15)).wrapping_mul(0x2C1B_3C6D);
-    ((h ^ (h >> 13)) >> 8) as f32 / 16_777_216.0
+/// A value in 0..1 that looks independent of its neighbours' (the finaliser of MurmurHash3).
+fn uniform(mut h: u32) -> f32 {
+    h = (h ^ (h >> 16)).wrapping_mul(0x85EB_CA6B);
+    h = (h ^ (h >> 13)).wrapping_mul(0xC2B2_AE35);
+    ((h ^ (h >> 16)) >> 8) as f32 / 16_777_216.0
 }
 
 #[cfg(test)]

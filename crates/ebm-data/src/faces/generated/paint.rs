@@ -2,7 +2,7 @@
 
 use super::geometry::{Vec3, length, segment_distance, smoothstep};
 use super::identity::{Identity, Rgb, blend};
-use super::noise::{fractal, noise};
+use super::noise::noise;
 
 /// Where a face is painted on: in front of the ears.
 const FRONT: f32 = 0.12;
@@ -10,7 +10,7 @@ const FRONT: f32 = 0.12;
 impl Identity {
     /// The colour of the skin at `p`, with all that is on it. The left and right halves differ only by noise.
     pub(super) fn skin_at(&self, p: Vec3) -> Rgb {
-        let blotches = fractal(p.map(|value| 5.0 * value), self.seed);
+        let blotches = noise(p.map(|value| 8.0 * value), self.seed);
         let mut color = self.skin.map(|value| value * (0.86 + 0.28 * blotches));
         if p[2] < FRONT {
             return color;

@@ -33,6 +33,7 @@ enum Surface<'a> {
 struct Stage<'a> {
     scene: &'a Scene,
     view: View,
+    /// From the viewer to the back.
     solids: Vec<(Surface<'a>, Quadric)>,
 }
 
@@ -62,6 +63,7 @@ impl<'a> Stage<'a> {
         };
         let shoulders = Ellipsoid { center: [0.5 * x, y - 1.45, z - 0.1], radii: [1.5, 0.75, 0.6] };
         solids.push((Surface::Clothes, Quadric::new(&shoulders, View::FRONTAL)));
+        solids.sort_by(|(_, a), (_, b)| b.front().total_cmp(&a.front()));
         Self { scene, view, solids }
     }
 
@@ -111,6 +113,9 @@ impl<'a> Stage<'a> {
         let (x, y) = (x - scene.offset[0], y - scene.offset[1]);
         let mut nearest: Option<(f32, usize)> = None;
         for (index, (surface, solid)) in solids.iter().enumerate() {
+            if nearest.is_some_and(|(z, _)| z >= solid.front()) {
+                break;
+            }
             let Some([mut z, far]) = solid.hits(x, y) else { continue };
             if let Surface::Head(Material::HairCap, identity) = surface {
                 // Through what is bald, the inside of the hair on the other side may be seen.

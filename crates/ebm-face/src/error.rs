@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use crate::ImageSize;
+
 /// What can go wrong in the face networks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +49,22 @@ pub enum Error {
         part: &'static str,
         /// What is wrong and what is expected.
         reason: String,
+    },
+    /// Images that a backbone does not take.
+    #[error("the images are {found:?} where the backbone takes {expected}; resize or pad them")]
+    Images {
+        /// What the backbone takes.
+        expected: ImageSize,
+        /// The images' shape.
+        found: Vec<usize>,
+    },
+    /// A backbone that predicts only was asked to train.
+    #[error("{backbone} can not be trained: {reason}")]
+    NotTrainable {
+        /// Which backbone.
+        backbone: &'static str,
+        /// Why, and what to do instead.
+        reason: &'static str,
     },
     /// A weight file does not hold the network that is asked for.
     #[error("{}: {reason}", path.display())]

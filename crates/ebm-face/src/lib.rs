@@ -12,6 +12,7 @@
 //!
 //! Both tasks have the same networks; y is the age (D = 1) or yaw, pitch and roll (D = 3).
 
+mod backbone;
 mod baseline_head;
 pub mod config;
 mod energy_head;
@@ -27,6 +28,10 @@ pub mod training;
 mod trunk;
 mod trunk_weights;
 
+pub use backbone::{
+    Backbone, BackboneConfig, ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2, Dinov2Config,
+    ImageSize, preload_backbone,
+};
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig, PackedEnergyHead};
 pub use error::{Error, Result};

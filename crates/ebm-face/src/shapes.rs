@@ -16,7 +16,17 @@ struct Recorder {
     shapes: Arc<Mutex<BTreeMap<String, Shape>>>,
 }
 
-/// How `tensors` compare with the parameters and buffers that `build` asks its builder for.
+/// The parameters and buffers that `build` asks its builder for.
+///
+/// # Errors
+/// When `build` fails.
+pub(crate) fn record<T>(build: impl FnOnce(VarBuilder) -> Result<T>) -> Result<BTreeMap<String, Shape>> {
+    let recorder = Recorder::default();
+    build(VarBuilder::from_backend(Box::new(recorder.clone()), DType::F32, Device::Cpu))?;
+    Ok(std::mem::take(&mut recorder.shapes.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// How `tensors` compare with what `build` asks its builder for.
 ///
 /// # Errors
 /// When `build` fails.
@@ -24,9 +34,7 @@ pub(crate) fn compare<T>(
     build: impl FnOnce(VarBuilder) -> Result<T>,
     tensors: &BTreeMap<String, Tensor>,
 ) -> Result<LoadReport> {
-    let recorder = Recorder::default();
-    build(VarBuilder::from_backend(Box::new(recorder.clone()), DType::F32, Device::Cpu))?;
-    let shapes = recorder.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+    let shapes = record(build)?;
     Ok(LoadReport::compare(shapes.iter().map(|(name, shape)| (name.as_str(), shape)), tensors))
 }
 

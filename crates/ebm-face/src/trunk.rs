@@ -65,6 +65,7 @@ impl TrunkConfig {
 #[derive(Clone, Debug)]
 pub struct Trunk {
     resnet: ResNet,
+    num_features: usize,
 }
 
 /// The stages of the network.
@@ -83,7 +84,7 @@ impl Trunk {
             );
             return Err(Error::Config { part: "trunk", reason });
         }
-        Ok(Self { resnet: ResNet::new(&config.resnet(), vb)? })
+        Ok(Self { resnet: ResNet::new(&config.resnet(), vb)?, num_features: config.num_features() })
     }
 
     /// Normalised `images`, (B, 3, H, W) -> g_x (B, C). With `train`, batch normalisation that is trained uses and records
@@ -96,12 +97,17 @@ impl Trunk {
         Ok(map.flatten_from(2)?.mean(2)?)
     }
 
+    /// C, the length of g_x.
+    pub fn num_features(&self) -> usize {
+        self.num_features
+    }
+
     /// The network with its present parameters and running statistics, for prediction on the CPU in f32.
     ///
     /// # Errors
     /// When a tensor operation fails.
     pub fn pack(&self) -> Result<PackedTrunk> {
-        Ok(PackedTrunk { resnet: self.resnet.pack()? })
+        Ok(PackedTrunk { resnet: self.resnet.pack()?, num_features: self.num_features })
     }
 }
 
@@ -109,6 +115,7 @@ impl Trunk {
 #[derive(Debug)]
 pub struct PackedTrunk {
     resnet: PackedResNet,
+    num_features: usize,
 }
 
 impl PackedTrunk {
@@ -120,5 +127,10 @@ impl PackedTrunk {
         let map = self.resnet.forward_last(images, STAGES)?;
         // Its channels are innermost in memory: as rows of channels nothing is moved.
         Ok(map.permute((0, 2, 3, 1))?.flatten(1, 2)?.mean(1)?)
+    }
+
+    /// C, the length of g_x.
+    pub fn num_features(&self) -> usize {
+        self.num_features
     }
 }

@@ -8,6 +8,7 @@ use candle_nn::VarBuilder;
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 
+use crate::backbone::join;
 use crate::{Error, Result, Trunk, TrunkConfig, TrunkNorm, shapes};
 
 /// What a file's names and shapes do not tell about a trunk.
@@ -52,9 +53,7 @@ pub fn preload_trunk(
     device: &Device,
 ) -> Result<TrunkConfig> {
     let (config, tensors) = read(path, file, device)?;
-    let dot = if prefix.is_empty() { "" } else { "." };
-    let named = |(name, tensor)| (format!("{prefix}{dot}{name}"), tensor);
-    store.preload(tensors.into_iter().map(named).collect());
+    store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
     Ok(config)
 }
 

@@ -1,0 +1,146 @@
+//! ConvNeXt (Liu et al., 2022; version 2: Woo et al., 2023).
+
+use candle_core::{D, Tensor};
+use candle_nn::{Func, Init, Module, VarBuilder};
+use candle_transformers::models::convnext::{Config, convnext_no_final_layer};
+use serde::{Deserialize, Serialize};
+
+use super::parameters::{Answer, filter};
+use super::{Backbone, ImageSize};
+use crate::Result;
+
+/// A published ConvNeXt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvNeXtConfig {
+    /// The widths and depths.
+    pub size: ConvNeXtSize,
+    /// Which paper's blocks.
+    #[serde(default)]
+    pub version: ConvNeXtVersion,
+}
+
+/// The sizes of the published networks, from the smallest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "names of published networks")]
+pub enum ConvNeXtSize {
+    Atto,
+    Femto,
+    Pico,
+    Nano,
+    Tiny,
+    Small,
+    Base,
+    Large,
+    XLarge,
+    Huge,
+}
+
+/// What a block ends with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConvNeXtVersion {
+    /// A factor for each channel, `gamma`.
+    #[default]
+    V1,
+    /// Global response normalisation within the block, `grn`.
+    V2,
+}
+
+impl ConvNeXtConfig {
+    /// The length of g_x: the channels of the last stage.
+    pub fn num_features(&self) -> usize {
+        match self.size {
+            ConvNeXtSize::Atto => 320,
+            ConvNeXtSize::Femto => 384,
+            ConvNeXtSize::Pico => 512,
+            ConvNeXtSize::Nano => 640,
+            ConvNeXtSize::Tiny | ConvNeXtSize::Small => 768,
+            ConvNeXtSize::Base => 1024,
+            ConvNeXtSize::Large => 1536,
+            ConvNeXtSize::XLarge => 2048,
+            ConvNeXtSize::Huge => 2816,
+        }
+    }
+
+    fn model(&self) -> Config {
+        match self.size {
+            ConvNeXtSize::Atto => Config::atto(),
+            ConvNeXtSize::Femto => Config::femto(),
+            ConvNeXtSize::Pico => Config::pico(),
+            ConvNeXtSize::Nano => Config::nano(),
+            ConvNeXtSize::Tiny => Config::tiny(),
+            ConvNeXtSize::Small => Config::small(),
+            ConvNeXtSize::Base => Config::base(),
+            ConvNeXtSize::Large => Config::large(),
+            ConvNeXtSize::XLarge => Config::xlarge(),
+            ConvNeXtSize::Huge => Config::huge(),
+        }
+    }
+}
+
+/// ConvNeXt without its last layer: g_x is the mean of the last map, normalised. timm's parameter names.
+///
+/// Its parameters and images get their gradients. The model's layer normalisation runs on permuted maps, and candle differentiates that
+/// of a tensor that is not contiguous; a map of 1 × 1 is contiguous however it is permuted, hence the smallest
+/// image. The strided convolutions divide no remainder, as candle differentiates those of maps with an odd and an even
+/// side wrongly: hence the multiples.
+#[derive(Clone, Debug)]
+pub struct ConvNeXt {
+    body: Func<'static>,
+    /// Weight and bias of the last normalisation.
+    norm: (Tensor, Tensor),
+    num_features: usize,
+}
+
+/// What a stage's first map has of an image's side is halved to 1/32.
+const IMAGES: ImageSize = ImageSize { multiple: 32, smallest: 64, square: false };
+
+/// Of timm's layer normalisation.
+const EPSILON: f64 = 1e-6;
+
+impl ConvNeXt {
+    /// The network whose parameters are those of `vb`, directly under it: `stem`, `stages.{0..3}` and `head.norm`.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(config: &ConvNeXtConfig, vb: VarBuilder) -> Result<Self> {
+        let (version, num_features) = (config.version, config.num_features());
+        let answer = move |name: &str| Ok(answer(version, name));
+        let body = convnext_no_final_layer(&config.model(), filter(vb.clone(), answer))?;
+        let norm = |name, value| vb.pp("head.norm").get_with_hints(num_features, name, Init::Const(value));
+        Ok(Self { body, norm: (norm("weight", 1.0)?, norm("bias", 0.0)?), num_features })
+    }
+}
+
+/// The model asks for both versions' parameters and uses what it gets. Initial values are the papers', where candle has 0.
+fn answer(version: ConvNeXtVersion, name: &str) -> Answer {
+    let response_norm = name.contains(".grn.");
+    let factor = name.ends_with(".gamma");
+    match version {
+        ConvNeXtVersion::V1 if response_norm => Answer::Nothing,
+        ConvNeXtVersion::V2 if factor => Answer::Nothing,
+        _ if factor => Answer::Drawn(Init::Const(1e-6)),
+        _ => Answer::Parameter,
+    }
+}
+
+impl Backbone for ConvNeXt {
+    fn features(&self, images: &Tensor, _train: bool) -> Result<Tensor> {
+        IMAGES.check(images)?;
+        let x = self.body.forward(images)?;
+        let x = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+        let variance = x.sqr()?.mean_keepdim(D::Minus1)?;
+        let x = x.broadcast_div(&(variance + EPSILON)?.sqrt()?)?;
+        Ok(x.broadcast_mul(&self.norm.0)?.broadcast_add(&self.norm.1)?)
+    }
+
+    fn num_features(&self) -> usize {
+        self.num_features
+    }
+
+    fn images(&self) -> ImageSize {
+        IMAGES
+    }
+}

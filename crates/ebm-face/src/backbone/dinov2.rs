@@ -1,0 +1,109 @@
+//! DINOv2 (Oquab et al., 2023).
+
+use candle_core::Tensor;
+use candle_nn::{Init, Module, VarBuilder};
+use candle_transformers::models::dinov2::DinoVisionTransformer;
+use serde::{Deserialize, Serialize};
+
+use super::parameters::{Answer, filter};
+use super::{Backbone, ImageSize};
+use crate::{Error, Result};
+
+/// The sizes of a [`Dinov2`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dinov2Config {
+    /// The blocks.
+    pub depth: usize,
+    /// The length of a token, and of g_x.
+    pub width: usize,
+    /// The attention's heads, a divisor of the width.
+    pub heads: usize,
+}
+
+impl Dinov2Config {
+    /// ViT-S/14.
+    pub const SMALL: Self = Self { depth: 12, width: 384, heads: 6 };
+    /// ViT-B/14.
+    pub const BASE: Self = Self { depth: 12, width: 768, heads: 12 };
+    /// ViT-L/14.
+    pub const LARGE: Self = Self { depth: 24, width: 1024, heads: 16 };
+}
+
+/// DINOv2 with patches of 14 × 14: g_x is the class token behind the last normalisation. The published parameter names.
+///
+/// **Not trainable.** `candle_transformers` normalises its tokens with candle's layer normalisation of contiguous tensors, which has no
+/// backward pass and cuts the graph in silence.
+///
+/// The position embeddings of 37 × 37 patches (images of 518 × 518) are brought to the images' patches by taking
+/// the nearest one, which `candle_transformers` does; the published code interpolates bicubically. Only for 518 × 518
+/// are the features the published ones.
+#[derive(Debug)]
+pub struct Dinov2 {
+    model: DinoVisionTransformer,
+    num_features: usize,
+}
+
+/// Its position embeddings are those of a transposed image when the sides differ.
+const IMAGES: ImageSize = ImageSize { multiple: 14, smallest: 14, square: true };
+
+impl Dinov2 {
+    /// The network whose parameters are those of `vb`, directly under it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when a size is 0 or the heads do not divide the width; else when `vb` refuses a tensor.
+    pub fn new(config: &Dinov2Config, vb: VarBuilder) -> Result<Self> {
+        let Dinov2Config { depth, width, heads } = *config;
+        if depth == 0 || width == 0 || heads == 0 || !width.is_multiple_of(heads) {
+            let reason = format!("{config:?}: no size may be 0, and the heads divide the width");
+            return Err(Error::Config { part: "DINOv2 backbone", reason });
+        }
+        let (dtype, device) = (vb.dtype(), vb.device().clone());
+        let answer = move |name: &str| {
+            Ok(match name {
+                // The model's last layer sees the class token and the patches' mean: this passes the former.
+                "head.weight" => {
+                    let pass = Tensor::eye(width, dtype, &device)?;
+                    Answer::Fixed(Tensor::cat(&[&pass, &pass.zeros_like()?], 1)?)
+                }
+                "head.bias" => Answer::Fixed(Tensor::zeros(width, dtype, &device)?),
+                "cls_token" => Answer::Drawn(Init::Randn { mean: 0.0, stdev: 1e-6 }),
+                "pos_embed" => Answer::Drawn(Init::Randn { mean: 0.0, stdev: 0.02 }),
+                _ if name.ends_with(".gamma") => Answer::Drawn(Init::Const(1e-5)),
+                _ => Answer::Parameter,
+            })
+        };
+        let model = DinoVisionTransformer::new(filter(vb, answer), depth, width, heads)?;
+        Ok(Self { model, num_features: width })
+    }
+}
+
+impl Backbone for Dinov2 {
+    fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+        if train {
+            return Err(Error::NotTrainable {
+                backbone: "DINOv2",
+                reason: "candle's layer normalisation passes no gradient; train the head on its features, or take resnet or convnext",
+            });
+        }
+        IMAGES.check(images)?;
+        // The model takes one image at a time.
+        let images = images.detach();
+        let features = (0..images.dim(0)?)
+            .map(|i| self.model.forward(&images.narrow(0, i, 1)?))
+            .collect::<candle_core::Result<Vec<_>>>()?;
+        Ok(Tensor::cat(&features, 0)?.detach())
+    }
+
+    fn num_features(&self) -> usize {
+        self.num_features
+    }
+
+    fn images(&self) -> ImageSize {
+        IMAGES
+    }
+
+    fn is_trainable(&self) -> bool {
+        false
+    }
+}

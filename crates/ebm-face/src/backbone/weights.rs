@@ -1,0 +1,49 @@
+//! Backbones from weight files.
+
+use std::path::Path;
+
+use candle_core::Device;
+use ebm_nn::import;
+use ebm_nn::params::ParamStore;
+
+use super::BackboneConfig;
+use crate::{Error, Result, shapes};
+
+/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, as the first values of the
+/// parameters of the backbone of `config` in `store`, under `prefix` (may be empty): call it before
+/// [`BackboneConfig::build`]. What the backbone does without is left out: the classifier, torch's counters of batches, and DINOv2's
+/// `mask_token`. A residual network's configuration need not be known: see [`preload_trunk`](crate::preload_trunk).
+///
+/// # Errors
+/// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file cannot be read.
+pub fn preload_backbone(
+    store: &ParamStore,
+    prefix: &str,
+    config: &BackboneConfig,
+    path: &Path,
+    device: &Device,
+) -> Result<()> {
+    let mut tensors = import::load(path, device)?;
+    tensors.retain(|name, _| !is_surplus(config, name));
+    let report = shapes::compare(|vb| config.build_from(vb), &tensors)?;
+    if !report.is_exact() {
+        let reason = format!("the names and shapes are not those of {config:?}: {report}");
+        return Err(Error::Weights { path: path.to_owned(), reason });
+    }
+    store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
+    Ok(())
+}
+
+/// What a published file has besides the backbone.
+fn is_surplus(config: &BackboneConfig, name: &str) -> bool {
+    match config {
+        BackboneConfig::Resnet(_) => name.starts_with("fc.") || name.ends_with("num_batches_tracked"),
+        BackboneConfig::Convnext(_) => name.starts_with("head.fc."),
+        BackboneConfig::Dinov2(_) => name.starts_with("head.") || name == "mask_token",
+    }
+}
+
+/// A parameter's name under `prefix`.
+pub(crate) fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+}

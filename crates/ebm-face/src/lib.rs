@@ -2,7 +2,7 @@
 //!
 //! | in the paper | item |
 //! |---|---|
-//! | ResNet50, its features g_x | [`Trunk`], and [`PackedTrunk`] for prediction |
+//! | ResNet50, its features g_x | [`Trunk`], and [`PackedTrunk`] for prediction; from a weight file by [`load_trunk`] or [`preload_trunk`] |
 //! | f(x, y) from g_x and y | [`EnergyHead`], and [`PackedEnergyHead`] for prediction and refinement |
 //! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
 //!
@@ -11,6 +11,14 @@
 //! | Tables 4, 5, S1 and S3 | [`reproduce`] |
 //!
 //! Both tasks have the same networks; y is the age (D = 1) or yaw, pitch and roll (D = 3).
+//!
+//! Any [`Backbone`] stands in for ResNet-50, told by a [`BackboneConfig`] with its weights by [`preload_backbone`]:
+//!
+//! | `kind` | network | g_x | images | names | trained |
+//! |---|---|---|---|---|---|
+//! | `resnet` | [`Trunk`] | mean of the last map | any | torchvision's | yes |
+//! | `convnext` | [`ConvNeXt`], of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
+//! | `dinov2` | [`Dinov2`], of `candle_transformers` | class token | square, multiples of 14 | the published | no: predicts only |
 
 mod backbone;
 mod baseline_head;

@@ -82,10 +82,10 @@ impl ConvNeXtConfig {
 
 /// ConvNeXt without its last layer: g_x is the mean of the last map, normalised. timm's parameter names.
 ///
-/// Its parameters and images get their gradients. The model's layer normalisation runs on permuted maps, and candle differentiates that
-/// of a tensor that is not contiguous; a map of 1 × 1 is contiguous however it is permuted, hence the smallest
-/// image. The strided convolutions divide no remainder, as candle differentiates those of maps with an odd and an even
-/// side wrongly: hence the multiples.
+/// Its parameters and images get their gradients. The model normalises permuted maps, and candle differentiates the
+/// layer normalisation of a tensor that is not contiguous; a map of one pixel is contiguous in every order, hence the
+/// smallest image. candle does not differentiate a strided convolution of a map with an odd and an even side, hence
+/// the multiples. Its convolutions by channel run one after the other: slow on the CPU for its size.
 #[derive(Clone, Debug)]
 pub struct ConvNeXt {
     body: Func<'static>,
@@ -94,7 +94,7 @@ pub struct ConvNeXt {
     num_features: usize,
 }
 
-/// What a stage's first map has of an image's side is halved to 1/32.
+/// The last map's sides are 1/32 of an image's.
 const IMAGES: ImageSize = ImageSize { multiple: 32, smallest: 64, square: false };
 
 /// Of timm's layer normalisation.
@@ -114,7 +114,8 @@ impl ConvNeXt {
     }
 }
 
-/// The model asks for both versions' parameters and uses what it gets. Initial values are the papers', where candle has 0.
+/// The model asks for both versions' parameters and uses what it gets. Initial values are the papers', where candle's
+/// 0 would silence the blocks.
 fn answer(version: ConvNeXtVersion, name: &str) -> Answer {
     let response_norm = name.contains(".grn.");
     let factor = name.ends_with(".gamma");

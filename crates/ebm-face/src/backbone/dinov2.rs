@@ -30,14 +30,15 @@ impl Dinov2Config {
     pub const LARGE: Self = Self { depth: 24, width: 1024, heads: 16 };
 }
 
-/// DINOv2 with patches of 14 × 14: g_x is the class token behind the last normalisation. The published parameter names.
+/// DINOv2 with patches of 14 × 14: g_x is the class token behind the last normalisation. The published parameter
+/// names. f32 only, one image after the other.
 ///
-/// **Not trainable.** `candle_transformers` normalises its tokens with candle's layer normalisation of contiguous tensors, which has no
-/// backward pass and cuts the graph in silence.
+/// **Not trainable.** `candle_transformers` normalises its tokens with candle's layer normalisation of contiguous
+/// tensors, which has no backward pass and cuts the graph in silence.
 ///
-/// The position embeddings of 37 × 37 patches (images of 518 × 518) are brought to the images' patches by taking
-/// the nearest one, which `candle_transformers` does; the published code interpolates bicubically. Only for 518 × 518
-/// are the features the published ones.
+/// Its features differ from the published network's: `candle_transformers` has the tanh form of GELU and ε = 1e-5
+/// instead of 1e-6, and brings the position embeddings, which are those of images of 518 × 518, to the patches of
+/// others by taking the nearest one, where the published code interpolates bicubically.
 #[derive(Debug)]
 pub struct Dinov2 {
     model: DinoVisionTransformer,
@@ -83,7 +84,8 @@ impl Backbone for Dinov2 {
         if train {
             return Err(Error::NotTrainable {
                 backbone: "DINOv2",
-                reason: "candle's layer normalisation passes no gradient; train the head on its features, or take resnet or convnext",
+                reason: "candle's layer normalisation passes no gradient; ask for features without training and \
+                         train the head on them, or take resnet or convnext",
             });
         }
         IMAGES.check(images)?;

@@ -11,6 +11,8 @@ pub use dinov2::{Dinov2, Dinov2Config};
 pub(crate) use weights::join;
 pub use weights::preload_backbone;
 
+use std::collections::BTreeSet;
+
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::params::ParamStore;
@@ -102,8 +104,8 @@ pub enum BackboneConfig {
 }
 
 impl BackboneConfig {
-    /// The network whose parameters are those of `store` under `prefix`, in `dtype` on `device`. The parameters of a network
-    /// that is not trainable are frozen in `store`.
+    /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on `device`. The
+    /// parameters of a network that is not trainable are frozen in `store`.
     ///
     /// # Errors
     /// [`Error::Config`] when no such network exists; else when `store` refuses a tensor.
@@ -116,8 +118,7 @@ impl BackboneConfig {
     ) -> Result<Box<dyn Backbone>> {
         if !self.is_trainable() {
             let names = shapes::record(|vb| self.build_from(vb))?;
-            let names: std::collections::BTreeSet<_> =
-                names.into_keys().map(|name| join(prefix, &name)).collect();
+            let names: BTreeSet<_> = names.into_keys().map(|name| join(prefix, &name)).collect();
             store.freeze(move |name| names.contains(name));
         }
         let vb = store.var_builder(dtype, device);

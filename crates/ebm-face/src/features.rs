@@ -13,7 +13,7 @@ use ebm_train::Progress;
 use sha2::{Digest, Sha256};
 
 use crate::training::{images, targets};
-use crate::{Error, PackedTrunk, Result};
+use crate::{Backbone, Error, Result};
 
 /// Features and targets of one view of a list of images, row by row. An image that could not be read has no row.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,12 +74,12 @@ impl FeatureTable {
     }
 
     /// Runs `trunk` over all images.
-    pub(crate) fn compute(trunk: &PackedTrunk, loader: &FaceLoader, stage: (&str, usize), progress: &mut dyn Progress) -> Result<Self> {
+    pub(crate) fn compute(trunk: &dyn Backbone, loader: &FaceLoader, stage: (&str, usize), progress: &mut dyn Progress) -> Result<Self> {
         let mut table = Self { num_features: 0, dim: 0, features: vec![], targets: vec![], indices: vec![] };
         progress.begin(stage.0, stage.1);
         for batch in loader.epoch(0)? {
             let batch = batch?;
-            let g_x = trunk.features(&images(&batch, &Device::Cpu)?)?;
+            let g_x = trunk.features(&images(&batch, &Device::Cpu)?, false)?;
             let y = targets(&batch, &Device::Cpu)?;
             (table.num_features, table.dim) = (g_x.dim(1)?, y.dim(1)?);
             table.features.extend(g_x.flatten_all()?.to_vec1::<f32>()?);
@@ -129,8 +129,8 @@ impl FeatureTable {
 pub struct FeatureCache<'a> {
     /// Where the files are.
     pub dir: PathBuf,
-    /// The network.
-    pub trunk: &'a PackedTrunk,
+    /// The network, packed where it can be.
+    pub trunk: &'a dyn Backbone,
     /// A hash of the network's weights and form.
     pub trunk_digest: String,
 }

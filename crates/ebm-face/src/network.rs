@@ -7,7 +7,7 @@ use ebm_nn::params::ParamStore;
 use rand::RngCore;
 
 use crate::config::{ExperimentConfig, MethodConfig};
-use crate::{BaselineHead, EnergyHead, Result, Trunk};
+use crate::{Backbone, BaselineHead, EnergyHead, Result};
 
 /// The key of the energy-based model, beside the keys of the baselines.
 pub const ENERGY: &str = "ebm";
@@ -81,10 +81,10 @@ impl Head {
 }
 
 /// A head, and the trunk below it where that is trained too.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Network {
     /// Without it the inputs are features g_x.
-    pub trunk: Option<Trunk>,
+    pub trunk: Option<Box<dyn Backbone>>,
     /// The rest.
     pub head: Head,
 }

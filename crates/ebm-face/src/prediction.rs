@@ -102,7 +102,7 @@ fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
         let detail = "the image could not be decoded".to_owned();
         DataError::Argument { name: "image", detail }
     })??;
-    saved.trunk.features(&images(&batch, &Device::Cpu)?)
+    saved.trunk.features(&images(&batch, &Device::Cpu)?, false)
 }
 
 /// A baseline's estimate of one image.

@@ -23,7 +23,8 @@ use sha2::{Digest, Sha256};
 use crate::config::ExperimentConfig;
 use crate::network::{ENERGY, Head, TRUNK};
 use crate::{
-    BaselineHead, Error, PackedEnergyHead, PackedTrunk, Result, Trunk, TrunkConfig, TrunkFile, load_trunk,
+    Backbone, BackboneConfig, BaselineHead, Error, PackedEnergyHead, Result, TrunkFile, load_trunk,
+    preload_backbone,
 };
 
 /// The file of a run's parameters.
@@ -50,7 +51,7 @@ pub struct RunConfig {
 #[serde(rename_all = "snake_case")]
 pub enum TrunkSource {
     /// It was trained with the head and is in the run's own file.
-    Own(TrunkConfig),
+    Own(BackboneConfig),
     /// A weight file that the head was trained on top of.
     File {
         /// The file; relative to the directory that holds the run.
@@ -151,7 +152,7 @@ pub struct Saved {
     /// What it is.
     pub config: RunConfig,
     /// Its network of g_x.
-    pub trunk: PackedTrunk,
+    pub trunk: Box<dyn Backbone>,
     /// Its head.
     pub head: TrainedHead,
     /// How it refines, where the validation split chose that.
@@ -170,17 +171,16 @@ impl Saved {
         let store = ParamStore::new(Key::new(0));
         store.preload(import::load(&path, &Device::Cpu)?);
         store.freeze(|_| true);
-        let (trunk, num_features) = match &config.trunk {
-            TrunkSource::Own(form) => {
-                let trunk = Trunk::new(form, store.var_builder(DType::F32, &Device::Cpu).pp(TRUNK))?;
-                (trunk.pack()?, form.num_features())
-            }
+        let experiment = &config.experiment;
+        let trunk = match &config.trunk {
+            TrunkSource::Own(form) => packed(form.build(&store, TRUNK, DType::F32, &Device::Cpu)?)?,
             TrunkSource::File { path, sha256 } => {
                 let root = dir.parent().unwrap_or(Path::new("."));
-                open_trunk(weights.map_or_else(|| root.join(path), Path::to_owned).as_path(), Some(sha256))?
+                let path = weights.map_or_else(|| root.join(path), Path::to_owned);
+                open_trunk(&experiment.trunk, &path, Some(sha256))?
             }
         };
-        let experiment = &config.experiment;
+        let num_features = trunk.num_features();
         let head = match config.method.as_str() {
             ENERGY => Head::energy(experiment, num_features, &store, &Device::Cpu)?,
             key => Head::baseline(experiment, experiment.method(key)?, num_features, &store, &Device::Cpu)?,
@@ -194,11 +194,12 @@ impl Saved {
     }
 }
 
-/// The trunk in a weight file and the length of its g_x; with `sha256`, only if that is the file's.
+/// The trunk of the kind of `config` in a weight file, for prediction; with `sha256`, only if that is the file's. A residual
+/// network's sizes are told from the file.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_trunk`].
-pub fn open_trunk(path: &Path, sha256: Option<&str>) -> Result<(PackedTrunk, usize)> {
+/// [`Error::Weights`] for another file, and as [`load_trunk`] and [`preload_backbone`].
+pub fn open_trunk(config: &BackboneConfig, path: &Path, sha256: Option<&str>) -> Result<Box<dyn Backbone>> {
     if let Some(expected) = sha256 {
         let found = file_digest(path)?;
         if found != expected {
@@ -208,6 +209,17 @@ pub fn open_trunk(path: &Path, sha256: Option<&str>) -> Result<(PackedTrunk, usi
             return Err(Error::Weights { path: path.to_owned(), reason });
         }
     }
-    let (config, trunk) = load_trunk(path, TrunkFile::default(), &Device::Cpu)?;
-    Ok((trunk.pack()?, config.num_features()))
+    let device = Device::Cpu;
+    if let BackboneConfig::Resnet(_) = config {
+        return packed(Box::new(load_trunk(path, TrunkFile::default(), &device)?.1));
+    }
+    let store = ParamStore::new(Key::new(0));
+    store.freeze(|_| true);
+    preload_backbone(&store, "", config, path, &device)?;
+    packed(config.build(&store, "", DType::F32, &device)?)
+}
+
+/// The trunk's faster form where there is one.
+pub fn packed(trunk: Box<dyn Backbone>) -> Result<Box<dyn Backbone>> {
+    Ok(trunk.pack()?.unwrap_or(trunk))
 }

@@ -13,7 +13,7 @@ pub use parts::{
 };
 
 use crate::error::{Error, Result};
-use crate::{EnergyHeadConfig, TrunkConfig};
+use crate::{BackboneConfig, EnergyHeadConfig};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
 
@@ -30,7 +30,7 @@ pub struct ExperimentConfig {
     /// From an image to the network's input.
     pub input: InputConfig,
     /// The network of g_x.
-    pub trunk: TrunkConfig,
+    pub trunk: BackboneConfig,
     /// What all heads share.
     pub head: HeadConfig,
     /// Training of a baseline.

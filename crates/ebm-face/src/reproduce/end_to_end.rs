@@ -17,9 +17,9 @@ use super::{Options, Outcome};
 use crate::config::{ExperimentConfig, TrainingConfig};
 use crate::features::FeatureTable;
 use crate::network::{ENERGY, Head, Network, TRUNK};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, save};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, packed, save};
 use crate::training::{BatchSource, FaceTask, StreamSource};
-use crate::{PackedTrunk, Result, Trunk, TrunkConfig, TrunkFile, preload_trunk};
+use crate::{Backbone, BackboneConfig, Result, TrunkFile, preload_backbone, preload_trunk};
 
 /// Trains all rows from the pretrained `weights` on `device` and compares them.
 ///
@@ -49,10 +49,10 @@ pub fn paper(
             let (network, store) = task.into_network();
             save(&store, run.path())?;
             let Some(trunk) = network.trunk else { continue };
-            let trunk = trunk.pack()?;
-            let validation = Rc::new(see(config, &trunk, &data.validation, progress)?);
+            let trunk = packed(trunk)?;
+            let validation = Rc::new(see(config, &*trunk, &data.validation, progress)?);
             let results = match &data.test {
-                Some(test) => Rc::new(see(config, &trunk, test, progress)?),
+                Some(test) => Rc::new(see(config, &*trunk, test, progress)?),
                 None => Rc::clone(&validation),
             };
             entries.push(Entry { method, seed, head: TrainedHead::new(network.head)?, validation, results });
@@ -69,7 +69,7 @@ fn methods(config: &ExperimentConfig) -> Vec<String> {
 /// g_x of a split, by the trained trunk.
 fn see(
     config: &ExperimentConfig,
-    trunk: &PackedTrunk,
+    trunk: &dyn Backbone,
     faces: &Arc<Faces>,
     progress: &mut dyn Progress,
 ) -> Result<Seen> {
@@ -83,7 +83,7 @@ fn see(
 struct NewTask {
     task: FaceTask<StreamSource>,
     steps: usize,
-    form: TrunkConfig,
+    form: BackboneConfig,
     parameters: usize,
 }
 
@@ -97,12 +97,21 @@ fn new_task(
 ) -> Result<NewTask> {
     let key = Key::new(seed).split(method);
     let store = ParamStore::new(key.split("init"));
-    let form = preload_trunk(&store, TRUNK, weights, TrunkFile::default(), device)?;
-    let trunk = Trunk::new(&form, store.var_builder(DType::F32, device).pp(TRUNK))?;
+    let form = match &config.trunk {
+        BackboneConfig::Resnet(_) => {
+            BackboneConfig::Resnet(preload_trunk(&store, TRUNK, weights, TrunkFile::default(), device)?)
+        }
+        other => {
+            preload_backbone(&store, TRUNK, other, weights, device)?;
+            other.clone()
+        }
+    };
+    let trunk = form.build(&store, TRUNK, DType::F32, device)?;
+    let num_features = trunk.num_features();
     let (head, training): (Head, &TrainingConfig) = if method == ENERGY {
-        (Head::energy(config, form.num_features(), &store, device)?, &config.energy.training)
+        (Head::energy(config, num_features, &store, device)?, &config.energy.training)
     } else {
-        let head = Head::baseline(config, config.method(method)?, form.num_features(), &store, device)?;
+        let head = Head::baseline(config, config.method(method)?, num_features, &store, device)?;
         (head, &config.training)
     };
     let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);

@@ -19,7 +19,7 @@ use crate::features::{FeatureCache, FeatureTable};
 use crate::network::{ENERGY, Head, Network, TRUNK};
 use crate::saved::{RunConfig, TrainedHead, TrunkSource, file_digest, open_trunk, save};
 use crate::training::{CachedSource, FaceTask, StreamSource};
-use crate::{Error, Result, Trunk};
+use crate::{Error, Result};
 
 /// Root of the seeds that all heads share: views, and a trunk's training. The same for every run, so that results compare.
 const SHARED_SEED: u64 = 2020;
@@ -75,8 +75,8 @@ fn train_trunk(
     let key = Key::new(SHARED_SEED).split("trunk");
     let store = ParamStore::new(key.split("init"));
     let device = Device::Cpu;
-    let trunk = Trunk::new(&config.trunk, store.var_builder(DType::F32, &device).pp(TRUNK))?;
-    let head = Head::baseline(config, config.method(method)?, config.trunk.num_features(), &store, &device)?;
+    let trunk = config.trunk.build(&store, TRUNK, DType::F32, &device)?;
+    let head = Head::baseline(config, config.method(method)?, trunk.num_features(), &store, &device)?;
     let network = Network { trunk: Some(trunk), head };
     let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
     let loader = FaceLoader::new(Arc::clone(faces), loader, key.split("data"))?;
@@ -107,12 +107,12 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let (trunk, _) = open_trunk(weights, None)?;
+        let trunk = open_trunk(&config.trunk, weights, None)?;
         let trunk_digest = match source {
             TrunkSource::File { sha256, .. } => sha256.clone(),
             TrunkSource::Own(form) => format!("{form:?}"),
         };
-        let cache = FeatureCache { dir: options.cache.clone(), trunk: &trunk, trunk_digest };
+        let cache = FeatureCache { dir: options.cache.clone(), trunk: &*trunk, trunk_digest };
         let plain = config.input.transform(false);
         let mut table = |name: &str, faces: &Arc<Faces>, augment: Option<u64>| {
             let key = Key::new(SHARED_SEED).split("view").index(augment.unwrap_or(0));

@@ -57,6 +57,9 @@ pub struct FaceArgs {
     /// Where weights are.
     #[arg(long, default_value = "weights")]
     weights: PathBuf,
+    /// The trunk's weights, of the kind that the settings name; by default a known ResNet-50 in --weights.
+    #[arg(long)]
+    trunk: Option<PathBuf>,
     /// Where features of images are kept.
     #[arg(long, default_value = "runs/features")]
     cache: PathBuf,
@@ -76,7 +79,8 @@ const TRUNKS: [&str; 4] = [
 /// Runs the command.
 pub fn run(task: Task, args: &FaceArgs) -> Result<()> {
     let mut progress = Console::new();
-    let weights = TRUNKS.iter().map(|name| args.weights.join(name)).find(|path| path.is_file());
+    let known = || TRUNKS.iter().map(|name| args.weights.join(name)).find(|path| path.is_file());
+    let weights = args.trunk.clone().or_else(known);
     let data = Data::source(task, &args.datasets);
     let scale = match args.scale {
         Scale::Auto => match (&weights, data.is_file()) {

@@ -22,10 +22,7 @@ pub fn density_panel(
         title,
         y_label,
         grid: &density.grid().points(),
-        curves: &[(
-            "p(y|x)".to_owned(),
-            density.log_prob_values().iter().map(|log_p| log_p.exp()).collect(),
-        )],
+        curves: &[("p(y|x)".to_owned(), density.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
         regions: &density.highest_density_region(LEVEL)?.intervals,
         marks: &inside.map(|(y, name)| (*y, (*name).to_owned())).collect::<Vec<_>>(),
     })

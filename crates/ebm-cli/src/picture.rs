@@ -67,7 +67,12 @@ pub fn axes(image: &mut Image, pose: [f64; 3]) {
         for step in 0..=steps {
             let [x, y] = [0, 1].map(|k| middle[k] + direction[k] * length * step as f64 / steps as f64);
             for (dx, dy) in (0..thickness).flat_map(|dx| (0..thickness).map(move |dy| (dx, dy))) {
-                put(image, x.round() as i64 + dx - thickness / 2, y.round() as i64 + dy - thickness / 2, colour);
+                put(
+                    image,
+                    x.round() as i64 + dx - thickness / 2,
+                    y.round() as i64 + dy - thickness / 2,
+                    colour,
+                );
             }
         }
     }
@@ -166,7 +171,8 @@ mod tests {
         }
         let mut image = Image::filled(100, 100, [0; 3]).unwrap();
         axes(&mut image, [0.0; 3]);
-        let pixel = |x: usize, y: usize| <[u8; 3]>::try_from(&image.pixels[3 * (100 * y + x)..][..3]).unwrap();
+        let pixel =
+            |x: usize, y: usize| <[u8; 3]>::try_from(&image.pixels[3 * (100 * y + x)..][..3]).unwrap();
         assert_eq!([pixel(80, 50), pixel(50, 80), pixel(20, 50)], [BEFORE, AFTER, [0; 3]]);
     }
 

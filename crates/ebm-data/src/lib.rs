@@ -15,6 +15,7 @@ pub mod encode;
 pub mod error;
 pub mod faces;
 pub mod files;
+mod generated_dir;
 pub mod image;
 pub mod loader;
 mod planes;

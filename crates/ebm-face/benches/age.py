@@ -13,6 +13,7 @@ ROUNDS = 15
 TRAINING_ROUNDS = 3
 THREADS = 2
 IMAGES, SAMPLES, FEATURES = 32, 1024, 2048
+STEP_IMAGES, STEP_ROUNDS = 32, 3
 
 
 class EnergyHead(nn.Module):
@@ -76,7 +77,7 @@ def main():
         print(line, file=ours.stdin, flush=True)
         return ours.stdout.readline().strip()
 
-    only = sys.argv[2:] or ["predict", "train"]
+    only = sys.argv[2:] or ["predict", "train", "step"]
     if "predict" in only:
         for batch in [1, 8]:
             assert ask(f"setup {batch}") == "ready"
@@ -93,6 +94,12 @@ def main():
             "torch, late fusion": lambda: torch_step(head, "late"),
             "torch, published": lambda: torch_step(head, "published"),
         }))
+    if "step" in only:
+        print(f"training step at paper scale, B={STEP_IMAGES}, M={SAMPLES}, minimum (median) of {STEP_ROUNDS}, ms")
+        ask(f"step direct_l2 {STEP_IMAGES} {SAMPLES}")
+        ask(f"step ebm {STEP_IMAGES} {SAMPLES}")
+        keys = ["direct_l2", "ebm"]
+        show(alternate(STEP_ROUNDS, {key: lambda key=key: float(ask(f"step {key} {STEP_IMAGES} {SAMPLES}")) for key in keys}))
 
 
 main()

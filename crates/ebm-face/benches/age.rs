@@ -11,22 +11,27 @@
 //! - `refined`: the same, then the estimate refined by Algorithm S2 with T = 5, f and g_x from the same ResNet-50; the
 //!   thresholds are such that no step is saved;
 //! - `features`, `refine`: W_x g_x and Algorithm S2 alone;
-//! - `train B M`: a training step of the energy head, forward and backward to g_x and all its parameters.
+//! - `train B M`: a training step of the energy head, forward and backward to g_x and all its parameters;
+//! - `step KEY B M`: a training step of the whole network at paper scale, the optimiser's update included; KEY is a baseline's or `ebm`.
 //!
 //! The answer is milliseconds. The number of threads is rayon's (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
+use ebm_face::config::ExperimentConfig;
+use ebm_face::network::{ENERGY, Head, Network, TRUNK};
 use ebm_face::{
     BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::Updater;
 
 /// As in the programs: freed blocks are kept.
 #[global_allocator]
@@ -103,8 +108,45 @@ fn train(networks: &Networks, batch: usize, count: usize) -> f64 {
     })
 }
 
+/// A whole network in training.
+struct Whole {
+    network: Network,
+    updater: Updater,
+    step: usize,
+}
+
+impl Whole {
+    fn new(key: &str, count: usize) -> Self {
+        let mut config = ExperimentConfig::embedded("age_paper").unwrap();
+        config.energy.samples = count;
+        let store = ParamStore::new(Key::new(2));
+        let trunk = config.trunk.build(&store, TRUNK, DType::F32, &Device::Cpu).unwrap();
+        let head = if key == ENERGY {
+            Head::energy(&config, FEATURES, &store, &Device::Cpu).unwrap()
+        } else {
+            Head::baseline(&config, config.method(key).unwrap(), FEATURES, &store, &Device::Cpu).unwrap()
+        };
+        let updater = config.training.updater(store.trainable(), 1);
+        Self { network: Network { trunk: Some(trunk), head }, updater, step: 0 }
+    }
+
+    fn step(&mut self, batch: usize) -> f64 {
+        let images = Tensor::randn(0f32, 1.0, (batch, 3, 200, 200), &Device::Cpu).unwrap();
+        let y = Tensor::randn(35f32, 10.0, (batch, 1), &Device::Cpu).unwrap();
+        self.step += 1;
+        milliseconds(|| {
+            let mut rng = Key::new(3).index(self.step as u64).rng();
+            let loss = self.network.loss(&images, &y, &mut rng).unwrap();
+            let (_, gradients) = self.updater.gradients(&loss, self.step).unwrap();
+            self.updater.apply(self.step, &gradients).unwrap();
+            gradients
+        })
+    }
+}
+
 fn main() {
     let networks = Networks::new();
+    let mut whole: BTreeMap<String, Whole> = BTreeMap::new();
     let mut images = Tensor::zeros((1, 3, 200, 200), DType::F32, &Device::Cpu).unwrap();
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
@@ -131,6 +173,10 @@ fn main() {
                 let (g_x, estimate) = networks.direct(&images);
                 let features = networks.packed.features(&g_x).unwrap();
                 println!("{}", milliseconds(|| networks.climb(&features, &estimate)));
+            }
+            "step" => {
+                let whole = whole.entry(words[1].to_owned()).or_insert_with(|| Whole::new(words[1], number(3)));
+                println!("{}", whole.step(number(2)));
             }
             "train" => println!("{}", train(&networks, number(1), number(2))),
             other => panic!("unknown request {other}"),

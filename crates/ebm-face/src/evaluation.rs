@@ -45,7 +45,12 @@ pub fn nll(model: &Baseline, outputs: &Tensor, targets: &Tensor) -> Result<Optio
 ///
 /// # Errors
 /// As [`refine`].
-pub fn refined(head: &PackedEnergyHead, g_x: &Tensor, y0: &Tensor, ascent: &GradientAscent) -> Result<Tensor> {
+pub fn refined(
+    head: &PackedEnergyHead,
+    g_x: &Tensor,
+    y0: &Tensor,
+    ascent: &GradientAscent,
+) -> Result<Tensor> {
     by_rows(&[g_x, y0], |rows| {
         let features = head.features(&rows[0])?;
         Ok(refine(head, &features, &rows[1].unsqueeze(1)?, ascent)?.y.squeeze(1)?)

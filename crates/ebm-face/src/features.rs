@@ -74,7 +74,12 @@ impl FeatureTable {
     }
 
     /// Runs `trunk` over all images.
-    pub(crate) fn compute(trunk: &dyn Backbone, loader: &FaceLoader, stage: (&str, usize), progress: &mut dyn Progress) -> Result<Self> {
+    pub(crate) fn compute(
+        trunk: &dyn Backbone,
+        loader: &FaceLoader,
+        stage: (&str, usize),
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
         let mut table = Self { num_features: 0, dim: 0, features: vec![], targets: vec![], indices: vec![] };
         progress.begin(stage.0, stage.1);
         for batch in loader.epoch(0)? {
@@ -159,14 +164,16 @@ impl FeatureCache<'_> {
                 None => progress.message(&format!("{} is damaged and is computed again", path.display())),
             }
         }
-        let loader = FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
+        let loader =
+            FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
         let table = FeatureTable::compute(self.trunk, &loader, (name, faces.faces.len()), progress)?;
-        std::fs::create_dir_all(&self.dir)
-            .map_err(|source| Error::Io { action: "create", path: self.dir.clone(), source })?;
-        let metadata = BTreeMap::from([
-            ("inputs".to_owned(), digest),
-            ("content".to_owned(), table.checksum()),
-        ]);
+        std::fs::create_dir_all(&self.dir).map_err(|source| Error::Io {
+            action: "create",
+            path: self.dir.clone(),
+            source,
+        })?;
+        let metadata =
+            BTreeMap::from([("inputs".to_owned(), digest), ("content".to_owned(), table.checksum())]);
         import::save_safetensors_with(&path, &table.to_tensors()?, &metadata)?;
         Ok(table)
     }

@@ -3,6 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
+use ebm_data::faces::Faces;
 use ebm_nn::params::ParamStore;
 use rand::RngCore;
 
@@ -78,6 +79,18 @@ impl Head {
             Self::Energy { objective, head } => objective.loss(head, &head.features(g_x)?, y, rng)?,
         })
     }
+}
+
+/// How many numbers of the targets of `faces` lie beyond the classes of a softmax or the ranks of an ordinal regression, which take
+/// the last class there; 0 for other families.
+pub fn num_clamped(model: &Baseline, faces: &Faces) -> usize {
+    let bins = match model {
+        Baseline::Softmax(model) => model.bins(),
+        Baseline::Ordinal(model) => model.ranks(),
+        _ => return 0,
+    };
+    let numbers = faces.faces.iter().flat_map(|face| &face.target);
+    numbers.filter(|&&number| bins.containing(f64::from(number)).is_none()).count()
 }
 
 /// A head, and the trunk below it where that is trained too.

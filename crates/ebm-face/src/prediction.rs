@@ -45,14 +45,17 @@ impl Predictor {
         }
         if let Some(baseline) = &baseline {
             if !matches!(baseline.head, TrainedHead::Baseline(..)) {
-                return Err(fail("the initial estimates need a baseline's run, and this is an energy model's"));
+                return Err(fail(
+                    "the initial estimates need a baseline's run, and this is an energy model's",
+                ));
             }
             if baseline.config.experiment.coordinates != energy.config.experiment.coordinates {
                 return Err(fail("the baseline and the energy model are of different tasks"));
             }
         }
         let ascent = ascent.or_else(|| energy.refinement.clone());
-        let ascent = ascent.ok_or_else(|| fail("the energy model has no refinement.toml: give a step length"))?;
+        let ascent =
+            ascent.ok_or_else(|| fail("the energy model has no refinement.toml: give a step length"))?;
         Ok(Self { energy, baseline, ascent })
     }
 
@@ -96,7 +99,11 @@ fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
     let config = &saved.config.experiment;
     let face = Face { name: "image".to_owned(), pixels: pixels.clone(), target: vec![0.0; config.dim()] };
     let faces = Faces { faces: vec![face], ..Faces::default() };
-    let loader = FaceLoaderConfig { max_bad_fraction: 0.0, workers: 0, ..FaceLoaderConfig::in_order(config.input.transform(false), 1) };
+    let loader = FaceLoaderConfig {
+        max_bad_fraction: 0.0,
+        workers: 0,
+        ..FaceLoaderConfig::in_order(config.input.transform(false), 1)
+    };
     let mut batches = FaceLoader::new(Arc::new(faces), loader, Key::new(0))?.epoch(0)?;
     let batch = batches.next().ok_or_else(|| {
         let detail = "the image could not be decoded".to_owned();

@@ -90,7 +90,9 @@ impl RunConfig {
         let path = dir.join("config.toml");
         let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
         let text = std::fs::read_to_string(&path).map_err(|error| {
-            fail(format!("{error}; a run of `ebm reproduce` or `ebm train` of an age or a head pose is expected"))
+            fail(format!(
+                "{error}; a run of `ebm reproduce` or `ebm train` of an age or a head pose is expected"
+            ))
         })?;
         toml::from_str(&text).map_err(|error| fail(format!("not a run of a face network: {error}")))
     }
@@ -144,6 +146,14 @@ impl TrainedHead {
             Head::Baseline { model, head } => Self::Baseline(model, head),
             Head::Energy { head, .. } => Self::Energy(head.pack()?),
         })
+    }
+
+    /// f(x, y), if that is what it is.
+    pub fn energy(&self) -> Option<&PackedEnergyHead> {
+        match self {
+            Self::Energy(head) => Some(head),
+            Self::Baseline(..) => None,
+        }
     }
 }
 

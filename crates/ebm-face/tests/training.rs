@@ -9,6 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_face::Error;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::features::FeatureCache;
 use ebm_face::network::{ENERGY, Head, Network};
@@ -16,7 +17,6 @@ use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, evaluate, mini, runs};
 use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, packed, save};
 use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
-use ebm_face::Error;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{TrainTask, train_run};
@@ -65,7 +65,8 @@ fn network(config: &ExperimentConfig, method: &str, seed: u64) -> (Network, Para
 }
 
 fn stream(config: &ExperimentConfig, faces: &Arc<Faces>) -> StreamSource {
-    let loader = FaceLoaderConfig { workers: 0, ..FaceLoaderConfig::shuffled(config.input.transform(true), 8) };
+    let loader =
+        FaceLoaderConfig { workers: 0, ..FaceLoaderConfig::shuffled(config.input.transform(true), 8) };
     let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(3)).unwrap();
     StreamSource::new(loader, faces.faces.len(), CPU)
 }
@@ -77,8 +78,7 @@ fn end_to_end_training_lowers_every_loss() {
     config.energy.training.learning_rate = 0.01;
     for method in ["direct_l2", "gaussian", "softmax_ce_l2_var", "cao", ENERGY] {
         let (network, store) = network(&config, method, 1);
-        let mut task =
-            FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+        let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
         let mut losses = Vec::new();
         for step in 0..40 {
             let (report, update) = task.step(step).unwrap();
@@ -187,7 +187,9 @@ fn every_image_comes_once_in_an_epoch_of_features() {
     let views = Rc::new(vec![table.clone(), table]);
     let mut source = CachedSource::new(Rc::clone(&views), 4, Key::new(7)).unwrap();
     let mut ages = |steps: std::ops::Range<usize>| -> Vec<f32> {
-        steps.flat_map(|step| source.batch(step).unwrap().y.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect()
+        steps
+            .flat_map(|step| source.batch(step).unwrap().y.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+            .collect()
     };
     let (first, second, again) = (ages(0..3), ages(3..6), ages(0..3));
     assert_eq!(first, again);
@@ -201,12 +203,7 @@ fn every_image_comes_once_in_an_epoch_of_features() {
 }
 
 fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> ebm_face::reproduce::Outcome {
-    let options = Options {
-        seeds: 2,
-        ablation: true,
-        cache: root.join("features"),
-        run: root.join("run"),
-    };
+    let options = Options { seeds: 2, ablation: true, cache: root.join("features"), run: root.join("run") };
     mini(config, data, &options, &mut ()).unwrap()
 }
 
@@ -226,7 +223,12 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
 
     // A second time in another directory, from the features on disk: the same numbers.
     let again = {
-        let options = Options { run: dir.path().join("again"), seeds: 2, ablation: false, cache: dir.path().join("features") };
+        let options = Options {
+            run: dir.path().join("again"),
+            seeds: 2,
+            ablation: false,
+            cache: dir.path().join("features"),
+        };
         mini(&config, &data, &options, &mut ()).unwrap()
     };
     assert_eq!(again.rows, outcome.rows);
@@ -284,7 +286,8 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     let loaded = Saved::load(run.path(), None).unwrap();
     assert_eq!(loaded.config, saved);
     assert!(matches!(loaded.head, TrainedHead::Energy(_)));
-    let images = Tensor::randn(0f32, 1.0, (2, 3, 16, 16), &CPU).unwrap();
+    let images: Vec<f32> = (0..2 * 3 * 16 * 16).map(|i| (i as f32 * 0.7).sin()).collect();
+    let images = Tensor::from_vec(images, (2, 3, 16, 16), &CPU).unwrap();
     let trained = network.trunk.unwrap().features(&images, false).unwrap();
     let difference = (loaded.trunk.features(&images, false).unwrap() - trained).unwrap().abs().unwrap();
     assert!(difference.max_all().unwrap().to_scalar::<f32>().unwrap() < 1e-4);

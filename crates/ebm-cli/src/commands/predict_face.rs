@@ -66,11 +66,11 @@ fn predictor(args: &FaceArgs) -> Result<Predictor> {
     for run in args.model.runs()? {
         runs.push((RunConfig::read(&run)?, run));
     }
-    let (energy, path) = runs
-        .iter()
-        .find(|(config, _)| config.method == ENERGY)
-        .context("--run has no energy model: give a directory of `ebm reproduce`, or the run of an energy model")?;
-    let of_seed = |(config, _): &&(RunConfig, PathBuf)| config.method == args.baseline && config.seed == energy.seed;
+    let (energy, path) = runs.iter().find(|(config, _)| config.method == ENERGY).context(
+        "--run has no energy model: give a directory of `ebm reproduce`, or the run of an energy model",
+    )?;
+    let of_seed =
+        |(config, _): &&(RunConfig, PathBuf)| config.method == args.baseline && config.seed == energy.seed;
     let baseline = runs.iter().find(of_seed).map(|(_, path)| args.model.open(path)).transpose()?;
     let ascent = args.model.step_length().map(|length| energy.experiment.refinement.ascent(length));
     Ok(Predictor::new(args.model.open(path)?, baseline, ascent)?)

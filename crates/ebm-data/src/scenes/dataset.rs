@@ -1,18 +1,16 @@
 //! A set of scenes on disk: `images/000001.jpg` …, `annotations.json` in COCO format, `scenes.json`.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ebm_seed::Key;
-use rand::RngCore as _;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::config::SceneConfig;
 use super::render::{SceneObject, render_scene};
 use crate::encode::write_jpeg;
-use crate::files::write_atomic;
+use crate::generated_dir::{Kind, make, size_of, write_json};
 use crate::{Error, Result};
 
 /// Where a generated set lies.
@@ -34,9 +32,7 @@ impl GeneratedSet {
 
 const ANNOTATIONS: &str = "annotations.json";
 const IMAGES: &str = "images";
-const MANIFEST: &str = "scenes.json";
-/// To be raised by every change that alters the scenes of a given key.
-const GENERATOR: u32 = 1;
+const KIND: Kind = Kind { what: "scenes", manifest: "scenes.json", digest: "digest", version: 1 };
 
 /// Writes `count` scenes into `dir`, or reuses them if `dir` holds the same set already.
 ///
@@ -52,110 +48,16 @@ pub fn generate(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Res
     if !(1..=999_999).contains(&count) {
         return Err(Error::Argument { name: "count", detail: "of scenes must be in 1..=999999".to_owned() });
     }
-    let digest = digest(config, count, key)?;
-    if holds_set(dir, &digest, count)? {
-        return Ok(GeneratedSet::at(dir, true));
-    }
-    let staging = Staging::beside(dir)?;
-    write_set(&staging.0, config, count, key, &digest)?;
-    match fs::rename(&staging.0, dir) {
-        Ok(()) => Ok(GeneratedSet::at(dir, false)),
-        // Another run may have finished the same set meanwhile.
-        Err(_) if holds_set(dir, &digest, count)? => Ok(GeneratedSet::at(dir, true)),
-        Err(source) => Err(Error::io("move the finished set to", dir, source)),
-    }
-}
-
-/// What made a set, and the size of all its files: enough to tell whether a directory holds it whole.
-#[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
-    digest: String,
-    bytes: u64,
-    count: usize,
-    config: SceneConfig,
-}
-
-/// A digest of all that determines the bytes of a set.
-fn digest(config: &SceneConfig, count: usize, key: Key) -> Result<String> {
-    let config = serde_json::to_string(config)
-        .map_err(|error| Error::Argument { name: "config", detail: error.to_string() })?;
-    let mut bytes = [0; 16];
-    // The generator's version comes last: no other key of the scenes starts with this path.
-    let key = key.split("digest").split(&config).index(count as u64).index(u64::from(GENERATOR));
-    key.rng().fill_bytes(&mut bytes);
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Whether `dir` holds the whole set; `false` if it does not exist or is empty.
-fn holds_set(dir: &Path, digest: &str, count: usize) -> Result<bool> {
-    let occupied = |why: &str| Error::Argument {
-        name: "dir",
-        detail: format!("{} {why}; remove it or choose another directory", dir.display()),
+    let size = |dir: &Path| {
+        let paths = (0..count).map(|index| dir.join(IMAGES).join(file_name(index)));
+        // A file that is missing makes the sum too small.
+        Ok(paths.chain([dir.join(ANNOTATIONS)]).map(|path| size_of(&path).unwrap_or(0)).sum())
     };
-    match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(source) => return Err(Error::io("list", dir, source)),
-        Ok(mut entries) => {
-            if entries.next().is_none() {
-                return Ok(false);
-            }
-        }
-    }
-    let manifest =
-        fs::read(dir.join(MANIFEST)).map_err(|_| occupied("holds files but no generated scenes"))?;
-    let manifest: Manifest =
-        serde_json::from_slice(&manifest).map_err(|_| occupied("holds scenes of another version"))?;
-    if manifest.digest != digest {
-        return Err(occupied("holds scenes of another configuration, count, seed or version"));
-    }
-    let paths = (0..count).map(|index| dir.join(IMAGES).join(file_name(index)));
-    let sizes = paths.chain([dir.join(ANNOTATIONS)]).map(|path| size_of(&path));
-    if sizes.sum::<Result<u64>>().is_ok_and(|total| total == manifest.bytes) {
-        Ok(true)
-    } else {
-        Err(occupied("holds these scenes, but files are missing or cut short"))
-    }
+    let write = |dir: &Path| write_set(dir, config, count, key);
+    Ok(GeneratedSet::at(dir, make(dir, &KIND, (config, count, key), size, write)?))
 }
 
-fn size_of(path: &Path) -> Result<u64> {
-    Ok(fs::metadata(path).map_err(|source| Error::io("read", path, source))?.len())
-}
-
-/// A directory beside the final one, removed unless it was renamed.
-struct Staging(PathBuf);
-
-impl Staging {
-    fn beside(dir: &Path) -> Result<Self> {
-        let Some(name) = dir.file_name() else {
-            let detail = format!("{} does not name a directory to be made", dir.display());
-            return Err(Error::Argument { name: "dir", detail });
-        };
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(|source| Error::io("create", parent, source))?;
-        // A run that was killed leaves its directory behind, and another may be at work: take a fresh name.
-        let mut number = 0u32;
-        loop {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{number}.partial"));
-            let staging = parent.join(hidden);
-            match fs::create_dir(&staging) {
-                Ok(()) => return Ok(Self(staging)),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < u32::MAX => number += 1,
-                Err(source) => return Err(Error::io("create", &staging, source)),
-            }
-        }
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        // Absent after the rename; a failure here must not hide the error that led to it.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn write_set(dir: &Path, config: &SceneConfig, count: usize, key: Key, digest: &str) -> Result<()> {
+fn write_set(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<u64> {
     let images = dir.join(IMAGES);
     fs::create_dir(&images).map_err(|source| Error::io("create", &images, source))?;
     let scenes: Vec<(u64, Vec<SceneObject>)> = (0..count)
@@ -171,18 +73,11 @@ fn write_set(dir: &Path, config: &SceneConfig, count: usize, key: Key, digest: &
     let image_bytes: u64 = scenes.iter().map(|scene| scene.0).sum();
     let annotations = dir.join(ANNOTATIONS);
     write_json(&annotations, &coco(config, scenes))?;
-    let bytes = image_bytes + size_of(&annotations)?;
-    let manifest = Manifest { digest: digest.to_owned(), bytes, count, config: config.clone() };
-    write_json(&dir.join(MANIFEST), &manifest)
+    Ok(image_bytes + size_of(&annotations)?)
 }
 
 fn file_name(index: usize) -> String {
     format!("{:06}.jpg", index + 1)
-}
-
-fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let fail = |error: serde_json::Error| Error::io("write", path, error.into());
-    write_atomic(path, &serde_json::to_vec(value).map_err(fail)?)
 }
 
 #[derive(Serialize)]

@@ -93,7 +93,11 @@ impl TrainingConfig {
     pub(super) fn check(&self, name: &str) -> std::result::Result<(), String> {
         let positive = |key: &str, value: f64| {
             let ok = value > 0.0 && value <= 1e6;
-            if ok { Ok(()) } else { Err(format!("{name}.{key}: {value} is not a number above 0 and up to 1e6")) }
+            if ok {
+                Ok(())
+            } else {
+                Err(format!("{name}.{key}: {value} is not a number above 0 and up to 1e6"))
+            }
         };
         positive("epochs", self.epochs)?;
         positive("learning_rate", self.learning_rate)?;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ebm_data::faces::generated::{HeadConfig, generate_ages, poses};
-use ebm_data::faces::split::Split;
+use ebm_data::faces::split::{Split, folder_of};
+use ebm_data::faces::utkface::UtkOptions;
 use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_seed::Key;
 use ebm_train::Progress;
@@ -35,9 +36,14 @@ impl Task {
 
 /// Which images were drawn for validation is not published: these are, for every run.
 const SPLIT_SEED: u64 = 2020;
+/// Where BIWI's own frames are.
+const RAW_BIWI: &str = "biwi/hpdb";
+/// The recordings that protocol 2 tests on; which ones FSA-Net drew is only known through its files.
+const TEST_RECORDINGS: usize = 8;
 /// The parts of the split.
 const TRAIN: &str = "train";
 const VALIDATION: &str = "validation";
+const TEST: &str = "test";
 /// Root of the seeds of generated faces.
 const DATA_SEED: u64 = 2020;
 
@@ -57,52 +63,58 @@ pub struct Data {
 impl Data {
     /// The file under `datasets` that the task's training data are in.
     pub fn source(task: Task, datasets: &Path) -> PathBuf {
+        let raw = datasets.join(RAW_BIWI);
         match task {
             Task::Age => datasets.join("utkface/utk_train.csv"),
+            Task::HeadPose if raw.exists() => raw,
             Task::HeadPose => datasets.join("biwi/BIWI_train.npz"),
         }
     }
 
-    /// UTKFace in `datasets/utkface`, or FSA-Net's BIWI files in `datasets/biwi`. Validation images are drawn from the training
-    /// images: 1 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of any others.
+    /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files or as its own frames, of which 8 recordings are
+    /// drawn for the test. Validation images are drawn from the training images: 1 644 of the 13 147 and 1 010 of the 10 613 published
+    /// ones, and the same share of any others.
     ///
     /// # Errors
     /// When a file is missing or has too many defects. Test images may be missing as a whole.
     pub fn read(task: Task, datasets: &Path, progress: &mut dyn Progress) -> Result<Self> {
-        let (all, test, share) = match task {
+        let source = Self::source(task, datasets);
+        let root = source.parent().unwrap_or(datasets);
+        let (train, test, share) = match task {
             Task::Age => {
-                let root = datasets.join("utkface");
-                let images = root.join("images");
-                let all = utkface::load(&images, &root.join("utk_train.csv"), &utkface::UtkOptions::default())?;
-                // Anything may be missing here: only a test split that is there as a whole is used.
+                let (images, test) = (root.join("images"), root.join("utk_test.csv"));
+                let train = utkface::load(&images, &source, &UtkOptions::default())?;
+                // Any number may be missing here: a test split is used only if it is there as a whole.
                 let tolerance = Tolerance { max_bad_fraction: 1.0, ..Tolerance::default() };
-                let options = utkface::UtkOptions { tolerance, ..utkface::UtkOptions::default() };
-                let list = root.join("utk_test.csv");
-                let test = if list.is_file() { Some(utkface::load(&images, &list, &options)?) } else { None };
-                (all, test, 1644.0 / 13147.0)
+                let options = UtkOptions { tolerance, ..UtkOptions::default() };
+                let test = test.is_file().then(|| utkface::load(&images, &test, &options)).transpose()?;
+                (train, test, 1644.0 / 13147.0)
+            }
+            Task::HeadPose if source.is_dir() => {
+                let all = biwi::load_frames(&source, &biwi::FramesOptions::default())?;
+                let split = whole(&all)?.draw_groups(TRAIN, TEST, TEST_RECORDINGS, folder_of)?;
+                let [train, test] = parts(&split, &all, [TRAIN, TEST])?;
+                (train, Some(test), 1010.0 / 10613.0)
             }
             Task::HeadPose => {
-                let root = datasets.join("biwi");
-                let read = |name: &str| biwi::read_npz(&root.join(name), &biwi::NpzOptions::default());
-                let test = root.join("BIWI_test.npz").is_file().then(|| read("BIWI_test.npz")).transpose()?;
-                (read("BIWI_train.npz")?, test, 1010.0 / 10613.0)
+                let read = |path: &Path| biwi::read_npz(path, &biwi::NpzOptions::default());
+                let test = root.join("BIWI_test.npz");
+                (read(&source)?, test.is_file().then(|| read(&test)).transpose()?, 1010.0 / 10613.0)
             }
         };
-        for faces in std::iter::once(&all).chain(&test) {
+        for faces in std::iter::once(&train).chain(&test) {
             if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
                 progress.message(&format!("{count} entries are left out, the first: {first}"));
             }
         }
-        let whole = |test: &Faces| !test.faces.is_empty() && test.quarantine.defects.len() * 1000 <= test.faces.len();
-        let test = test.filter(whole);
+        let usable = |test: &Faces| test.quarantine.defects.len() * 1000 <= test.faces.len();
+        let test = test.filter(|test| !test.faces.is_empty() && usable(test));
         if test.is_none() {
             progress.message("The test images are not there: the results are the validation split's.");
         }
-        let count = (all.faces.len() as f64 * share).round() as usize;
-        let names: Vec<&str> = all.faces.iter().map(|face| face.name.as_str()).collect();
-        let split = Split::whole(TRAIN, &names, SPLIT_SEED)?.draw(TRAIN, VALIDATION, count)?;
-        let mut parts = split.apply(&all)?;
-        let [train, validation] = [TRAIN, VALIDATION].map(|part| parts.remove(part).unwrap_or_default());
+        let count = (train.faces.len() as f64 * share).round() as usize;
+        let split = whole(&train)?.draw(TRAIN, VALIDATION, count)?;
+        let [train, validation] = parts(&split, &train, [TRAIN, VALIDATION])?;
         Ok(Self {
             train: Arc::new(train),
             validation: Arc::new(validation),
@@ -132,7 +144,7 @@ impl Data {
             made.push(Arc::new(match task {
                 Task::Age => {
                     let ages = generate_ages(&root.join(&name), &config, count, key)?;
-                    utkface::load(&ages.images, &ages.split, &utkface::UtkOptions::default())?
+                    utkface::load(&ages.images, &ages.split, &UtkOptions::default())?
                 }
                 Task::HeadPose => Faces { faces: poses(&config, count, key)?, ..Faces::default() },
             }));
@@ -163,4 +175,16 @@ impl Data {
             None => Ok(()),
         }
     }
+}
+
+/// All faces in one part.
+fn whole(faces: &Faces) -> Result<Split> {
+    let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
+    Ok(Split::whole(TRAIN, &names, SPLIT_SEED)?)
+}
+
+/// The faces of two parts.
+fn parts(split: &Split, faces: &Faces, names: [&str; 2]) -> Result<[Faces; 2]> {
+    let mut parts = split.apply(faces)?;
+    Ok(names.map(|name| parts.remove(name).unwrap_or_default()))
 }

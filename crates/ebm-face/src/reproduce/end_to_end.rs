@@ -12,7 +12,7 @@ use ebm_seed::Key;
 use ebm_train::{Progress, TrainTask, train_run};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, conclude};
+use super::heads::{Entry, Seen, conclude, report_clamped};
 use super::{Options, Outcome};
 use crate::config::{ExperimentConfig, TrainingConfig};
 use crate::features::FeatureTable;
@@ -33,6 +33,7 @@ pub fn paper(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
+    report_clamped(config, &data.train, progress);
     let mut entries = Vec::new();
     for seed in 0..options.seeds {
         for method in methods(config) {

@@ -1,14 +1,15 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_train::Progress;
 use ebm_core::{GradientAscent, Grid, GridDensity, grid_marginals};
+use ebm_data::faces::Faces;
+use ebm_train::Progress;
 
 use super::Options;
 use super::results::{Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
-use crate::network::ENERGY;
+use crate::network::{ENERGY, num_clamped};
 use crate::saved::{TrainedHead, save_refinement};
 use crate::{Error, PackedEnergyHead, Result};
 
@@ -32,9 +33,19 @@ pub(crate) struct Entry {
 impl Entry {
     /// f(x, y), if that is what the head is.
     fn energy(&self) -> Option<&PackedEnergyHead> {
-        match &self.head {
-            TrainedHead::Energy(head) => Some(head),
-            TrainedHead::Baseline(..) => None,
+        self.head.energy()
+    }
+}
+
+/// Says which baselines take targets for something else.
+pub(super) fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
+    for method in &config.methods {
+        let count = num_clamped(&method.baseline, faces);
+        if count > 0 {
+            let title = &method.title;
+            progress.message(&format!(
+                "{title}: {count} training targets beyond its classes count as the last one"
+            ));
         }
     }
 }
@@ -187,7 +198,10 @@ fn examples(
     let ends = [by_entropy.first(), by_entropy.get(densities.len() / 2), by_entropy.last()];
     let named = ends.into_iter().zip(["certain", "typical", "uncertain"]);
     let mut chosen: Vec<(usize, &'static str)> = Vec::new();
-    let several = by_modes.iter().filter(|&&index| modes(index) > seen.y.dims()[1]).map(|index| (Some(index), "multimodal"));
+    let several = by_modes
+        .iter()
+        .filter(|&&index| modes(index) > seen.y.dims()[1])
+        .map(|index| (Some(index), "multimodal"));
     for (index, reason) in named.chain(several.take(3)) {
         if let Some(&index) = index
             && chosen.iter().all(|(known, _)| *known != index)

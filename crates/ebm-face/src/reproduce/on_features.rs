@@ -12,7 +12,7 @@ use ebm_seed::Key;
 use ebm_train::{Progress, train_run};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, choose_step_length, conclude, validation_estimates};
+use super::heads::{Entry, Seen, choose_step_length, conclude, report_clamped, validation_estimates};
 use super::{AblationRow, Options, Outcome};
 use crate::config::{ExperimentConfig, FrozenConfig, TrainingConfig, TrunkTraining};
 use crate::features::{FeatureCache, FeatureTable};
@@ -143,11 +143,13 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Outcome> {
+        report_clamped(config, &data.train, progress);
         let trainer = Trainer { tables: self, config, source, options };
         let mut entries = Vec::new();
         for seed in 0..options.seeds {
             for method in &config.methods {
-                let head = trainer.train(&method.key, &format!("{}-{seed}", method.key), seed, config, progress)?;
+                let head =
+                    trainer.train(&method.key, &format!("{}-{seed}", method.key), seed, config, progress)?;
                 entries.push(self.entry(&method.key, seed, head));
             }
             let head = trainer.train(ENERGY, &format!("{ENERGY}-{seed}"), seed, config, progress)?;
@@ -158,10 +160,17 @@ impl Tables {
             let estimates = validation_estimates(&entries, 0)?;
             let rows = config.ablation.sigmas.iter().zip(&config.ablation.published);
             for (number, (sigmas, &published)) in rows.enumerate() {
-                let mut config = config.clone();
-                config.energy.sigmas.clone_from(sigmas);
-                let head = trainer.train(ENERGY, &format!("ablation-{number}"), 0, &config, progress)?;
-                let TrainedHead::Energy(head) = &head else { continue };
+                let is_own = *sigmas == config.energy.sigmas;
+                let own = entries.iter().filter(|entry| is_own && entry.seed == 0);
+                let mut trained = None;
+                if !is_own {
+                    let mut config = config.clone();
+                    config.energy.sigmas.clone_from(sigmas);
+                    let name = format!("ablation-{number}");
+                    trained = Some(trainer.train(ENERGY, &name, 0, &config, progress)?);
+                }
+                let heads = trained.iter().chain(own.map(|entry| &entry.head));
+                let Some(head) = heads.filter_map(TrainedHead::energy).next() else { continue };
                 let choice = choose_step_length(&config.refinement, head, &self.validation, &estimates)?;
                 let (step_length, mae) = (choice.step_length, choice.mae);
                 outcome.ablation.push(AblationRow { sigmas: sigmas.clone(), step_length, mae, published });
@@ -200,10 +209,12 @@ impl Trainer<'_> {
         let (head, training): (Head, &TrainingConfig) = if method == ENERGY {
             (Head::energy(config, num_features, &store, &Device::Cpu)?, &config.energy.training)
         } else {
-            let head = Head::baseline(config, self.config.method(method)?, num_features, &store, &Device::Cpu)?;
+            let head =
+                Head::baseline(config, self.config.method(method)?, num_features, &store, &Device::Cpu)?;
             (head, &config.training)
         };
-        let source = CachedSource::new(Rc::clone(&self.tables.train), training.batch_size, key.split("data"))?;
+        let source =
+            CachedSource::new(Rc::clone(&self.tables.train), training.batch_size, key.split("data"))?;
         let steps = training.steps(self.tables.train[0].len());
         let network = Network { trunk: None, head };
         let mut task = FaceTask::new(network, store, source, training, key.split("train"));

@@ -25,7 +25,14 @@ pub struct Row {
 impl Row {
     /// A row with the error of its estimates.
     pub fn new(method: &str, refined: bool, seed: u64, error: AbsoluteError) -> Self {
-        Self { method: method.to_owned(), refined, seed, mae: error.mean, coordinates: error.coordinates, nll: None }
+        Self {
+            method: method.to_owned(),
+            refined,
+            seed,
+            mae: error.mean,
+            coordinates: error.coordinates,
+            nll: None,
+        }
     }
 }
 

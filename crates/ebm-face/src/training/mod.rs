@@ -3,6 +3,6 @@
 mod source;
 mod task;
 
-pub(crate) use source::{images, targets};
 pub use source::{Batch, BatchSource, CachedSource, StreamSource};
+pub(crate) use source::{images, targets};
 pub use task::FaceTask;

@@ -35,7 +35,8 @@ impl<S: BatchSource> FaceTask<S> {
         let updater = config.updater(store.trainable(), source.len());
         let is_buffer = |name: &String| name.ends_with(".running_mean") || name.ends_with(".running_var");
         let names = store.names();
-        let buffers = names.iter().filter(|name| is_buffer(name)).filter_map(|name| store.var(name)).collect();
+        let buffers =
+            names.iter().filter(|name| is_buffer(name)).filter_map(|name| store.var(name)).collect();
         Self { network, buffers, store, source, updater, key }
     }
 

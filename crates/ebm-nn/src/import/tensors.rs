@@ -111,7 +111,8 @@ pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>> {
 }
 
 fn serialize(tensors: &BTreeMap<String, Tensor>, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>> {
-    let pairs = || metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<HashMap<_, _>>();
+    let pairs =
+        || metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<HashMap<_, _>>();
     safetensors::serialize(tensors, (!metadata.is_empty()).then(pairs))
         .map_err(|error| Error::Argument { op: "import::to_safetensors", reason: error.to_string() })
 }

@@ -115,11 +115,19 @@ pub fn run(task: Task, args: &FaceArgs) -> Result<()> {
     };
     let run = fresh_run(&args.out, &format!("{}-{name}", task.key()))?;
     data.record(&run)?;
-    let options =
-        Options { seeds: args.seeds, ablation: !args.no_ablation, cache: args.cache.clone(), run: run.clone() };
+    let options = Options {
+        seeds: args.seeds,
+        ablation: !args.no_ablation,
+        cache: args.cache.clone(),
+        run: run.clone(),
+    };
     let trunk = || {
         weights.clone().with_context(|| {
-            format!("{} has no ResNet-50, one of {}; see weights/README.md", args.weights.display(), TRUNKS.join(", "))
+            format!(
+                "{} has no ResNet-50, one of {}; see weights/README.md",
+                args.weights.display(),
+                TRUNKS.join(", ")
+            )
         })
     };
     let outcome = match scale {
@@ -215,7 +223,12 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Mean ± standard deviation of a value of the rows of a method.
-fn cell(outcome: &Outcome, method: &str, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Result<String> {
+fn cell(
+    outcome: &Outcome,
+    method: &str,
+    refined: bool,
+    value: impl Fn(&Row) -> Option<f64>,
+) -> Result<String> {
     let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
     let values: Vec<f64> = rows.filter_map(value).filter(|value| value.is_finite()).collect();
     if values.is_empty() {
@@ -254,7 +267,8 @@ fn table(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
 }
 
 fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(std::iter::once("method").chain(config.coordinates.iter().map(String::as_str)));
+    let mut table =
+        Table::new(std::iter::once("method").chain(config.coordinates.iter().map(String::as_str)));
     for method in &config.methods {
         for (refined, suffix) in [(false, ""), (true, ", refined")] {
             let mut row = vec![format!("{}{suffix}", method.title)];
@@ -284,8 +298,11 @@ fn ablation(outcome: &Outcome) -> Result<Table> {
 fn print_plan(plan: &Plan, args: &FaceArgs) -> Result<()> {
     let peak = crate::memory::peak_mib();
     if args.json {
-        let steps: Vec<_> =
-            plan.losses.iter().map(|(method, losses)| json!({ "method": method, "losses": losses })).collect();
+        let steps: Vec<_> = plan
+            .losses
+            .iter()
+            .map(|(method, losses)| json!({ "method": method, "losses": losses }))
+            .collect();
         println!(
             "{}",
             json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": steps, "peak_memory_mib": peak })

@@ -1,0 +1,148 @@
+//! Age and head pose as a user runs them.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What a command that must succeed prints as JSON.
+fn json(args: &[&str]) -> Value {
+    let output = ebm(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Runs `args`, which must fail with an error that contains `part`.
+fn refused(args: &[&str], part: &str) {
+    let output = ebm(args);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(output.stdout.is_empty() && message.contains(part), "{part:?} is not in {message}");
+}
+
+/// A reproduction of the smallest size in `root`, and its run directory.
+fn reproduce(root: &Path, task: &str) -> (Value, PathBuf) {
+    let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    let (out, datasets, cache) = (place("runs"), place("datasets"), place("cache"));
+    let object = json(&[
+        "reproduce",
+        task,
+        "--smoke",
+        "--seeds",
+        "2",
+        "--json",
+        "--out",
+        &out,
+        "--datasets",
+        &datasets,
+        "--weights",
+        &place("weights"),
+        "--cache",
+        &cache,
+    ]);
+    (object, root.join("runs").join(format!("{}-mini-1", task.replace('-', "_"))))
+}
+
+#[test]
+fn age_is_reproduced_scored_again_and_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (object, run) = reproduce(dir.path(), "age");
+    assert_eq!((object["scale"].as_str(), object["split"].as_str()), (Some("mini"), Some("test")));
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * (2 * 8 + 3));
+    assert!(rows.iter().all(|row| row["mae"].as_f64().unwrap().is_finite() && row["method"].is_string()));
+    assert_eq!(rows.iter().filter(|row| row["refined"] == true && row["seed"] == 1).count(), 8);
+    assert_eq!(object["ablation"].as_array().unwrap().len(), 4);
+    for file in ["report.md", "results.json", "densities.png", "trunk.safetensors", "ebm-1/refinement.toml"] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+
+    // The same networks on the same images, found through the files that a user would have.
+    let test = dir.path().join("datasets/generated/age/test-64-24");
+    let (images, split) = (test.join("images"), test.join("split.csv"));
+    let scored = json(&[
+        "eval",
+        "age",
+        "--run",
+        text(&run),
+        "--images",
+        text(&images),
+        "--split",
+        text(&split),
+        "--json",
+    ]);
+    assert_eq!(scored["images"], 24);
+    for row in rows {
+        let same = |other: &&Value| ["method", "refined", "seed"].iter().all(|key| other[key] == row[key]);
+        let other = scored["rows"].as_array().unwrap().iter().find(same).unwrap();
+        assert!(
+            (other["mae"].as_f64().unwrap() - row["mae"].as_f64().unwrap()).abs() < 1e-3,
+            "{row} {other}"
+        );
+    }
+    let one =
+        json(&["eval", "age", "--run", text(&run.join("gaussian-1")), "--images", text(&images), "--json"]);
+    let methods: Vec<&str> =
+        one["rows"].as_array().unwrap().iter().map(|row| row["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["gaussian", "gaussian", "ebm_mean", "ebm_median", "ebm_mode"]);
+
+    let mut faces: Vec<PathBuf> =
+        std::fs::read_dir(&images).unwrap().map(|entry| entry.unwrap().path()).collect();
+    faces.sort();
+    let pictures = dir.path().join("pictures");
+    let line = json(&["predict", "age", text(&faces[0]), "--run", text(&run), "--out", text(&pictures)]);
+    let age = &line["coordinates"]["age"];
+    assert!(age["prediction"].as_f64().unwrap().is_finite());
+    assert!(!age["region"].as_array().unwrap().is_empty() && line["unit"] == "years", "{line}");
+    assert!(pictures.join(faces[0].file_stem().unwrap()).with_extension("png").is_file());
+
+    let run = text(&run);
+    refused(&["predict", "head-pose", text(&faces[0]), "--run", run], "not for the head pose");
+    refused(&["predict", "age", text(&split), "--run", run], "split.csv");
+    refused(
+        &["eval", "age", "--run", text(dir.path()), "--images", text(&images)],
+        "no run of a face network",
+    );
+    std::fs::write(&split, ",file,age\n0,one.png,3\n").unwrap();
+    refused(&["eval", "age", "--run", run, "--images", text(&images), "--split", text(&split)], "split.csv");
+    // What was generated is not there as it was: said, and left alone.
+    let message = ["reproduce", "age", "--smoke", "--out"];
+    let datasets = dir.path().join("datasets");
+    refused(
+        &[&message[..], &[text(&dir.path().join("more")), "--datasets", text(&datasets)]].concat(),
+        "cut short",
+    );
+}
+
+#[test]
+fn head_pose_is_reproduced_and_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (object, run) = reproduce(dir.path(), "head-pose");
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2 * 6);
+    for row in rows {
+        let coordinates: Vec<f64> =
+            row["coordinates"].as_array().unwrap().iter().map(|mae| mae.as_f64().unwrap()).collect();
+        assert_eq!(coordinates.len(), 3);
+        assert!((coordinates.iter().sum::<f64>() / 3.0 - row["mae"].as_f64().unwrap()).abs() < 1e-9);
+    }
+    let face = dir.path().join("face.png");
+    let image = ebm_data::Image::filled(80, 70, [90, 120, 150]).unwrap();
+    ebm_data::encode::write_png(&face, &image).unwrap();
+    let pictures = dir.path().join("pictures");
+    let line = json(&["predict", "head-pose", text(&face), "--run", text(&run), "--out", text(&pictures)]);
+    for name in ["yaw", "pitch", "roll"] {
+        assert!(line["coordinates"][name]["region"].is_array(), "{line}");
+    }
+    assert!(pictures.join("face.png").is_file());
+    refused(&["eval", "head-pose", "--run", text(&run), "--npz", text(&face)], "face.png");
+}

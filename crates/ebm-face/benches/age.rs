@@ -175,7 +175,8 @@ fn main() {
                 println!("{}", milliseconds(|| networks.climb(&features, &estimate)));
             }
             "step" => {
-                let whole = whole.entry(words[1].to_owned()).or_insert_with(|| Whole::new(words[1], number(3)));
+                let whole =
+                    whole.entry(words[1].to_owned()).or_insert_with(|| Whole::new(words[1], number(3)));
                 println!("{}", whole.step(number(2)));
             }
             "train" => println!("{}", train(&networks, number(1), number(2))),

@@ -22,6 +22,7 @@ mod planes;
 pub mod quarantine;
 pub mod resize;
 pub mod scenes;
+pub mod sequences;
 pub mod transform;
 
 pub use crate::error::{Error, Result};

@@ -1,0 +1,107 @@
+//! Text files with one box in each line: annotations of all datasets, and results of all trackers.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::Rect;
+use crate::error::{Error, Result};
+use crate::files::{read_limited, write_atomic};
+
+/// Half a million frames with four numbers of 30 digits each.
+const LIMIT: u64 = 64 << 20;
+
+const EXPECTED: &str = "a list of boxes";
+
+/// The boxes in the file at `path`, one in each line: x, y, width and height, separated by commas, tabs, semicolons or
+/// blanks. NaN is a number here: datasets write it where the target is absent. Empty lines at the end do not count.
+///
+/// # Errors
+/// [`Error::Format`] with the line for anything else; [`Error::Io`] and [`Error::FileTooLarge`].
+pub fn read_boxes(path: &Path) -> Result<Vec<Rect>> {
+    let bytes = read_limited(path, LIMIT)?;
+    let fail = |detail: String| Error::Format { path: path.to_owned(), expected: EXPECTED, detail };
+    let text = std::str::from_utf8(&bytes).map_err(|error| fail(error.to_string()))?;
+    let parse = |(number, line): (usize, &str)| {
+        parse_box(line).map_err(|detail| fail(format!("line {}: {detail}", number + 1)))
+    };
+    let boxes = text.trim_start_matches('\u{feff}').trim_end().lines().enumerate().map(parse);
+    boxes.collect()
+}
+
+fn parse_box(line: &str) -> std::result::Result<Rect, String> {
+    let separator = |c: char| c == ',' || c == ';' || c.is_whitespace();
+    let mut numbers = Vec::with_capacity(4);
+    for word in line.split(separator).filter(|word| !word.is_empty()) {
+        match word.parse::<f64>() {
+            Ok(number) if !number.is_infinite() => numbers.push(number),
+            Ok(_) | Err(_) => return Err(format!("{word:?} is no number; write x, y, width, height")),
+        }
+    }
+    let count = numbers.len();
+    numbers.try_into().map_err(|_| format!("{count} numbers where x, y, width and height are expected"))
+}
+
+/// Writes `boxes` to `path`, a line for each, atomically: the numbers as `format` writes them, `separator` between.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn write_boxes(
+    path: &Path,
+    boxes: &[Rect],
+    separator: &str,
+    format: impl Fn(f64) -> String,
+) -> Result<()> {
+    let mut text = String::new();
+    for &[x, y, width, height] in boxes {
+        let [x, y, width, height] = [x, y, width, height].map(&format);
+        // Writing to a string can not fail.
+        let _ = writeln!(text, "{x}{separator}{y}{separator}{width}{separator}{height}");
+    }
+    write_atomic(path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Rect>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("boxes.txt");
+        std::fs::write(&path, text).unwrap();
+        read_boxes(&path)
+    }
+
+    #[test]
+    fn every_separator_of_the_datasets_is_read() {
+        let expected = [[1., 2.5, 3., 4.], [-5., 6., 7., 8e1]];
+        for text in
+            ["1,2.5,3,4\n-5,6,7,80\n", "1\t2.5\t3\t4\r\n-5\t6\t7\t80", " 1 2.5  3 4 \n-5, 6, 7, 80\n\n"]
+        {
+            assert_eq!(read(text).unwrap(), expected, "{text:?}");
+        }
+        assert!(read("NaN,NaN,NaN,NaN\n").unwrap()[0].iter().all(|number| number.is_nan()));
+        assert!(read("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_malformed_line_is_named() {
+        for (text, place) in [
+            ("1,2,3,4\n1,2,3\n", "line 2: 3 numbers"),
+            ("1,2,x,4", "line 1: \"x\""),
+            ("1,2,inf,4", "line 1"),
+            ("1,2,3,4\n\n1,2,3,4", "line 2: 0 numbers"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(place), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/boxes.txt");
+        let boxes = vec![[1.25, -2., 3., 4.], [5., 6., 7.125, 8.]];
+        write_boxes(&path, &boxes, "\t", |number| number.to_string()).unwrap();
+        assert_eq!(read_boxes(&path).unwrap(), boxes);
+    }
+}

@@ -1,0 +1,108 @@
+//! Videos with the box of one target in each frame: what trackers learn from and are measured on.
+
+mod box_list;
+
+use std::path::PathBuf;
+
+pub use box_list::{read_boxes, write_boxes};
+
+/// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.
+/// Where a dataset says nothing of a frame all four are NaN.
+pub type Rect = [f64; 4];
+
+/// A video and the boxes of its target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sequence {
+    /// Its name in the dataset's own spelling.
+    pub name: String,
+    /// Where the frames are.
+    pub frames: Frames,
+    /// A box for each frame, as annotated: in the coordinates of the dataset's files, absent ones NaN or without extent.
+    pub boxes: Vec<Rect>,
+    /// Whether the target can be seen, frame by frame, where the dataset says so.
+    pub visible: Option<Vec<bool>>,
+}
+
+impl Sequence {
+    /// Whether frame `i` has a box with positive sides, and the target is not known to be out of sight.
+    pub fn is_valid(&self, i: usize) -> bool {
+        let positive = self.boxes.get(i).is_some_and(|[x, y, width, height]| {
+            x.is_finite() && y.is_finite() && *width > 0.0 && *height > 0.0 && (width * height).is_finite()
+        });
+        positive && self.visible.as_ref().is_none_or(|visible| visible.get(i) == Some(&true))
+    }
+}
+
+/// The image files of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// `directory/{number}.{extension}`, the numbers running on from `first`.
+    Numbered {
+        /// Where they are.
+        directory: PathBuf,
+        /// What precedes the number; often nothing.
+        prefix: String,
+        /// The number of the first frame.
+        first: usize,
+        /// How many frames there are.
+        count: usize,
+        /// Numbers are filled up with zeros to as many digits.
+        digits: usize,
+        /// Without the dot.
+        extension: String,
+    },
+    /// As listed.
+    Listed(Vec<PathBuf>),
+}
+
+impl Frames {
+    /// The number of frames.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Numbered { count, .. } => *count,
+            Self::Listed(paths) => paths.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The file of frame `i`, counted from 0.
+    pub fn path(&self, i: usize) -> Option<PathBuf> {
+        match self {
+            Self::Numbered { directory, prefix, first, count, digits, extension } => {
+                (i < *count).then(|| {
+                    directory.join(format!("{prefix}{:0digits$}.{extension}", first + i, digits = *digits))
+                })
+            }
+            Self::Listed(paths) => paths.get(i).cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_numbered_as_datasets_number_them() {
+        let (directory, extension) = (PathBuf::from("a/img"), "jpg".to_owned());
+        let frames =
+            Frames::Numbered { directory, prefix: String::new(), first: 300, count: 2, digits: 4, extension };
+        assert_eq!(frames.path(1), Some(PathBuf::from("a/img/0301.jpg")));
+        assert_eq!((frames.len(), frames.path(2)), (2, None));
+    }
+
+    #[test]
+    fn a_frame_counts_when_its_box_has_sides_and_its_target_can_be_seen() {
+        let boxes = vec![[1., 2., 3., 4.], [f64::NAN; 4], [1., 2., 0., 4.], [0., 0., 1., 1.]];
+        let visible = Some(vec![true, true, true, false]);
+        let mut sequence =
+            Sequence { name: "a".to_owned(), frames: Frames::Listed(Vec::new()), boxes, visible };
+        assert_eq!([0, 1, 2, 3, 4].map(|i| sequence.is_valid(i)), [true, false, false, false, false]);
+        sequence.visible = None;
+        assert!(sequence.is_valid(3));
+    }
+}

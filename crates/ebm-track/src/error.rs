@@ -32,6 +32,40 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// A target that can not be tracked.
+    #[error("the box {bbox:?} (x, y, width, height) in an image of {width}x{height} pixels: {reason}")]
+    Target {
+        /// The box.
+        bbox: ebm_data::sequences::Rect,
+        /// The image's columns.
+        width: usize,
+        /// The image's rows.
+        height: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A frame of another size than the first.
+    #[error("frame {frame} (the first is 0) has {found:?} rows and columns where the video began with {expected:?}; a video has one size")]
+    FrameSize {
+        /// Its number.
+        frame: usize,
+        /// (rows, columns) of the first frame.
+        expected: [usize; 2],
+        /// (rows, columns) of this one.
+        found: [usize; 2],
+    },
+    /// A sequence that can not be tracked to its end.
+    #[error("sequence {name}, frame {frame} ({}): {reason}", path.display())]
+    Sequence {
+        /// Its name.
+        name: String,
+        /// The frame, counted from 0.
+        frame: usize,
+        /// The frame's file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A configuration that can not be used.
     #[error("configuration {name}: {reason}")]
     Settings {

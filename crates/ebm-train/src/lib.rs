@@ -12,6 +12,7 @@
 //! | [`progress`] | [`Progress`]: the stages of a long computation |
 //! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
 //! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
+//! | [`statistics`] | [`RunningStatistics`]: moved by applied steps alone |
 //! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
 
@@ -23,6 +24,7 @@ pub mod metrics;
 pub mod observer;
 pub mod progress;
 pub mod run_dir;
+pub mod statistics;
 pub mod trainer;
 pub mod updater;
 
@@ -36,5 +38,6 @@ pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use observer::{Event, Observer};
 pub use progress::{Progress, StageObserver, train_run};
 pub use run_dir::{Environment, RunDir};
+pub use statistics::RunningStatistics;
 pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};
 pub use updater::Updater;

@@ -1,11 +1,11 @@
 //! A network in training.
 
 use candle_core::backprop::GradStore;
-use candle_core::{Tensor, Var};
+use candle_core::Tensor;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
 
 use super::BatchSource;
 use crate::Result;
@@ -18,8 +18,7 @@ pub struct FaceTask<S> {
     store: ParamStore,
     source: S,
     updater: Updater,
-    /// Running statistics: a step moves them, and only an applied step may.
-    buffers: Vec<Var>,
+    running: RunningStatistics,
     key: Key,
 }
 
@@ -33,11 +32,8 @@ impl<S: BatchSource> FaceTask<S> {
     /// Trains the trainable parameters of `store`, from which `network` was built.
     pub fn new(network: Network, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
         let updater = config.updater(store.trainable(), source.len());
-        let is_buffer = |name: &String| name.ends_with(".running_mean") || name.ends_with(".running_var");
-        let names = store.names();
-        let buffers =
-            names.iter().filter(|name| is_buffer(name)).filter_map(|name| store.var(name)).collect();
-        Self { network, buffers, store, source, updater, key }
+        let running = RunningStatistics::of(&store);
+        Self { network, running, store, source, updater, key }
     }
 
     /// The network, trained so far, and its parameters.
@@ -45,25 +41,14 @@ impl<S: BatchSource> FaceTask<S> {
         (self.network, self.store)
     }
 
-    fn statistics(&self) -> Result<Vec<Tensor>> {
-        self.buffers.iter().map(|buffer| Ok(buffer.as_detached_tensor().copy()?)).collect()
-    }
-
-    fn set_statistics(&self, values: &[Tensor]) -> Result<()> {
-        for (buffer, value) in self.buffers.iter().zip(values) {
-            buffer.set(value)?;
-        }
-        Ok(())
-    }
-
     fn compute(&mut self, step: usize) -> Result<(StepReport, Update)> {
         let batch = self.source.batch(step)?;
-        let before = self.statistics()?;
         let mut rng = self.key.split("proposal").index(step as u64).rng();
-        let loss = self.network.loss(&batch.x, &batch.y, &mut rng)?;
-        let (report, gradients) = self.updater.gradients(&loss, step)?;
-        let statistics = self.statistics()?;
-        self.set_statistics(&before)?;
+        let gradients = || -> Result<_> {
+            let loss = self.network.loss(&batch.x, &batch.y, &mut rng)?;
+            Ok(self.updater.gradients(&loss, step)?)
+        };
+        let ((report, gradients), statistics) = self.running.aside(gradients)?;
         Ok((report, Update { gradients, statistics }))
     }
 }
@@ -76,7 +61,7 @@ impl<S: BatchSource> TrainTask for FaceTask<S> {
     }
 
     fn apply(&mut self, step: usize, update: Update) -> std::result::Result<(), BoxError> {
-        self.set_statistics(&update.statistics)?;
+        self.running.set(&update.statistics)?;
         Ok(self.updater.apply(step, &update.gradients)?)
     }
 

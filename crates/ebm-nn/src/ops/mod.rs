@@ -13,6 +13,7 @@ pub mod prroi_pool;
 mod roi;
 mod roi_align;
 pub(crate) mod storage;
+mod sum_taps;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod upsample;
@@ -27,4 +28,5 @@ pub use prroi_pool::prroi_pool;
 pub use roi::{ChannelsLast, channels_first, channels_last};
 pub use roi_align::roi_align;
 pub use storage::elements;
+pub use sum_taps::{spread_taps, sum_taps};
 pub use upsample::upsample_nearest2d;

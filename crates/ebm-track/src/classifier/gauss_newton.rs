@@ -1,0 +1,216 @@
+//! Gauss-Newton steps, each solved approximately by conjugate gradients.
+
+use super::blocks::{Blocks, Parameterisation, add_scaled, dot, scale};
+use super::least_squares::Samples;
+use crate::error::Result;
+
+/// `steps` times: linearise the scores about θ and minimise the quadratic model with `iterations` of conjugate
+/// gradients. Returns the last θ.
+pub(super) fn gauss_newton(
+    samples: &Samples,
+    parameterisation: &impl Parameterisation,
+    mut theta: Blocks,
+    steps: usize,
+    iterations: usize,
+) -> Result<Blocks> {
+    let lambda = parameterisation.regularisation();
+    let inverse: Vec<f64> = lambda.iter().map(|lambda| lambda.recip()).collect();
+    for _ in 0..steps {
+        let linearised = samples.linearise(&parameterisation.filter(&theta)?)?;
+        // (JᵀJ + Λ) δ = −(Jᵀ r + Λ θ).
+        let gradient = parameterisation.adjoint(&theta, &linearised.residual_gradient()?)?;
+        let gradient = add_scaled(&gradient, 1.0, &scale(&theta, &lambda)?)?;
+        let right = scale(&gradient, &vec![-1.0; lambda.len()])?;
+        let curvature = |change: &Blocks| {
+            let filter = parameterisation.differential(&theta, change)?;
+            let product = parameterisation.adjoint(&theta, &linearised.curvature(&filter)?)?;
+            add_scaled(&product, 1.0, &scale(change, &lambda)?)
+        };
+        let change = conjugate_gradient(curvature, right, &inverse, iterations)?;
+        theta = add_scaled(&theta, 1.0, &change)?;
+    }
+    Ok(theta)
+}
+
+/// `iterations` of preconditioned conjugate gradients for A δ = b, from δ = 0: Polak and Ribière's β, not below 0, so that a
+/// direction that has lost its conjugacy is given up. The preconditioner multiplies each block by a number.
+fn conjugate_gradient(
+    product: impl Fn(&Blocks) -> Result<Blocks>,
+    b: Blocks,
+    preconditioner: &[f64],
+    iterations: usize,
+) -> Result<Blocks> {
+    let mut x = scale(&b, &vec![0.0; b.len()])?;
+    let mut residual = b;
+    let mut direction: Option<(Blocks, f64, Blocks)> = None;
+    for _ in 0..iterations {
+        let z = scale(&residual, preconditioner)?;
+        let rho = dot(&residual, &z)?;
+        // At the solution, or where the numbers have run out.
+        if rho.is_nan() || rho <= 0.0 {
+            break;
+        }
+        let p = match &direction {
+            Some((p, last, last_residual)) => {
+                let beta = ((rho - dot(last_residual, &z)?) / last).max(0.0);
+                add_scaled(&z, beta, p)?
+            }
+            None => z,
+        };
+        let q = product(&p)?;
+        let bend = dot(&p, &q)?;
+        if bend.is_nan() || bend <= 0.0 {
+            break;
+        }
+        let alpha = dot(&residual, &p)? / bend;
+        x = add_scaled(&x, alpha, &p)?;
+        let next = add_scaled(&residual, -alpha, &q)?;
+        direction = Some((p, rho, std::mem::replace(&mut residual, next)));
+    }
+    Ok(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device, Tensor};
+    use ebm_seed::Key;
+    use rand::Rng;
+
+    use super::super::blocks::{Factors, FilterAlone, number};
+    use super::super::least_squares::Mlu;
+    use super::*;
+
+    const KERNEL: usize = 2;
+
+    fn noise(shape: &[usize], name: &str) -> Tensor {
+        let mut rng = Key::new(1).split(name).rng();
+        let count = shape.iter().product();
+        let values: Vec<f64> = (0..count).map(|_| rng.random_range(-1.0..1.0)).collect();
+        Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+    }
+
+    /// Four samples of 3 × 5 pixels with three channels, weighted unequally.
+    fn samples() -> Samples {
+        let weights = Tensor::new(&[0.1, 0.4, 0.3, 0.2], &Device::Cpu).unwrap();
+        Samples::new(&noise(&[4, 15, 3], "x"), &noise(&[4, 3, 5], "t"), &weights, KERNEL, Mlu(0.05)).unwrap()
+    }
+
+    fn loss(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> f64 {
+        let data = samples.linearise(&p.filter(theta).unwrap()).unwrap().loss().unwrap();
+        let weights = p.regularisation();
+        theta.iter().zip(weights).fold(data, |sum, (block, lambda)| {
+            sum + lambda * number(&block.sqr().unwrap().sum_all().unwrap()).unwrap()
+        })
+    }
+
+    fn flat(blocks: &Blocks) -> Vec<f64> {
+        blocks.iter().flat_map(|b| b.flatten_all().unwrap().to_vec1::<f64>().unwrap()).collect()
+    }
+
+    /// θ with coordinate `i` moved.
+    fn moved(theta: &Blocks, i: usize, by: f64) -> Blocks {
+        let mut values = flat(theta);
+        values[i] += by;
+        let mut values = values.as_slice();
+        let mut blocks = Vec::new();
+        for block in theta {
+            let (own, rest) = values.split_at(block.elem_count());
+            blocks.push(Tensor::from_slice(own, block.shape(), &Device::Cpu).unwrap());
+            values = rest;
+        }
+        blocks
+    }
+
+    /// Gaussian elimination with pivoting.
+    fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+        let n = b.len();
+        for i in 0..n {
+            let pivot = (i..n).max_by(|&p, &q| a[p][i].abs().total_cmp(&a[q][i].abs())).unwrap();
+            a.swap(i, pivot);
+            b.swap(i, pivot);
+            for row in i + 1..n {
+                let factor = a[row][i] / a[i][i];
+                for column in i..n {
+                    a[row][column] -= factor * a[i][column];
+                }
+                b[row] -= factor * b[i];
+            }
+        }
+        for i in (0..n).rev() {
+            b[i] = (b[i] - (i + 1..n).map(|j| a[i][j] * b[j]).sum::<f64>()) / a[i][i];
+        }
+        b
+    }
+
+    /// The step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals from central differences.
+    fn dense_step(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> Vec<f64> {
+        let residuals = |theta: &Blocks| -> Vec<f64> {
+            let linearised = samples.linearise(&p.filter(theta).unwrap()).unwrap();
+            let mut all = linearised.residuals();
+            for (block, lambda) in theta.iter().zip(p.regularisation()) {
+                let root = lambda.sqrt();
+                all.extend(block.flatten_all().unwrap().to_vec1::<f64>().unwrap().iter().map(|v| v * root));
+            }
+            all
+        };
+        let n = flat(theta).len();
+        let columns: Vec<Vec<f64>> = (0..n)
+            .map(|i| {
+                let (plus, minus) = (residuals(&moved(theta, i, 1e-6)), residuals(&moved(theta, i, -1e-6)));
+                plus.iter().zip(minus).map(|(plus, minus)| (plus - minus) / 2e-6).collect()
+            })
+            .collect();
+        let r = residuals(theta);
+        let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let a = columns.iter().map(|u| columns.iter().map(|v| inner(u, v)).collect()).collect();
+        solve(a, columns.iter().map(|u| -inner(u, &r)).collect())
+    }
+
+    fn agrees_with_dense(p: &impl Parameterisation, theta: Blocks) {
+        let samples = samples();
+        let expected = dense_step(&samples, p, &theta);
+        let n = expected.len();
+        let solved = gauss_newton(&samples, p, theta.clone(), 1, 4 * n).unwrap();
+        for ((new, old), step) in flat(&solved).iter().zip(flat(&theta)).zip(&expected) {
+            assert!((new - old - step).abs() < 1e-6 * (1.0 + step.abs()), "{} {step}", new - old);
+        }
+    }
+
+    #[test]
+    fn many_iterations_are_a_dense_solve() {
+        agrees_with_dense(&FilterAlone { regularisation: 0.1 }, vec![noise(&[3, 4], "w")]);
+        let theta = vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")];
+        agrees_with_dense(&Factors { filter: 0.1, projection: 0.01 }, theta);
+    }
+
+    #[test]
+    fn steps_lower_the_objective_to_a_stationary_point() {
+        let (samples, p) = (samples(), Factors { filter: 0.1, projection: 0.01 });
+        let start = vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")];
+        let few = gauss_newton(&samples, &p, start.clone(), 2, 5).unwrap();
+        assert!(loss(&samples, &p, &few) < loss(&samples, &p, &start));
+        let end = gauss_newton(&samples, &p, start, 200, 20).unwrap();
+        assert!(loss(&samples, &p, &end) < loss(&samples, &p, &few));
+        for i in 0..flat(&end).len() {
+            let at = |by| loss(&samples, &p, &moved(&end, i, by));
+            assert!(((at(1e-5) - at(-1e-5)) / 2e-5).abs() < 1e-5, "coordinate {i}");
+        }
+    }
+
+    #[test]
+    fn mlu_has_its_golden_values_and_its_derivative() {
+        let x = Tensor::new(&[1.0, 0.0, -0.01, -0.05, -1.0], &Device::Cpu).unwrap();
+        let (y, slope) = Mlu(0.05).value_and_slope(&x).unwrap();
+        for (y, expected) in y.to_vec1::<f64>().unwrap().iter().zip([1., 0., -0.00906346, -0.03160603, -0.05])
+        {
+            assert!((y - expected).abs() < 1e-8, "{y} {expected}");
+        }
+        let at =
+            |by: f64| Mlu(0.05).value_and_slope(&(&x + by).unwrap()).unwrap().0.to_vec1::<f64>().unwrap();
+        let (plus, minus, slope) =
+            (at(1e-6), at(-1e-6), slope.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap());
+        for i in [0, 2, 3, 4] {
+            assert!(((plus[i] - minus[i]) / 2e-6 - slope[i]).abs() < 1e-6, "{i}");
+        }
+    }
+}

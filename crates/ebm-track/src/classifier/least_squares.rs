@@ -1,0 +1,97 @@
+//! The classifier's objective: Σ_j γ_j ‖φ(s_j) − t_j‖² + Σ_b λ_b ‖θ_b‖², with the scores s_j = filter ∗ x_j.
+
+use candle_core::Tensor;
+use ebm_nn::ops::{spread_taps, sum_taps};
+
+use crate::error::Result;
+
+/// φ: x where it is not negative, else m (e^{x/m} − 1). A score far below 0 is as good as −m: what a background pixel
+/// scores does not matter once it is negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mlu(pub f64);
+
+impl Mlu {
+    /// φ(x) and φ′(x).
+    pub fn value_and_slope(self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let negative = (x.minimum(0.0)? / self.0)?.exp()?;
+        let value = (x.maximum(0.0)? + ((&negative - 1.0)? * self.0)?)?;
+        // The exponential of what is not negative is 1, as is the slope there.
+        Ok((value, negative))
+    }
+}
+
+/// Samples x_j, as rows of channels, with their targets and weights.
+pub(super) struct Samples {
+    /// `(N·H·W, C)`.
+    rows: Tensor,
+    /// t, `(N, H, W)`.
+    targets: Tensor,
+    /// √γ, `(N, 1, 1)`.
+    root_weights: Tensor,
+    kernel: usize,
+    mlu: Mlu,
+}
+
+/// The objective's data term about one point: the residual and what it takes to multiply with the Jacobian.
+pub(super) struct Linearised<'a> {
+    samples: &'a Samples,
+    /// √γ φ′(s), `(N, H, W)`.
+    slope: Tensor,
+    /// √γ (φ(s) − t), `(N, H, W)`.
+    residual: Tensor,
+}
+
+impl Samples {
+    /// `x (N, H·W, C)`, `targets (N, H, W)`, weights `γ (N)`, for a filter of `kernel²` taps.
+    pub fn new(x: &Tensor, targets: &Tensor, weights: &Tensor, kernel: usize, mlu: Mlu) -> Result<Self> {
+        let root_weights = weights.sqrt()?.reshape(((), 1, 1))?;
+        Ok(Self { rows: x.flatten(0, 1)?, targets: targets.clone(), root_weights, kernel, mlu })
+    }
+
+    /// s `(N, H, W)` for the filter as a matrix `(C, kernel²)`.
+    pub fn scores(&self, filter: &Tensor) -> Result<Tensor> {
+        let (n, height, width) = self.targets.dims3()?;
+        Ok(sum_taps(&self.rows.matmul(filter)?.reshape((n, height, width, ()))?)?)
+    }
+
+    /// The adjoint of [`scores`](Self::scores): `(N, H, W)` to `(C, kernel²)`.
+    fn gradient(&self, scores: &Tensor) -> Result<Tensor> {
+        let (n, pixels) = (self.targets.dim(0)?, self.targets.dim(1)? * self.targets.dim(2)?);
+        // A product for each sample, then their sum: the long inner dimension is cut where the threads can share it.
+        let spread = spread_taps(scores, self.kernel)?.reshape((n, pixels, ()))?;
+        let rows = self.rows.reshape((n, pixels, ()))?.transpose(1, 2)?;
+        Ok(rows.matmul(&spread)?.sum(0)?)
+    }
+
+    pub fn linearise(&self, filter: &Tensor) -> Result<Linearised<'_>> {
+        let (value, slope) = self.mlu.value_and_slope(&self.scores(filter)?)?;
+        let residual = (value - &self.targets)?.broadcast_mul(&self.root_weights)?;
+        Ok(Linearised { samples: self, slope: slope.broadcast_mul(&self.root_weights)?, residual })
+    }
+}
+
+impl Linearised<'_> {
+    /// Jᵀ r.
+    pub fn residual_gradient(&self) -> Result<Tensor> {
+        self.samples.gradient(&(&self.slope * &self.residual)?)
+    }
+
+    /// Jᵀ J δ for a change δ `(C, kernel²)` of the filter.
+    pub fn curvature(&self, change: &Tensor) -> Result<Tensor> {
+        let slope = self.slope.sqr()?;
+        self.samples.gradient(&(self.samples.scores(change)? * slope)?)
+    }
+
+    /// ‖r‖².
+    #[cfg(test)]
+    pub fn loss(&self) -> Result<f64> {
+        super::blocks::number(&self.residual.sqr()?.sum_all()?)
+    }
+
+    /// r, in row-major order.
+    #[cfg(test)]
+    #[expect(clippy::unwrap_used, reason = "a test's f64")]
+    pub fn residuals(&self) -> Vec<f64> {
+        self.residual.flatten_all().unwrap().to_vec1().unwrap()
+    }
+}

@@ -1,0 +1,166 @@
+//! What the classifier remembers: samples of the target with their labels and weights.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::error::Result;
+
+/// How samples are weighted and forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forgetting {
+    /// How many samples there is room for.
+    pub capacity: usize,
+    /// The share of all weight that the first frame's samples keep in any case.
+    pub initial_share: f64,
+}
+
+/// Samples in slots. Those of the first frame stay; of the others the one that weighs least makes room.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    /// `(capacity, H·W, P)`; the first [`len`](Self::len) are in use.
+    samples: Tensor,
+    /// `(capacity, H, W)`.
+    targets: Tensor,
+    weights: Weights,
+}
+
+impl Memory {
+    /// `samples (N, H·W, P)` with `targets (N, H, W)` of the first frame, equally weighted.
+    ///
+    /// Room for fewer than all of them and one more is made larger.
+    pub fn new(samples: &Tensor, targets: &Tensor, forgetting: Forgetting) -> Result<Self> {
+        let initial = samples.dim(0)?;
+        let capacity = forgetting.capacity.max(initial + 1);
+        let room = |x: &Tensor| -> Result<Tensor> {
+            let mut shape = x.dims().to_vec();
+            shape[0] = capacity;
+            let all = Tensor::zeros(shape, x.dtype(), x.device())?;
+            all.slice_set(&x.contiguous()?, 0, 0)?;
+            Ok(all)
+        };
+        let weights = Weights::new(initial, Forgetting { capacity, ..forgetting });
+        Ok(Self { samples: room(samples)?, targets: room(targets)?, weights })
+    }
+
+    /// Adds `sample (1, H·W, P)` with `target (1, H, W)`; it gets the share `rate` of all weight.
+    pub fn add(&mut self, sample: &Tensor, target: &Tensor, rate: f64) -> Result<()> {
+        let slot = self.weights.add(rate);
+        self.samples.slice_set(&sample.contiguous()?, 0, slot)?;
+        self.targets.slice_set(&target.contiguous()?, 0, slot)?;
+        Ok(())
+    }
+
+    /// The samples, their targets and their weights `(N)`, which sum to 1.
+    pub fn contents(&self) -> Result<(Tensor, Tensor, Tensor)> {
+        let n = self.weights.shares.len();
+        let weights = weights_tensor(&self.weights.shares, self.samples.dtype(), self.samples.device())?;
+        Ok((self.samples.narrow(0, 0, n)?, self.targets.narrow(0, 0, n)?, weights))
+    }
+}
+
+fn weights_tensor(weights: &[f64], dtype: DType, device: &Device) -> Result<Tensor> {
+    Ok(Tensor::new(weights, device)?.to_dtype(dtype)?)
+}
+
+/// The weights alone.
+#[derive(Clone, Debug)]
+struct Weights {
+    /// They sum to 1.
+    shares: Vec<f64>,
+    /// How many are of the first frame.
+    initial: usize,
+    forgetting: Forgetting,
+}
+
+impl Weights {
+    fn new(initial: usize, forgetting: Forgetting) -> Self {
+        Self { shares: vec![1.0 / initial as f64; initial], initial, forgetting }
+    }
+
+    /// The slot for one more sample: after it the new weight is `rate` of all, so that each earlier one has decayed by
+    /// 1 − rate.
+    fn add(&mut self, rate: f64) -> usize {
+        let slot = if self.shares.len() < self.forgetting.capacity {
+            self.shares.push(0.0);
+            self.shares.len() - 1
+        } else {
+            let later = self.shares.iter().enumerate().skip(self.initial);
+            later.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(self.initial, |(slot, _)| slot)
+        };
+        self.shares[slot] = 0.0;
+        let others: f64 = self.shares.iter().sum();
+        self.shares.iter_mut().for_each(|share| *share *= (1.0 - rate) / others);
+        self.shares[slot] = rate;
+        self.keep_initial();
+        slot
+    }
+
+    /// Lifts the first frame's samples to their least share.
+    fn keep_initial(&mut self) {
+        let least = self.forgetting.initial_share;
+        let (first, later) = self.shares.split_at_mut(self.initial);
+        let sum: f64 = first.iter().sum();
+        if sum < least {
+            first.iter_mut().for_each(|share| *share *= least / sum);
+            later.iter_mut().for_each(|share| *share *= (1.0 - least) / (1.0 - sum));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(capacity: usize, initial_share: f64) -> Weights {
+        Weights::new(3, Forgetting { capacity, initial_share })
+    }
+
+    #[test]
+    fn weights_decay_geometrically_and_sum_to_one() {
+        let mut weights = weights(10, 0.0);
+        for _ in 0..4 {
+            weights.add(0.1);
+        }
+        assert!((weights.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        for (i, age) in [(6, 0), (5, 1), (3, 3)] {
+            assert!((weights.shares[i] - 0.1 * 0.9f64.powi(age)).abs() < 1e-12);
+        }
+        assert!((weights.shares[0] - 0.9f64.powi(4) / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_first_frame_is_never_forgotten() {
+        let mut weights = weights(5, 0.25);
+        let slots: Vec<usize> = (0..200).map(|_| weights.add(0.1)).collect();
+        assert_eq!(slots[..4], [3, 4, 3, 4]);
+        assert!(slots.iter().all(|slot| *slot >= 3));
+        assert!((weights.shares[..3].iter().sum::<f64>() - 0.25).abs() < 1e-9);
+        assert!((weights.shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_hard_negative_weighs_more_and_stays_longer() {
+        let mut weights = weights(5, 0.0);
+        weights.add(0.01);
+        weights.add(0.02);
+        assert!((weights.shares[4] - 0.02).abs() < 1e-12);
+        assert_eq!(weights.add(0.01), 3);
+    }
+
+    #[test]
+    fn samples_come_back_from_their_slots() {
+        let device = Device::Cpu;
+        let initial = Tensor::arange(0f32, 8., &device).unwrap().reshape((2, 2, 2)).unwrap();
+        let targets = Tensor::arange(0f32, 4., &device).unwrap().reshape((2, 1, 2)).unwrap();
+        let forgetting = Forgetting { capacity: 3, initial_share: 0.25 };
+        let mut memory = Memory::new(&initial, &targets, forgetting).unwrap();
+        for value in [7.0, 9.0] {
+            let sample = Tensor::full(value, (1, 2, 2), &device).unwrap().to_dtype(DType::F32).unwrap();
+            memory.add(&sample, &sample.narrow(1, 0, 1).unwrap(), 0.5).unwrap();
+        }
+        let (samples, targets, weights) = memory.contents().unwrap();
+        let samples = samples.flatten_from(1).unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(samples, [[0., 1., 2., 3.], [4., 5., 6., 7.], [9.; 4]]);
+        assert_eq!(targets.flatten_from(1).unwrap().to_vec2::<f32>().unwrap()[2], [9., 9.]);
+        assert!((weights.sum_all().unwrap().to_scalar::<f32>().unwrap() - 1.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,319 @@
+//! Where the target is, roughly: ATOM's classifier, two layers that are trained while tracking.
+//!
+//! A projection w₁ and a filter w₂ give each cell of the features x a score, φ(w₂ ∗ (w₁ x)), towards a Gaussian about
+//! the target. The first frame trains both by Gauss-Newton; later frames train the filter alone on what is
+//! remembered.
+
+mod blocks;
+mod gauss_newton;
+mod label;
+mod least_squares;
+mod memory;
+
+use candle_core::{D, Tensor};
+use rand::RngCore;
+use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
+
+use self::blocks::{Blocks, Factors, FilterAlone};
+use self::gauss_newton::gauss_newton;
+use self::least_squares::{Mlu, Samples};
+use self::memory::{Forgetting, Memory};
+use crate::error::{Error, Result};
+
+/// The classifier's settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassifierConfig {
+    /// Channels after the projection w₁.
+    pub channels: usize,
+    /// The side of the filter w₂, in cells.
+    pub kernel: usize,
+    /// m of φ(x) = m (e^{x/m} − 1) for x < 0.
+    pub negative_slope: f64,
+    /// λ of ‖w₂‖².
+    pub filter_regularisation: f64,
+    /// λ of ‖w₁‖².
+    pub projection_regularisation: f64,
+    /// Gauss-Newton steps in the first frame.
+    pub first_steps: usize,
+    /// Iterations of conjugate gradients in each of them.
+    pub first_iterations: usize,
+    /// Iterations in a later update.
+    pub update_iterations: usize,
+    /// Frames between two updates.
+    pub update_interval: usize,
+    /// Samples that are remembered.
+    pub memory: usize,
+    /// The weight of a new sample as a share of all.
+    pub learning_rate: f64,
+    /// The same for a frame with a hard negative.
+    pub hard_negative_learning_rate: f64,
+    /// The share of all weight that the first frame's samples keep in any case.
+    pub initial_share: f64,
+    /// The label's standard deviation as a fraction of √(width · height) of the target.
+    pub label_sigma: f64,
+}
+
+impl Default for ClassifierConfig {
+    /// ATOM's.
+    fn default() -> Self {
+        Self {
+            channels: 64,
+            kernel: 4,
+            negative_slope: 0.05,
+            filter_regularisation: 0.1,
+            projection_regularisation: 1e-4,
+            first_steps: 6,
+            first_iterations: 10,
+            update_iterations: 5,
+            update_interval: 10,
+            memory: 250,
+            learning_rate: 0.01,
+            hard_negative_learning_rate: 0.02,
+            initial_share: 0.25,
+            label_sigma: 0.25,
+        }
+    }
+}
+
+/// Features after the projection, `(N, H·W, P)`.
+#[derive(Clone, Debug)]
+pub struct Projected(Tensor);
+
+/// The classifier of one target.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    config: ClassifierConfig,
+    /// H = W, in cells.
+    size: usize,
+    /// The label's standard deviation, in cells.
+    sigma: f64,
+    /// w₁ `(C, P)`.
+    projection: Tensor,
+    /// w₂ `(P, kernel²)`.
+    filter: Tensor,
+    memory: Memory,
+}
+
+impl Classifier {
+    /// Trains w₁ and w₂ on views of the first frame: `features (N, C, H, H)`, in view i the target `offsets[i]` = (y, x) cells
+    /// from the centre. `target_cells` is √(width · height) of the target in cells.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for settings that make no classifier; else when a tensor operation fails.
+    pub fn new(
+        config: &ClassifierConfig,
+        features: &Tensor,
+        offsets: &[[f64; 2]],
+        target_cells: f64,
+        rng: &mut dyn RngCore,
+    ) -> Result<Self> {
+        config.check()?;
+        let (n, channels, size, _) = features.dims4()?;
+        let sigma = config.label_sigma * target_cells;
+        let rows = rows_of_channels(&normalised(features)?)?;
+        let device = features.device();
+        let labels = offsets
+            .iter()
+            .map(|offset| label::gaussian_label(size, config.kernel, sigma, *offset, device))
+            .collect::<Result<Vec<_>>>()?;
+        let labels = Tensor::cat(&labels, 0)?.to_dtype(features.dtype())?;
+        let weights = Tensor::full(1.0 / n as f64, n, device)?.to_dtype(features.dtype())?;
+
+        // Both scaled so that an input of unit variance gives an output of unit variance: at zero, where the scores are
+        // bilinear, there is no direction to go.
+        let taps = config.kernel * config.kernel;
+        let mut draw = |shape: (usize, usize), fan_in: usize| -> Result<Tensor> {
+            let scale = (fan_in as f64).sqrt().recip();
+            let normal = |_| {
+                let value: f64 = StandardNormal.sample(&mut *rng);
+                value * scale
+            };
+            let values: Vec<f64> = (0..shape.0 * shape.1).map(normal).collect();
+            Ok(Tensor::from_vec(values, shape, device)?.to_dtype(features.dtype())?)
+        };
+        let projection = draw((channels, config.channels), channels)?;
+        let theta: Blocks = vec![draw((config.channels, taps), config.channels * taps)?, projection];
+        let mlu = Mlu(config.negative_slope);
+        let samples = Samples::new(&rows, &labels, &weights, config.kernel, mlu)?;
+        let factors =
+            Factors { filter: config.filter_regularisation, projection: config.projection_regularisation };
+        let theta = gauss_newton(&samples, &factors, theta, config.first_steps, config.first_iterations)?;
+        let [filter, projection] = [theta[0].clone(), theta[1].clone()];
+        let forgetting = Forgetting { capacity: config.memory, initial_share: config.initial_share };
+        let memory = Memory::new(&rows.broadcast_matmul(&projection)?, &labels, forgetting)?;
+        Ok(Self { config: config.clone(), size, sigma, projection, filter, memory })
+    }
+
+    /// w₁ x of `features (N, C, H, H)`.
+    ///
+    /// # Errors
+    /// When the features have another shape.
+    pub fn project(&self, features: &Tensor) -> Result<Projected> {
+        Ok(Projected(rows_of_channels(&normalised(features)?)?.broadcast_matmul(&self.projection)?))
+    }
+
+    /// w₂ ∗ (w₁ x), the score of each cell `(N, H, H)`.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn scores(&self, features: &Projected) -> Result<Tensor> {
+        let products = features.0.broadcast_matmul(&self.filter)?;
+        let n = products.dim(0)?;
+        Ok(ebm_nn::ops::sum_taps(&products.reshape((n, self.size, self.size, ()))?)?)
+    }
+
+    /// Remembers a frame in which the target is `offset` = (y, x) cells from the centre.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn remember(&mut self, features: &Projected, offset: [f64; 2], hard_negative: bool) -> Result<()> {
+        let (x, kernel) = (&features.0, self.config.kernel);
+        let label = label::gaussian_label(self.size, kernel, self.sigma, offset, x.device())?;
+        let config = &self.config;
+        let rate = if hard_negative { config.hard_negative_learning_rate } else { config.learning_rate };
+        self.memory.add(x, &label.to_dtype(x.dtype())?, rate)
+    }
+
+    /// Trains the filter on what is remembered.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn update(&mut self) -> Result<()> {
+        let config = &self.config;
+        let (x, labels, weights) = self.memory.contents()?;
+        let samples = Samples::new(&x, &labels, &weights, config.kernel, Mlu(config.negative_slope))?;
+        let alone = FilterAlone { regularisation: config.filter_regularisation };
+        let theta = gauss_newton(&samples, &alone, vec![self.filter.clone()], 1, config.update_iterations)?;
+        self.filter = theta[0].clone();
+        Ok(())
+    }
+
+    /// Whether the filter is due for an update in frame `frame`, the initial one being 0.
+    pub fn is_due(&self, frame: usize) -> bool {
+        frame >= 1 && frame.is_multiple_of(self.config.update_interval)
+    }
+
+    /// How far a score map lies from the features, in cells along each side.
+    pub fn shift(&self) -> f64 {
+        label::kernel_shift(self.config.kernel)
+    }
+}
+
+impl ClassifierConfig {
+    fn check(&self) -> Result<()> {
+        let fail = |reason: &str| Err(Error::Config { part: "classifier", reason: reason.to_owned() });
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        let share = |value: f64| (0.0..1.0).contains(&value);
+        if [self.channels, self.kernel, self.update_interval].contains(&0) {
+            return fail("channels, kernel and update_interval must not be 0");
+        }
+        if ![self.filter_regularisation, self.projection_regularisation].iter().all(|&v| positive(v)) {
+            return fail("the regularisations must be positive: their inverses are the preconditioner");
+        }
+        if !positive(self.negative_slope) || !positive(self.label_sigma) {
+            return fail("negative_slope and label_sigma must be positive");
+        }
+        if ![self.learning_rate, self.hard_negative_learning_rate, self.initial_share]
+            .iter()
+            .all(|&v| share(v))
+        {
+            return fail("learning rates and initial_share must be at least 0 and below 1");
+        }
+        Ok(())
+    }
+}
+
+/// Each image's features divided by the root of their mean square.
+fn normalised(features: &Tensor) -> Result<Tensor> {
+    let power = features.sqr()?.flatten_from(1)?.mean(D::Minus1)?;
+    let scale = (power + 1e-10)?.sqrt()?.recip()?.reshape(((), 1, 1, 1))?;
+    Ok(features.broadcast_mul(&scale)?)
+}
+
+/// `(N, C, H, W)` -> `(N, H·W, C)`.
+fn rows_of_channels(features: &Tensor) -> Result<Tensor> {
+    Ok(features.flatten_from(2)?.transpose(1, 2)?.contiguous()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+    use ebm_seed::Key;
+    use rand::Rng;
+
+    use super::*;
+
+    const SIZE: usize = 18;
+
+    /// Noise in 16 channels, with a pattern of its own at the target's cell and a weaker one at another's.
+    fn features(seed: u64, target: (usize, usize), other: (usize, usize)) -> Tensor {
+        let mut rng = Key::new(seed).rng();
+        let mut x: Vec<f32> = (0..16 * SIZE * SIZE).map(|_| rng.random_range(-0.3..0.3)).collect();
+        for c in 0..16 {
+            x[(c * SIZE + target.0) * SIZE + target.1] += if c < 8 { 2.0 } else { -1.0 };
+            x[(c * SIZE + other.0) * SIZE + other.1] += if c % 2 == 0 { 2.0 } else { -1.0 };
+        }
+        Tensor::from_vec(x, (1, 16, SIZE, SIZE), &Device::Cpu).unwrap()
+    }
+
+    fn argmax(scores: &Tensor) -> (usize, usize) {
+        let scores = scores.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let best = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap();
+        (best / SIZE, best % SIZE)
+    }
+
+    /// A classifier of the pattern at cell (9, 9), seen from four views.
+    fn trained() -> Classifier {
+        let views: Vec<Tensor> = [(9, 9), (6, 9), (9, 12), (11, 6)]
+            .iter()
+            .enumerate()
+            .map(|(i, cell)| features(i as u64, *cell, (3, 14)))
+            .collect();
+        // Cell 9 is half a cell right of the grid's centre.
+        let offsets = [[0.5, 0.5], [-2.5, 0.5], [0.5, 3.5], [2.5, -2.5]];
+        let config = ClassifierConfig { channels: 8, ..ClassifierConfig::default() };
+        let views = Tensor::cat(&views, 0).unwrap();
+        Classifier::new(&config, &views, &offsets, 3.6, &mut Key::new(9).rng()).unwrap()
+    }
+
+    #[test]
+    fn it_finds_the_target_beside_a_distractor() {
+        let classifier = trained();
+        for cell in [(4, 5), (12, 10), (9, 9)] {
+            let projected = classifier.project(&features(77, cell, (15, 2))).unwrap();
+            let scores = classifier.scores(&projected).unwrap();
+            // The score of a target between cells 8.5 and 9.5 is at 9.5 to 10: the filter is even.
+            let (y, x) = argmax(&scores);
+            assert!(y.abs_diff(cell.0) <= 1 && x.abs_diff(cell.1) <= 1, "{:?} {cell:?}", (y, x));
+        }
+    }
+
+    #[test]
+    fn an_update_learns_what_is_remembered() {
+        let mut classifier = trained();
+        // From now on the distractor's pattern is the target.
+        let x = features(50, (2, 2), (9, 9));
+        let projected = classifier.project(&x).unwrap();
+        let before = classifier.scores(&projected).unwrap();
+        assert!(argmax(&before).0 < 5);
+        for _ in 0..200 {
+            classifier.remember(&projected, [0.5, 0.5], false).unwrap();
+        }
+        for _ in 0..5 {
+            classifier.update().unwrap();
+        }
+        let (y, _) = argmax(&classifier.scores(&projected).unwrap());
+        assert!(y.abs_diff(9) <= 1, "{y}");
+    }
+
+    #[test]
+    fn settings_that_make_no_classifier_are_refused() {
+        let config = ClassifierConfig { filter_regularisation: 0.0, ..ClassifierConfig::default() };
+        let x = features(1, (9, 9), (3, 3));
+        let error = Classifier::new(&config, &x, &[[0.0; 2]], 3.6, &mut Key::new(9).rng()).unwrap_err();
+        assert!(error.to_string().contains("regularisation"), "{error}");
+        assert_eq!(x.dtype(), DType::F32);
+    }
+}

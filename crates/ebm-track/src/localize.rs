@@ -1,0 +1,218 @@
+//! From the classifier's scores to a place, and how much it can be trusted.
+
+use std::f64::consts::PI;
+
+use serde::{Deserialize, Serialize};
+
+/// When a place is trusted. Scores are about 1 at the target and 0 elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LocalizeConfig {
+    /// Below this the target is not there.
+    pub not_found: f64,
+    /// A second peak above this fraction of the first is another candidate for the target.
+    pub distractor: f64,
+    /// A second peak above this fraction of the first is worth learning from.
+    pub hard_negative: f64,
+    /// The side of the neighbourhood that belongs to the first peak, in sizes of the target.
+    pub neighbourhood: f64,
+    /// A target does not move further than this fraction of half the search region.
+    pub displacement: f64,
+}
+
+impl Default for LocalizeConfig {
+    /// ATOM's.
+    fn default() -> Self {
+        Self { not_found: 0.25, distractor: 0.8, hard_negative: 0.5, neighbourhood: 2.2, displacement: 0.8 }
+    }
+}
+
+/// How much a place can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// One clear peak.
+    Normal,
+    /// Something else scores high too: it is learnt from at once.
+    HardNegative,
+    /// Two peaks, and nothing to choose between them by: nothing is learnt.
+    Uncertain,
+    /// No peak: the target stays where it was.
+    NotFound,
+}
+
+/// A place in the crop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Location {
+    /// (y, x) from the crop's centre, in pixels of the crop.
+    pub displacement: [f64; 2],
+    /// The score there.
+    pub score: f64,
+    /// How much it can be trusted.
+    pub state: State,
+}
+
+/// Score maps between their cells: the trigonometric polynomial through the cells' values.
+#[derive(Clone, Debug)]
+pub struct Interpolation {
+    /// `(pixels, cells)`.
+    matrix: Vec<f32>,
+    cells: usize,
+    pixels: usize,
+}
+
+impl Interpolation {
+    /// From `cells` to `cells · factor` values along each side; value `factor · i` is that of cell i.
+    pub fn new(cells: usize, factor: usize) -> Self {
+        let pixels = cells * factor;
+        // The periodic sinc. For an even number of cells the highest frequency is halved between its two signs.
+        let kernel = |distance: f64| {
+            let mut sum = 1.0;
+            for k in 1..cells.div_ceil(2) {
+                sum += 2.0 * (2.0 * PI * k as f64 * distance / cells as f64).cos();
+            }
+            if cells.is_multiple_of(2) {
+                sum += (PI * distance).cos();
+            }
+            sum / cells as f64
+        };
+        let at = |pixel: usize, cell: usize| kernel(pixel as f64 / factor as f64 - cell as f64) as f32;
+        let matrix = (0..pixels).flat_map(|pixel| (0..cells).map(move |cell| at(pixel, cell))).collect();
+        Self { matrix, cells, pixels }
+    }
+
+    /// Cells along a side.
+    pub fn cells(&self) -> usize {
+        self.cells
+    }
+
+    /// `scores (cells, cells)`, in rows, at all pixels.
+    pub fn apply(&self, scores: &[f32]) -> Vec<f32> {
+        let (cells, pixels) = (self.cells, self.pixels);
+        // Rows first, then columns.
+        let mut tall = vec![0.0; pixels * cells];
+        for (to, weights) in tall.chunks_exact_mut(cells).zip(self.matrix.chunks_exact(cells)) {
+            for (from, &weight) in scores.chunks_exact(cells).zip(weights) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to += weight * from);
+            }
+        }
+        let mut transposed = vec![0.0; cells * pixels];
+        for (pixel, weights) in self.matrix.chunks_exact(cells).enumerate() {
+            weights.iter().enumerate().for_each(|(cell, &weight)| transposed[cell * pixels + pixel] = weight);
+        }
+        let mut all = vec![0.0; pixels * pixels];
+        for (to, row) in all.chunks_exact_mut(pixels).zip(tall.chunks_exact(cells)) {
+            for (&value, weights) in row.iter().zip(transposed.chunks_exact(pixels)) {
+                to.iter_mut().zip(weights).for_each(|(to, weight)| *to += value * weight);
+            }
+        }
+        all
+    }
+}
+
+/// Where in a map of the crop's size the target is. `origin` is the place in the map that stands for the crop's
+/// centre; `target` = (height, width) in pixels of the crop.
+pub fn localize(
+    scores: &[f32],
+    size: usize,
+    origin: f64,
+    target: [f64; 2],
+    config: &LocalizeConfig,
+) -> Location {
+    let (first, score) = peak(scores, size, |_, _| true);
+    let displacement = |(y, x): (usize, usize)| [y as f64 - origin, x as f64 - origin];
+    let location = |at, score, state| Location { displacement: displacement(at), score, state };
+    if score.is_nan() || score < config.not_found {
+        return location(first, score, State::NotFound);
+    }
+    let half = target.map(|side| config.neighbourhood * side / 2.0);
+    let outside = |y: usize, x: usize| {
+        (y as f64 - first.0 as f64).abs() > half[0] || (x as f64 - first.1 as f64).abs() > half[1]
+    };
+    let (second, second_score) = peak(scores, size, outside);
+    if second_score > config.distractor * score {
+        let limit = config.displacement * size as f64 / 2.0;
+        let far = |at| displacement(at).iter().map(|d| d * d).sum::<f64>().sqrt() > limit;
+        return match (far(first), far(second)) {
+            (false, true) => location(first, score, State::HardNegative),
+            (true, false) => location(second, second_score, State::HardNegative),
+            _ => location(first, score, State::Uncertain),
+        };
+    }
+    if second_score > config.hard_negative * score && second_score > config.not_found {
+        return location(first, score, State::HardNegative);
+    }
+    location(first, score, State::Normal)
+}
+
+/// The highest score where `allowed`, and its place; −∞ if none is.
+fn peak(scores: &[f32], size: usize, allowed: impl Fn(usize, usize) -> bool) -> ((usize, usize), f64) {
+    let mut best = ((0, 0), f64::NEG_INFINITY);
+    for (y, row) in scores.chunks_exact(size).enumerate() {
+        for (x, &score) in row.iter().enumerate() {
+            if f64::from(score) > best.1 && allowed(y, x) {
+                best = ((y, x), f64::from(score));
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 100;
+
+    /// Peaks of the given heights in a map of zeros.
+    fn map(peaks: &[(usize, usize, f32)]) -> Vec<f32> {
+        let mut scores = vec![0.0; SIZE * SIZE];
+        peaks.iter().for_each(|&(y, x, score)| scores[y * SIZE + x] = score);
+        scores
+    }
+
+    fn at(peaks: &[(usize, usize, f32)]) -> Location {
+        localize(&map(peaks), SIZE, 50.0, [10.0, 20.0], &LocalizeConfig::default())
+    }
+
+    #[test]
+    fn each_state_is_reached_as_published() {
+        assert_eq!(at(&[(60, 45, 0.24)]).state, State::NotFound);
+        let normal = at(&[(60, 45, 0.9), (20, 20, 0.4)]);
+        assert_eq!((normal.state, normal.displacement), (State::Normal, [10.0, -5.0]));
+        assert_eq!(at(&[(60, 45, 0.9), (20, 20, 0.5)]).state, State::HardNegative);
+        // A weak second peak of a weak first one.
+        assert_eq!(at(&[(60, 45, 0.3), (20, 20, 0.23)]).state, State::Normal);
+        // Two near ones, a near and a far one, a far and a near one, two far ones.
+        assert_eq!(at(&[(60, 45, 0.9), (30, 50, 0.8)]).state, State::Uncertain);
+        let near = at(&[(60, 45, 0.9), (5, 50, 0.8)]);
+        assert_eq!((near.state, near.displacement), (State::HardNegative, [10.0, -5.0]));
+        let near = at(&[(5, 50, 0.9), (60, 45, 0.8)]);
+        assert_eq!((near.state, near.displacement), (State::HardNegative, [10.0, -5.0]));
+        assert!((near.score - 0.8).abs() < 1e-6);
+        assert_eq!(at(&[(5, 50, 0.9), (95, 45, 0.8)]).state, State::Uncertain);
+    }
+
+    #[test]
+    fn the_peaks_own_neighbourhood_does_not_count() {
+        // 2.2 · (10, 20) / 2 = (11, 22).
+        assert_eq!(at(&[(50, 50, 0.9), (61, 72, 0.8)]).state, State::Normal);
+        assert_eq!(at(&[(50, 50, 0.9), (62, 50, 0.8)]).state, State::Uncertain);
+        assert_eq!(at(&[(50, 50, 0.9), (50, 73, 0.8)]).state, State::Uncertain);
+    }
+
+    #[test]
+    fn interpolation_passes_through_the_cells_and_is_exact_for_waves() {
+        for cells in [5usize, 18] {
+            let wave = |y: f64, x: f64| {
+                (0.3 + (2.0 * PI * (2.0 * y + x) / cells as f64).cos() + (2.0 * PI * x / cells as f64).sin()) as f32
+            };
+            let scores: Vec<f32> = (0..cells * cells).map(|i| wave((i / cells) as f64, (i % cells) as f64)).collect();
+            let size = cells * 4;
+            for (i, value) in Interpolation::new(cells, 4).apply(&scores).iter().enumerate() {
+                let expected = wave((i / size) as f64 / 4.0, (i % size) as f64 / 4.0);
+                assert!((value - expected).abs() < 1e-5, "{cells} {i}: {value} {expected}");
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Trained box modules in their run directories, and back.
+//!
+//! ```text
+//! runs/<table>/<method>-<seed>/
+//!   tracker.toml         SavedConfig
+//!   model.safetensors    the box module's parameters
+//!   …                    what ebm-train leaves
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device};
+use ebm_data::files::write_atomic;
+use ebm_nn::import;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use serde::{Deserialize, Serialize};
+
+use crate::backbone::Backbone;
+use crate::box_module::{BoxModule, BoxModuleConfig};
+use crate::error::{Error, Result};
+use crate::method::{Method, Refinement};
+use crate::tracker::TrackerConfig;
+
+const CONFIG: &str = "tracker.toml";
+const MODEL: &str = "model.safetensors";
+
+/// What a saved box module is, and how it is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedConfig {
+    /// How it was trained.
+    pub method: Method,
+    /// The seed of its training.
+    pub seed: u64,
+    /// The backbone's weight file; where it is relative, from the directory that holds the run.
+    pub backbone: PathBuf,
+    /// Its sizes.
+    pub box_module: BoxModuleConfig,
+    /// How boxes climb f.
+    pub refinement: Refinement,
+    /// The tracker.
+    #[serde(default)]
+    pub tracker: TrackerConfig,
+}
+
+impl SavedConfig {
+    /// Writes this and the module's parameters, those of `store`, to `dir`.
+    ///
+    /// # Errors
+    /// When a file can not be written.
+    pub fn save(&self, store: &ParamStore, dir: &Path) -> Result<()> {
+        let path = dir.join(CONFIG);
+        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
+        store.save(&dir.join(MODEL))?;
+        let text = toml::to_string(self).map_err(|error| fail(error.to_string()))?;
+        Ok(write_atomic(&path, text.as_bytes())?)
+    }
+
+    /// What is in `dir`: the settings, the backbone and the box module. `backbone` is where the backbone's file is if it is no longer
+    /// where it was.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] when there is no such run; [`Error::Weights`] when a file holds another network.
+    pub fn load(dir: &Path, backbone: Option<&Path>, device: &Device) -> Result<(Self, Backbone, BoxModule)> {
+        let path = dir.join(CONFIG);
+        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| fail(format!("{error}; a run of `ebm reproduce tracking` is expected")))?;
+        let config: Self = toml::from_str(&text).map_err(|error| fail(error.to_string()))?;
+        let root = dir.parent().unwrap_or(Path::new("."));
+        let backbone = backbone.map_or_else(|| root.join(&config.backbone), Path::to_owned);
+        let backbone = Backbone::load(&backbone, device)?;
+
+        let model = dir.join(MODEL);
+        let store = ParamStore::new(Key::new(0));
+        store.preload(import::load(&model, device)?);
+        store.freeze(|_| true);
+        let module = BoxModule::new(&config.box_module, store.var_builder(DType::F32, device))?;
+        let report = store.preload_report();
+        if !report.is_exact() {
+            let reason = format!("not the parameters that {CONFIG} describes: {report}");
+            return Err(Error::Weights { path: model, reason });
+        }
+        Ok((config, backbone, module))
+    }
+}

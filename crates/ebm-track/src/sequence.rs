@@ -1,0 +1,58 @@
+//! A tracker on the frames of a sequence.
+
+use std::path::PathBuf;
+
+use ebm_data::decode::{DecodeLimits, read_image};
+use ebm_data::sequences::{Rect, Sequence};
+use ebm_seed::Key;
+
+use crate::box_module::BoxNetwork;
+use crate::error::{Error, Result};
+use crate::tracker::{Networks, Tracked, Tracker, TrackerConfig};
+
+/// What a tracker found in a sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackedSequence {
+    /// The sequence's name.
+    pub name: String,
+    /// A box for each frame; in the first the one that was given.
+    pub boxes: Vec<Rect>,
+    /// The answer for each later frame.
+    pub frames: Vec<Tracked>,
+}
+
+/// Tracks the target of `sequence` from its first box on. `watch` sees every later frame with its answer.
+///
+/// # Errors
+/// [`Error::Sequence`] with the frame that can not be read or tracked.
+pub fn track_sequence<B: BoxNetwork>(
+    networks: &Networks<B>,
+    config: &TrackerConfig,
+    sequence: &Sequence,
+    key: Key,
+    watch: &mut dyn FnMut(usize, &ebm_data::Image, &Tracked, &Tracker<'_, B>) -> Result<()>,
+) -> Result<TrackedSequence> {
+    let fail = |frame: usize, reason: String| Error::Sequence {
+        name: sequence.name.clone(),
+        frame,
+        path: sequence.frames.path(frame).unwrap_or_else(PathBuf::new),
+        reason,
+    };
+    let read = |frame: usize| {
+        let path = sequence.frames.path(frame).ok_or_else(|| fail(frame, "there is no such frame".to_owned()))?;
+        read_image(&path, &DecodeLimits::default()).map_err(|error| fail(frame, error.to_string()))
+    };
+    let first = sequence.boxes.first().copied();
+    let first = first.ok_or_else(|| fail(0, "the first frame has no box to track".to_owned()))?;
+    let mut tracker = Tracker::start(networks, config, &read(0)?, first, key)
+        .map_err(|error| fail(0, error.to_string()))?;
+    let (mut boxes, mut frames) = (vec![first], Vec::new());
+    for i in 1..sequence.frames.len() {
+        let image = read(i)?;
+        let tracked = tracker.track(&image).map_err(|error| fail(i, error.to_string()))?;
+        watch(i, &image, &tracked, &tracker)?;
+        boxes.push(tracked.bbox);
+        frames.push(tracked);
+    }
+    Ok(TrackedSequence { name: sequence.name.clone(), boxes, frames })
+}

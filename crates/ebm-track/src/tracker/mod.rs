@@ -1,0 +1,262 @@
+//! The tracker (ATOM's, Section 4.2): a classifier finds the target, the box module says how large it is.
+//!
+//! [`Tracker::track`] is the state machine.
+
+mod config;
+mod corner_density;
+mod first_frame;
+mod refinement;
+mod target;
+
+use std::time::{Duration, Instant};
+
+use candle_core::{Device, Tensor};
+use ebm_data::Image;
+use ebm_data::patch::{PatchGeometry, PatchSampler};
+use ebm_data::sequences::Rect;
+use ebm_data::transform::Normalise;
+use ebm_seed::Key;
+
+pub use self::config::{BoxConfig, TrackerConfig};
+pub use self::corner_density::CornerDensity;
+use self::first_frame::first_frame;
+use self::target::Target;
+use crate::backbone::{Backbone, BackboneFeatures};
+use crate::box_module::{BoxNetwork, Modulation, TestFeatures};
+use crate::classifier::{Classifier, Projected};
+use crate::error::{Error, Result};
+use crate::localize::{Interpolation, Location, State, localize};
+use crate::method::Refinement;
+
+/// What tracks any target: the networks and how boxes are refined.
+pub struct Networks<B> {
+    /// From a crop to its features.
+    pub backbone: Backbone,
+    /// f of a box.
+    pub boxes: B,
+    /// How boxes climb f.
+    pub refinement: Refinement,
+    /// Where the networks are.
+    pub device: Device,
+}
+
+/// A tracker of one target.
+pub struct Tracker<'a, B> {
+    networks: &'a Networks<B>,
+    config: TrackerConfig,
+    key: Key,
+    /// (height, width) of every frame.
+    image: [usize; 2],
+    frame: usize,
+    target: Target,
+    modulation: Modulation,
+    classifier: Classifier,
+    interpolation: Interpolation,
+    sampler: PatchSampler,
+    planes: Vec<f32>,
+    last: Option<Refining>,
+}
+
+/// A frame's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tracked {
+    /// The target's box.
+    pub bbox: Rect,
+    /// The classifier's score, about 1 at the target.
+    pub score: f64,
+    /// f of the box, the mean over those that it is the mean of; `None` where no box was refined.
+    pub f: Option<f64>,
+    /// How much the place can be trusted.
+    pub state: State,
+    /// What it took.
+    pub stages: Stages,
+}
+
+/// Wall time of a frame's stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Taking the crop.
+    pub crop: Duration,
+    /// The backbone.
+    pub features: Duration,
+    /// The classifier's scores, and the place they tell.
+    pub classifier: Duration,
+    /// The box module's convolutions.
+    pub box_features: Duration,
+    /// The ascent.
+    pub refinement: Duration,
+    /// The classifier's learning.
+    pub learning: Duration,
+}
+
+/// What a frame looked like.
+struct View {
+    geometry: PatchGeometry,
+    features: BackboneFeatures,
+    projected: Projected,
+}
+
+/// What the last refinement saw.
+struct Refining {
+    geometry: PatchGeometry,
+    features: TestFeatures,
+}
+
+impl<'a, B: BoxNetwork> Tracker<'a, B> {
+    /// Begins with the target in `bbox` of the first frame. `key` is all the randomness.
+    ///
+    /// # Errors
+    /// [`Error::Target`] for a box without extent or outside the image, [`Error::Config`] for settings that make no tracker;
+    /// else when a network refuses.
+    pub fn start(
+        networks: &'a Networks<B>,
+        config: &TrackerConfig,
+        image: &Image,
+        bbox: Rect,
+        key: Key,
+    ) -> Result<Self> {
+        config.check()?;
+        let size = [image.height, image.width];
+        let target = Target::new(bbox, size)?;
+        let (side, device) = (config.crop, &networks.device);
+        let mut sampler = PatchSampler::new(&Normalise::IMAGENET)?;
+        let mut rng = key.split("first frame").rng();
+        let first = first_frame(&networks.backbone, &mut sampler, image, &target, config, device, &mut rng)?;
+        let cells = first.views.dim(2)?;
+        let target_cells = config.target_side() * cells as f64 / side as f64;
+        let classifier =
+            Classifier::new(&config.classifier, &first.views, &first.offsets, target_cells, &mut rng)?;
+        let reference_box = row_of(first.reference_box, device)?;
+        Ok(Self {
+            networks,
+            config: config.clone(),
+            key,
+            image: size,
+            frame: 0,
+            target,
+            modulation: networks.boxes.modulation(&first.reference, &reference_box)?.detach(),
+            classifier,
+            interpolation: Interpolation::new(cells, side / cells),
+            sampler,
+            planes: vec![0.0; 3 * side * side],
+            last: None,
+        })
+    }
+
+    /// Finds the target in the next frame.
+    ///
+    /// # Errors
+    /// [`Error::FrameSize`] for a frame of another size than the first; else when a network refuses.
+    pub fn track(&mut self, image: &Image) -> Result<Tracked> {
+        let found = [image.height, image.width];
+        if found != self.image {
+            return Err(Error::FrameSize { frame: self.frame + 1, expected: self.image, found });
+        }
+        self.frame += 1;
+        let mut stages = Stages::default();
+
+        let view = self.look(image, &mut stages)?;
+        let location = timed(&mut stages.classifier, || self.locate(&view))?;
+        let mut f = None;
+        if location.state != State::NotFound {
+            let [dy, dx] = location.displacement;
+            let middle = (self.config.crop as f64 - 1.0) / 2.0;
+            self.target.center = view.geometry.to_image([middle + dy, middle + dx]);
+            self.target.keep_inside(self.image, self.config.inside_ratio);
+            if let Some((target, score)) = self.refine(&view, &mut stages)? {
+                self.target = target;
+                f = Some(score);
+            }
+        }
+
+        let start = Instant::now();
+        let hard_negative = location.state == State::HardNegative;
+        if matches!(location.state, State::Normal | State::HardNegative) {
+            let offset = self.offset_in(&view);
+            self.classifier.remember(&view.projected, offset, hard_negative)?;
+        }
+        if hard_negative || self.classifier.is_due(self.frame) {
+            self.classifier.update()?;
+        }
+        stages.learning = start.elapsed();
+        Ok(Tracked { bbox: self.target.rect(), score: location.score, f, state: location.state, stages })
+    }
+
+    /// The target's present box.
+    pub fn bbox(&self) -> Rect {
+        self.target.rect()
+    }
+
+    /// p(y|x) of the last frame in which a box was refined, over the places of its top-right corner, on a grid of `size × size` points;
+    /// the bottom-left corner stays where the tracker put it.
+    ///
+    /// # Errors
+    /// When the box module refuses.
+    pub fn corner_density(&self, size: usize) -> Result<Option<CornerDensity>> {
+        let Some(Refining { geometry, features }) = &self.last else { return Ok(None) };
+        let bbox = self.target.in_patch(geometry);
+        let density = CornerDensity::new(&self.networks.boxes, features, bbox, size, &self.networks.device)?;
+        Ok(Some(density.in_image(geometry)))
+    }
+
+    fn look(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {
+        let (side, networks) = (self.config.crop, self.networks);
+        let sample = (self.target.side() * self.config.search_factor).round().max(1.0);
+        let geometry = PatchGeometry::new(self.target.center, sample, side)?;
+        let crop = timed(&mut stages.crop, || {
+            self.sampler.sample(image, &geometry, &mut self.planes)?;
+            Ok(Tensor::from_slice(&self.planes, (1, 3, side, side), &networks.device)?)
+        })?;
+        let features = timed(&mut stages.features, || networks.backbone.features(&crop))?;
+        let projected = timed(&mut stages.classifier, || self.classifier.project(&features.layer3))?;
+        Ok(View { geometry, features, projected })
+    }
+
+    fn locate(&self, view: &View) -> Result<Location> {
+        let scores = self.classifier.scores(&view.projected)?.squeeze(0)?;
+        let cells = scores.dim(0)?;
+        let scores: Vec<f32> = scores.flatten_all()?.to_device(&Device::Cpu)?.to_vec1()?;
+        let scores = self.interpolation.apply(&scores);
+        let size = self.config.crop;
+        let origin = ((cells as f64 - 1.0) / 2.0 + self.classifier.shift()) * (size / cells) as f64;
+        let target = self.target.size.map(|side| side / view.geometry.scale());
+        Ok(localize(&scores, size, origin, target, &self.config.localize))
+    }
+
+    /// The refined target and its f; `None` if no refined box is a possible one.
+    fn refine(&mut self, view: &View, stages: &mut Stages) -> Result<Option<(Target, f64)>> {
+        let Networks { boxes: network, refinement, device, .. } = self.networks;
+        let features = timed(&mut stages.box_features, || {
+            Ok(network.test_features(&view.features, &self.modulation)?.detach())
+        })?;
+        self.last = Some(Refining { geometry: view.geometry, features: features.clone() });
+        let mut rng = self.key.split("boxes").index(self.frame as u64).rng();
+        let config = &self.config.boxes;
+        let start = self.target.in_patch(&view.geometry);
+        let initial = refinement::initial_boxes(start, config, &mut rng);
+        let refined = timed(&mut stages.refinement, || {
+            refinement::climb(network, features, &initial, refinement, device)
+        })?;
+        Ok(refinement::best(refined, config).map(|(bbox, f)| (Target::of_patch(bbox, &view.geometry), f)))
+    }
+
+    /// Where the target is in a view, (y, x) cells from its centre.
+    fn offset_in(&self, view: &View) -> [f64; 2] {
+        let stride = self.config.crop as f64 / self.interpolation.cells() as f64;
+        let middle = view.geometry.center();
+        [0, 1].map(|axis| (self.target.center[axis] - middle[axis]) / view.geometry.scale() / stride)
+    }
+}
+
+/// A box as `(1, 4)`.
+fn row_of(bbox: Rect, device: &Device) -> Result<Tensor> {
+    Ok(Tensor::new(&[bbox.map(|number| number as f32)], device)?)
+}
+
+/// The result, and its wall time added to `total`.
+fn timed<T>(total: &mut Duration, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    let result = run();
+    *total += start.elapsed();
+    result
+}

@@ -1,0 +1,114 @@
+//! From a rough box to a precise one: ten boxes climb f, and the best of them are averaged.
+
+use candle_core::{Device, Tensor};
+use ebm_core::refine;
+use ebm_data::sequences::Rect;
+use rand::{Rng, RngCore};
+
+use super::config::BoxConfig;
+use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures};
+use crate::error::Result;
+use crate::method::{Refinement, StepCoordinates};
+
+/// The box `start` and random ones about it (x, y, width, height).
+pub(super) fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCore) -> Vec<Rect> {
+    let [x, y, width, height] = start;
+    let (side, least) = ((width * height).sqrt(), config.least_size * width.min(height));
+    let mut jitter = |most: f64| rng.random_range(-1.0..=1.0) * most * side;
+    let random = |_| {
+        let size = [width, height].map(|own| (own + jitter(config.size_jitter)).max(least));
+        let center = [x + width / 2.0, y + height / 2.0].map(|own| own + jitter(config.position_jitter));
+        [center[0] - size[0] / 2.0, center[1] - size[1] / 2.0, size[0], size[1]]
+    };
+    std::iter::once(start).chain((0..config.random).map(random)).collect()
+}
+
+/// The boxes after the ascent, each with its f.
+pub(super) fn climb<B: BoxNetwork>(
+    network: &B,
+    features: TestFeatures,
+    boxes: &[Rect],
+    refinement: &Refinement,
+    device: &Device,
+) -> Result<Vec<(Rect, f64)>> {
+    let rows: Vec<f32> = boxes.as_flattened().iter().map(|&number| number as f32).collect();
+    let initial = Tensor::from_vec(rows, (1, boxes.len(), 4), device)?;
+    let ascent = refinement.ascent();
+    let (y, f) = match refinement.coordinates {
+        StepCoordinates::Pixels => {
+            let refined = refine(&PixelSteps(network), &features, &initial, &ascent)?;
+            (refined.y, refined.f)
+        }
+        StepCoordinates::Relative => {
+            // The first box's size for all of them.
+            let features = TargetFeatures::new(features, &initial.narrow(1, 0, 1)?.squeeze(1)?)?;
+            let refined = refine(network, &features, &features.encode(&initial)?, &ascent)?;
+            (features.decode(&refined.y)?, refined.f)
+        }
+    };
+    let rows = y.squeeze(0)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
+    let f = f.squeeze(0)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?;
+    let rect = |row: &[f32]| [0, 1, 2, 3].map(|i| f64::from(row[i]));
+    Ok(rows.iter().zip(f).map(|(row, f)| (rect(row), f64::from(f))).collect())
+}
+
+/// The mean of the boxes with the highest f, and that mean's f. `None` where no box has a possible shape.
+pub(super) fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
+    let possible = |(bbox, f): &(Rect, f64)| {
+        let aspect = bbox[2] / bbox[3];
+        f.is_finite()
+            && bbox.iter().all(|number| number.is_finite())
+            && aspect < config.max_aspect
+            && aspect > config.max_aspect.recip()
+    };
+    let at_least_a_pixel = |([x, y, width, height], f): (Rect, f64)| ([x, y, width.max(1.0), height.max(1.0)], f);
+    let mut boxes: Vec<(Rect, f64)> = boxes.into_iter().map(at_least_a_pixel).filter(possible).collect();
+    boxes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    boxes.truncate(config.top);
+    let count = boxes.len() as f64;
+    if boxes.is_empty() {
+        return None;
+    }
+    let mean = [0, 1, 2, 3].map(|i| boxes.iter().map(|(bbox, _)| bbox[i]).sum::<f64>() / count);
+    Some((mean, boxes.iter().map(|(_, f)| f).sum::<f64>() / count))
+}
+
+#[cfg(test)]
+mod tests {
+    use ebm_seed::Key;
+
+    use super::*;
+
+    #[test]
+    fn random_boxes_stay_near_the_first() {
+        let config = BoxConfig { random: 500, ..BoxConfig::default() };
+        let start = [100.0, 50.0, 90.0, 40.0];
+        let boxes = initial_boxes(start, &config, &mut Key::new(3).rng());
+        assert_eq!((boxes.len(), boxes[0]), (501, start));
+        // √(90 · 40) = 60.
+        let center = |[x, y, w, h]: Rect| [x + w / 2.0, y + h / 2.0];
+        let [cx, cy] = center(start);
+        for bbox in &boxes {
+            let [x, y] = center(*bbox);
+            assert!((x - cx).abs() <= 3.0 + 1e-9 && (y - cy).abs() <= 3.0 + 1e-9);
+            assert!((bbox[2] - 90.0).abs() <= 15.0 && (bbox[3] - 40.0).abs() <= 15.0);
+        }
+        assert!(boxes.iter().any(|bbox| bbox[3] > 52.0) && boxes.iter().any(|bbox| bbox[3] < 28.0));
+        let thin = initial_boxes([0.0, 0.0, 100.0, 9.0], &config, &mut Key::new(3).rng());
+        assert!(thin.iter().all(|bbox| bbox[3] >= 3.0));
+    }
+
+    #[test]
+    fn the_best_three_are_averaged() {
+        let row = |x: f64, f: f64| ([x, 0.0, 10.0, 10.0], f);
+        let config = BoxConfig::default();
+        let (mean, f) = best(vec![row(0.0, 1.0), row(9.0, 3.0), row(6.0, 2.0), row(99.0, 0.0)], &config).unwrap();
+        assert_eq!((mean, f), ([5.0, 0.0, 10.0, 10.0], 2.0));
+        // What is no box is not averaged: too long, not a number; a negative side is one pixel.
+        let long = ([0.0, 0.0, 60.0, 10.0], 9.0);
+        let lost = ([f64::NAN, 0.0, 10.0, 10.0], 9.0);
+        let turned = ([0.0, 0.0, -5.0, 3.0], 9.0);
+        assert_eq!(best(vec![long, lost, turned, row(7.0, 1.0)], &config).unwrap().0, [3.5, 0.0, 5.5, 6.5]);
+        assert!(best(vec![long, lost], &config).is_none());
+    }
+}

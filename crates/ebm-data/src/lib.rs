@@ -18,6 +18,7 @@ pub mod files;
 mod generated_dir;
 pub mod image;
 pub mod loader;
+pub mod patch;
 mod planes;
 pub mod quarantine;
 pub mod resize;

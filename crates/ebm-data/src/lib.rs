@@ -11,6 +11,7 @@
 pub mod coco;
 pub mod decode;
 mod draw;
+mod drawing;
 pub mod encode;
 pub mod error;
 pub mod faces;
@@ -25,6 +26,7 @@ pub mod resize;
 pub mod scenes;
 pub mod sequences;
 pub mod transform;
+pub mod videos;
 
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;

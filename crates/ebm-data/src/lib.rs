@@ -11,6 +11,7 @@
 pub mod coco;
 pub mod decode;
 mod draw;
+mod drawing;
 pub mod encode;
 pub mod error;
 pub mod faces;
@@ -18,12 +19,14 @@ pub mod files;
 mod generated_dir;
 pub mod image;
 pub mod loader;
+pub mod patch;
 mod planes;
 pub mod quarantine;
 pub mod resize;
 pub mod scenes;
 pub mod sequences;
 pub mod transform;
+pub mod videos;
 
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;

@@ -97,6 +97,9 @@ impl Normalise {
         std: [0.229, 0.224, 0.225],
     };
 
+    /// None: RGB, 0 to 255.
+    pub const IDENTITY: Self = Self { order: ChannelOrder::Rgb, scale: 1., mean: [0.; 3], std: [1.; 3] };
+
     /// The normalised planes `(3, height, width)` of an image.
     pub fn to_chw(&self, image: &Image) -> Vec<f32> {
         let (arch, size) = (Arch::new(), (image.height, image.width));

@@ -67,12 +67,15 @@ impl Taps {
     }
 }
 
-/// One axis by torch: of each output sample in `kept` the two input samples around it and the weight of the second.
-pub(super) fn neighbours(
+/// The two input samples around an output sample, and the weight of the second.
+pub(crate) type Neighbours = (usize, usize, f32);
+
+/// One axis by torch: the neighbours of each output sample in `kept`.
+pub(crate) fn neighbours(
     input: usize,
     output: usize,
     kept: Range<usize>,
-) -> impl Iterator<Item = (usize, usize, f32)> {
+) -> impl Iterator<Item = Neighbours> {
     let scale = input as f32 / output as f32;
     kept.map(move |index| {
         let position = (scale * (index as f32 + 0.5) - 0.5).max(0.);

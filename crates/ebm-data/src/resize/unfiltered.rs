@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::taps::neighbours;
+use super::taps::{Neighbours, neighbours};
 use crate::image::Image;
 use crate::planes::Planes;
 use crate::transform::Tables;
@@ -19,9 +19,9 @@ pub(crate) struct Window {
 #[derive(Default)]
 pub(crate) struct Unfiltered {
     source: Vec<[f32; 4]>,
-    columns: Vec<(usize, usize, f32)>,
+    columns: Vec<Neighbours>,
     wide: Vec<[f32; 4]>,
-    /// Two rows whose columns are resized, each of three planes; row `y` at `y` modulo 2.
+    /// Two rows whose columns are resized, each of three planes.
     rows: [Vec<f32>; 2],
 }
 
@@ -37,10 +37,25 @@ impl Unfiltered {
         mirror: bool,
         target: &mut Planes<'_>,
     ) {
+        let columns = neighbours(image.width, width, window.columns);
+        let rows = neighbours(image.height, height, window.rows);
+        self.interpolate(image, tables, (rows, columns), mirror, target);
+    }
+
+    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked for, to the
+    /// upper left of `target`. Columns must not decrease.
+    pub fn interpolate(
+        &mut self,
+        image: &Image,
+        tables: &Tables,
+        (rows, columns): (impl Iterator<Item = Neighbours>, impl Iterator<Item = Neighbours>),
+        mirror: bool,
+        target: &mut Planes<'_>,
+    ) {
         let arch = Arch::new();
-        let shown = window.columns.len();
         self.columns.clear();
-        self.columns.extend(neighbours(image.width, width, window.columns));
+        self.columns.extend(columns);
+        let shown = self.columns.len();
         let (Some(&(start, ..)), Some(&(_, last, _))) = (self.columns.first(), self.columns.last()) else {
             return;
         };
@@ -54,12 +69,14 @@ impl Unfiltered {
         self.wide.resize(shown, [0.; 4]);
         self.rows.iter_mut().for_each(|row| row.resize(3 * shown, 0.));
         let mut held = [None; 2];
-        for (index, (top, bottom, down)) in neighbours(image.height, height, window.rows).enumerate() {
+        for (index, (top, bottom, down)) in rows.enumerate() {
             for row in [top, bottom] {
-                if held[row % 2] == Some(row) {
+                if held.contains(&Some(row)) {
                     continue;
                 }
-                held[row % 2] = Some(row);
+                // Not in the place of the other of the two.
+                let place = usize::from(held[0] == Some(top) || held[0] == Some(bottom));
+                held[place] = Some(row);
                 let pixels = image.pixels[3 * image.width * row..][..3 * image.width].as_chunks::<3>().0;
                 let pixels = &pixels[in_file.clone()];
                 let look_up = |(place, &rgb): (&mut [f32; 4], &[u8; 3])| *place = tables.pixel(rgb);
@@ -72,10 +89,11 @@ impl Unfiltered {
                     source: &self.source,
                     columns: &self.columns,
                     wide: &mut self.wide,
-                    resized: &mut self.rows[row % 2],
+                    resized: &mut self.rows[place],
                 });
             }
-            let [upper, lower] = [top, bottom].map(|row| self.rows[row % 2].chunks_exact(shown));
+            let places = [top, bottom].map(|row| usize::from(held[0] != Some(row)));
+            let [upper, lower] = places.map(|place| self.rows[place].chunks_exact(shown));
             for ((target, upper), lower) in target.rows(index, shown).into_iter().zip(upper).zip(lower) {
                 arch.dispatch(Between { upper, lower, down, target });
             }
@@ -107,7 +125,7 @@ impl WithSimd for Between<'_> {
 /// Resizes the columns of a row of pixels.
 struct Columns<'a> {
     source: &'a [[f32; 4]],
-    columns: &'a [(usize, usize, f32)],
+    columns: &'a [Neighbours],
     wide: &'a mut [[f32; 4]],
     /// Three planes.
     resized: &'a mut [f32],

@@ -6,12 +6,12 @@ use ebm_seed::Rng;
 use rand::Rng as _;
 
 use super::config::SceneConfig;
-use super::layer::{Blur, Canvas, Layer};
 use super::layout::Placed;
-use super::mask::Window;
-use super::noise::smooth;
-use super::primitive::{Extent, Point};
-use super::texture::{Rgb, Texture, mix};
+use crate::drawing::layer::{Blur, Canvas, Layer};
+use crate::drawing::mask::Window;
+use crate::drawing::noise::smooth;
+use crate::drawing::primitive::{Extent, Point};
+use crate::drawing::texture::{Rgb, Texture, mix};
 
 /// Shadows fall this far from their object, in units of its scale.
 const SHADOW_OFFSET: f32 = 0.18;

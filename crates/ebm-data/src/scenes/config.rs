@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::shape::Category;
+use crate::drawing::shape::Category;
 use crate::{Error, Result};
 
 /// How ambiguous the box edges are; see [`SceneConfig::preset`].

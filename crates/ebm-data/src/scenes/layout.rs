@@ -4,9 +4,9 @@ use ebm_seed::{Key, Rng};
 use rand::Rng as _;
 
 use super::config::SceneConfig;
-use super::mask::{Mask, Window};
-use super::primitive::{Extent, Point};
-use super::shape::{Category, Silhouette};
+use crate::drawing::mask::{Mask, Window};
+use crate::drawing::primitive::{Extent, Point};
+use crate::drawing::shape::{Category, Silhouette};
 
 /// A silhouette at its place.
 #[derive(Clone, Debug)]
@@ -208,7 +208,7 @@ fn draw_strip(placed: &[Placed], config: &SceneConfig, rng: &mut Rng) -> Placed 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenes::primitive::Primitive;
+    use crate::drawing::primitive::Primitive;
 
     #[test]
     fn extents_bound_the_masks_within_a_pixel() {

@@ -16,32 +16,26 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `config` | [`SceneConfig`], its [`Difficulty`] presets and its validation |
-//! | `primitive` | signed distance and exact extent of ellipses, polygons and strokes |
-//! | `shape` | the silhouette of each [`Category`] |
-//! | `mask` | coverage of a silhouette on the pixel grid |
 //! | `layout` | where objects and strips go, and how much of each stays visible |
-//! | `noise`, `texture` | value noise, patterns, colours |
 //! | `appearance` | how one object looks: texture, shading, fade, blur |
-//! | `layer` | premultiplied layers: blur and compositing in linear light |
+//! | `background` | what lies behind the objects |
 //! | `render` | the scene from background to 8-bit pixels |
 //! | `dataset` | [`generate`]: JPEG files, `annotations.json`, `scenes.json` |
+//!
+//! Silhouettes, textures and layers are those of `drawing`.
 //!
 //! Every draw comes from a [`Key`](ebm_seed::Key) split by purpose. The bytes of a scene depend on its key and
 //! configuration alone; across platforms they may differ where the system's `sin`, `cos` and `powf` do.
 
 mod appearance;
+mod background;
 mod config;
 mod dataset;
-mod layer;
 mod layout;
-mod mask;
-mod noise;
-mod primitive;
 mod render;
-mod shape;
-mod texture;
 
+pub use crate::drawing::shape::Category;
+pub(crate) use background::Background;
 pub use config::{Difficulty, SceneConfig};
 pub use dataset::{GeneratedSet, generate};
 pub use render::{SceneObject, render_scene};
-pub use shape::Category;

@@ -9,7 +9,7 @@ use super::noise::{fractal, lerp, smooth, split};
 use super::primitive::Point;
 
 /// Red, green and blue, proportional to light, 0..=1.
-pub(super) type Rgb = [f32; 3];
+pub(crate) type Rgb = [f32; 3];
 
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
@@ -22,7 +22,7 @@ enum Pattern {
 
 /// A pattern of two colours.
 #[derive(Clone, Debug)]
-pub(super) struct Texture {
+pub(crate) struct Texture {
     pattern: Pattern,
     colors: [Rgb; 2],
     /// Periods per pixel.
@@ -35,7 +35,7 @@ pub(super) struct Texture {
 impl Texture {
     /// A random pattern whose period is about `period` pixels, between a random colour that differs from
     /// `surround` and a second one; `strength` (0..=1) is how far the second may be from the first.
-    pub(super) fn draw(surround: Rgb, period: f32, strength: f32, rng: &mut Rng) -> Self {
+    pub(crate) fn draw(surround: Rgb, period: f32, strength: f32, rng: &mut Rng) -> Self {
         let first = contrasting(surround, rng);
         let second = mix(first, random_color(rng), strength * rng.random_range(0.25..=0.9));
         let pattern = match rng.random_range(0u8..8) {
@@ -57,8 +57,15 @@ impl Texture {
         }
     }
 
+    /// The same pattern in other places, its colours `amount` (0..=1) of the way to random ones.
+    pub(crate) fn varied(&self, amount: f32, rng: &mut Rng) -> Self {
+        let colors = self.colors.map(|color| mix(color, random_color(rng), amount));
+        let phase = [rng.random_range(0.0..=1.0), rng.random_range(0.0..=1.0)];
+        Self { colors, phase, seed: rng.random(), ..self.clone() }
+    }
+
     /// The colour at an offset in pixels from the figure's centre.
-    pub(super) fn color(&self, [x, y]: Point) -> Rgb {
+    pub(crate) fn color(&self, [x, y]: Point) -> Rgb {
         let [cos, sin] = self.axis;
         let u = self.frequency * (x * cos + y * sin) + self.phase[0];
         let v = self.frequency * (y * cos - x * sin) + self.phase[1];
@@ -87,12 +94,12 @@ fn square_wave(u: f32) -> f32 {
 }
 
 /// The colour at `t` of the way from `a` to `b`.
-pub(super) fn mix(a: Rgb, b: Rgb, t: f32) -> Rgb {
+pub(crate) fn mix(a: Rgb, b: Rgb, t: f32) -> Rgb {
     [0, 1, 2].map(|c| lerp(a[c], b[c], t))
 }
 
 /// A random colour, uniform in hue, of any lightness.
-pub(super) fn random_color(rng: &mut Rng) -> Rgb {
+pub(crate) fn random_color(rng: &mut Rng) -> Rgb {
     let hue = rng.random_range(0.0f32..6.0);
     let saturation = rng.random_range(0.1f32..=0.85);
     let value = rng.random_range(0.2f32..=0.95);
@@ -121,6 +128,6 @@ fn contrasting(surround: Rgb, rng: &mut Rng) -> Rgb {
 }
 
 /// The distance of two colours after a square root, which is roughly how the encoded image shows it.
-pub(super) fn contrast(a: Rgb, b: Rgb) -> f32 {
+pub(crate) fn contrast(a: Rgb, b: Rgb) -> f32 {
     [0, 1, 2].map(|c| (a[c].sqrt() - b[c].sqrt()).powi(2)).iter().sum::<f32>().sqrt()
 }

@@ -1,11 +1,13 @@
 //! Premultiplied layers and the canvas they are drawn on, in linear light.
 
 use super::mask::Window;
-use super::texture::Rgb;
+use super::noise::split;
+use super::primitive::Point;
+use super::texture::{Rgb, mix};
 
 /// What softens an object's edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Blur {
+pub(crate) enum Blur {
     /// A Gaussian of this standard deviation, in pixels.
     Defocus(f32),
     /// A uniform smear from −v/2 to +v/2, in pixels.
@@ -14,7 +16,7 @@ pub(super) enum Blur {
 
 impl Blur {
     /// Standard deviation in pixels, along the motion if it is one.
-    pub(super) fn sigma(self) -> f32 {
+    pub(crate) fn sigma(self) -> f32 {
         match self {
             Self::Defocus(sigma) => sigma,
             Self::Motion([dx, dy]) => dx.hypot(dy) / 12f32.sqrt(),
@@ -22,7 +24,7 @@ impl Blur {
     }
 
     /// How far the blur carries light, in whole pixels.
-    pub(super) fn reach(self) -> f32 {
+    pub(crate) fn reach(self) -> f32 {
         match self {
             Self::Defocus(sigma) => (3.0 * sigma).ceil(),
             Self::Motion([dx, dy]) => (0.5 * dx.hypot(dy)).ceil() + 1.0,
@@ -32,19 +34,19 @@ impl Blur {
 
 /// Colours times coverage, and coverage, over a window: `[r·a, g·a, b·a, a]`.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
-    pub(super) window: Window,
-    pub(super) pixels: Vec<[f32; 4]>,
+pub(crate) struct Layer {
+    pub(crate) window: Window,
+    pub(crate) pixels: Vec<[f32; 4]>,
 }
 
 impl Layer {
     /// A transparent layer.
-    pub(super) fn new(window: Window) -> Self {
+    pub(crate) fn new(window: Window) -> Self {
         Self { window, pixels: vec![[0.0; 4]; window.len()] }
     }
 
     /// The layer after a blur; outside the window it counts as transparent.
-    pub(super) fn blurred(self, blur: Blur) -> Self {
+    pub(crate) fn blurred(self, blur: Blur) -> Self {
         match blur {
             Blur::Defocus(sigma) if sigma > 0.2 => {
                 let taps = gaussian_taps(sigma);
@@ -111,15 +113,15 @@ fn gaussian_taps(sigma: f32) -> Vec<(f32, f32)> {
 
 /// An opaque image in linear light.
 #[derive(Clone, Debug)]
-pub(super) struct Canvas {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) pixels: Vec<Rgb>,
+pub(crate) struct Canvas {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) pixels: Vec<Rgb>,
 }
 
 impl Canvas {
     /// Draws a layer over the canvas.
-    pub(super) fn draw(&mut self, layer: &Layer) {
+    pub(crate) fn draw(&mut self, layer: &Layer) {
         self.blend(layer.window, |pixel, index| {
             let [r, g, b, alpha] = layer.pixels[index];
             for (value, light) in pixel.iter_mut().zip([r, g, b]) {
@@ -138,8 +140,18 @@ impl Canvas {
         }
     }
 
+    /// The colour at a point, bilinearly between pixel centres; beyond the canvas its last pixels repeat.
+    pub(crate) fn at(&self, [x, y]: Point) -> Rgb {
+        let ((column, u), (row, v)) = (split(x - 0.5), split(y - 0.5));
+        let inside = |place: i32, len: usize| place.clamp(0, len as i32 - 1) as usize;
+        let [left, right] = [column, column.saturating_add(1)].map(|x| inside(x, self.width));
+        let [top, bottom] = [row, row.saturating_add(1)].map(|y| inside(y, self.height) * self.width);
+        let between = |row: usize| mix(self.pixels[row + left], self.pixels[row + right], u);
+        mix(between(top), between(bottom), v)
+    }
+
     /// The mean colour inside a window, on every third pixel of every third row; mid-grey where there is none.
-    pub(super) fn mean(&self, window: Window) -> Rgb {
+    pub(crate) fn mean(&self, window: Window) -> Rgb {
         let common = window.intersection(Window::image(self.width, self.height));
         let (mut sum, mut count) = ([0.0; 3], 0.0);
         for y in (common.y..common.y + common.height).step_by(3) {
@@ -187,6 +199,20 @@ mod tests {
                 "{blur:?}: {}",
                 moments[2].sqrt()
             );
+        }
+    }
+
+    #[test]
+    fn between_pixels_a_canvas_is_linear() {
+        let canvas = Canvas { width: 2, height: 2, pixels: [0.0, 1.0, 2.0, 3.0].map(|v| [v; 3]).to_vec() };
+        for (p, expected) in [
+            ([0.5, 0.5], 0.0),
+            ([1.0, 0.5], 0.5),
+            ([1.25, 1.5], 2.75),
+            ([-7.0, 1.0], 1.0),
+            ([9.0, 99.0], 3.0),
+        ] {
+            assert_eq!(canvas.at(p), [expected; 3]);
         }
     }
 

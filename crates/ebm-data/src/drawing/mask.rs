@@ -5,28 +5,28 @@ use super::shape::Silhouette;
 
 /// A window of whole pixels that may reach beyond the image: left, top, width, height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) x: i32,
-    pub(super) y: i32,
-    pub(super) width: i32,
-    pub(super) height: i32,
+pub(crate) struct Window {
+    pub(crate) x: i32,
+    pub(crate) y: i32,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
 }
 
 impl Window {
     /// The pixels that an extent touches, and `margin` more on each side.
-    pub(super) fn around(extent: Extent, margin: f32) -> Self {
+    pub(crate) fn around(extent: Extent, margin: f32) -> Self {
         let (x, y) = ((extent[0] - margin).floor() as i32, (extent[1] - margin).floor() as i32);
         let (x1, y1) = ((extent[2] + margin).ceil() as i32, (extent[3] + margin).ceil() as i32);
         Self { x, y, width: (x1 - x).max(0), height: (y1 - y).max(0) }
     }
 
     /// The whole image.
-    pub(super) fn image(width: usize, height: usize) -> Self {
+    pub(crate) fn image(width: usize, height: usize) -> Self {
         Self { x: 0, y: 0, width: width as i32, height: height as i32 }
     }
 
     /// The common pixels of two windows, possibly none.
-    pub(super) fn intersection(self, other: Self) -> Self {
+    pub(crate) fn intersection(self, other: Self) -> Self {
         let (x, y) = (self.x.max(other.x), self.y.max(other.y));
         let x1 = (self.x + self.width).min(other.x + other.width);
         let y1 = (self.y + self.height).min(other.y + other.height);
@@ -34,31 +34,31 @@ impl Window {
     }
 
     /// The number of pixels.
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.width as usize * self.height as usize
     }
 
     /// The place of row `y`, column `x` (image coordinates, inside the window) in row-major order.
-    pub(super) fn offset(self, x: i32, y: i32) -> usize {
+    pub(crate) fn offset(self, x: i32, y: i32) -> usize {
         ((y - self.y) * self.width + (x - self.x)) as usize
     }
 }
 
 /// Coverage in 0..=1 of each pixel of a window, body and protrusion apart.
 #[derive(Clone, Debug)]
-pub(super) struct Mask {
-    pub(super) window: Window,
+pub(crate) struct Mask {
+    pub(crate) window: Window,
     /// The body's coverage.
-    pub(super) body: Vec<f32>,
+    pub(crate) body: Vec<f32>,
     /// The protrusion's coverage where the body does not cover; empty without one.
-    pub(super) protrusion: Vec<f32>,
+    pub(crate) protrusion: Vec<f32>,
     /// Signed distance of the pixel's centre to the body's edge where the body covers, else 0.
-    pub(super) distance: Vec<f32>,
+    pub(crate) distance: Vec<f32>,
 }
 
 impl Mask {
     /// Coverage of the silhouette over all pixels it touches, also those outside the image.
-    pub(super) fn new(silhouette: &Silhouette) -> Self {
+    pub(crate) fn new(silhouette: &Silhouette) -> Self {
         let window = Window::around(silhouette.extent(), 1.0);
         let (mut body, mut distance) = (vec![0.0; window.len()], vec![0.0; window.len()]);
         scan(
@@ -78,7 +78,7 @@ impl Mask {
 
     /// The extent of the silhouette's part inside the image, to 1/16 pixel where the image cuts the silhouette and
     /// exact where it does not. Cutting first matters: a part outside the image must not widen the box inside.
-    pub(super) fn extent_inside(&self, silhouette: &Silhouette, image: Window) -> Extent {
+    pub(crate) fn extent_inside(&self, silhouette: &Silhouette, image: Window) -> Extent {
         let whole = silhouette.extent();
         let [right, bottom] = [image.x + image.width, image.y + image.height].map(|side| side as f32);
         if whole[0] >= 0.0 && whole[1] >= 0.0 && whole[2] <= right && whole[3] <= bottom {
@@ -99,7 +99,7 @@ impl Mask {
     }
 
     /// The extent of the pixels inside the image that are covered at least in part; all zero if there is none.
-    pub(super) fn covered_pixels(&self, image: Window) -> Extent {
+    pub(crate) fn covered_pixels(&self, image: Window) -> Extent {
         let seen = self.window.intersection(image);
         let mut extent = EMPTY;
         for y in seen.y..seen.y + seen.height {
@@ -114,7 +114,7 @@ impl Mask {
     }
 
     /// Coverage of the whole silhouette at an index of the window.
-    pub(super) fn whole(&self, index: usize) -> f32 {
+    pub(crate) fn whole(&self, index: usize) -> f32 {
         self.body[index] + self.protrusion.get(index).copied().unwrap_or(0.0)
     }
 }
@@ -139,7 +139,11 @@ fn protrusion_coverage(thin: &Primitive, window: Window, body: &[f32]) -> Vec<f3
 
 /// Visits the pixels of a window that a figure covers, with index, coverage and distance at the centre. Pixels that
 /// the distance proves to lie outside are skipped.
-fn scan(window: Window, distance: impl Fn([f32; 2]) -> f32, mut visit: impl FnMut(usize, f32, f32)) {
+pub(crate) fn scan(
+    window: Window,
+    distance: impl Fn([f32; 2]) -> f32,
+    mut visit: impl FnMut(usize, f32, f32),
+) {
     for y in window.y..window.y + window.height {
         let mut x = window.x;
         while x < window.x + window.width {

@@ -1,14 +1,14 @@
 //! Plane figures given by a signed distance and an exact extent.
 
 /// A position in pixels; the pixel of column c and row r covers `[c, c+1) x [r, r+1)`.
-pub(super) type Point = [f32; 2];
+pub(crate) type Point = [f32; 2];
 
 /// `[x0, y0, x1, y1]` in pixels.
-pub(super) type Extent = [f32; 4];
+pub(crate) type Extent = [f32; 4];
 
 /// A plane figure.
 #[derive(Clone, Debug)]
-pub(super) enum Primitive {
+pub(crate) enum Primitive {
     /// An ellipse whose first radius lies along the unit vector `axis`.
     Ellipse { center: Point, radii: [f32; 2], axis: Point },
     /// A closed polygon, not necessarily convex, grown by `radius`.
@@ -21,7 +21,7 @@ impl Primitive {
     /// Signed distance, negative inside: exact for polygons and strokes. For ellipses it is exact to first order near
     /// the edge and nowhere beyond the true distance outside: there the level, a norm and so convex, rises by at most
     /// its slope at `p` times that distance.
-    pub(super) fn distance(&self, p: Point) -> f32 {
+    pub(crate) fn distance(&self, p: Point) -> f32 {
         match self {
             Self::Ellipse { center, radii, axis } => {
                 let (dx, dy) = (p[0] - center[0], p[1] - center[1]);
@@ -53,21 +53,29 @@ impl Primitive {
         }
     }
 
-    /// The smallest upright rectangle around the figure.
-    pub(super) fn extent(&self) -> Extent {
+    /// How far the figure extends along a direction d: the largest p · d of its points p, d of any length.
+    pub(crate) fn support(&self, d: Point) -> f32 {
+        let along = |p: &Point| p[0] * d[0] + p[1] * d[1];
         match self {
             Self::Ellipse { center, radii, axis } => {
-                let half = [0, 1].map(|i| (radii[0] * axis[i]).hypot(radii[1] * axis[1 - i]));
-                [center[0] - half[0], center[1] - half[1], center[0] + half[0], center[1] + half[1]]
+                let (u, v) = (axis[0] * d[0] + axis[1] * d[1], axis[0] * d[1] - axis[1] * d[0]);
+                along(center) + (radii[0] * u).hypot(radii[1] * v)
             }
-            Self::Polygon { vertices: points, radius } | Self::Stroke { points, radius } => points
-                .iter()
-                .fold(EMPTY, |e, p| hull(e, [p[0] - radius, p[1] - radius, p[0] + radius, p[1] + radius])),
+            Self::Polygon { vertices: points, radius } | Self::Stroke { points, radius } => {
+                let farthest = points.iter().map(along).fold(f32::NEG_INFINITY, f32::max);
+                farthest + radius * d[0].hypot(d[1])
+            }
         }
     }
 
+    /// The smallest upright rectangle around the figure.
+    pub(crate) fn extent(&self) -> Extent {
+        let most = |d: Point| self.support(d);
+        [-most([-1.0, 0.0]), -most([0.0, -1.0]), most([1.0, 0.0]), most([0.0, 1.0])]
+    }
+
     /// The figure moved by `offset`.
-    pub(super) fn translated(mut self, offset: Point) -> Self {
+    pub(crate) fn translated(mut self, offset: Point) -> Self {
         let shift = |p: &mut Point| *p = [p[0] + offset[0], p[1] + offset[1]];
         match &mut self {
             Self::Ellipse { center, .. } => shift(center),
@@ -80,10 +88,10 @@ impl Primitive {
 }
 
 /// The extent of nothing: the neutral element of [`hull`].
-pub(super) const EMPTY: Extent = [f32::INFINITY, f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
+pub(crate) const EMPTY: Extent = [f32::INFINITY, f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
 
 /// The smallest extent around two.
-pub(super) fn hull(a: Extent, b: Extent) -> Extent {
+pub(crate) fn hull(a: Extent, b: Extent) -> Extent {
     [a[0].min(b[0]), a[1].min(b[1]), a[2].max(b[2]), a[3].max(b[3])]
 }
 

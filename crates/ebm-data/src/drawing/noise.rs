@@ -2,7 +2,7 @@
 
 /// Fractal value noise in 0..=1 at `(x, y)`, in units of the coarsest lattice: each further octave has twice the
 /// frequency and half the amplitude.
-pub(super) fn fractal(x: f32, y: f32, octaves: u32, seed: u32) -> f32 {
+pub(crate) fn fractal(x: f32, y: f32, octaves: u32, seed: u32) -> f32 {
     let (mut sum, mut total, mut amplitude, mut frequency) = (0.0, 0.0, 1.0, 1.0);
     for octave in 0..octaves {
         sum += amplitude * value(x * frequency, y * frequency, octave_seed(seed, octave));
@@ -15,7 +15,7 @@ pub(super) fn fractal(x: f32, y: f32, octaves: u32, seed: u32) -> f32 {
 
 /// [`fractal`] at the corners of every pixel of an image, row by row, with a coarsest lattice of `cell` pixels: the
 /// same values up to rounding, at a fraction of the cost, as each row of an octave meets few lattice points.
-pub(super) fn fractal_field(width: usize, height: usize, cell: f32, octaves: u32, seed: u32) -> Vec<f32> {
+pub(crate) fn fractal_field(width: usize, height: usize, cell: f32, octaves: u32, seed: u32) -> Vec<f32> {
     let mut field = vec![0.0; width * height];
     let total = 2.0 - 0.5f32.powi(octaves as i32 - 1);
     for octave in 0..octaves {
@@ -48,7 +48,7 @@ fn value(x: f32, y: f32, seed: u32) -> f32 {
 }
 
 /// The largest integer not above `x`, and the rest in 0..=1. Without SSE 4.1, `f32::floor` is a call.
-pub(super) fn split(x: f32) -> (i32, f32) {
+pub(crate) fn split(x: f32) -> (i32, f32) {
     let truncated = x as i32;
     let floor = if (truncated as f32) > x { truncated.saturating_sub(1) } else { truncated };
     (floor, x - floor as f32)
@@ -67,12 +67,12 @@ fn lattice(column: i32, row: i32, seed: u32) -> f32 {
 }
 
 /// 3t² − 2t³ for t in 0..=1.
-pub(super) fn smooth(t: f32) -> f32 {
+pub(crate) fn smooth(t: f32) -> f32 {
     t * t * (3.0 - 2.0 * t)
 }
 
 /// The point at `t` of the way from `a` to `b`.
-pub(super) fn lerp(a: f32, b: f32, t: f32) -> f32 {
+pub(crate) fn lerp(a: f32, b: f32, t: f32) -> f32 {
     a + (b - a) * t
 }
 

@@ -45,18 +45,18 @@ impl Category {
 
 /// A figure in the plane: the union of `body` and `protrusion` less `hole`.
 #[derive(Clone, Debug)]
-pub(super) struct Silhouette {
-    pub(super) body: Vec<Primitive>,
-    pub(super) hole: Option<Primitive>,
+pub(crate) struct Silhouette {
+    pub(crate) body: Vec<Primitive>,
+    pub(crate) hole: Option<Primitive>,
     /// A thin part that counts for the box.
-    pub(super) protrusion: Option<Primitive>,
+    pub(crate) protrusion: Option<Primitive>,
     /// Marks inside the body: a figure and the factor by which it changes the colour.
-    pub(super) marks: Vec<(Primitive, f32)>,
+    pub(crate) marks: Vec<(Primitive, f32)>,
 }
 
 impl Silhouette {
     /// A silhouette of the category around the origin, of nominal diameter `2 · scale` pixels.
-    pub(super) fn draw(category: Category, scale: f32, rng: &mut Rng) -> Self {
+    pub(crate) fn draw(category: Category, scale: f32, rng: &mut Rng) -> Self {
         match category {
             Category::Disc => {
                 let frame = Frame::draw(scale, PI, rng);
@@ -92,7 +92,7 @@ impl Silhouette {
     }
 
     /// A long strip through the origin, for clutter and occluders: `half_width` in pixels, gently bent.
-    pub(super) fn strip(length: f32, half_width: f32, rng: &mut Rng) -> Self {
+    pub(crate) fn strip(length: f32, half_width: f32, rng: &mut Rng) -> Self {
         let frame = Frame::draw(0.5 * length, PI, rng);
         let bend = rng.random_range(-0.35f32..=0.35);
         let points = [-1.0f32, -0.6, -0.2, 0.2, 0.6, 1.0].map(|t| frame.place([t, bend * (t * t - 0.4)]));
@@ -100,7 +100,7 @@ impl Silhouette {
     }
 
     /// An irregular convex-ish patch around the origin, for clutter.
-    pub(super) fn patch(scale: f32, rng: &mut Rng) -> Self {
+    pub(crate) fn patch(scale: f32, rng: &mut Rng) -> Self {
         let frame = Frame::draw(scale, PI, rng);
         let count = rng.random_range(5u8..=8);
         let corner = |i: u8| {
@@ -114,24 +114,30 @@ impl Silhouette {
     }
 
     /// Signed distance to the body less the hole.
-    pub(super) fn body_distance(&self, p: Point) -> f32 {
+    pub(crate) fn body_distance(&self, p: Point) -> f32 {
         let body = self.body.iter().map(|part| part.distance(p)).fold(f32::INFINITY, f32::min);
         self.hole.as_ref().map_or(body, |hole| body.max(-hole.distance(p)))
     }
 
     /// Signed distance to the whole silhouette.
-    pub(super) fn distance(&self, p: Point) -> f32 {
+    pub(crate) fn distance(&self, p: Point) -> f32 {
         let body = self.body_distance(p);
         self.protrusion.as_ref().map_or(body, |thin| body.min(thin.distance(p)))
     }
 
     /// The smallest upright rectangle around body and protrusion, exact up to rounding.
-    pub(super) fn extent(&self) -> Extent {
+    pub(crate) fn extent(&self) -> Extent {
         self.body.iter().chain(&self.protrusion).map(Primitive::extent).fold(EMPTY, hull)
     }
 
+    /// How far body and protrusion extend along a direction, as [`Primitive::support`].
+    pub(crate) fn support(&self, direction: Point) -> f32 {
+        let parts = self.body.iter().chain(&self.protrusion);
+        parts.map(|part| part.support(direction)).fold(f32::NEG_INFINITY, f32::max)
+    }
+
     /// The silhouette moved by `offset`.
-    pub(super) fn translated(self, offset: Point) -> Self {
+    pub(crate) fn translated(self, offset: Point) -> Self {
         let shift = |figure: Primitive| figure.translated(offset);
         Self {
             body: self.body.into_iter().map(shift).collect(),

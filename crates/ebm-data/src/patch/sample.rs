@@ -1,0 +1,63 @@
+//! A patch's pixels.
+
+use super::geometry::PatchGeometry;
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::planes::Planes;
+use crate::resize::Unfiltered;
+use crate::transform::{Normalise, Tables};
+
+/// Takes patches out of images, one after another in the same memory.
+pub struct PatchSampler {
+    tables: Tables,
+    memory: Unfiltered,
+}
+
+impl PatchSampler {
+    /// A sampler of normalised patches; [`Normalise::IDENTITY`] for samples of 0 to 255.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for numbers that are not finite, and a standard deviation of 0.
+    pub fn new(normalise: &Normalise) -> Result<Self> {
+        normalise.check()?;
+        Ok(Self { tables: normalise.tables(), memory: Unfiltered::default() })
+    }
+
+    /// Writes the patch to `planes`, `(3, output, output)`. Where the square reaches beyond the image the image's last pixels
+    /// repeat; the whole square may lie there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::ImageShape`] for an image without pixels.
+    pub fn sample(&mut self, image: &Image, geometry: &PatchGeometry, planes: &mut [f32]) -> Result<()> {
+        let (width, height, len) = (image.width, image.height, image.pixels.len());
+        let expected = width.checked_mul(height).and_then(|area| area.checked_mul(3));
+        if len == 0 || expected != Some(len) {
+            return Err(Error::ImageShape { width, height, len });
+        }
+        let side = geometry.output();
+        if planes.len() != 3 * side * side {
+            let detail = format!("{} numbers are not (3, {side}, {side})", planes.len());
+            return Err(Error::Argument { name: "planes", detail });
+        }
+        let (rows, columns) = (geometry.neighbours(0, height), geometry.neighbours(1, width));
+        let mut planes = Planes::new(planes, (side, side));
+        self.memory.interpolate(image, &self.tables, (rows, columns), false, &mut planes);
+        Ok(())
+    }
+}
+
+/// The patch `(3, output, output)` of an image that [`PatchGeometry::new`] describes, in samples of 0 to 255.
+///
+/// # Errors
+/// Those of [`PatchGeometry::new`] and [`PatchSampler::sample`].
+pub fn sample_patch(
+    image: &Image,
+    center: [f64; 2],
+    sample_size: f64,
+    output: usize,
+) -> Result<(Vec<f32>, PatchGeometry)> {
+    let geometry = PatchGeometry::new(center, sample_size, output)?;
+    let mut planes = vec![0.; 3 * output * output];
+    PatchSampler::new(&Normalise::IDENTITY)?.sample(image, &geometry, &mut planes)?;
+    Ok((planes, geometry))
+}

@@ -8,6 +8,7 @@ mod taps;
 mod unfiltered;
 
 pub(crate) use filtered::Filtered;
+pub(crate) use taps::neighbours;
 pub(crate) use unfiltered::{Unfiltered, Window};
 
 use crate::image::Image;

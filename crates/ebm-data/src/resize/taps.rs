@@ -68,7 +68,7 @@ impl Taps {
 }
 
 /// One axis by torch: of each output sample in `kept` the two input samples around it and the weight of the second.
-pub(super) fn neighbours(
+pub(crate) fn neighbours(
     input: usize,
     output: usize,
     kept: Range<usize>,

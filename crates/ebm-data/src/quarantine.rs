@@ -42,7 +42,7 @@ pub enum DefectCode {
     BadArea,
     /// A crowd flag other than 0 and 1.
     BadCrowdFlag,
-    /// An image file that is not there.
+    /// An image file, or a folder of images, that is not there.
     MissingFile,
     /// An image file that cannot be decoded.
     UnreadableImage,
@@ -58,6 +58,12 @@ pub enum DefectCode {
     NotRotation,
     /// A head that is behind the camera or outside its image.
     HeadOutside,
+    /// An annotation file that is not there.
+    MissingAnnotation,
+    /// An annotation file that cannot be read, or whose lines are not what they should be.
+    BadAnnotation,
+    /// A sequence with more frames than boxes, or fewer.
+    FrameCount,
 }
 
 /// One defect: where, what kind, and in words.
@@ -124,6 +130,38 @@ impl Quarantine {
         let shown: Vec<String> = self.defects.iter().take(SHOWN).map(ToString::to_string).collect();
         let report = report.map(Path::to_owned);
         Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
+    }
+}
+
+/// How many defective samples are tolerated, and where they are listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tolerance {
+    /// The tolerated fraction of defective samples.
+    pub max_bad_fraction: f64,
+    /// Where to write all defects, one JSON object per line, if there are any.
+    pub report: Option<PathBuf>,
+}
+
+impl Default for Tolerance {
+    /// 1 defect in 1000, no report.
+    fn default() -> Self {
+        Self { max_bad_fraction: 1e-3, report: None }
+    }
+}
+
+impl Tolerance {
+    /// Writes the report, if one is asked for and there is something to tell.
+    ///
+    /// # Errors
+    /// [`Error::TooManyDefects`] if the defects, each of another sample, are too many for `sound` others;
+    /// [`Error::Io`] if the report cannot be written.
+    pub(crate) fn apply(&self, quarantine: &Quarantine, sound: usize) -> Result<()> {
+        let bad = quarantine.defects.len();
+        let report = self.report.as_deref();
+        if let Some(path) = report.filter(|_| bad > 0) {
+            quarantine.write_jsonl(path)?;
+        }
+        quarantine.check_fraction(bad, bad + sound, self.max_bad_fraction, report)
     }
 }
 

@@ -132,7 +132,16 @@ impl Normalise {
     }
 
     pub(crate) fn tables(&self) -> Tables {
-        let table = |channel| std::array::from_fn(|sample| self.number(sample as u8, channel));
+        self.brightened(1.)
+    }
+
+    /// What normalisation makes of samples that are multiplied by `brightness`, and are white at most, before.
+    pub(crate) fn brightened(&self, brightness: f32) -> Tables {
+        let number = |sample, channel: usize| {
+            let bright = (f32::from(sample) * brightness).clamp(0., 255.);
+            (bright * self.scale - self.mean[channel]) / self.std[channel]
+        };
+        let table = |channel| std::array::from_fn(|sample| number(sample as u8, channel));
         Tables { order: self.order, channels: std::array::from_fn(table) }
     }
 

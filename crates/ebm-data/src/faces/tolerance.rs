@@ -1,26 +1,12 @@
 //! How much of a dataset may be defective.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{Face, Faces};
 use crate::error::Result;
-use crate::quarantine::{Defect, DefectCode, Quarantine, check_max_bad_fraction};
+use crate::quarantine::{Defect, DefectCode, check_max_bad_fraction};
 
-/// How many defective entries are tolerated, and where they are listed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tolerance {
-    /// The tolerated fraction of defective entries.
-    pub max_bad_fraction: f64,
-    /// Where to write all defects, one JSON object per line, if there are any.
-    pub report: Option<PathBuf>,
-}
-
-impl Default for Tolerance {
-    /// 1 defect in 1000, no report.
-    fn default() -> Self {
-        Self { max_bad_fraction: 1e-3, report: None }
-    }
-}
+pub use crate::quarantine::Tolerance;
 
 /// A defect's kind and the offending value.
 pub(super) type Finding = (DefectCode, String);
@@ -58,13 +44,7 @@ impl<'a> Collector<'a> {
     /// [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
     /// [`Error::Io`](crate::Error::Io) if the report cannot be written.
     pub fn finish(self) -> Result<Faces> {
-        let Quarantine { defects } = &self.faces.quarantine;
-        let report = self.tolerance.report.as_deref();
-        if let Some(path) = report.filter(|_| !defects.is_empty()) {
-            self.faces.quarantine.write_jsonl(path)?;
-        }
-        let (bad, total) = (defects.len(), defects.len() + self.faces.faces.len());
-        self.faces.quarantine.check_fraction(bad, total, self.tolerance.max_bad_fraction, report)?;
+        self.tolerance.apply(&self.faces.quarantine, self.faces.faces.len())?;
         Ok(self.faces)
     }
 }

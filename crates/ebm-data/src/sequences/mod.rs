@@ -1,10 +1,27 @@
 //! Videos with the box of one target in each frame: what trackers learn from and are measured on.
+//!
+//! Each dataset has a reader ([`nfs`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]). To train,
+//! [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
+//! [`Loader`](crate::loader::Loader) make batches of them, cut out around the target as [`crop`] says.
 
 mod box_list;
+pub mod coco;
+pub mod crop;
+pub mod got10k;
+pub mod lasot;
+pub mod nfs;
+pub mod pairs;
+mod reader;
+pub mod sampler;
+pub mod trackingnet;
+pub mod uav;
 
 use std::path::PathBuf;
 
+use crate::quarantine::Quarantine;
+
 pub use box_list::{read_boxes, write_boxes};
+pub use reader::{FrameCheck, SequenceOptions};
 
 /// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.
 /// Where a dataset says nothing of a frame all four are NaN.
@@ -31,6 +48,15 @@ impl Sequence {
         });
         positive && self.visible.as_ref().is_none_or(|visible| visible.get(i) == Some(&true))
     }
+}
+
+/// The sequences of a dataset, and what was left out of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sequences {
+    /// In the order of the reader.
+    pub sequences: Vec<Sequence>,
+    /// Defective sequences.
+    pub quarantine: Quarantine,
 }
 
 /// The image files of a sequence.

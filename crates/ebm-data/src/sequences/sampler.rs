@@ -1,0 +1,301 @@
+//! Which two frames are learned from together.
+
+use ebm_seed::Key;
+use rand::RngCore;
+
+use super::Sequence;
+use crate::draw::{below, unit};
+use crate::error::{Error, Result};
+
+/// A video is of use only with more frames whose target can be seen than this.
+const MIN_VISIBLE: usize = 4;
+/// A video is of use only with as many frames.
+const MIN_FRAMES: usize = 20;
+/// By how many frames the greatest distance grows when no frame is found within it.
+const GAP_STEP: usize = 5;
+
+/// Sequences to learn from, and how often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// Videos, or images as sequences of one frame.
+    pub sequences: Vec<Sequence>,
+    /// In proportion to this pairs are drawn from the source; not negative.
+    pub weight: f64,
+}
+
+/// How pairs are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairSampling {
+    /// Pairs in an epoch.
+    pub pairs_per_epoch: usize,
+    /// The greatest distance of the two frames, in frames, unless there is none so close.
+    pub max_gap: usize,
+}
+
+impl PairSampling {
+    /// Of ATOM: 64 000 pairs, at most 50 frames apart.
+    pub const ATOM: Self = Self { pairs_per_epoch: 64_000, max_gap: 50 };
+
+    /// Of the paper's tracker, and of ATOM trained in the same way to compare: 64 000 pairs, at most 200 frames apart.
+    pub const PAPER: Self = Self { pairs_per_epoch: 64_000, max_gap: 200 };
+}
+
+/// Two frames of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The place in [`PairSampler::sources`].
+    pub source: usize,
+    /// The place in [`Source::sequences`].
+    pub sequence: usize,
+    /// The frame that shows what to look for.
+    pub reference: usize,
+    /// The frame that it is looked for in; the same frame where there is only one.
+    pub test: usize,
+}
+
+/// Draws pairs of frames as ATOM is trained with.
+///
+/// First the source, in proportion to the weights; then a sequence of it, each with the same probability; then as
+/// reference frame any whose target can be seen ([`Sequence::is_valid`]), each with the same probability; then as test
+/// frame another such, each with the same probability among those at most [`PairSampling::max_gap`] frames before or
+/// after, a distance that grows by 5 until there is one. Of a sequence of one frame the frame comes twice.
+///
+/// Videos of less than 20 frames, or with no more than 4 whose target can be seen, are never drawn, nor are images whose
+/// box is empty.
+#[derive(Debug)]
+pub struct PairSampler {
+    sources: Vec<Source>,
+    /// Of each source the sequences that are of use.
+    usable: Vec<Vec<u32>>,
+    sampling: PairSampling,
+}
+
+impl PairSampler {
+    /// A sampler of `sources`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a weight that is negative or not finite, weights that are all 0, a source of positive
+    /// weight without a sequence of use, or no pair in an epoch.
+    pub fn new(sources: Vec<Source>, sampling: PairSampling) -> Result<Self> {
+        let fail = |name, detail| Err(Error::Argument { name, detail });
+        if sampling.pairs_per_epoch == 0 {
+            return fail("pairs_per_epoch", "must be at least 1".to_owned());
+        }
+        if let Some(Source { weight, .. }) =
+            sources.iter().find(|source| source.weight < 0. || !source.weight.is_finite())
+        {
+            return fail("weight", format!("{weight} is negative or not finite"));
+        }
+        let total: f64 = sources.iter().map(|source| source.weight).sum();
+        if total <= 0. || !total.is_finite() {
+            return fail(
+                "weight",
+                format!("the weights add up to {total}; give one source a positive weight"),
+            );
+        }
+        let usable = |source: &Source| {
+            let places = (0..).zip(&source.sequences).filter(|(_, sequence)| is_usable(sequence));
+            places.map(|(place, _)| place).collect::<Vec<u32>>()
+        };
+        let usable: Vec<_> = sources.iter().map(usable).collect();
+        let empty = |(source, usable): &(&Source, &Vec<u32>)| source.weight > 0. && usable.is_empty();
+        if let Some(place) = sources.iter().zip(&usable).position(|pair| empty(&pair)) {
+            let count = sources[place].sequences.len();
+            let detail = format!(
+                "none of the {count} sequences of source {place} has {MIN_FRAMES} frames of which more than \
+                 {MIN_VISIBLE} show the target"
+            );
+            return fail("sources", detail);
+        }
+        Ok(Self { sources, usable, sampling })
+    }
+
+    /// What is drawn from.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// How pairs are drawn.
+    pub fn sampling(&self) -> PairSampling {
+        self.sampling
+    }
+
+    /// The number of sequences of source `source` that are of use.
+    pub fn usable(&self, source: usize) -> usize {
+        self.usable.get(source).map_or(0, Vec::len)
+    }
+
+    /// The sequence of a pair.
+    pub fn sequence(&self, pair: &Pair) -> Option<&Sequence> {
+        self.sources.get(pair.source)?.sequences.get(pair.sequence)
+    }
+
+    /// The pair that `key` stands for: a pure function of the key and of what the sampler was made from.
+    pub fn draw(&self, key: Key) -> Pair {
+        let rng = &mut key.rng();
+        let source = self.draw_source(rng);
+        let usable = &self.usable[source];
+        let sequence = usable[below(usable.len(), rng)] as usize;
+        let (reference, test) = self.draw_frames(&self.sources[source].sequences[sequence], rng);
+        Pair { source, sequence, reference, test }
+    }
+
+    fn draw_source(&self, rng: &mut dyn RngCore) -> usize {
+        let total: f64 = self.sources.iter().map(|source| source.weight).sum();
+        let mut left = unit(rng) * total;
+        let mut last = 0;
+        for (place, Source { weight, .. }) in self.sources.iter().enumerate() {
+            if *weight > 0. {
+                last = place;
+                if left < *weight {
+                    break;
+                }
+            }
+            left -= weight;
+        }
+        last
+    }
+
+    fn draw_frames(&self, sequence: &Sequence, rng: &mut dyn RngCore) -> (usize, usize) {
+        let count = sequence.frames.len();
+        if count == 1 {
+            return (0, 0);
+        }
+        let visible: Vec<usize> = (0..count).filter(|&i| sequence.is_valid(i)).collect();
+        let place = below(visible.len(), rng);
+        let reference = visible[place];
+        // Each of the neighbours is at least as far as its place among the visible ones: the nearer of the two decides.
+        let nearest = [place.checked_sub(1), Some(place + 1)].into_iter().flatten();
+        let nearest = nearest.filter_map(|place| visible.get(place)).map(|&i| i.abs_diff(reference)).min();
+        let beyond = nearest.unwrap_or(0).saturating_sub(self.sampling.max_gap);
+        let gap = self.sampling.max_gap.saturating_add(beyond.div_ceil(GAP_STEP) * GAP_STEP);
+        let start = visible.partition_point(|&i| i + gap < reference);
+        let end = visible.partition_point(|&i| i <= reference.saturating_add(gap));
+        // One of them is the reference itself.
+        let drawn = start + below(end - start - 1, rng);
+        (reference, visible[if drawn < place { drawn } else { drawn + 1 }])
+    }
+}
+
+fn is_usable(sequence: &Sequence) -> bool {
+    let count = sequence.frames.len();
+    if count == 1 {
+        return sequence.is_valid(0);
+    }
+    count >= MIN_FRAMES && (0..count).filter(|&i| sequence.is_valid(i)).nth(MIN_VISIBLE).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::Frames;
+
+    fn sequence(visible: &[bool]) -> Sequence {
+        Sequence {
+            name: String::new(),
+            frames: Frames::Listed(vec![std::path::PathBuf::new(); visible.len()]),
+            boxes: vec![[1., 2., 3., 4.]; visible.len()],
+            visible: Some(visible.to_vec()),
+        }
+    }
+
+    fn visible_at(count: usize, places: &[usize]) -> Sequence {
+        sequence(&(0..count).map(|i| places.contains(&i)).collect::<Vec<_>>())
+    }
+
+    fn sampler(sequences: Vec<Sequence>, max_gap: usize) -> PairSampler {
+        let source = Source { sequences, weight: 1. };
+        PairSampler::new(vec![source], PairSampling { pairs_per_epoch: 1, max_gap }).unwrap()
+    }
+
+    fn draws(sampler: &PairSampler, count: u64) -> Vec<Pair> {
+        (0..count).map(|i| sampler.draw(Key::new(5).index(i))).collect()
+    }
+
+    #[test]
+    fn only_videos_long_and_visible_enough_are_drawn() {
+        let all: Vec<usize> = (0..40).collect();
+        let sequences = vec![
+            visible_at(19, &all),
+            visible_at(20, &[1, 5, 6, 19]),
+            visible_at(20, &[1, 5, 6, 7, 19]),
+            visible_at(1, &[]),
+            visible_at(1, &[0]),
+            visible_at(0, &[]),
+            visible_at(30, &all),
+        ];
+        let sampler = sampler(sequences, 50);
+        assert_eq!(sampler.usable(0), 3);
+        let drawn: std::collections::BTreeSet<usize> =
+            draws(&sampler, 100).iter().map(|pair| pair.sequence).collect();
+        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [2, 4, 6]);
+        assert!(draws(&sampler, 100).iter().all(|p| p.sequence != 4 || (p.reference, p.test) == (0, 0)));
+    }
+
+    #[test]
+    fn frames_are_visible_and_as_close_as_asked() {
+        let places: Vec<usize> = (0..300).filter(|i| i % 3 != 1).collect();
+        let sampler = sampler(vec![visible_at(300, &places)], 10);
+        let mut offsets = std::collections::BTreeMap::new();
+        for Pair { reference, test, .. } in draws(&sampler, 20_000) {
+            assert!(places.contains(&reference) && places.contains(&test) && reference != test);
+            assert!(reference.abs_diff(test) <= 10);
+            if (50..250).contains(&reference) && reference % 3 == 0 {
+                *offsets.entry(test as i64 - reference as i64).or_insert(0) += 1;
+            }
+        }
+        // From -10 to 10 without 0, less those a third of which are invisible: 13, all equally likely.
+        let expected: Vec<i64> = (-10..=10).filter(|&d: &i64| d.rem_euclid(3) != 1 && d != 0).collect();
+        assert_eq!(offsets.keys().copied().collect::<Vec<_>>(), expected);
+        let mean = offsets.values().sum::<i32>() as f64 / expected.len() as f64;
+        assert!(
+            offsets.values().all(|&count| (f64::from(count) - mean).abs() < 5. * mean.sqrt()),
+            "{offsets:?}"
+        );
+    }
+
+    #[test]
+    fn the_distance_grows_until_a_frame_is_found() {
+        // Of the five the first is 52 frames from the next: 3, 8, … 53 reach it and not the one at 54.
+        let sampler = sampler(vec![visible_at(400, &[100, 152, 154, 300, 301])], 3);
+        for pair in draws(&sampler, 300) {
+            let expected: &[usize] = match pair.reference {
+                100 => &[152],
+                152 => &[154],
+                154 => &[152],
+                300 => &[301],
+                _ => &[300],
+            };
+            assert!(expected.contains(&pair.test), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn sources_come_in_proportion_to_their_weights() {
+        let all: Vec<usize> = (0..20).collect();
+        let weights = [1., 0., 3., 0.];
+        let source = |weight| Source { sequences: vec![visible_at(20, &all)], weight };
+        let sampling = PairSampling { pairs_per_epoch: 1, max_gap: 5 };
+        let sampler = PairSampler::new(weights.map(source).to_vec(), sampling).unwrap();
+        let mut counts = [0; 4];
+        draws(&sampler, 4000).iter().for_each(|pair| counts[pair.source] += 1);
+        // Expected 1000 with a standard deviation of 27.
+        assert!((counts[1], counts[3]) == (0, 0) && (890..1110).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn senseless_sources_are_refused() {
+        let all: Vec<usize> = (0..20).collect();
+        let refused = |weights: &[f64], count: usize, pairs_per_epoch| {
+            let source = |&weight: &f64| Source { sequences: vec![visible_at(count, &all)], weight };
+            let sampling = PairSampling { pairs_per_epoch, max_gap: 5 };
+            let error = PairSampler::new(weights.iter().map(source).collect(), sampling).err()?;
+            Some(error.to_string())
+        };
+        assert_eq!(refused(&[1.], 20, 1), None);
+        assert!(refused(&[], 20, 1).is_some() && refused(&[0.], 20, 1).is_some());
+        assert!(refused(&[1., -1.], 20, 1).is_some() && refused(&[1., f64::NAN], 20, 1).is_some());
+        assert!(refused(&[1.], 20, 0).is_some_and(|text| text.starts_with("pairs_per_epoch")));
+        assert!(refused(&[1.], 19, 1).is_some_and(|text| text.contains("source 0")));
+    }
+}

@@ -19,10 +19,10 @@ use candle_core::{DType, Device, Tensor};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_track::BackboneFeatures;
 use ebm_track::box_module::{
     BoxModule, BoxModuleConfig, BoxNetwork, Modulation, PackedBoxModule, TargetFeatures,
 };
-use ebm_track::BackboneFeatures;
 use rand::Rng;
 
 /// As in the programs: freed blocks are kept.

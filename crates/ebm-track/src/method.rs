@@ -74,16 +74,12 @@ impl Method {
                     step_length: [1.0, 1.0],
                 },
             },
-            Method::AtomStar => MethodSettings {
-                proposal: gaussian(),
-                samples: 128,
-                refinement: relative([1e-2, 5e-2]),
-            },
-            Method::Ebm => MethodSettings {
-                proposal: gaussian(),
-                samples: 128,
-                refinement: relative([2e-4, 1e-3]),
-            },
+            Method::AtomStar => {
+                MethodSettings { proposal: gaussian(), samples: 128, refinement: relative([1e-2, 5e-2]) }
+            }
+            Method::Ebm => {
+                MethodSettings { proposal: gaussian(), samples: 128, refinement: relative([2e-4, 1e-3]) }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::import::{load_safetensors, save_safetensors};
@@ -39,9 +39,8 @@ fn assert_close(found: &Tensor, expected: &Tensor) {
 /// The small network's tensors as torchvision has them, counters and a classifier among them.
 fn small() -> BTreeMap<String, Tensor> {
     let network = golden("backbone_small.safetensors").into_iter();
-    let mut tensors: BTreeMap<String, Tensor> = network
-        .filter_map(|(name, tensor)| Some((name.strip_prefix("net.")?.to_owned(), tensor)))
-        .collect();
+    let mut tensors: BTreeMap<String, Tensor> =
+        network.filter_map(|(name, tensor)| Some((name.strip_prefix("net.")?.to_owned(), tensor))).collect();
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &CPU).unwrap();
     tensors.insert("fc.weight".to_owned(), zeros(&[10, 32]));
     tensors.insert("layer4.0.conv1.weight".to_owned(), zeros(&[32, 16, 3, 3]));
@@ -88,7 +87,10 @@ fn a_network_that_was_trained_here_serves() {
     let features = Backbone::of_store(&store, "net.", &CPU).unwrap().features(&x).unwrap();
     assert_close(&features.layer2, &maps[1]);
     assert_close(&features.layer3, &maps[2]);
-    assert!(matches!(Backbone::of_store(&store, "other.", &CPU), Err(Error::Config { part: "backbone", .. })));
+    assert!(matches!(
+        Backbone::of_store(&store, "other.", &CPU),
+        Err(Error::Config { part: "backbone", .. })
+    ));
 }
 
 #[test]

@@ -146,7 +146,8 @@ fn in_training_it_is_torchs_network() {
     let golden = Golden::new(DType::F64);
     let (module, store) = golden.module();
     let network = InTraining(&module);
-    let modulation = network.modulation(&golden.features("reference"), &golden.get("reference_boxes")).unwrap();
+    let modulation =
+        network.modulation(&golden.features("reference"), &golden.get("reference_boxes")).unwrap();
     let test = network.test_features(&golden.features("test"), &modulation).unwrap();
     for (name, found) in [
         ("train.vector3", &modulation.vectors()[0]),
@@ -217,8 +218,7 @@ fn atoms_step_is_the_gradient_times_the_size() {
     let boxes = golden.get("boxes");
     let size = boxes.narrow(2, 2, 2).unwrap();
     let step = (golden.get("frozen.gradient") * Tensor::cat(&[&size, &size], 2).unwrap()).unwrap();
-    let ascent =
-        GradientAscent { steps: 1, step_length: vec![1.0], decay: 1.0, rule: StepRule::Plain };
+    let ascent = GradientAscent { steps: 1, step_length: vec![1.0], decay: 1.0, rule: StepRule::Plain };
     let refined = refine(&PixelSteps(&module), &test, &boxes, &ascent).unwrap();
     assert!(largest(&step) > 0.3);
     assert_close("step", &(refined.y - &boxes).unwrap(), &step, 1e-4);
@@ -233,9 +233,9 @@ fn boxes_without_area_or_number_harm_no_other() {
     let (_, test) = golden.test_features(&packed);
     let corners = corners(&golden.get("boxes")).unwrap();
     let mut values = corners.to_vec3::<f32>().unwrap();
-    values[0][1] = [30.0, 30.0, 20.0, 40.0];
+    values[0][1] = vec![30.0, 30.0, 20.0, 40.0];
     values[1][2][3] = f32::INFINITY;
-    let odd = Tensor::new(values, &CPU).unwrap();
+    let odd = Tensor::new(values.clone(), &CPU).unwrap();
     let (f, gradient) = packed.corner_gradients(&test, &odd).unwrap();
     let (expected, slopes) = packed.corner_gradients(&test, &corners).unwrap();
     let (f, expected) = (f.to_vec2::<f32>().unwrap(), expected.to_vec2::<f32>().unwrap());
@@ -246,7 +246,10 @@ fn boxes_without_area_or_number_harm_no_other() {
                 (0, 1) => assert!(f[0][1].is_finite()),
                 (1, 2) => assert!(f[1][2].is_nan()),
                 _ => {
-                    assert_eq!((f[crop][i], gradient[crop][i].clone()), (expected[crop][i], slopes[crop][i].clone()));
+                    assert_eq!(
+                        (f[crop][i], gradient[crop][i].clone()),
+                        (expected[crop][i], slopes[crop][i].clone())
+                    );
                     continue;
                 }
             }
@@ -314,7 +317,10 @@ fn atoms_sizes_names_and_initial_values() {
         shapes.insert(format!("{name}.bias"), vec![output]);
     }
     let found = store.tensors().unwrap();
-    assert_eq!(found.iter().map(|(name, t)| (name.clone(), t.dims().to_vec())).collect::<BTreeMap<_, _>>(), shapes);
+    assert_eq!(
+        found.iter().map(|(name, t)| (name.clone(), t.dims().to_vec())).collect::<BTreeMap<_, _>>(),
+        shapes
+    );
 
     let norm = found["fc3_rt.bn.weight"].to_vec1::<f32>().unwrap();
     assert!(norm.iter().all(|v| (0.0..1.0).contains(v)) && norm.iter().any(|v| *v > 0.9));

@@ -44,7 +44,8 @@ impl Source {
                 [rng.random_range(2.0..62.0 - w), rng.random_range(2.0..62.0 - h), w, h]
             })
             .collect();
-        let features = BackboneFeatures { layer2: self.crop(&boxes, 8, rng), layer3: self.crop(&boxes, 16, rng) };
+        let features =
+            BackboneFeatures { layer2: self.crop(&boxes, 8, rng), layer3: self.crop(&boxes, 16, rng) };
         (features, Tensor::from_slice(boxes.as_flattened(), (BATCH, 4), &CPU).unwrap())
     }
 }
@@ -67,7 +68,14 @@ fn task(method: Method) -> BoxModuleTask<Source> {
     let config = BoxModuleConfig::atom([2, 2]).narrowed(32);
     let module = BoxModule::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
     let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..BoxTraining::paper() };
-    BoxModuleTask::new(module, store, Source(Key::new(1)), (method, &settings(method)), &training, Key::new(2))
+    BoxModuleTask::new(
+        module,
+        store,
+        Source(Key::new(1)),
+        (method, &settings(method)),
+        &training,
+        Key::new(2),
+    )
 }
 
 fn values(tensors: &BTreeMap<String, Tensor>) -> BTreeMap<String, Vec<f32>> {

@@ -73,8 +73,7 @@ impl PackedBoxModule {
             Ok(pooled)
         };
         let (targets, bins) = (rois.len() / 5, self.config.reference_pool);
-        let patch =
-            ChannelsLast::new(pool(0)?, (targets, self.config.reference, bins[0], bins[0]))?;
+        let patch = ChannelsLast::new(pool(0)?, (targets, self.config.reference, bins[0], bins[0]))?;
         let third = self.fc3.forward(&patch, None, true, workspace)?;
         let fourth = pool(1)?;
         let (hidden, area) = (self.config.hidden, bins[1] * bins[1]);

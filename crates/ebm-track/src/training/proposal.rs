@@ -30,7 +30,8 @@ impl Proposal for PerturbedBoxes {
         let batch = match *center.dims() {
             [batch, 4] if batch > 0 && num_samples > 0 => batch,
             ref dims => {
-                let expected = format!("(B, 4) for at least one sample, of which {num_samples} are asked for");
+                let expected =
+                    format!("(B, 4) for at least one sample, of which {num_samples} are asked for");
                 let (what, actual) = ("the proposal's centre", dims.to_vec());
                 return Err(Error::Shape { what, expected, actual });
             }
@@ -98,7 +99,8 @@ mod tests {
 
     #[test]
     fn samples_are_whole_boxes_that_overlap() {
-        let boxes = Tensor::new(&[[[20.0, 30.0, 61.0, 54.5]], [[7.25, 8.0, 40.5, 30.0]]], &Device::Cpu).unwrap();
+        let boxes =
+            Tensor::new(&[[[20.0, 30.0, 61.0, 54.5]], [[7.25, 8.0, 40.5, 30.0]]], &Device::Cpu).unwrap();
         let space = BoxSpace::new(&boxes).unwrap();
         let y = space.encode(&boxes).unwrap().squeeze(1).unwrap();
         let mut rng = Key::new(1).rng();

@@ -11,9 +11,9 @@ use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
 use rand::RngCore;
 
 use super::{BoxTraining, PairFeatures, PairSource};
+use crate::Result;
 use crate::box_module::{BoxModule, BoxNetwork, InTraining, TargetFeatures};
 use crate::method::{Method, MethodSettings};
-use crate::Result;
 
 /// A [`BoxModule`] under a method's loss. The backbone takes no part: it gave the features.
 pub struct BoxModuleTask<S> {

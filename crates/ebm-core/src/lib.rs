@@ -104,7 +104,7 @@ pub use model::{DirectionalDerivatives, EnergyModel, Order};
 pub use objective::{
     AnyObjective, AnyProposal, DenoisingScoreMatching, Derivatives, Directions, InfoNce, JointNce,
     KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective,
-    QualityRegression, ScoreMatching, SelfNormalized,
+    QualityRegression, ScoreMatching, SelfNormalized, SquaredQualityRegression,
 };
 pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};

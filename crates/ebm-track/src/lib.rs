@@ -1,7 +1,29 @@
 //! Visual tracking: the ATOM tracker with an energy-based box module (Section 4.2).
+//!
+//! | step | item |
+//! |---|---|
+//! | features of a crop, once a frame | [`Backbone`] |
+//! | where the target is | [`Classifier`], [`localize`] |
+//! | f(x, y) of a box y | [`box_module`] |
+//! | training of the box module: Eq. 4 and its rivals | [`training`], [`Method`] |
+//! | frame by frame | [`tracker::Tracker`] |
+//! | Table 3 | [`reproduce`] |
 
+mod backbone;
+pub mod box_module;
 mod classifier;
+pub mod config;
 mod error;
+pub mod localize;
+mod method;
+pub mod reproduce;
+pub mod saved;
+mod sequence;
+pub mod tracker;
+pub mod training;
 
+pub use backbone::{Backbone, BackboneFeatures};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
+pub use method::{BoxProposal, Method, MethodSettings, Published, Refinement, StepCoordinates};
+pub use sequence::{TrackedSequence, track_sequence};

@@ -28,7 +28,7 @@ pub use langevin_nll::LangevinNll;
 pub use monte_carlo_nll::MonteCarloNll;
 pub use noise_contrastive::NoiseContrastive;
 pub use noise_contrastive_plus::NoiseContrastivePlus;
-pub use quality_regression::QualityRegression;
+pub use quality_regression::{QualityRegression, SquaredQualityRegression};
 pub use score_matching::ScoreMatching;
 pub use self_normalized::SelfNormalized;
 

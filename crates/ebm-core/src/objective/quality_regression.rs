@@ -1,4 +1,5 @@
-//! IoU-Net*: regression of a quality, the confidence-based rival of Section 4.1.
+//! Regression of a quality: IoU-Net*, the confidence-based rival of Section 4.1, and ATOM's box module, that of
+//! Section 4.2.
 
 use candle_core::Tensor;
 use rand::RngCore;
@@ -25,6 +26,60 @@ pub struct QualityRegression<P, Q> {
     pub quality: Q,
 }
 
+/// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y. The
+/// target itself is not scored.
+#[derive(Clone, Debug)]
+pub struct SquaredQualityRegression<P, Q> {
+    /// Where the samples come from.
+    pub proposal: P,
+    /// M, the number of samples for each target, at least 1.
+    pub num_samples: usize,
+    /// q, as in [`QualityRegression`].
+    pub quality: Q,
+}
+
+/// The candidates of a regression.
+struct Candidates {
+    /// `(B, D)`.
+    y: Tensor,
+    /// `(B, M, D)`.
+    samples: Tensor,
+}
+
+impl Candidates {
+    fn draw<P: Proposal>(
+        proposal: &P,
+        num_samples: usize,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Self> {
+        let (batch, dim) = check::targets(y)?;
+        let y = y.detach();
+        let samples = proposal.sample(&y, num_samples, rng)?.detach();
+        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, num_samples, dim])?;
+        Ok(Self { y, samples })
+    }
+
+    /// `f(x_i, y) − (2 q(y, y_i) − 1)`, with the target's own first where `with_target`.
+    fn residuals<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        quality: &impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+        with_target: bool,
+    ) -> Result<Tensor> {
+        let (candidates, letters) = if with_target {
+            (Tensor::cat(&[&self.y.unsqueeze(1)?, &self.samples], 1)?, "(B, 1 + M)")
+        } else {
+            (self.samples.clone(), "(B, M)")
+        };
+        let quality = quality(&candidates, &self.y)?.detach();
+        check::dims("the result of the quality function", &quality, letters, &candidates.dims()[..2])?;
+        let f = checked_score(model, features, &candidates)?;
+        Ok((f - quality.affine(2.0, -1.0)?)?)
+    }
+}
+
 impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for QualityRegression<P, Q> {
     fn loss<M: EnergyModel>(
         &self,
@@ -33,20 +88,22 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Quali
         y: &Tensor,
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
-        let (batch, dim) = check::targets(y)?;
-        let y = y.detach();
-        let samples = self.proposal.sample(&y, self.num_samples, rng)?.detach();
-        check::dims(
-            "the result of Proposal::sample",
-            &samples,
-            "(B, M, D)",
-            &[batch, self.num_samples, dim],
-        )?;
-        let candidates = Tensor::cat(&[&y.unsqueeze(1)?, &samples], 1)?;
-        let quality = (self.quality)(&candidates, &y)?.detach();
-        check::dims("the result of the quality function", &quality, "(B, 1 + M)", &candidates.dims()[..2])?;
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
+        let residuals = candidates.residuals(model, features, &self.quality, true)?;
+        Ok(smooth_l1(&residuals, BETA)?.mean_all()?)
+    }
+}
 
-        let f = checked_score(model, features, &candidates)?;
-        Ok(smooth_l1(&(f - quality.affine(2.0, -1.0)?)?, BETA)?.mean_all()?)
+impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for SquaredQualityRegression<P, Q> {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
+        let residuals = candidates.residuals(model, features, &self.quality, false)?;
+        Ok(residuals.sqr()?.mean_all()?)
     }
 }

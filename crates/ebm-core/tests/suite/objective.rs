@@ -1,7 +1,9 @@
 //! The objectives against golden values, and their refusals.
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_core::{Error, GaussianMixture, MonteCarloNll, Objective, QualityRegression, Result};
+use ebm_core::{
+    Error, GaussianMixture, MonteCarloNll, Objective, QualityRegression, Result, SquaredQualityRegression,
+};
 use rand::RngCore;
 
 use crate::zoo::{Function, Table, TableProposal, assert_close, flat, gaussian, rng};
@@ -66,6 +68,23 @@ fn quality_regression_golden_value() {
     assert!((loss.to_scalar::<f64>().unwrap() - (1.5 + 0.03125 + 0.5) / 3.0).abs() < 1e-15);
     let gradient = flat(loss.backward().unwrap().get(&table).unwrap());
     assert_close(&gradient, &[-1.0 / 3.0, 0.25 / 3.0, 1.0 / 3.0], 1e-15);
+}
+
+#[test]
+fn squared_quality_regression_golden_value() {
+    // As above without the target: f - target = (.25, 1).
+    let table = Var::new(&[[0.75, 0.0]], &Device::Cpu).unwrap();
+    let quality = |candidates: &Tensor, y: &Tensor| -> Result<Tensor> {
+        assert_eq!((candidates.dims(), y.dims()), (&[1, 2, 2][..], &[1, 2][..]));
+        Ok(Tensor::new(&[[0.75, 0.0]], &Device::Cpu)?)
+    };
+    let proposal = GaussianMixture::isotropic(&[1.0], 2).unwrap();
+    let objective = SquaredQualityRegression { proposal, num_samples: 2, quality };
+    let y = Tensor::new(&[[5.0, 6.0]], &Device::Cpu).unwrap();
+    let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
+    assert!((loss.to_scalar::<f64>().unwrap() - (0.0625 + 1.0) / 2.0).abs() < 1e-15);
+    let gradient = flat(loss.backward().unwrap().get(&table).unwrap());
+    assert_close(&gradient, &[0.25, 1.0], 1e-15);
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod batch;
 mod rows;
 
 use candle_core::{DType, Tensor, Var};
-use candle_nn::VarBuilder;
+use candle_nn::{Init, VarBuilder};
 
 use crate::{Error, Result, init};
 
@@ -51,8 +51,21 @@ impl BatchNorm {
     /// # Errors
     /// When `vb` refuses a tensor.
     pub fn new(channels: usize, config: BatchNormConfig, vb: VarBuilder) -> Result<Self> {
+        Self::with_weight(channels, config, init::constant(1.), vb)
+    }
+
+    /// [`new`](Self::new) with the weight drawn from `weight` at first.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn with_weight(
+        channels: usize,
+        config: BatchNormConfig,
+        weight: Init,
+        vb: VarBuilder,
+    ) -> Result<Self> {
         let get = |name, value| vb.get_with_hints(channels, name, init::constant(value));
-        let (weight, bias) = (get("weight", 1.)?, get("bias", 0.)?);
+        let (weight, bias) = (vb.get_with_hints(channels, "weight", weight)?, get("bias", 0.)?);
         let (weight, bias) = if config.frozen { (weight.detach(), bias.detach()) } else { (weight, bias) };
         // A buffer comes as a variable and stays that variable: the updates reach the parameter store.
         let running_mean = Var::from_tensor(&get("running_mean", 0.)?)?;

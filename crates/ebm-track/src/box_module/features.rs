@@ -1,0 +1,102 @@
+//! What is computed once: per target, and per frame.
+
+use candle_core::{D, Tensor};
+use ebm_core::{BoxSpace, TargetSpace};
+
+use crate::Result;
+
+/// How targets look: a factor, not negative, for each channel of the two maps that boxes are pooled from.
+#[derive(Clone, Debug)]
+pub struct Modulation {
+    /// (N, channels) each.
+    pub(super) vectors: [Tensor; 2],
+}
+
+impl Modulation {
+    /// The vectors at 1/8 and at 1/16, (N, channels) each.
+    pub fn vectors(&self) -> &[Tensor; 2] {
+        &self.vectors
+    }
+
+    /// The same outside any graph.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        Self { vectors: self.vectors.each_ref().map(Tensor::detach) }
+    }
+}
+
+/// The modulated maps of N crops, from which boxes are pooled.
+#[derive(Clone, Debug)]
+pub struct TestFeatures {
+    /// (N, C, H, W) each, with the channels innermost.
+    pub(super) maps: [Tensor; 2],
+}
+
+impl TestFeatures {
+    /// The maps at 1/8 and at 1/16, (N, channels, H, W) each.
+    pub fn maps(&self) -> &[Tensor; 2] {
+        &self.maps
+    }
+
+    /// The same outside any graph.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        Self { maps: self.maps.each_ref().map(Tensor::detach) }
+    }
+}
+
+/// The modulated maps of B crops and, for each, the space of its boxes: all that f needs of x.
+#[derive(Clone, Debug)]
+pub struct TargetFeatures {
+    pub(super) test: TestFeatures,
+    space: BoxSpace,
+}
+
+impl TargetFeatures {
+    /// `reference (B, 4)`, x, y, w, h, gives the reference sizes: the ground truth in training; in prediction the first of
+    /// the initial boxes, which all of a crop share.
+    ///
+    /// # Errors
+    /// When a shape is wrong or a box has no extent.
+    pub fn new(test: TestFeatures, reference: &Tensor) -> Result<Self> {
+        let space = BoxSpace::new(&corners(&reference.unsqueeze(1)?)?)?;
+        Ok(Self { test, space })
+    }
+
+    /// The maps.
+    pub fn test(&self) -> &TestFeatures {
+        &self.test
+    }
+
+    /// The space of y.
+    pub fn space(&self) -> &BoxSpace {
+        &self.space
+    }
+
+    /// y, `(B, M, 4)`, of boxes `(B, M, 4)`, x, y, w, h.
+    ///
+    /// # Errors
+    /// When a shape is wrong or a box has no extent.
+    pub fn encode(&self, boxes: &Tensor) -> Result<Tensor> {
+        Ok(self.space.encode(&corners(boxes)?)?)
+    }
+
+    /// Boxes `(B, M, 4)`, x, y, w, h, of y `(B, M, 4)`.
+    ///
+    /// # Errors
+    /// When the shape is wrong.
+    pub fn decode(&self, y: &Tensor) -> Result<Tensor> {
+        let corners = self.space.decode(y)?;
+        let (low, high) = (corners.narrow(D::Minus1, 0, 2)?, corners.narrow(D::Minus1, 2, 2)?);
+        Ok(Tensor::cat(&[&low, &(high - &low)?], D::Minus1)?)
+    }
+}
+
+/// The corners x, y, x + w, y + h, `(…, 4)`, of boxes x, y, w, h, `(…, 4)`.
+///
+/// # Errors
+/// When the last dimension is not 4.
+pub fn corners(boxes: &Tensor) -> Result<Tensor> {
+    let (low, size) = (boxes.narrow(D::Minus1, 0, 2)?, boxes.narrow(D::Minus1, 2, 2)?);
+    Ok(Tensor::cat(&[&low, &(&low + size)?], D::Minus1)?)
+}

@@ -1,0 +1,120 @@
+//! The modulated box module: f(x, y) of a box y in a frame x, given how the target looked before (Section 4.2).
+//!
+//! ```text
+//! reference frame, its box ── reference branch ── two modulation vectors      once per target
+//! test frame ── test branch · modulation vectors ── two maps                  once per frame
+//! box ── PrRoIPool of both maps ── one layer each ── f                        for every box, with its gradient
+//! ```
+//!
+//! Parameters have the names of ATOM's `bb_regressor`. A box is `(x, y, w, h)` in pixels of the crop and covers the
+//! continuous region from (x, y) to (x + w, y + h).
+//!
+//! | item | what |
+//! |---|---|
+//! | [`BoxModule`] | the network on tensors: any device, f32 and f64, training |
+//! | [`PackedBoxModule`] | the same frozen, f32 on the CPU, with the gradient by hand |
+//! | [`BoxNetwork`] | what a tracker needs of either |
+//! | [`PixelSteps`] | f over `(x, y, w, h)` with ATOM's step |
+
+mod features;
+mod layers;
+mod network;
+mod packed;
+mod pixel_steps;
+
+use candle_core::Tensor;
+use ebm_core::EnergyModel;
+use serde::{Deserialize, Serialize};
+
+pub use features::{Modulation, TargetFeatures, TestFeatures, corners};
+pub use network::{BoxModule, InTraining};
+pub use packed::PackedBoxModule;
+pub use pixel_steps::PixelSteps;
+
+use crate::{BackboneFeatures, Error, Result};
+
+/// Pixels of the maps, layer2's and layer3's, per pixel of the crop.
+const SCALES: [f64; 2] = [1.0 / 8.0, 1.0 / 16.0];
+
+/// The sizes of a [`BoxModule`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoxModuleConfig {
+    /// Channels of layer2 and layer3.
+    pub backbone: [usize; 2],
+    /// Channels of the reference branch's convolution of layer2.
+    pub reference: usize,
+    /// Channels of the other inner layers.
+    pub hidden: usize,
+    /// Channels of the two modulated maps.
+    pub pred_input: [usize; 2],
+    /// Outputs of the layers that describe a box, one for each map.
+    pub pred_inter: [usize; 2],
+    /// Bins a side of the reference branch's pooling.
+    pub reference_pool: [usize; 2],
+    /// Bins a side of the test branch's pooling.
+    pub pool: [usize; 2],
+}
+
+impl BoxModuleConfig {
+    /// ATOM's sizes on maps of these channels, [128, 256] for ResNet-18.
+    pub fn atom(backbone: [usize; 2]) -> Self {
+        Self {
+            backbone,
+            reference: 128,
+            hidden: 256,
+            pred_input: [256, 256],
+            pred_inter: [256, 256],
+            reference_pool: [3, 1],
+            pool: [5, 3],
+        }
+    }
+
+    /// The same with `factor` times fewer channels in every layer of the module, at least one.
+    pub fn narrowed(self, factor: usize) -> Self {
+        let fewer = |channels: usize| (channels / factor.max(1)).max(1);
+        Self {
+            reference: fewer(self.reference),
+            hidden: fewer(self.hidden),
+            pred_input: self.pred_input.map(fewer),
+            pred_inter: self.pred_inter.map(fewer),
+            ..self
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let pairs = [self.backbone, self.pred_input, self.pred_inter, self.reference_pool, self.pool];
+        if pairs.as_flattened().iter().chain([&self.reference, &self.hidden]).all(|&size| size > 0) {
+            return Ok(());
+        }
+        Err(Error::Config { part: "box module", reason: format!("every size must be positive: {self:?}") })
+    }
+}
+
+/// The frozen box module, whatever its form.
+pub trait BoxNetwork: EnergyModel<Features = TargetFeatures> {
+    /// How the N targets in the boxes `(N, 4)`, x, y, w, h, of the N reference crops look.
+    ///
+    /// # Errors
+    /// When shapes do not fit or a box is not finite.
+    fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation>;
+
+    /// What f needs of the N test crops, for one target or for N of them.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures>;
+
+    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`, x0, y0, x1, y1, M in each of the B test crops. A box
+    /// without area has a value too, but no gradient.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor>;
+
+    /// f, and its gradient in the corners, `(B, M, 4)`.
+    ///
+    /// # Errors
+    /// As [`corner_scores`](Self::corner_scores).
+    fn corner_gradients(&self, features: &TestFeatures, corners: &Tensor) -> Result<(Tensor, Tensor)>;
+}

@@ -1,0 +1,227 @@
+//! The module on tensors.
+
+use candle_core::{Tensor, Var};
+use candle_nn::VarBuilder;
+use ebm_core::{EnergyModel, TargetSpace};
+use ebm_nn::init;
+use ebm_nn::ops::{channels_last, linear, prroi_pool};
+
+use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
+use super::layers::{ConvBlock, LinearBlock};
+use super::{BoxModuleConfig, BoxNetwork, PackedBoxModule, SCALES};
+use crate::{BackboneFeatures, Error, Result};
+
+/// The box module with its parameters; frozen by itself, trained as [`InTraining`].
+#[derive(Clone, Debug)]
+pub struct BoxModule {
+    pub(super) config: BoxModuleConfig,
+    pub(super) reference: ReferenceBranch,
+    pub(super) test: [[ConvBlock; 2]; 2],
+    /// One for each map.
+    pub(super) of_box: [LinearBlock; 2],
+    /// (1, sum of `pred_inter`).
+    pub(super) weight: Tensor,
+    /// (1).
+    pub(super) bias: Tensor,
+}
+
+/// From the reference crop to the modulation vectors.
+#[derive(Clone, Debug)]
+pub(super) struct ReferenceBranch {
+    /// Of each map.
+    pub(super) convs: [ConvBlock; 2],
+    /// From the pooled box on the first map to one pixel.
+    pub(super) fc3: ConvBlock,
+    /// One for each vector.
+    pub(super) vectors: [ConvBlock; 2],
+}
+
+impl BoxModule {
+    /// The module whose parameters are those of `vb`; new ones are drawn as ATOM draws them: weights with Kaiming's
+    /// normal distribution over the inputs, biases 0, normalisations' factors from U(0, 1).
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a size of 0; else when `vb` refuses a tensor.
+    pub fn new(config: &BoxModuleConfig, vb: VarBuilder) -> Result<Self> {
+        config.check()?;
+        let &BoxModuleConfig { backbone, reference, hidden, pred_input, pred_inter, .. } = config;
+        let [bins3, bins4] = config.reference_pool;
+        // The second map's pooled box goes into the vectors as it is.
+        let pooled = hidden + hidden * bins4 * bins4;
+        let same = |input, output, name| ConvBlock::same(input, output, vb.pp(name));
+        let of_patch = |input, output, kernel, name| ConvBlock::of_patch(input, output, kernel, vb.pp(name));
+        let of_box = |map: usize, name| {
+            let bins = config.pool[map] * config.pool[map];
+            LinearBlock::new(pred_input[map] * bins, pred_inter[map], vb.pp(name))
+        };
+        let predictor = vb.pp("iou_predictor");
+        let inputs = pred_inter[0] + pred_inter[1];
+        Ok(Self {
+            reference: ReferenceBranch {
+                convs: [same(backbone[0], reference, "conv3_1r")?, same(backbone[1], hidden, "conv4_1r")?],
+                fc3: of_patch(reference, hidden, bins3, "fc3_1r")?,
+                vectors: [
+                    of_patch(pooled, pred_input[0], 1, "fc34_3r")?,
+                    of_patch(pooled, pred_input[1], 1, "fc34_4r")?,
+                ],
+            },
+            test: [
+                [same(backbone[0], hidden, "conv3_1t")?, same(hidden, pred_input[0], "conv3_2t")?],
+                [same(backbone[1], hidden, "conv4_1t")?, same(hidden, pred_input[1], "conv4_2t")?],
+            ],
+            of_box: [of_box(0, "fc3_rt")?, of_box(1, "fc4_rt")?],
+            weight: predictor.get_with_hints((1, inputs), "weight", init::kaiming_normal_fan_in())?,
+            bias: predictor.get_with_hints(1, "bias", init::constant(0.0))?,
+            config: config.clone(),
+        })
+    }
+
+    /// The sizes.
+    pub fn config(&self) -> &BoxModuleConfig {
+        &self.config
+    }
+
+    /// The module with its present parameters for inference on the CPU in f32.
+    ///
+    /// # Errors
+    /// When the parameters are elsewhere.
+    pub fn pack(&self) -> Result<PackedBoxModule> {
+        PackedBoxModule::new(self)
+    }
+
+    fn modulate(&self, reference: &BackboneFeatures, boxes: &Tensor, train: bool) -> Result<Modulation> {
+        let images = reference.images()?;
+        let ReferenceBranch { convs, fc3, vectors } = &self.reference;
+        let corners = corners(boxes)?.unsqueeze(1)?;
+        let pool = |map: usize| -> Result<Tensor> {
+            let features = convs[map].forward(&innermost(reference.maps()[map])?, train)?;
+            pool(&features, &rois(&corners, images)?, self.config.reference_pool[map], map)
+        };
+        let third = fc3.forward(&innermost(&pool(0)?)?, train)?.flatten_from(1)?;
+        let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
+        let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, train)?.flatten_from(1)?);
+        Ok(Modulation { vectors: [vector(&vectors[0])?, vector(&vectors[1])?] })
+    }
+
+    fn describe(
+        &self,
+        test: &BackboneFeatures,
+        modulation: &Modulation,
+        train: bool,
+    ) -> Result<TestFeatures> {
+        let map = |map: usize| -> Result<Tensor> {
+            let [first, second] = &self.test[map];
+            let features = second.forward(&first.forward(&innermost(test.maps()[map])?, train)?, train)?;
+            let vector = modulation.vectors[map].unsqueeze(1)?.unsqueeze(1)?;
+            Ok(features.broadcast_mul(&vector)?.permute((0, 3, 1, 2))?)
+        };
+        Ok(TestFeatures { maps: [map(0)?, map(1)?] })
+    }
+
+    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`; differentiable.
+    fn f(&self, features: &TestFeatures, corners: &Tensor, train: bool) -> Result<Tensor> {
+        let (batch, count, _) = corners.dims3()?;
+        let rois = rois(corners, features.maps[0].dim(0)?)?;
+        let hidden = |map: usize| -> Result<Tensor> {
+            let maps = features.maps[map].permute((0, 2, 3, 1))?;
+            let pooled = pool(&maps, &rois, self.config.pool[map], map)?;
+            self.of_box[map].forward(&pooled.flatten_from(1)?, train)
+        };
+        let hidden = Tensor::cat(&[hidden(0)?, hidden(1)?], 1)?;
+        Ok(linear(&hidden, &self.weight, Some(&self.bias))?.reshape((batch, count))?)
+    }
+
+    fn energy(&self, features: &TargetFeatures, y: &Tensor, train: bool) -> ebm_core::Result<Tensor> {
+        let corners = features.space().decode(y)?;
+        self.f(&features.test, &corners, train).map_err(ebm_core::Error::model)
+    }
+}
+
+/// Rows (crop, x0, y0, x1, y1) of the boxes with the corners `(B, M, 4)`, M in each of the B crops.
+pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
+    let (batch, count, _) = corners.dims3()?;
+    if batch != crops {
+        let reason = format!("there are boxes for {batch} crops, and {crops} crops");
+        return Err(Error::Config { part: "box module", reason });
+    }
+    let crop: Vec<f64> = (0..batch).flat_map(|crop| std::iter::repeat_n(crop as f64, count)).collect();
+    let crop = Tensor::from_vec(crop, (batch * count, 1), &candle_core::Device::Cpu)?
+        .to_dtype(corners.dtype())?
+        .to_device(corners.device())?;
+    Ok(Tensor::cat(&[crop, corners.reshape((batch * count, 4))?], 1)?)
+}
+
+/// A map (N, C, H, W) as (N, H, W, C).
+fn innermost(map: &Tensor) -> Result<Tensor> {
+    let map = if map.device().is_cpu() { channels_last(map)? } else { map.clone() };
+    Ok(map.permute((0, 2, 3, 1))?)
+}
+
+/// Boxes of the map (N, H, W, C) of that scale, pooled to (R, C, bins, bins).
+fn pool(map: &Tensor, rois: &Tensor, bins: usize, scale: usize) -> Result<Tensor> {
+    Ok(prroi_pool(&map.permute((0, 3, 1, 2))?, rois, (bins, bins), SCALES[scale])?)
+}
+
+impl EnergyModel for BoxModule {
+    type Features = TargetFeatures;
+
+    fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.energy(features, y, false)
+    }
+}
+
+impl BoxNetwork for BoxModule {
+    fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation> {
+        self.modulate(reference, boxes, false)
+    }
+
+    fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures> {
+        self.describe(test, modulation, false)
+    }
+
+    fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
+        self.f(features, corners, false)
+    }
+
+    fn corner_gradients(&self, features: &TestFeatures, corners: &Tensor) -> Result<(Tensor, Tensor)> {
+        let corners = Var::from_tensor(&corners.detach())?;
+        let f = self.f(&features.detach(), &corners, false)?;
+        let gradients = f.sum_all()?.backward()?;
+        let gradient = match gradients.get(&corners) {
+            Some(gradient) => gradient.detach(),
+            None => corners.zeros_like()?.detach(),
+        };
+        Ok((f.detach(), gradient))
+    }
+}
+
+/// The module in training: normalisations by the statistics of the batch, which move their running ones with every
+/// forward pass.
+#[derive(Clone, Copy, Debug)]
+pub struct InTraining<'a>(pub &'a BoxModule);
+
+impl InTraining<'_> {
+    /// [`BoxNetwork::modulation`], differentiable in the parameters.
+    ///
+    /// # Errors
+    /// As there, and for a single target, which has no statistics.
+    pub fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation> {
+        self.0.modulate(reference, boxes, true)
+    }
+
+    /// [`BoxNetwork::test_features`], differentiable in the parameters and the modulation.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures> {
+        self.0.describe(test, modulation, true)
+    }
+}
+
+impl EnergyModel for InTraining<'_> {
+    type Features = TargetFeatures;
+
+    fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.0.energy(features, y, true)
+    }
+}

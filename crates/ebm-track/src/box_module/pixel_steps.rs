@@ -1,0 +1,39 @@
+//! ATOM's step: f over `(x, y, w, h)` in pixels.
+
+use candle_core::{D, Tensor};
+use ebm_core::EnergyModel;
+
+use super::BoxNetwork;
+use super::features::{TestFeatures, corners};
+use crate::Result;
+
+/// f over boxes y = `(x, y, w, h)` in pixels, whose gradient is multiplied by the box's own `(w, h, w, h)`.
+///
+/// With [`StepRule::Plain`](ebm_core::StepRule::Plain) and λ = 1 a step is ATOM's, `y ← y + ∇f · (w, h, w, h)`.
+/// Coordinates relative to the box would give the squares of w and h.
+pub struct PixelSteps<'a, M>(pub &'a M);
+
+impl<M: BoxNetwork> PixelSteps<'_, M> {
+    fn scaled_gradient(&self, features: &TestFeatures, boxes: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (f, gradient) = self.0.corner_gradients(features, &corners(&boxes.detach())?)?;
+        // x moves both corners, w the second alone.
+        let high = gradient.narrow(D::Minus1, 2, 2)?;
+        let low = (gradient.narrow(D::Minus1, 0, 2)? + &high)?;
+        let size = boxes.detach().narrow(D::Minus1, 2, 2)?;
+        let scaled = Tensor::cat(&[&(low * &size)?, &(high * &size)?], D::Minus1)?;
+        Ok((f, scaled))
+    }
+}
+
+impl<M: BoxNetwork> EnergyModel for PixelSteps<'_, M> {
+    type Features = TestFeatures;
+
+    fn score(&self, features: &TestFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        let score = || self.0.corner_scores(features, &corners(y)?);
+        score().map_err(ebm_core::Error::model)
+    }
+
+    fn score_and_grad(&self, features: &TestFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        self.scaled_gradient(features, y).map_err(ebm_core::Error::model)
+    }
+}

@@ -1,0 +1,70 @@
+//! Training of the box module on features of pairs of frames.
+
+mod proposal;
+mod source;
+mod task;
+
+pub use proposal::PerturbedBoxes;
+pub use source::{PairFeatures, PairSource};
+pub use task::{BoxModuleTask, Update, frozen_loss};
+
+use candle_core::Var;
+use ebm_nn::optim::{Adam, ParamGroup};
+use ebm_nn::schedule::{Decay, Schedule};
+use ebm_train::Updater;
+use serde::{Deserialize, Serialize};
+
+/// Adam with a rate that falls in steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoxTraining {
+    /// Pairs per update.
+    pub batch_size: usize,
+    /// Pairs per epoch.
+    pub pairs_per_epoch: usize,
+    /// Epochs.
+    pub epochs: usize,
+    /// The learning rate of the first epoch.
+    pub learning_rate: f64,
+    /// Epochs between two falls of the learning rate …
+    pub decay_epochs: usize,
+    /// … by this factor.
+    pub decay: f64,
+}
+
+impl BoxTraining {
+    /// ATOM's, and the paper's.
+    pub fn paper() -> Self {
+        Self {
+            batch_size: 64,
+            pairs_per_epoch: 64_000,
+            epochs: 50,
+            learning_rate: 1e-3,
+            decay_epochs: 15,
+            decay: 0.2,
+        }
+    }
+
+    /// Updates in an epoch, at least one.
+    pub fn steps_per_epoch(&self) -> usize {
+        self.pairs_per_epoch.checked_div(self.batch_size).unwrap_or(0).max(1)
+    }
+
+    /// Updates in all.
+    pub fn steps(&self) -> usize {
+        self.epochs * self.steps_per_epoch()
+    }
+
+    /// The learning rate by step.
+    pub fn schedule(&self) -> Schedule {
+        let every = (self.decay_epochs * self.steps_per_epoch()) as u64;
+        let decay = Decay::Step { every, gamma: self.decay };
+        Schedule { base: self.learning_rate, warmup: None, decay }
+    }
+
+    /// The optimiser over `params`.
+    pub fn updater(&self, params: Vec<(String, Var)>) -> Updater {
+        let adam = Adam::new(params, |_| ParamGroup::decay(0.0));
+        Updater::new(Box::new(adam), self.schedule(), None)
+    }
+}

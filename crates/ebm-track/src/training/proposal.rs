@@ -1,0 +1,135 @@
+//! ATOM's proposal: the true box with noise on its coordinates.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::{Error, Proposal, Result};
+use ebm_nn::boxes::{BBox, BoxConvention, iou};
+use rand::{Rng, RngCore};
+use rand_distr::StandardNormal;
+
+/// Factors on √(wh) from which the noise's standard deviation is drawn.
+const SIGMAS: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.3];
+/// The least overlap with the true box.
+const MIN_OVERLAP: f64 = 0.1;
+/// How often a box is drawn before it is taken as it is.
+const TRIES: usize = 100;
+/// The factor on the standard deviation after a box with less overlap.
+const SHRINK: f64 = 0.9;
+/// The range of factors on the true size that stand in for a size of at most one pixel.
+const STAND_IN_SIZE: std::ops::Range<f64> = 0.15..0.5;
+
+/// ATOM's proposal (supplement, Visual Tracking): normal noise of the same deviation, 0.01 to 0.3 times √(wh), on the
+/// centre and the size of the true box; whole pixels; an IoU of at least 0.1.
+///
+/// Centres are y of a [`BoxSpace`](ebm_core::BoxSpace) with the true box's own size. It has samples but no density, so
+/// that it serves a regression and not Eq. 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerturbedBoxes;
+
+impl Proposal for PerturbedBoxes {
+    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let batch = match *center.dims() {
+            [batch, 4] if batch > 0 && num_samples > 0 => batch,
+            ref dims => {
+                let expected =
+                    format!("(B, 4) for at least one sample, of which {num_samples} are asked for");
+                let (what, actual) = ("the proposal's centre", dims.to_vec());
+                return Err(Error::Shape { what, expected, actual });
+            }
+        };
+        let rows: Vec<f64> =
+            center.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?;
+        let mut samples = Vec::with_capacity(batch * num_samples * 4);
+        for row in rows.chunks_exact(4) {
+            // The reference size is the box's own.
+            let (w, h) = (row[2].exp(), row[3].exp());
+            let target = [row[0] * w, row[1] * h, w, h];
+            for _ in 0..num_samples {
+                let [cx, cy, width, height] = perturbed(target, rng);
+                samples.extend([cx / w, cy / h, width.ln(), height.ln()]);
+            }
+        }
+        let samples = Tensor::from_vec(samples, (batch, num_samples, 4), &Device::Cpu)?;
+        Ok(samples.to_dtype(center.dtype())?.to_device(center.device())?)
+    }
+
+    /// Always an error: rounded boxes have no density.
+    fn log_prob(&self, _: &Tensor, _: &Tensor) -> Result<Tensor> {
+        Err(Error::Unsupported {
+            what: "PerturbedBoxes::log_prob",
+            remedy: "use it with SquaredQualityRegression, which needs samples alone, or take a GaussianMixture",
+        })
+    }
+}
+
+/// A perturbation of the box (cx, cy, w, h), in the same form.
+fn perturbed(target: [f64; 4], rng: &mut dyn RngCore) -> [f64; 4] {
+    let [_, _, w, h] = target;
+    let mut sigma = SIGMAS[rng.random_range(0..SIGMAS.len())] * (w * h).sqrt();
+    let mut result = target;
+    for _ in 0..TRIES {
+        result = draw(target, sigma, rng);
+        let overlap = f64::from(iou(&corners(result), &corners(target), BoxConvention::HalfOpen));
+        if overlap >= MIN_OVERLAP {
+            break;
+        }
+        sigma *= SHRINK;
+    }
+    result
+}
+
+fn draw(target: [f64; 4], sigma: f64, rng: &mut dyn RngCore) -> [f64; 4] {
+    let [cx, cy, width, height] = target.map(|value| value + sigma * rng.sample::<f64, _>(StandardNormal));
+    let mut size = |size: f64, own: f64| {
+        if size > 1.0 { size.round() } else { (own * rng.random_range(STAND_IN_SIZE)).round().max(1.0) }
+    };
+    let (width, height) = (size(width, target[2]), size(height, target[3]));
+    let (left, top) = ((cx - 0.5 * width).round(), (cy - 0.5 * height).round());
+    [left + 0.5 * width, top + 0.5 * height, width, height]
+}
+
+fn corners([cx, cy, w, h]: [f64; 4]) -> BBox {
+    [cx - 0.5 * w, cy - 0.5 * h, cx + 0.5 * w, cy + 0.5 * h].map(|value| value as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebm_core::{BoxSpace, TargetSpace};
+    use ebm_seed::Key;
+
+    #[test]
+    fn samples_are_whole_boxes_that_overlap() {
+        let boxes =
+            Tensor::new(&[[[20.0, 30.0, 61.0, 54.5]], [[7.25, 8.0, 40.5, 30.0]]], &Device::Cpu).unwrap();
+        let space = BoxSpace::new(&boxes).unwrap();
+        let y = space.encode(&boxes).unwrap().squeeze(1).unwrap();
+        let mut rng = Key::new(1).rng();
+        let samples = PerturbedBoxes.sample(&y, 400, &mut rng).unwrap();
+        let decoded = space.decode(&samples).unwrap().to_vec3::<f64>().unwrap();
+        let targets = boxes.squeeze(1).unwrap().to_vec2::<f64>().unwrap();
+        for (samples, target) in decoded.iter().zip(&targets) {
+            let mut overlaps = Vec::new();
+            for sample in samples {
+                assert!(sample.iter().all(|value| (value - value.round()).abs() < 1e-9), "{sample:?}");
+                let of = |v: &[f64]| [v[0] as f32, v[1] as f32, v[2] as f32, v[3] as f32];
+                overlaps.push(iou(&of(sample), &of(target), BoxConvention::HalfOpen));
+            }
+            assert!(overlaps.iter().all(|overlap| *overlap >= 0.0999));
+            // Near ones and far ones.
+            assert!(overlaps.iter().any(|overlap| *overlap > 0.85));
+            assert!(overlaps.iter().any(|overlap| *overlap < 0.4));
+        }
+        assert!(PerturbedBoxes.log_prob(&samples, &y).is_err());
+        assert!(PerturbedBoxes.sample(&y, 0, &mut rng).is_err());
+        assert!(PerturbedBoxes.sample(&samples, 1, &mut rng).is_err());
+    }
+
+    #[test]
+    fn a_box_of_less_than_a_pixel_still_has_samples() {
+        let boxes = Tensor::new(&[[[20.0, 30.0, 20.5, 30.4]]], &Device::Cpu).unwrap();
+        let y = BoxSpace::new(&boxes).unwrap().encode(&boxes).unwrap().squeeze(1).unwrap();
+        let samples = PerturbedBoxes.sample(&y, 50, &mut Key::new(1).rng()).unwrap();
+        let sum = samples.sum_all().unwrap().to_scalar::<f64>().unwrap();
+        assert!(sum.is_finite());
+    }
+}

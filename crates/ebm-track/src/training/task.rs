@@ -1,0 +1,153 @@
+//! The box module in training.
+
+use candle_core::backprop::GradStore;
+use candle_core::{Tensor, Var};
+use ebm_core::{EnergyModel, MonteCarloNll, Objective, SquaredQualityRegression, TargetSpace};
+use ebm_nn::boxes::paired_iou;
+use ebm_nn::import::LoadPolicy;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use rand::RngCore;
+
+use super::{BoxTraining, PairFeatures, PairSource};
+use crate::Result;
+use crate::box_module::{BoxModule, BoxNetwork, InTraining, TargetFeatures};
+use crate::method::{Method, MethodSettings};
+
+/// A [`BoxModule`] under a method's loss. The backbone takes no part: it gave the features.
+pub struct BoxModuleTask<S> {
+    module: BoxModule,
+    store: ParamStore,
+    source: S,
+    method: Method,
+    settings: MethodSettings,
+    updater: Updater,
+    /// Running statistics: a step moves them, and only an applied step may.
+    buffers: Vec<Var>,
+    key: Key,
+}
+
+/// Gradients, and the running statistics after the step.
+pub struct Update {
+    gradients: GradStore,
+    statistics: Vec<Tensor>,
+}
+
+impl<S: PairSource> BoxModuleTask<S> {
+    /// Trains the trainable parameters of `store`, from which `module` was built, in f32.
+    pub fn new(
+        module: BoxModule,
+        store: ParamStore,
+        source: S,
+        (method, settings): (Method, &MethodSettings),
+        training: &BoxTraining,
+        key: Key,
+    ) -> Self {
+        let updater = training.updater(store.trainable());
+        let is_buffer = |name: &&String| name.ends_with(".running_mean") || name.ends_with(".running_var");
+        let buffers = store.names().iter().filter(is_buffer).filter_map(|name| store.var(name)).collect();
+        Self { module, store, source, method, settings: settings.clone(), updater, buffers, key }
+    }
+
+    /// The module, trained so far, and its parameters.
+    pub fn into_module(self) -> (BoxModule, ParamStore) {
+        (self.module, self.store)
+    }
+
+    fn statistics(&self) -> Result<Vec<Tensor>> {
+        self.buffers.iter().map(|buffer| Ok(buffer.as_detached_tensor().copy()?)).collect()
+    }
+
+    fn set_statistics(&self, values: &[Tensor]) -> Result<()> {
+        for (buffer, value) in self.buffers.iter().zip(values) {
+            buffer.set(value)?;
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, step: usize) -> Result<(StepReport, Update)> {
+        let pairs = self.source.batch(step)?;
+        let before = self.statistics()?;
+        let outcome = self.gradients(&pairs, step);
+        let statistics = self.statistics();
+        self.set_statistics(&before)?;
+        let (report, gradients) = outcome?;
+        Ok((report, Update { gradients, statistics: statistics? }))
+    }
+
+    fn gradients(&self, pairs: &PairFeatures, step: usize) -> Result<(StepReport, GradStore)> {
+        let network = InTraining(&self.module);
+        let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
+        let test = network.test_features(&pairs.test, &modulation)?;
+        let features = TargetFeatures::new(test, &pairs.test_boxes)?;
+        let mut rng = self.key.split("proposal").index(step as u64).rng();
+        let loss = loss(&network, &features, &pairs.test_boxes, (self.method, &self.settings), &mut rng)?;
+        Ok(self.updater.gradients(&loss, step)?)
+    }
+}
+
+/// The loss of a method on pairs, without training: normalisations by their running statistics.
+///
+/// # Errors
+/// When shapes do not fit or a box has no extent.
+pub fn frozen_loss(
+    network: &impl BoxNetwork,
+    pairs: &PairFeatures,
+    (method, settings): (Method, &MethodSettings),
+    rng: &mut dyn RngCore,
+) -> Result<f64> {
+    let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
+    let test = network.test_features(&pairs.test, &modulation)?.detach();
+    let features = TargetFeatures::new(test, &pairs.test_boxes)?;
+    let loss = loss(network, &features, &pairs.test_boxes, (method, settings), rng)?;
+    Ok(loss.to_dtype(candle_core::DType::F64)?.to_scalar()?)
+}
+
+/// The loss of a method: the true boxes `(B, 4)`, samples around them, and the objective.
+fn loss<M: EnergyModel<Features = TargetFeatures>>(
+    model: &M,
+    features: &TargetFeatures,
+    boxes: &Tensor,
+    (method, settings): (Method, &MethodSettings),
+    rng: &mut dyn RngCore,
+) -> Result<Tensor> {
+    let y = features.encode(&boxes.unsqueeze(1)?)?.squeeze(1)?;
+    let (proposal, num_samples) = (settings.proposal.build()?, settings.samples);
+    Ok(match method {
+        Method::Ebm => MonteCarloNll { proposal, num_samples }.loss(model, features, &y, rng)?,
+        Method::Atom | Method::AtomStar => {
+            let quality = |y: &Tensor, y_i: &Tensor| overlap(features, y, y_i);
+            SquaredQualityRegression { proposal, num_samples, quality }.loss(model, features, &y, rng)?
+        }
+    })
+}
+
+/// The IoU, `(B, M)`, of the boxes `y (B, M, 4)` with `y_i (B, 4)`.
+fn overlap(features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+    let space = features.space();
+    let target = space.decode(&y_i.unsqueeze(1)?)?.squeeze(1)?;
+    paired_iou(&space.decode(y)?, &target).map_err(ebm_core::Error::model)
+}
+
+impl<S: PairSource> TrainTask for BoxModuleTask<S> {
+    type Update = Update;
+
+    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, Update), BoxError> {
+        Ok(self.compute(step)?)
+    }
+
+    fn apply(&mut self, step: usize, update: Update) -> std::result::Result<(), BoxError> {
+        self.set_statistics(&update.statistics)?;
+        Ok(self.updater.apply(step, &update.gradients)?)
+    }
+
+    fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
+        Ok(CheckpointData { model: self.store.tensors()?, optimizer: self.updater.state()? })
+    }
+
+    fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
+        self.store.load(&data.model, LoadPolicy::STRICT)?;
+        Ok(self.updater.load_state(&data.optimizer)?)
+    }
+}

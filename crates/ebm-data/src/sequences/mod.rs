@@ -1,10 +1,13 @@
 //! Videos with the box of one target in each frame: what trackers learn from and are measured on.
 
 mod box_list;
+mod name;
+pub mod otb;
 
 use std::path::PathBuf;
 
 pub use box_list::{read_boxes, write_boxes};
+pub use name::name_key;
 
 /// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.
 /// Where a dataset says nothing of a frame all four are NaN.

@@ -1,6 +1,6 @@
 //! Videos with the box of one target in each frame: what trackers learn from and are measured on.
 //!
-//! Each dataset has a reader ([`nfs`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]). To train,
+//! Each dataset has a reader ([`otb`], [`nfs`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]). To train,
 //! [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
 //! [`Loader`](crate::loader::Loader) make batches of them, cut out around the target as [`crop`] says.
 
@@ -9,7 +9,9 @@ pub mod coco;
 pub mod crop;
 pub mod got10k;
 pub mod lasot;
+mod name;
 pub mod nfs;
+pub mod otb;
 pub mod pairs;
 mod reader;
 pub mod sampler;
@@ -21,6 +23,7 @@ use std::path::PathBuf;
 use crate::quarantine::Quarantine;
 
 pub use box_list::{read_boxes, write_boxes};
+pub use name::name_key;
 pub use reader::{FrameCheck, SequenceOptions};
 
 /// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.

@@ -133,11 +133,12 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
         let path = frames.path(0).unwrap_or_default();
         return fail(path, DefectCode::FrameCount, format!("{boxes} boxes for {count} frames"));
     }
-    let places: &mut dyn Iterator<Item = usize> = match check {
-        FrameCheck::Ends => &mut [0, last].into_iter(),
-        FrameCheck::All => &mut (0..count),
+    let step = match check {
+        FrameCheck::Ends => last.max(1),
+        FrameCheck::All => 1,
     };
-    let missing = places.find_map(|i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path)));
+    let absent = |i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path));
+    let missing = (0..count).step_by(step).find_map(absent);
     if let Some((i, path)) = missing {
         let detail = format!("frame {} of {count}, as many as there are boxes, is not there", i + 1);
         // Without the first there is no folder or another numbering; without a later one there are too few.
@@ -158,7 +159,7 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
 }
 
 /// What a failure to read an annotation file means: that it is missing or defective, or that the machine fails.
-fn annotation_trouble(path: &Path, error: Error) -> Trouble {
+pub(super) fn annotation_trouble(path: &Path, error: Error) -> Trouble {
     let code = match &error {
         Error::Io { source, .. } if is_absent(source) => DefectCode::MissingAnnotation,
         Error::Io { .. } => return Trouble::Fatal(error),

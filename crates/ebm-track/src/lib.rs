@@ -10,6 +10,7 @@
 //! | Table 3 | [`reproduce`] |
 
 mod backbone;
+mod benchmark;
 pub mod box_module;
 mod classifier;
 pub mod config;
@@ -23,6 +24,7 @@ pub mod tracker;
 pub mod training;
 
 pub use backbone::{Backbone, BackboneFeatures};
+pub use benchmark::{Benchmark, benchmark};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
 pub use method::{BoxProposal, Method, MethodSettings, Published, Refinement, StepCoordinates};

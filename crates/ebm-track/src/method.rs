@@ -145,6 +145,12 @@ pub struct Refinement {
 }
 
 impl Refinement {
+    /// The same with step lengths `factor` times as long.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        Self { step_length: self.step_length.map(|length| length * factor), ..self.clone() }
+    }
+
     /// The same for [`refine`](ebm_core::refine).
     pub fn ascent(&self) -> GradientAscent {
         let [position, size] = self.step_length;

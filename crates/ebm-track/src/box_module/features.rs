@@ -38,6 +38,15 @@ impl TestFeatures {
         &self.maps
     }
 
+    /// The maps of crop `i` alone.
+    ///
+    /// # Errors
+    /// When there is no such crop.
+    pub fn crop(&self, i: usize) -> Result<Self> {
+        let [third, fourth] = &self.maps;
+        Ok(Self { maps: [third.narrow(0, i, 1)?, fourth.narrow(0, i, 1)?] })
+    }
+
     /// The same outside any graph.
     #[must_use]
     pub fn detach(&self) -> Self {

@@ -8,6 +8,7 @@ mod first_frame;
 mod refinement;
 mod target;
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
@@ -19,6 +20,7 @@ use ebm_seed::Key;
 
 pub use self::config::{BoxConfig, TrackerConfig};
 pub use self::corner_density::CornerDensity;
+pub use self::refinement::refine_box;
 use self::first_frame::first_frame;
 use self::target::Target;
 use crate::backbone::{Backbone, BackboneFeatures};
@@ -31,7 +33,7 @@ use crate::method::Refinement;
 /// What tracks any target: the networks and how boxes are refined.
 pub struct Networks<B> {
     /// From a crop to its features.
-    pub backbone: Backbone,
+    pub backbone: Rc<Backbone>,
     /// f of a box.
     pub boxes: B,
     /// How boxes climb f.
@@ -87,6 +89,28 @@ pub struct Stages {
     pub refinement: Duration,
     /// The classifier's learning.
     pub learning: Duration,
+}
+
+impl Stages {
+    /// All of them.
+    pub fn total(&self) -> Duration {
+        self.crop + self.features + self.classifier + self.box_features + self.refinement + self.learning
+    }
+}
+
+impl std::ops::Add for Stages {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            crop: self.crop + other.crop,
+            features: self.features + other.features,
+            classifier: self.classifier + other.classifier,
+            box_features: self.box_features + other.box_features,
+            refinement: self.refinement + other.refinement,
+            learning: self.learning + other.learning,
+        }
+    }
 }
 
 /// What a frame looked like.
@@ -231,13 +255,11 @@ impl<'a, B: BoxNetwork> Tracker<'a, B> {
         })?;
         self.last = Some(Refining { geometry: view.geometry, features: features.clone() });
         let mut rng = self.key.split("boxes").index(self.frame as u64).rng();
-        let config = &self.config.boxes;
         let start = self.target.in_patch(&view.geometry);
-        let initial = refinement::initial_boxes(start, config, &mut rng);
         let refined = timed(&mut stages.refinement, || {
-            refinement::climb(network, features, &initial, refinement, device)
+            refine_box(network, features, start, refinement, &self.config.boxes, device, &mut rng)
         })?;
-        Ok(refinement::best(refined, config).map(|(bbox, f)| (Target::of_patch(bbox, &view.geometry), f)))
+        Ok(refined.map(|(bbox, f)| (Target::of_patch(bbox, &view.geometry), f)))
     }
 
     /// Where the target is in a view, (y, x) cells from its centre.

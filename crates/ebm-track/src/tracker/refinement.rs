@@ -10,8 +10,26 @@ use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures};
 use crate::error::Result;
 use crate::method::{Refinement, StepCoordinates};
 
+/// The box `start` of a test crop, refined: it and random boxes about it climb f, and the best are averaged. With the
+/// mean of their f; `None` where no refined box has a possible shape.
+///
+/// # Errors
+/// When the network refuses.
+pub fn refine_box<B: BoxNetwork>(
+    network: &B,
+    features: TestFeatures,
+    start: Rect,
+    refinement: &Refinement,
+    config: &BoxConfig,
+    device: &Device,
+    rng: &mut dyn RngCore,
+) -> Result<Option<(Rect, f64)>> {
+    let initial = initial_boxes(start, config, rng);
+    Ok(best(climb(network, features, &initial, refinement, device)?, config))
+}
+
 /// The box `start` and random ones about it (x, y, width, height).
-pub(super) fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCore) -> Vec<Rect> {
+fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCore) -> Vec<Rect> {
     let [x, y, width, height] = start;
     let (side, least) = ((width * height).sqrt(), config.least_size * width.min(height));
     let mut jitter = |most: f64| rng.random_range(-1.0..=1.0) * most * side;
@@ -24,7 +42,7 @@ pub(super) fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCo
 }
 
 /// The boxes after the ascent, each with its f.
-pub(super) fn climb<B: BoxNetwork>(
+fn climb<B: BoxNetwork>(
     network: &B,
     features: TestFeatures,
     boxes: &[Rect],
@@ -53,7 +71,7 @@ pub(super) fn climb<B: BoxNetwork>(
 }
 
 /// The mean of the boxes with the highest f, and that mean's f. `None` where no box has a possible shape.
-pub(super) fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
+fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
     let possible = |(bbox, f): &(Rect, f64)| {
         let aspect = bbox[2] / bbox[3];
         f.is_finite()

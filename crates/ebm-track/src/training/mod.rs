@@ -1,11 +1,15 @@
 //! Training of the box module on features of pairs of frames.
 
 mod proposal;
+mod small_backbone;
 mod source;
+mod stream;
 mod task;
 
 pub use proposal::PerturbedBoxes;
+pub use small_backbone::{PREFIX, SmallBackboneConfig, SmallBackboneTask};
 pub use source::{PairFeatures, PairSource};
+pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};
 pub use task::{BoxModuleTask, Update, frozen_loss};
 
 use candle_core::Var;

@@ -1,0 +1,86 @@
+//! What mini scale learns from and is measured on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_data::sequences::pairs::PairRecipe;
+use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
+use ebm_data::sequences::{Sequence, coco};
+use ebm_data::videos::{VideoConfig, generate};
+use ebm_seed::Key;
+
+use crate::config::{ExperimentConfig, GeneratedConfig};
+use crate::error::Result;
+
+/// Root of the seeds of all generated videos: the same for every run, so that results compare.
+const DATA_SEED: u64 = 2020;
+
+/// Generated videos.
+pub struct Videos {
+    /// To train on.
+    pub train: Vec<Sequence>,
+    /// To choose step lengths on.
+    pub validation: Vec<Sequence>,
+    /// To measure on.
+    pub test: Vec<Sequence>,
+}
+
+impl Videos {
+    /// Makes the videos below `dir`, or finds them there.
+    ///
+    /// # Errors
+    /// When a file can not be written, or `dir` holds something else.
+    pub fn generate(dir: &Path, counts: &GeneratedConfig, video: &VideoConfig) -> Result<Self> {
+        let key = Key::new(DATA_SEED).split("videos");
+        let make = |name: &str, count| Ok::<_, crate::Error>(generate(&dir.join(name), video, count, key.split(name))?);
+        Ok(Self {
+            train: make("train", counts.train)?,
+            validation: make("validation", counts.validation)?,
+            test: make("test", counts.test)?,
+        })
+    }
+}
+
+/// The objects of COCO's training images in `dir`, if they are there: videos of one frame.
+///
+/// # Errors
+/// When the annotations are there and can not be read.
+pub fn coco_sequences(dir: &Path) -> Result<Option<Vec<Sequence>>> {
+    let annotations = dir.join("annotations/instances_train2017.json");
+    if !annotations.is_file() {
+        return Ok(None);
+    }
+    let dataset = CocoDataset::load(&annotations, &dir.join("train2017"), &LoadOptions::new(Purpose::Train))?;
+    Ok(Some(coco::sequences(&dataset)))
+}
+
+/// A loader of pairs: from the videos, and from single images where there are any.
+pub(super) fn pair_loader(
+    config: &ExperimentConfig,
+    recipe: PairRecipe,
+    batch_size: usize,
+    (videos, images): (Vec<Sequence>, Option<Vec<Sequence>>),
+    key: Key,
+) -> Result<Loader<PairRecipe>> {
+    let mut sources = vec![Source { sequences: videos, weight: 1.0 }];
+    if let Some(sequences) = images.filter(|_| config.pairs.coco_weight > 0.0) {
+        sources.push(Source { sequences, weight: config.pairs.coco_weight });
+    }
+    loader_of(config, recipe, batch_size, sources, key)
+}
+
+/// A loader of pairs from any sources.
+pub(super) fn loader_of(
+    config: &ExperimentConfig,
+    recipe: PairRecipe,
+    batch_size: usize,
+    sources: Vec<Source>,
+    key: Key,
+) -> Result<Loader<PairRecipe>> {
+    let pairs_per_epoch = config.training.pairs_per_epoch.max(batch_size);
+    let sampling = PairSampling { pairs_per_epoch, max_gap: config.pairs.max_gap };
+    let sampler = Arc::new(PairSampler::new(sources, sampling)?);
+    Ok(Loader::new(sampler, LoaderConfig::in_order(recipe, batch_size), key)?)
+}

@@ -1,0 +1,125 @@
+//! Mini scale: box modules trained on generated videos, and on COCO's images where they are there.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use candle_core::Device;
+use ebm_data::sequences::pairs::PairRecipe;
+use ebm_data::videos::VideoConfig;
+use ebm_eval::tracking::Convention;
+use ebm_seed::Key;
+use ebm_train::Progress;
+
+use super::accuracy::box_accuracy;
+use super::backbone::BackboneSource;
+use super::compare::{Comparison, Test, Trained, Workplace};
+use super::data::{Videos, coco_sequences, pair_loader};
+use crate::box_module::PackedBoxModule;
+use crate::config::ExperimentConfig;
+use crate::error::{Error, Result};
+use crate::method::Method;
+use crate::training::{CropStream, KeptPairs, PairFeatures, PairSource, StreamPairs};
+
+/// What to run and where.
+#[derive(Clone, Debug)]
+pub struct MiniOptions {
+    /// Seeds 0 … `seeds` − 1 of each box module and its tracker.
+    pub seeds: u64,
+    /// The backbone.
+    pub backbone: BackboneSource,
+    /// The videos are generated here, and found again next time.
+    pub data: PathBuf,
+    /// Kind of videos.
+    pub video: VideoConfig,
+    /// COCO's directory.
+    pub coco: PathBuf,
+    /// Sequences to measure on beside the generated ones.
+    pub real: Vec<Test>,
+    /// Checkpoints, metrics, trained modules.
+    pub run: PathBuf,
+}
+
+/// The name of the generated videos in results.
+const GENERATED: &str = "generated";
+/// Batches of validation pairs.
+const VALIDATION_BATCHES: usize = 8;
+
+/// Trains and compares the box modules; see the crate's `configs/mini.toml` for the settings.
+///
+/// # Errors
+/// When data can not be made or read, or a training fails.
+pub fn mini(
+    config: &ExperimentConfig,
+    options: &MiniOptions,
+    progress: &mut dyn Progress,
+) -> Result<Comparison> {
+    let (device, run): (Device, &Path) = (Device::Cpu, &options.run);
+    let Some(counts) = &config.generated else {
+        let reason = "mini scale needs [generated]".to_owned();
+        return Err(Error::Settings { name: "generated".to_owned(), reason });
+    };
+    progress.begin("generating videos", 1);
+    let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;
+    progress.end();
+    let (path, backbone) = options.backbone.open(config, &train, run, &device, progress)?;
+    let place = Workplace { config, run, device: &device, backbone: Rc::new(backbone), path: &path };
+
+    // Every method and seed learns from the same features.
+    let sources = (train, coco_sequences(&options.coco)?);
+    let pairs = stream(&place, PairRecipe::ATOM, sources, "pairs")?;
+    let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
+    let mut held_out = stream(&place, PairRecipe::ATOM_VALIDATION, (validation, None), "validation")?;
+    let batches = if config.step_factors.is_empty() { 0 } else { VALIDATION_BATCHES };
+    let held_out = (0..batches).map(|step| held_out.batch(step)).collect::<Result<Vec<_>>>()?;
+
+    let mut trained: Vec<Trained> = Vec::new();
+    for method in Method::ALL {
+        for seed in 0..options.seeds {
+            let known = trained.iter().find(|known| known.method == method).map(|known| known.step_factor);
+            let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match known {
+                Some(factor) => Ok(factor),
+                None => step_factor(config, method, network, &held_out, progress),
+            };
+            trained.push(place.train((method, seed), pairs.clone(), choose, progress)?);
+        }
+    }
+    // The kept features are not needed any more, and they are large.
+    drop((pairs, held_out));
+    let convention = Convention::pytracking();
+    let mut tests = vec![Test { name: GENERATED.to_owned(), sequences: test, convention }];
+    tests.extend(options.real.iter().cloned());
+    place.measure(&tests, trained, progress)
+}
+
+fn stream(
+    place: &Workplace<'_>,
+    recipe: PairRecipe,
+    sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),
+    name: &str,
+) -> Result<StreamPairs> {
+    let key = Key::new(0).split(name);
+    let loader = pair_loader(place.config, recipe, place.config.training.batch_size, sources, key)?;
+    Ok(StreamPairs::new(CropStream::new(loader, place.device.clone()), Rc::clone(&place.backbone)))
+}
+
+/// The factor of the configured step lengths with the best boxes on the held-out pairs.
+fn step_factor(
+    config: &ExperimentConfig,
+    method: Method,
+    network: &PackedBoxModule,
+    held_out: &[PairFeatures],
+    progress: &mut dyn Progress,
+) -> Result<f64> {
+    let configured = config.method(method).refinement;
+    let mut best = (1.0, f64::NEG_INFINITY);
+    for &factor in &config.step_factors {
+        let (refinement, key) = (configured.scaled(factor), Key::new(0).split("accuracy"));
+        let [before, after] = box_accuracy(network, held_out, &refinement, &config.tracker.boxes, key)?;
+        let text = format!("{}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}", method.title());
+        progress.message(&text);
+        if after > best.1 {
+            best = (factor, after);
+        }
+    }
+    Ok(best.0)
+}

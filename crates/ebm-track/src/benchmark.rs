@@ -37,12 +37,16 @@ pub fn benchmark<B: BoxNetwork>(
         let key = key.split(&sequence.name);
         match track_sequence(networks, config, sequence, key, &mut |_, _, _, _| Ok(())) {
             Ok(boxes) => tracked.push((sequence, boxes)),
-            Err(error) => failed.push(FailedSequence { name: sequence.name.clone(), reason: error.to_string() }),
+            Err(error) => {
+                failed.push(FailedSequence { name: sequence.name.clone(), reason: error.to_string() })
+            }
         }
         progress.advance(i + 1, &sequence.name);
     }
     progress.end();
-    let scored = tracked.iter().map(|(sequence, found)| (TrackingGroundTruth::from(*sequence), found.boxes.as_slice()));
+    let scored = tracked
+        .iter()
+        .map(|(sequence, found)| (TrackingGroundTruth::from(*sequence), found.boxes.as_slice()));
     let mut report = evaluate(scored, convention)?;
     report.failed.extend(failed);
     Ok(Benchmark { report, tracked: tracked.into_iter().map(|(_, found)| found).collect() })

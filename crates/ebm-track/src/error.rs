@@ -45,7 +45,9 @@ pub enum Error {
         reason: String,
     },
     /// A frame of another size than the first.
-    #[error("frame {frame} (the first is 0) has {found:?} rows and columns where the video began with {expected:?}; a video has one size")]
+    #[error(
+        "frame {frame} (the first is 0) has {found:?} rows and columns where the video began with {expected:?}; a video has one size"
+    )]
     FrameSize {
         /// Its number.
         frame: usize,

@@ -205,9 +205,11 @@ mod tests {
     fn interpolation_passes_through_the_cells_and_is_exact_for_waves() {
         for cells in [5usize, 18] {
             let wave = |y: f64, x: f64| {
-                (0.3 + (2.0 * PI * (2.0 * y + x) / cells as f64).cos() + (2.0 * PI * x / cells as f64).sin()) as f32
+                (0.3 + (2.0 * PI * (2.0 * y + x) / cells as f64).cos() + (2.0 * PI * x / cells as f64).sin())
+                    as f32
             };
-            let scores: Vec<f32> = (0..cells * cells).map(|i| wave((i / cells) as f64, (i % cells) as f64)).collect();
+            let scores: Vec<f32> =
+                (0..cells * cells).map(|i| wave((i / cells) as f64, (i % cells) as f64)).collect();
             let size = cells * 4;
             for (i, value) in Interpolation::new(cells, 4).apply(&scores).iter().enumerate() {
                 let expected = wave((i / size) as f64 / 4.0, (i % size) as f64 / 4.0);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ebm_data::decode::{DecodeLimits, read_image};
+use ebm_data::decode::read_image;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_seed::Key;
 
@@ -39,8 +39,9 @@ pub fn track_sequence<B: BoxNetwork>(
         reason,
     };
     let read = |frame: usize| {
-        let path = sequence.frames.path(frame).ok_or_else(|| fail(frame, "there is no such frame".to_owned()))?;
-        read_image(&path, &DecodeLimits::default()).map_err(|error| fail(frame, error.to_string()))
+        let path =
+            sequence.frames.path(frame).ok_or_else(|| fail(frame, "there is no such frame".to_owned()))?;
+        read_image(&path).map_err(|error| fail(frame, error.to_string()))
     };
     let first = sequence.boxes.first().copied();
     let first = first.ok_or_else(|| fail(0, "the first frame has no box to track".to_owned()))?;

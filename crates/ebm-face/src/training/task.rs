@@ -1,7 +1,7 @@
 //! A network in training.
 
-use candle_core::backprop::GradStore;
 use candle_core::Tensor;
+use candle_core::backprop::GradStore;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;

@@ -90,9 +90,9 @@ mod tests {
     }
 
     /// Four samples of 3 × 5 pixels with three channels, weighted unequally.
-    fn samples() -> Samples {
+    fn samples(mlu: Mlu) -> Samples {
         let weights = Tensor::new(&[0.1, 0.4, 0.3, 0.2], &Device::Cpu).unwrap();
-        Samples::new(&noise(&[4, 15, 3], "x"), &noise(&[4, 3, 5], "t"), &weights, KERNEL, Mlu(0.05)).unwrap()
+        Samples::new(&noise(&[4, 15, 3], "x"), &noise(&[4, 3, 5], "t"), &weights, KERNEL, mlu).unwrap()
     }
 
     fn loss(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> f64 {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn agrees_with_dense(p: &impl Parameterisation, theta: Blocks) {
-        let samples = samples();
+        let samples = samples(Mlu(0.05));
         let expected = dense_step(&samples, p, &theta);
         let n = expected.len();
         let solved = gauss_newton(&samples, p, theta.clone(), 1, 4 * n).unwrap();
@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn steps_lower_the_objective_to_a_stationary_point() {
-        let (samples, p) = (samples(), Factors { filter: 0.1, projection: 0.01 });
+        // With so slight a bend that whole Gauss-Newton steps converge.
+        let (samples, p) = (samples(Mlu(2.0)), Factors { filter: 0.1, projection: 0.1 });
         let start = vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")];
         let few = gauss_newton(&samples, &p, start.clone(), 2, 5).unwrap();
         assert!(loss(&samples, &p, &few) < loss(&samples, &p, &start));

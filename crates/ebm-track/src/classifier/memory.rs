@@ -133,6 +133,13 @@ mod tests {
         let slots: Vec<usize> = (0..200).map(|_| weights.add(0.1)).collect();
         assert_eq!(slots[..4], [3, 4, 3, 4]);
         assert!(slots.iter().all(|slot| *slot >= 3));
+        assert!((weights.shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_first_frame_keeps_its_share() {
+        let mut weights = weights(500, 0.25);
+        (0..200).for_each(|_| _ = weights.add(0.1));
         assert!((weights.shares[..3].iter().sum::<f64>() - 0.25).abs() < 1e-9);
         assert!((weights.shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }

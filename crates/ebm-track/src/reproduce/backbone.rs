@@ -39,7 +39,8 @@ pub fn find_backbone(weights: &Path) -> Result<Option<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(fail)?.path();
-        let named = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("resnet18"));
+        let named =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("resnet18"));
         let weights = path.extension().is_some_and(|ending| ending == "safetensors" || ending == "pth");
         if named && weights {
             found.push(path);
@@ -88,6 +89,7 @@ fn train(
     let mut task = SmallBackboneTask::new(small, store, crops, videos.len(), device)?;
     train_run((run, "backbone"), &config.to_toml()?, small.steps, 0, &mut task, progress)?;
     let all = task.into_store().tensors()?;
-    let own = all.into_iter().filter_map(|(name, tensor)| Some((name.strip_prefix(PREFIX)?.to_owned(), tensor)));
+    let own =
+        all.into_iter().filter_map(|(name, tensor)| Some((name.strip_prefix(PREFIX)?.to_owned(), tensor)));
     Ok(ebm_nn::import::save_safetensors(path, &own.collect())?)
 }

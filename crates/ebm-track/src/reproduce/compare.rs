@@ -99,8 +99,7 @@ impl Workplace<'_> {
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, self.device))?;
         let settings = config.method(method);
         let key = key.split("train");
-        let mut task =
-            BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
+        let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
         let name = format!("{}-{seed}", method.key());
         let text = config.to_toml()?;
         train_run((self.run, &name), &text, config.training.steps(), seed, &mut task, progress)?;
@@ -163,7 +162,9 @@ impl Comparison {
     fn add_curve(&mut self, dataset: &str, method: Method, success: &[f64]) {
         match self.curves.iter_mut().find(|curve| curve.dataset == dataset && curve.method == method) {
             Some(curve) => curve.success.iter_mut().zip(success).for_each(|(sum, value)| *sum += value),
-            None => self.curves.push(Curve { dataset: dataset.to_owned(), method, success: success.to_vec() }),
+            None => {
+                self.curves.push(Curve { dataset: dataset.to_owned(), method, success: success.to_vec() })
+            }
         }
     }
 
@@ -180,13 +181,15 @@ impl Comparison {
 /// The sequence in which the methods differ most.
 fn example(sequences: &[Sequence], results: &[(Method, Benchmark)]) -> Option<Example> {
     let spread = |name: &str| {
-        let of = |result: &Benchmark| result.report.rows.iter().find(|row| row.name == name).map(|row| row.auc);
+        let of =
+            |result: &Benchmark| result.report.rows.iter().find(|row| row.name == name).map(|row| row.auc);
         let figures: Vec<f64> = results.iter().filter_map(|(_, result)| of(result)).collect();
         let low = figures.iter().copied().fold(f64::INFINITY, f64::min);
         figures.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low
     };
     let sequence = sequences.iter().max_by(|a, b| spread(&a.name).total_cmp(&spread(&b.name)))?;
-    let boxes = |(method, result): &(Method, Benchmark)| Some((*method, result.boxes(&sequence.name)?.to_vec()));
+    let boxes =
+        |(method, result): &(Method, Benchmark)| Some((*method, result.boxes(&sequence.name)?.to_vec()));
     Some(Example { sequence: sequence.clone(), boxes: results.iter().filter_map(boxes).collect() })
 }
 

@@ -34,7 +34,9 @@ impl Videos {
     /// When a file can not be written, or `dir` holds something else.
     pub fn generate(dir: &Path, counts: &GeneratedConfig, video: &VideoConfig) -> Result<Self> {
         let key = Key::new(DATA_SEED).split("videos");
-        let make = |name: &str, count| Ok::<_, crate::Error>(generate(&dir.join(name), video, count, key.split(name))?);
+        let make = |name: &str, count| {
+            Ok::<_, crate::Error>(generate(&dir.join(name), video, count, key.split(name))?)
+        };
         Ok(Self {
             train: make("train", counts.train)?,
             validation: make("validation", counts.validation)?,

@@ -115,7 +115,8 @@ fn step_factor(
     for &factor in &config.step_factors {
         let (refinement, key) = (configured.scaled(factor), Key::new(0).split("accuracy"));
         let [before, after] = box_accuracy(network, held_out, &refinement, &config.tracker.boxes, key)?;
-        let text = format!("{}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}", method.title());
+        let text =
+            format!("{}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}", method.title());
         progress.message(&text);
         if after > best.1 {
             best = (factor, after);

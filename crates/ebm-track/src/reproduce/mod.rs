@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 pub use accuracy::box_accuracy;
 pub use backbone::{BackboneSource, find_backbone};
-pub use data::{Videos, coco_sequences};
 pub use compare::{Comparison, Curve, Example, Test};
+pub use data::{Videos, coco_sequences};
 pub use mini::{MiniOptions, mini};
 pub use paper::{PaperOptions, Plan, dry_run, missing, paper};
 

@@ -48,8 +48,6 @@ pub struct Plan {
     pub losses: Vec<(Method, Vec<f64>)>,
 }
 
-/// The sets of TrackingNet that the published settings train on.
-const TRACKING_NET_SETS: std::ops::Range<u8> = 0..4;
 /// Pairs in a batch of a dry run.
 const DRY_BATCH: usize = 2;
 
@@ -114,7 +112,6 @@ fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Resu
     // GOT-10k's own validation sequences are among its 10 000 where no list says other.
     let listed = root.join("got10k/vottrain.txt");
     let split = if listed.is_file() { got10k::Split::Listed(listed) } else { got10k::Split::Train };
-    let sets: Vec<trackingnet::Set> = TRACKING_NET_SETS.map(trackingnet::Set::Train).collect();
     let annotations = root.join("coco/annotations/instances_train2017.json");
     let images =
         CocoDataset::load(&annotations, &root.join("coco/train2017"), &LoadOptions::new(Purpose::Train))?;
@@ -122,7 +119,7 @@ fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Resu
     for found in [
         lasot::load(&root.join("lasot"), &lasot::Split::Train, &settings)?,
         got10k::load(&root.join("got10k"), &split, &settings)?,
-        trackingnet::load(&root.join("trackingnet"), &sets, &settings)?,
+        trackingnet::load(&root.join("trackingnet"), &trackingnet::Set::ATOM, &settings)?,
     ] {
         for defect in &found.quarantine.defects {
             progress.message(&format!("left out: {defect}"));

@@ -99,7 +99,9 @@ impl TrackerConfig {
             || max_aspect <= 1.0
             || top == 0
         {
-            return fail("boxes: jitters must not be negative, least_size positive, max_aspect above 1, top at least 1");
+            return fail(
+                "boxes: jitters must not be negative, least_size positive, max_aspect above 1, top at least 1",
+            );
         }
         Ok(())
     }

@@ -43,7 +43,8 @@ impl CornerDensity {
             [left, top, right, bottom].map(|number| number as f32)
         });
         let corners = Tensor::from_vec(corners.collect(), (1, size * size, 4), device)?;
-        let f: Vec<f32> = network.corner_scores(features, &corners)?.flatten_all()?.to_device(&Device::Cpu)?.to_vec1()?;
+        let f: Vec<f32> =
+            network.corner_scores(features, &corners)?.flatten_all()?.to_device(&Device::Cpu)?.to_vec1()?;
         let highest = f.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let p: Vec<f64> = f.iter().map(|f| f64::from(f - highest).exp()).collect();
         let sum: f64 = p.iter().sum();

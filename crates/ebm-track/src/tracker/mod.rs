@@ -20,8 +20,8 @@ use ebm_seed::Key;
 
 pub use self::config::{BoxConfig, TrackerConfig};
 pub use self::corner_density::CornerDensity;
-pub use self::refinement::refine_box;
 use self::first_frame::first_frame;
+pub use self::refinement::refine_box;
 use self::target::Target;
 use crate::backbone::{Backbone, BackboneFeatures};
 use crate::box_module::{BoxNetwork, Modulation, TestFeatures};

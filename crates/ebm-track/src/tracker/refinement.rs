@@ -79,7 +79,8 @@ fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
             && aspect < config.max_aspect
             && aspect > config.max_aspect.recip()
     };
-    let at_least_a_pixel = |([x, y, width, height], f): (Rect, f64)| ([x, y, width.max(1.0), height.max(1.0)], f);
+    let at_least_a_pixel =
+        |([x, y, width, height], f): (Rect, f64)| ([x, y, width.max(1.0), height.max(1.0)], f);
     let mut boxes: Vec<(Rect, f64)> = boxes.into_iter().map(at_least_a_pixel).filter(possible).collect();
     boxes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     boxes.truncate(config.top);
@@ -120,7 +121,8 @@ mod tests {
     fn the_best_three_are_averaged() {
         let row = |x: f64, f: f64| ([x, 0.0, 10.0, 10.0], f);
         let config = BoxConfig::default();
-        let (mean, f) = best(vec![row(0.0, 1.0), row(9.0, 3.0), row(6.0, 2.0), row(99.0, 0.0)], &config).unwrap();
+        let (mean, f) =
+            best(vec![row(0.0, 1.0), row(9.0, 3.0), row(6.0, 2.0), row(99.0, 0.0)], &config).unwrap();
         assert_eq!((mean, f), ([5.0, 0.0, 10.0, 10.0], 2.0));
         // What is no box is not averaged: too long, not a number; a negative side is one pixel.
         let long = ([0.0, 0.0, 60.0, 10.0], 9.0);

@@ -19,7 +19,12 @@ impl Target {
     pub fn new([x, y, width, height]: Rect, image: [usize; 2]) -> Result<Self> {
         let fail = |reason: &str| {
             let [rows, columns] = image;
-            Err(Error::Target { bbox: [x, y, width, height], width: columns, height: rows, reason: reason.to_owned() })
+            Err(Error::Target {
+                bbox: [x, y, width, height],
+                width: columns,
+                height: rows,
+                reason: reason.to_owned(),
+            })
         };
         if ![x, y, width, height].iter().all(|number| number.is_finite()) {
             return fail("its numbers must be finite");
@@ -87,7 +92,13 @@ mod tests {
 
     #[test]
     fn boxes_that_are_none_are_refused() {
-        for bbox in [[0., 0., 0., 5.], [0., 0., 5., -1.], [f64::NAN, 0., 5., 5.], [120., 0., 5., 5.], [-9., 0., 5., 5.]] {
+        for bbox in [
+            [0., 0., 0., 5.],
+            [0., 0., 5., -1.],
+            [f64::NAN, 0., 5., 5.],
+            [120., 0., 5., 5.],
+            [-9., 0., 5., 5.],
+        ] {
             let error = Target::new(bbox, [100, 120]).unwrap_err().to_string();
             assert!(error.contains("120x100"), "{error}");
         }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebm_data::sequences::{Rect, read_boxes};
+use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::*;
 use proptest::prelude::*;
 
@@ -157,6 +157,22 @@ fn sequences_count_alike_and_a_bad_one_is_listed() {
     assert!(matches!(none, Err(ebm_eval::Error::NoSequence { count: 1, .. })));
     let json = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<TrackingReport>(&json).unwrap(), report);
+}
+
+#[test]
+fn sequences_are_scored_with_what_they_know() {
+    let sequence = Sequence {
+        name: "a".to_owned(),
+        frames: Frames::Listed(Vec::new()),
+        boxes: vec![[1., 1., 10., 10.]; 4],
+        visible: Some(vec![true, true, false, true]),
+    };
+    let predictions = [with_overlaps(&[1., 0.6, 0.6, 0.4])];
+    let sequences = [sequence];
+    let report = evaluate_sequences(&sequences, &predictions, &Convention::pytracking()).unwrap();
+    assert_eq!((report.op50, report.frames), (50.0, 4));
+    let missing = evaluate_sequences(&sequences, &[], &Convention::pytracking());
+    assert!(matches!(missing, Err(ebm_eval::Error::Lengths { found: 0, expected: 1, .. })));
 }
 
 #[test]

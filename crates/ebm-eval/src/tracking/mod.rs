@@ -8,7 +8,7 @@
 //! | Question | Here |
 //! |---|---|
 //! | What does a toolkit do? | [`Convention`] |
-//! | How good are boxes in memory? | [`evaluate`], [`score_sequence`] |
+//! | How good are boxes in memory? | [`evaluate`], [`evaluate_sequences`], [`score_sequence`] |
 //! | How good are the result files in a folder? | [`Annotations`], [`evaluate_directory`], [`evaluate_runs`] |
 //! | How much do runs of one tracker differ? | [`merge`] |
 //! | How are result files written? | [`ResultFormat`], [`write_result`], [`write_times`] |
@@ -35,6 +35,6 @@ pub use directory::{evaluate_directory, evaluate_runs};
 pub use merge::{RunsReport, merge};
 pub use overlap::{center_error, iou, normalized_center_error};
 pub use problem::TrackingProblem;
-pub use report::{FailedSequence, TrackingReport, evaluate};
+pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
 pub use results::{ResultFormat, write_result, write_times};
 pub use sequence::{SequenceScores, TrackingGroundTruth, score_sequence};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ebm_data::sequences::Rect;
+use ebm_data::sequences::{Rect, Sequence};
 use serde::{Deserialize, Serialize};
 
 use super::convention::{Convention, Weighting};
@@ -128,6 +128,23 @@ pub fn evaluate<'a>(
         (truth.name.into_owned(), scores)
     });
     collect(scored, convention, Vec::new(), Vec::new())
+}
+
+/// As [`evaluate`], for `predictions[sequence][frame]` on whole sequences.
+///
+/// # Errors
+/// As [`evaluate`], and [`Error::Lengths`] unless there are predictions for each sequence.
+pub fn evaluate_sequences(
+    sequences: &[Sequence],
+    predictions: &[Vec<Rect>],
+    convention: &Convention,
+) -> Result<TrackingReport> {
+    if predictions.len() != sequences.len() {
+        let (found, expected) = (predictions.len(), sequences.len());
+        return Err(Error::Lengths { what: "lists of predicted boxes", found, expected });
+    }
+    let truths = sequences.iter().map(TrackingGroundTruth::from);
+    evaluate(truths.zip(predictions.iter().map(Vec::as_slice)), convention)
 }
 
 /// The report of scores by name; `failed` and `unmatched` are listed with it.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::tracking::TrackingProblem;
+
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -126,6 +128,41 @@ pub enum Error {
         /// How many are needed.
         needed: usize,
     },
+    /// A sequence that can not be scored.
+    #[error("{origin}: {problem}")]
+    Tracking {
+        /// The result file, or the sequence's name.
+        origin: String,
+        /// What is wrong with it.
+        problem: TrackingProblem,
+    },
+    /// Not one sequence could be scored.
+    #[error("none of the {count} sequences could be scored; first: {name}: {reason}")]
+    NoSequence {
+        /// How many there were.
+        count: usize,
+        /// The first.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Results of several runs where one is expected.
+    #[error("{}: results of {runs} runs; evaluate the runs and take their mean", path.display())]
+    SeveralRuns {
+        /// The folder.
+        path: PathBuf,
+        /// How many.
+        runs: usize,
+    },
+    /// Reports that were not made in the same way.
+    #[error("run {run} was scored by other conventions than run 1; score all runs alike")]
+    OtherConvention {
+        /// The run, counted from 1.
+        run: usize,
+    },
+    /// A list of boxes could not be read or written.
+    #[error(transparent)]
+    Data(#[from] ebm_data::Error),
     /// A table row with the wrong number of cells.
     #[error("a row of {found} cells in a table of {expected} columns; give one cell per column")]
     TableRow {

@@ -1,5 +1,5 @@
-//! Metrics and seed statistics: detection files and their checks, COCO average precision, calibration of
-//! predicted densities, mean and spread over seeds, and tables as text.
+//! Metrics and seed statistics: detection files and their checks, COCO average precision, success and precision of
+//! trackers, calibration of predicted densities, mean and spread over seeds, and tables as text.
 //!
 //! **Invariants**: knows no network and no tensor library; never prints; scores nothing that it has
 //! not checked.
@@ -11,6 +11,7 @@
 //! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
+//! | [`tracking`] | success and precision of trackers by the conventions of the toolkits; annotations and result files |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
 //! | [`table`] | [`Table`]: aligned markdown |
 
@@ -22,6 +23,7 @@ mod error;
 pub mod ground_truth;
 pub mod stats;
 pub mod table;
+pub mod tracking;
 
 pub use absolute_error::AbsoluteError;
 pub use coco::{CocoFigures, evaluate_coco, evaluate_coco_in_memory};
@@ -30,3 +32,4 @@ pub use error::{BoxProblem, Error, Result};
 pub use ground_truth::{GroundTruth, GroundTruthBox};
 pub use stats::{Spread, Summary};
 pub use table::Table;
+pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};

@@ -1,0 +1,109 @@
+//! Result files in a folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ebm_data::sequences::read_boxes;
+
+use super::annotations::{Annotations, is_text, list};
+use super::convention::Convention;
+use super::matching::ResultFiles;
+use super::report::{TrackingReport, collect};
+use super::sequence::{SequenceScores, TrackingGroundTruth, score_from};
+use crate::error::{Error, Result};
+
+/// Scores the result files of one run in `dir`, one for each sequence, in any of the [`ResultFormat`](super::ResultFormat)s.
+///
+/// Files are found by name: case does not matter, nor whether a number of a target follows `.`, `-` or `_`. A sequence whose
+/// file is missing, short, too long, malformed or of another sequence is listed in the report with the reason.
+///
+/// # Errors
+/// [`Error::Io`] when `dir` can not be listed; [`Error::SeveralRuns`]; [`Error::NoSequence`] when no sequence can be scored;
+/// [`Error::TooFew`] for a convention with less than two thresholds.
+pub fn evaluate_directory(
+    annotations: &Annotations<'_>,
+    dir: &Path,
+    convention: &Convention,
+) -> Result<TrackingReport> {
+    let runs = evaluate_runs(annotations, dir, convention)?;
+    let [run] = <[TrackingReport; 1]>::try_from(runs)
+        .map_err(|runs| Error::SeveralRuns { path: dir.to_owned(), runs: runs.len() })?;
+    Ok(run)
+}
+
+/// As [`evaluate_directory`], a report for each run: there are several where a folder for each sequence has files for each
+/// of them, `{name}/{name}_001.txt`, `{name}_002.txt` …
+///
+/// # Errors
+/// As [`evaluate_directory`].
+pub fn evaluate_runs(
+    annotations: &Annotations<'_>,
+    dir: &Path,
+    convention: &Convention,
+) -> Result<Vec<TrackingReport>> {
+    let runs = find_results(dir)?;
+    runs.iter().map(|files| evaluate_files(annotations, files, convention)).collect()
+}
+
+fn evaluate_files(
+    annotations: &Annotations<'_>,
+    files: &ResultFiles,
+    convention: &Convention,
+) -> Result<TrackingReport> {
+    let names: Vec<&str> = annotations.sequences.iter().map(|truth| truth.name.as_ref()).collect();
+    let failed: Vec<&str> = annotations.failed.iter().map(|failed| failed.name.as_str()).collect();
+    // A file of a sequence whose annotation can not be used is not one without an annotation.
+    let (mut paths, unmatched) = files.assign(&[names, failed].concat());
+    paths.truncate(annotations.sequences.len());
+    let scored = annotations.sequences.iter().zip(paths).map(|(truth, path)| {
+        let scores = path
+            .map_err(|problem| Error::Tracking { origin: truth.name.to_string(), problem })
+            .and_then(|path| score_file(truth, &path, convention));
+        (truth.name.to_string(), scores)
+    });
+    let unmatched = unmatched.iter().map(|path| path.display().to_string()).collect();
+    collect(scored, convention, annotations.failed.clone(), unmatched)
+}
+
+fn score_file(
+    truth: &TrackingGroundTruth<'_>,
+    path: &Path,
+    convention: &Convention,
+) -> Result<SequenceScores> {
+    let prediction = read_boxes(path)?;
+    score_from(truth, &prediction, convention, &path.display().to_string())
+}
+
+/// The result files of each run, at least of one.
+fn find_results(dir: &Path) -> Result<Vec<ResultFiles>> {
+    let mut runs = BTreeMap::<usize, ResultFiles>::new();
+    for path in list(dir)? {
+        if !path.is_dir() {
+            if let Some(name) = result_name(&path) {
+                runs.entry(1).or_default().insert(name, &path);
+            }
+            continue;
+        }
+        let Some(sequence) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        for file in list(&path)? {
+            if let Some(run) = run_of(sequence, &file) {
+                runs.entry(run).or_default().insert(sequence, &file);
+            }
+        }
+    }
+    if runs.is_empty() {
+        return Ok(vec![ResultFiles::default()]);
+    }
+    Ok(runs.into_values().collect())
+}
+
+/// The name that a result file has without its ending; none for other files and for times.
+fn result_name(path: &Path) -> Option<&str> {
+    let name = path.file_stem()?.to_str()?;
+    (is_text(path) && !name.ends_with("_time")).then_some(name)
+}
+
+/// The run of `{sequence}_{run}.txt`.
+fn run_of(sequence: &str, path: &Path) -> Option<usize> {
+    result_name(path)?.strip_prefix(sequence)?.strip_prefix('_')?.parse().ok()
+}

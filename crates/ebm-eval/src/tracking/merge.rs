@@ -1,0 +1,107 @@
+//! Several runs of one tracker.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::convention::Convention;
+use super::report::{FailedSequence, TrackingReport, weighted_sum};
+use crate::error::{Error, Result};
+use crate::stats::Summary;
+
+/// The figures of several runs: of each its mean and spread over the runs. Trackers that draw numbers are reported so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunsReport {
+    /// How frames became figures.
+    pub convention: Convention,
+    /// The number of runs.
+    pub runs: usize,
+    /// The number of sequences that all runs have.
+    pub sequences: usize,
+    /// The area under the success curve.
+    pub auc: Summary,
+    /// Frames with an overlap above 0.5.
+    pub op50: Summary,
+    /// Frames with an overlap above 0.75.
+    pub op75: Summary,
+    /// Frames with a centre error of at most 20 pixels.
+    pub precision: Summary,
+    /// Normalised precision.
+    pub norm_precision: Summary,
+    /// The mean overlap.
+    pub average_overlap: Summary,
+    /// The mean success curve.
+    pub curve: Vec<f64>,
+    /// The mean precision curve.
+    pub precision_curve: Vec<f64>,
+    /// The mean normalised precision curve.
+    pub norm_precision_curve: Vec<f64>,
+    /// What could not be scored in a run, and so counts in none.
+    pub failed: Vec<FailedSequence>,
+}
+
+/// Takes runs together, over the sequences that all of them have: the mean of curves is the curve of means.
+///
+/// # Errors
+/// [`Error::NoValues`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`] when no
+/// sequence is in all runs.
+pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
+    let first = runs.first().ok_or(Error::NoValues)?;
+    if let Some(other) = runs.iter().position(|run| run.convention != first.convention) {
+        return Err(Error::OtherConvention { run: other + 1 });
+    }
+    let names =
+        |run: &TrackingReport| -> BTreeSet<String> { run.rows.iter().map(|row| row.name.clone()).collect() };
+    let common = runs.iter().skip(1).fold(names(first), |common, run| &common & &names(run));
+    let failed = failures(runs, &common);
+    let runs: Vec<TrackingReport> =
+        runs.iter().map(|run| restrict(run, &common, &failed)).collect::<Result<_>>()?;
+    let summary =
+        |field: fn(&TrackingReport) -> f64| Summary::new(&runs.iter().map(field).collect::<Vec<f64>>());
+    let mean = |field: fn(&TrackingReport) -> &Vec<f64>| {
+        weighted_sum(runs.iter().map(|run| (field(run), 1.0 / runs.len() as f64)))
+    };
+    Ok(RunsReport {
+        convention: first.convention.clone(),
+        runs: runs.len(),
+        sequences: common.len(),
+        auc: summary(|run| run.auc)?,
+        op50: summary(|run| run.op50)?,
+        op75: summary(|run| run.op75)?,
+        precision: summary(|run| run.precision)?,
+        norm_precision: summary(|run| run.norm_precision)?,
+        average_overlap: summary(|run| run.average_overlap)?,
+        curve: mean(|run| &run.curve),
+        precision_curve: mean(|run| &run.precision_curve),
+        norm_precision_curve: mean(|run| &run.norm_precision_curve),
+        failed,
+    })
+}
+
+fn restrict(
+    run: &TrackingReport,
+    names: &BTreeSet<String>,
+    failed: &[FailedSequence],
+) -> Result<TrackingReport> {
+    let rows = run.rows.iter().filter(|row| names.contains(&row.name)).cloned().collect();
+    TrackingReport::new(&run.convention, rows, failed.to_vec(), Vec::new())
+}
+
+/// The failures of all runs, each with its run, and what was scored in some runs without having failed in the others.
+fn failures(runs: &[TrackingReport], common: &BTreeSet<String>) -> Vec<FailedSequence> {
+    let mut failed = Vec::new();
+    for (i, run) in runs.iter().enumerate() {
+        for FailedSequence { name, reason } in &run.failed {
+            failed.push(FailedSequence { name: name.clone(), reason: format!("run {}: {reason}", i + 1) });
+        }
+    }
+    let known: BTreeSet<String> = failed.iter().map(|failed| failed.name.clone()).collect();
+    let scored: BTreeSet<&String> = runs.iter().flat_map(|run| &run.rows).map(|row| &row.name).collect();
+    for name in scored.into_iter().filter(|&name| !common.contains(name) && !known.contains(name)) {
+        failed.push(FailedSequence {
+            name: name.clone(),
+            reason: "not in every run; score it in all".to_owned(),
+        });
+    }
+    failed
+}

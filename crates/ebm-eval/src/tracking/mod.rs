@@ -1,0 +1,40 @@
+//! How well a tracker follows its target: success and precision as the published toolkits compute them.
+//!
+//! A tracker is given the first box of a video and says one for each later frame ("one-pass evaluation"). The
+//! *success curve* is the share of frames whose overlap (IoU) with the annotation is above a threshold, AUC its mean, OP_H
+//! its value at H; the *precision curve* is the share of frames whose centre is within a distance of the annotated
+//! one. The toolkits differ in details that move these figures by up to a few points: a [`Convention`] names each.
+//!
+//! | Question | Here |
+//! |---|---|
+//! | What does a toolkit do? | [`Convention`] |
+//! | How good are boxes in memory? | [`evaluate`], [`evaluate_sequences`], [`score_sequence`] |
+//! | How good are the result files in a folder? | [`Annotations`], [`evaluate_directory`], [`evaluate_runs`] |
+//! | How much do runs of one tracker differ? | [`merge`] |
+//! | How are result files written? | [`ResultFormat`], [`write_result`], [`write_times`] |
+
+mod annotations;
+mod convention;
+mod curves;
+mod directory;
+mod matching;
+mod merge;
+mod overlap;
+mod prediction;
+mod problem;
+mod report;
+mod results;
+mod sequence;
+
+pub use annotations::Annotations;
+pub use convention::{
+    Area, Convention, EmptyPrediction, FirstFrame, InvalidError, MalformedPrediction, NormalizedPrecision,
+    ShortResult, ValidBox, Weighting,
+};
+pub use directory::{evaluate_directory, evaluate_runs};
+pub use merge::{RunsReport, merge};
+pub use overlap::{center_error, iou, normalized_center_error};
+pub use problem::TrackingProblem;
+pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
+pub use results::{ResultFormat, write_result, write_times};
+pub use sequence::{SequenceScores, TrackingGroundTruth, score_sequence};

@@ -1,0 +1,113 @@
+//! The predicted boxes as a convention scores them: one for each frame.
+
+use std::borrow::Cow;
+
+use ebm_data::sequences::Rect;
+
+use super::convention::{Convention, EmptyPrediction, MalformedPrediction, ShortResult};
+use super::overlap::iou;
+use super::problem::TrackingProblem;
+
+/// A box that is scored as a failure.
+const MISS: Rect = [f64::NAN; 4];
+
+/// `prediction` checked against the `annotation`, repaired as the convention repairs it, and brought to its length.
+pub(super) fn prepare<'a>(
+    prediction: &'a [Rect],
+    annotation: &[Rect],
+    convention: &Convention,
+) -> Result<Cow<'a, [Rect]>, TrackingProblem> {
+    check_sequence(prediction, annotation, convention)?;
+    let mut prepared = Cow::Borrowed(prediction);
+    for i in 0..prediction.len() {
+        let malformed = is_malformed(&prepared[i]);
+        if malformed && convention.malformed_prediction == MalformedPrediction::Refused {
+            return Err(TrackingProblem::Malformed { frame: i + 1, found: prepared[i] });
+        }
+        let empty = prepared[i][2..].contains(&0.0);
+        let repeated = malformed || (empty && convention.empty_prediction == EmptyPrediction::Previous);
+        if repeated && i > 0 {
+            let previous = prepared[i - 1];
+            prepared.to_mut()[i] = previous;
+        }
+    }
+    if prepared.len() < annotation.len() {
+        let fill = if convention.short_result == ShortResult::Padded { [0.0; 4] } else { MISS };
+        prepared.to_mut().resize(annotation.len(), fill);
+    }
+    Ok(prepared)
+}
+
+fn is_malformed(rect: &Rect) -> bool {
+    rect.iter().any(|value| !value.is_finite()) || rect[2] < 0.0 || rect[3] < 0.0
+}
+
+/// Whether this can be a result of that sequence: no more boxes than frames, and the first box, which every tracker was given.
+fn check_sequence(
+    prediction: &[Rect],
+    annotation: &[Rect],
+    convention: &Convention,
+) -> Result<(), TrackingProblem> {
+    let (found, frames) = (prediction.len(), annotation.len());
+    if found > frames {
+        return Err(TrackingProblem::Long { found, frames });
+    }
+    let (Some(first), Some(annotated)) = (prediction.first(), annotation.first()) else {
+        return Err(if frames == 0 {
+            TrackingProblem::NoFrames
+        } else {
+            TrackingProblem::Short { found, frames }
+        });
+    };
+    if iou(annotated, annotated) > 0.0 && iou(first, annotated) == 0.0 {
+        return Err(TrackingProblem::FirstBox { found: *first, annotated: *annotated });
+    }
+    if found < frames && convention.short_result == ShortResult::Refused {
+        return Err(TrackingProblem::Short { found, frames });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Rect = [1., 2., 10., 10.];
+    const B: Rect = [2., 2., 10., 10.];
+    const EMPTY: Rect = [5., 5., 0., 3.];
+
+    fn prepared(prediction: &[Rect], convention: &Convention) -> Result<Vec<Rect>, TrackingProblem> {
+        prepare(prediction, &[A; 4], convention).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn empty_boxes_repeat_the_one_before_but_padding_does_not() {
+        let convention = Convention::pytracking();
+        assert_eq!(prepared(&[A, B, EMPTY, EMPTY], &convention).unwrap(), [A, B, B, B]);
+        assert_eq!(prepared(&[A, B, EMPTY], &convention).unwrap(), [A, B, B, [0.; 4]]);
+        assert_eq!(prepared(&[A, B, EMPTY, A], &Convention::got10k_otb()).unwrap(), [A, B, EMPTY, A]);
+        assert!(prepared(&[A], &Convention::trackingnet()).unwrap()[3][0].is_nan());
+    }
+
+    #[test]
+    fn malformed_boxes_are_refused_or_repeat_the_one_before() {
+        for bad in [[1., 2., -3., 4.], [f64::NAN, 2., 3., 4.], [1., f64::INFINITY, 3., 4.]] {
+            let refused = prepared(&[A, B, bad, A], &Convention::pytracking()).unwrap_err();
+            assert!(matches!(refused, TrackingProblem::Malformed { frame: 3, .. }));
+            assert_eq!(prepared(&[A, B, bad, A], &Convention::otb()).unwrap(), [A, B, B, A]);
+        }
+    }
+
+    #[test]
+    fn the_result_of_another_sequence_is_refused() {
+        let convention = Convention::pytracking();
+        assert_eq!(prepared(&[A; 5], &convention), Err(TrackingProblem::Long { found: 5, frames: 4 }));
+        assert_eq!(prepared(&[], &convention), Err(TrackingProblem::Short { found: 0, frames: 4 }));
+        let far = [100., 2., 10., 10.];
+        let expected = TrackingProblem::FirstBox { found: far, annotated: A };
+        assert_eq!(prepared(&[far, A, A, A], &convention), Err(expected));
+        let short = prepared(&[A; 3], &Convention::pytracking_lasot());
+        assert_eq!(short, Err(TrackingProblem::Short { found: 3, frames: 4 }));
+        assert_eq!(prepare(&[], &[], &convention), Err(TrackingProblem::NoFrames));
+    }
+}

@@ -1,0 +1,173 @@
+//! The figures of a dataset.
+
+use std::collections::BTreeSet;
+
+use ebm_data::sequences::{Rect, Sequence};
+use serde::{Deserialize, Serialize};
+
+use super::convention::{Convention, Weighting};
+use super::problem::TrackingProblem;
+use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
+use crate::error::{Error, Result};
+
+/// The figures of a tracker on a dataset; all but the counts in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrackingReport {
+    /// How frames became figures.
+    pub convention: Convention,
+    /// The number of sequences that were scored.
+    pub sequences: usize,
+    /// The number of frames that count.
+    pub frames: usize,
+    /// The area under `curve`.
+    pub auc: f64,
+    /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
+    pub op50: f64,
+    /// Frames with an overlap above 0.75.
+    pub op75: f64,
+    /// Frames with a centre error of at most 20 pixels.
+    pub precision: f64,
+    /// Normalised precision, as the convention reads it off its curve.
+    pub norm_precision: f64,
+    /// The mean overlap: AO.
+    pub average_overlap: f64,
+    /// The success curve over evenly spaced thresholds from 0 to 1.
+    pub curve: Vec<f64>,
+    /// The precision curve over 0, 1, … 50 pixels.
+    pub precision_curve: Vec<f64>,
+    /// The normalised precision curve over evenly spaced thresholds from 0 to 0.5.
+    pub norm_precision_curve: Vec<f64>,
+    /// The same of each sequence.
+    pub rows: Vec<SequenceScores>,
+    /// The sequences that could not be scored.
+    pub failed: Vec<FailedSequence>,
+    /// Result files without an annotation, which count nowhere.
+    pub unmatched: Vec<String>,
+}
+
+/// A sequence that could not be scored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedSequence {
+    /// Its name.
+    pub name: String,
+    /// What is wrong, where, and what to do about it.
+    pub reason: String,
+}
+
+impl TrackingReport {
+    /// The means of `rows`, or of their frames.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`] without a row.
+    pub(super) fn new(
+        convention: &Convention,
+        rows: Vec<SequenceScores>,
+        failed: Vec<FailedSequence>,
+        unmatched: Vec<String>,
+    ) -> Result<Self> {
+        if rows.is_empty() {
+            let Some(FailedSequence { name, reason }) = failed.first().cloned() else {
+                return Err(Error::Empty { what: "sequences" });
+            };
+            return Err(Error::NoSequence { count: failed.len(), name, reason });
+        }
+        let weight = |row: &SequenceScores| match convention.weighting {
+            Weighting::Sequences => 1.0,
+            Weighting::Frames => row.counted as f64,
+        };
+        let total: f64 = rows.iter().map(weight).sum();
+        let mean = |field: fn(&SequenceScores) -> f64| {
+            rows.iter().map(|row| weight(row) * field(row)).sum::<f64>() / total
+        };
+        let mean_curve = |field: fn(&SequenceScores) -> &Vec<f64>| {
+            let weighted = rows.iter().map(|row| (field(row), weight(row) / total));
+            weighted_sum(weighted)
+        };
+        Ok(Self {
+            convention: convention.clone(),
+            sequences: rows.len(),
+            frames: rows.iter().map(|row| row.counted).sum(),
+            // The area is linear in the curve, and every value is one of its curve or an area.
+            auc: mean(|row| row.auc),
+            op50: mean(|row| row.op50),
+            op75: mean(|row| row.op75),
+            precision: mean(|row| row.precision),
+            norm_precision: mean(|row| row.norm_precision),
+            average_overlap: mean(|row| row.average_overlap),
+            curve: mean_curve(|row| &row.curve),
+            precision_curve: mean_curve(|row| &row.precision_curve),
+            norm_precision_curve: mean_curve(|row| &row.norm_precision_curve),
+            rows,
+            failed,
+            unmatched,
+        })
+    }
+}
+
+/// Σ weight · curve.
+pub(super) fn weighted_sum<'a>(curves: impl Iterator<Item = (&'a Vec<f64>, f64)>) -> Vec<f64> {
+    curves.fold(Vec::new(), |mut sum, (curve, weight)| {
+        sum.resize(curve.len(), 0.0);
+        sum.iter_mut().zip(curve).for_each(|(sum, value)| *sum += weight * value);
+        sum
+    })
+}
+
+/// Scores predictions in memory: for each sequence its annotation and the predicted boxes, one for each frame from the
+/// first. A sequence that can not be scored is listed in the report, and does not count.
+///
+/// # Errors
+/// [`Error::NoSequence`] when none can be scored, [`Error::Empty`] when there is none, and [`Error::TooFew`] for a
+/// convention with less than two thresholds.
+pub fn evaluate<'a>(
+    sequences: impl IntoIterator<Item = (TrackingGroundTruth<'a>, &'a [Rect])>,
+    convention: &Convention,
+) -> Result<TrackingReport> {
+    let scored = sequences.into_iter().map(|(truth, prediction)| {
+        let scores = score_sequence(&truth, prediction, convention);
+        (truth.name.into_owned(), scores)
+    });
+    collect(scored, convention, Vec::new(), Vec::new())
+}
+
+/// As [`evaluate`], for `predictions[sequence][frame]` on whole sequences.
+///
+/// # Errors
+/// As [`evaluate`], and [`Error::Lengths`] unless there are predictions for each sequence.
+pub fn evaluate_sequences(
+    sequences: &[Sequence],
+    predictions: &[Vec<Rect>],
+    convention: &Convention,
+) -> Result<TrackingReport> {
+    if predictions.len() != sequences.len() {
+        let (found, expected) = (predictions.len(), sequences.len());
+        return Err(Error::Lengths { what: "lists of predicted boxes", found, expected });
+    }
+    let truths = sequences.iter().map(TrackingGroundTruth::from);
+    evaluate(truths.zip(predictions.iter().map(Vec::as_slice)), convention)
+}
+
+/// The report of scores by name; `failed` and `unmatched` are listed with it.
+pub(super) fn collect(
+    scored: impl Iterator<Item = (String, Result<SequenceScores>)>,
+    convention: &Convention,
+    mut failed: Vec<FailedSequence>,
+    unmatched: Vec<String>,
+) -> Result<TrackingReport> {
+    convention.check()?;
+    let mut names = BTreeSet::new();
+    let mut rows = Vec::new();
+    for (name, scores) in scored {
+        let duplicate = !names.insert(name.clone());
+        let scores = if duplicate {
+            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
+        } else {
+            scores
+        };
+        match scores {
+            Ok(scores) => rows.push(scores),
+            Err(error) => failed.push(FailedSequence { name, reason: error.to_string() }),
+        }
+    }
+    TrackingReport::new(convention, rows, failed, unmatched)
+}

@@ -1,0 +1,196 @@
+//! The figures of one sequence.
+
+use std::borrow::Cow;
+
+use ebm_data::sequences::{Rect, Sequence};
+use serde::{Deserialize, Serialize};
+
+use super::convention::{Convention, FirstFrame, InvalidError, NormalizedPrecision, ValidBox};
+use super::overlap::{center_error, iou, normalized_center_error};
+use super::prediction::prepare;
+use super::problem::TrackingProblem;
+use super::{curves, curves::area};
+use crate::error::{Error, Result};
+
+/// The annotation of a sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackingGroundTruth<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
+    /// A box for each frame, in the coordinates of the predictions.
+    pub boxes: Cow<'a, [Rect]>,
+    /// Whether the target can be seen, frame by frame, where that is known.
+    pub visible: Option<Cow<'a, [bool]>>,
+    /// Width and height of the frames in pixels, for conventions that clip.
+    pub image_size: Option<[f64; 2]>,
+}
+
+impl<'a> TrackingGroundTruth<'a> {
+    /// Boxes, of which nothing else is known.
+    pub fn new(name: impl Into<Cow<'a, str>>, boxes: impl Into<Cow<'a, [Rect]>>) -> Self {
+        Self { name: name.into(), boxes: boxes.into(), visible: None, image_size: None }
+    }
+}
+
+impl<'a> From<&'a Sequence> for TrackingGroundTruth<'a> {
+    fn from(sequence: &'a Sequence) -> Self {
+        let visible = sequence.visible.as_deref().map(Cow::Borrowed);
+        Self { visible, ..Self::new(sequence.name.as_str(), sequence.boxes.as_slice()) }
+    }
+}
+
+/// The figures of one sequence; all but the numbers of frames in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SequenceScores {
+    /// The sequence's name.
+    pub name: String,
+    /// Annotated frames.
+    pub frames: usize,
+    /// Frames that count.
+    pub counted: usize,
+    /// The area under `curve`.
+    pub auc: f64,
+    /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
+    pub op50: f64,
+    /// Frames with an overlap above 0.75.
+    pub op75: f64,
+    /// Frames with a centre error of at most 20 pixels.
+    pub precision: f64,
+    /// Normalised precision, as the convention reads it off its curve.
+    pub norm_precision: f64,
+    /// The mean overlap; 0 in frames without a valid box.
+    pub average_overlap: f64,
+    /// Frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
+    pub curve: Vec<f64>,
+    /// Frames with a centre error of at most 0, 1, … 50 pixels.
+    pub precision_curve: Vec<f64>,
+    /// Frames with a normalised centre error of at most each of the evenly spaced thresholds from 0 to 0.5.
+    pub norm_precision_curve: Vec<f64>,
+}
+
+/// Scores the boxes that a tracker predicted on a sequence, one for each frame from the first.
+///
+/// # Errors
+/// [`Error::Tracking`] for a prediction that can not be one of this sequence, or that the convention refuses;
+/// [`Error::TooFew`] for a convention with less than two thresholds.
+pub fn score_sequence(
+    truth: &TrackingGroundTruth<'_>,
+    prediction: &[Rect],
+    convention: &Convention,
+) -> Result<SequenceScores> {
+    score_from(truth, prediction, convention, &truth.name)
+}
+
+/// As [`score_sequence`], the predictions from `origin`.
+pub(super) fn score_from(
+    truth: &TrackingGroundTruth<'_>,
+    prediction: &[Rect],
+    convention: &Convention,
+    origin: &str,
+) -> Result<SequenceScores> {
+    convention.check()?;
+    let fail = |problem| Error::Tracking { origin: origin.to_owned(), problem };
+    let frames = truth.boxes.len();
+    if let Some(visible) = &truth.visible
+        && visible.len() != frames
+    {
+        return Err(fail(TrackingProblem::Visibility { found: visible.len(), frames }));
+    }
+    let prediction = prepare(prediction, &truth.boxes, convention).map_err(fail)?;
+    let measured = Measured::new(truth, &prediction, convention);
+    if measured.overlaps.is_empty() {
+        return Err(fail(TrackingProblem::NoFrames));
+    }
+    Ok(measured.scores(&truth.name, frames, convention))
+}
+
+/// Overlap and errors of the frames that count.
+#[derive(Default)]
+struct Measured {
+    overlaps: Vec<f64>,
+    center_errors: Vec<f64>,
+    normalized_errors: Vec<f64>,
+}
+
+impl Measured {
+    fn new(truth: &TrackingGroundTruth<'_>, prediction: &[Rect], convention: &Convention) -> Self {
+        let mut measured = Self::default();
+        for (i, (annotated, predicted)) in truth.boxes.iter().zip(prediction).enumerate() {
+            let seen = truth.visible.as_ref().is_none_or(|visible| visible[i]);
+            let proper = convention.valid_box == ValidBox::Any || annotated.iter().all(|&value| value > 0.0);
+            let valid = seen && proper;
+            let left_out = i == 0 && convention.first_frame == FirstFrame::LeftOut;
+            if left_out || (convention.exclude_invalid_frames && !valid) {
+                continue;
+            }
+            let predicted = if i == 0 { annotated } else { predicted };
+            let [predicted, annotated] =
+                [predicted, annotated].map(|rect| adjust(*rect, truth.image_size, convention));
+            let error = |rule, computed| match rule {
+                _ if valid => computed,
+                InvalidError::Hit => -1.0,
+                InvalidError::Miss => f64::INFINITY,
+                InvalidError::Computed => computed,
+            };
+            let normalized_rule =
+                if seen { convention.invalid_normalized_error } else { convention.unseen_normalized_error };
+            measured.overlaps.push(if valid { iou(&predicted, &annotated) } else { 0.0 });
+            let center = center_error(&predicted, &annotated);
+            measured.center_errors.push(error(convention.invalid_center_error, center));
+            let normalized = normalized_center_error(&predicted, &annotated);
+            measured.normalized_errors.push(error(normalized_rule, normalized));
+        }
+        measured
+    }
+
+    fn scores(&self, name: &str, frames: usize, convention: &Convention) -> SequenceScores {
+        let Self { overlaps, center_errors, normalized_errors } = self;
+        let curve = curves::success(overlaps, convention.success_thresholds);
+        let last = curves::MAX_CENTER_ERROR;
+        let precision_curve = curves::precision(center_errors, last + 1, last as f64);
+        let norm_precision_curve = curves::precision(
+            normalized_errors,
+            convention.normalized_thresholds,
+            curves::MAX_NORMALIZED_ERROR,
+        );
+        let norm_precision = match convention.normalized_precision {
+            NormalizedPrecision::At20 => {
+                curves::percentage(normalized_errors, |error| error <= curves::NORMALIZED_PRECISION_AT)
+            }
+            NormalizedPrecision::Area => area(&norm_precision_curve, convention.area),
+        };
+        SequenceScores {
+            name: name.to_owned(),
+            frames,
+            counted: overlaps.len(),
+            auc: area(&curve, convention.area),
+            op50: curves::percentage(overlaps, |overlap| overlap > 0.5),
+            op75: curves::percentage(overlaps, |overlap| overlap > 0.75),
+            precision: precision_curve[curves::PRECISION_AT],
+            norm_precision,
+            average_overlap: 100.0 * overlaps.iter().sum::<f64>() / overlaps.len() as f64,
+            curve,
+            precision_curve,
+            norm_precision_curve,
+        }
+    }
+}
+
+/// A box as the convention measures it.
+fn adjust(mut rect: Rect, image_size: Option<[f64; 2]>, convention: &Convention) -> Rect {
+    if convention.round_boxes {
+        rect = rect.map(f64::round_ties_even);
+    }
+    // What has no numbers stays without: `max` would make zeros of them.
+    if convention.clip_to_image
+        && let Some(size) = image_size
+        && rect.iter().all(|value| value.is_finite())
+    {
+        for (i, limit) in size.into_iter().enumerate() {
+            // Not `clamp`, which would panic on a size that is no number.
+            rect[i] = rect[i].max(0.0).min(limit);
+            rect[i + 2] = rect[i + 2].max(0.0).min(limit - rect[i]);
+        }
+    }
+    rect
+}

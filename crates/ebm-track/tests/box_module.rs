@@ -193,8 +193,8 @@ fn gradients_against_differences() {
     let in_corners = |c: &Tensor| module.corner_scores(&test, c).unwrap();
     let of_y = module.score_and_grad(&features, &y).unwrap().1;
     let of_corners = module.corner_gradients(&test, &corners).unwrap().1;
-    let forms: [(&dyn Fn(&Tensor) -> Tensor, &Tensor, &Tensor); 2] =
-        [(&in_y, &y, &of_y), (&in_corners, &corners, &of_corners)];
+    type Form<'a> = (&'a dyn Fn(&Tensor) -> Tensor, &'a Tensor, &'a Tensor);
+    let forms: [Form<'_>; 2] = [(&in_y, &y, &of_y), (&in_corners, &corners, &of_corners)];
     for (f, at, gradient) in forms {
         assert!(largest(gradient) > 1e-2);
         for axis in 0..4 {

@@ -85,6 +85,28 @@ fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
     [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
 }
 
+/// Paints a density over `size × size` points, the first of them at `first` and the others `step` apart (x, y), over the image: the
+/// more likely, the more of the colour.
+pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: &[f64]) {
+    let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let nearest = |position: usize, axis: usize| {
+        let place = ((position as f64 - first[axis]) / step[axis]).round();
+        (place >= 0.0 && place < size as f64).then_some(place as usize)
+    };
+    for y in 0..image.height {
+        let Some(row) = nearest(y, 1) else { continue };
+        for x in 0..image.width {
+            let Some(column) = nearest(x, 0) else { continue };
+            // The square root, so that what is a hundred times less likely is still seen.
+            let strength = (p[row * size + column] / highest).sqrt().min(0.9);
+            let at = 3 * (y * image.width + x);
+            for (value, colour) in image.pixels[at..at + 3].iter_mut().zip(BEFORE) {
+                *value = (f64::from(*value) * (1.0 - strength) + f64::from(colour) * strength).round() as u8;
+            }
+        }
+    }
+}
+
 /// The height of a row of panels.
 const ROW: usize = 240;
 /// White space between panels.

@@ -4,8 +4,10 @@ pub mod bench;
 pub mod data;
 pub mod eval;
 pub mod eval_face;
+pub mod eval_tracking;
 pub mod predict;
 pub mod predict_face;
+pub mod predict_tracking;
 pub mod reproduce;
 pub mod train;
 

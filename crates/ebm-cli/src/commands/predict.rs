@@ -26,6 +26,7 @@ use ebm_detect::{
 use serde_json::json;
 
 use super::predict_face::{self, FaceArgs};
+use super::predict_tracking::{self, TrackingArgs};
 use super::{config, create_dir};
 use crate::picture::{AFTER, BEFORE, TRUTH, enlarge, outline};
 
@@ -49,6 +50,8 @@ pub enum Predict {
         #[command(flatten)]
         model: ModelArgs,
     },
+    /// One target through a video: its boxes, and pictures.
+    Tracking(TrackingArgs),
     /// Ages of faces with their 90 % regions, as JSON lines and as pictures.
     Age(FaceArgs),
     /// Poses of heads, the same.
@@ -157,6 +160,7 @@ pub fn run(command: Predict) -> Result<()> {
         Predict::Detection { images, out, min_score, annotations, model } => {
             detection(&images, out, min_score, annotations, &model)
         }
+        Predict::Tracking(args) => predict_tracking::run(&args),
         Predict::Age(args) => predict_face::run(&args, "age"),
         Predict::HeadPose(args) => predict_face::run(&args, "head pose"),
     }

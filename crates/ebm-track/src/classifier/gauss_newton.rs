@@ -194,7 +194,8 @@ mod tests {
         assert!(loss(&samples, &p, &end) < loss(&samples, &p, &few));
         for i in 0..flat(&end).len() {
             let at = |by| loss(&samples, &p, &moved(&end, i, by));
-            assert!(((at(1e-5) - at(-1e-5)) / 2e-5).abs() < 1e-5, "coordinate {i}");
+            let slope = (at(1e-5) - at(-1e-5)) / 2e-5;
+            assert!(slope.abs() < 1e-5, "coordinate {i}: {slope}");
         }
     }
 

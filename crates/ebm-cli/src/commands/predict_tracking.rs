@@ -1,0 +1,210 @@
+//! `ebm predict tracking`: one target through a video.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::Device;
+use clap::Args;
+use ebm_data::Image;
+use ebm_data::encode::write_png;
+use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
+use ebm_eval::tracking::{ResultFormat, write_result, write_times};
+use ebm_seed::Key;
+use ebm_track::box_module::PackedBoxModule;
+use ebm_track::saved::SavedConfig;
+use ebm_track::tracker::{CornerDensity, Networks, Stages, Tracked, Tracker};
+use ebm_track::{Error as TrackError, track_sequence};
+use ebm_train::Progress;
+use serde_json::json;
+
+use super::create_dir;
+use crate::picture::{AFTER, TRUTH, enlarge, heat, outline};
+use crate::progress::Console;
+
+/// Points along a side of a heat map.
+const GRID: usize = 96;
+/// The least width of a picture, in pixels.
+const WIDTH: usize = 640;
+
+/// Arguments of `ebm predict tracking`.
+#[derive(Args)]
+pub struct TrackingArgs {
+    /// The folder with the frames: JPEG or PNG files, in the order of their names.
+    frames: PathBuf,
+    /// The target in the first frame: x,y,width,height.
+    #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations")]
+    bbox: Option<Rect>,
+    /// A list of boxes, of which the first is the target; the others are drawn too.
+    #[arg(long, conflicts_with = "bbox")]
+    annotations: Option<PathBuf>,
+    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0.
+    #[arg(long)]
+    run: PathBuf,
+    /// The backbone's weight file, where it is no longer where the run had it.
+    #[arg(long)]
+    backbone: Option<PathBuf>,
+    /// Where the boxes, and with --pictures the frames go.
+    #[arg(long)]
+    out: PathBuf,
+    /// Draw every so many frames.
+    #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "1")]
+    pictures: Option<usize>,
+    /// Draw the density of the top-right corner into the pictures.
+    #[arg(long, requires = "pictures")]
+    density: bool,
+    /// Seed of the tracker's numbers.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print one JSON object for each frame.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_box(text: &str) -> Result<Rect, String> {
+    let numbers = text.split(',').map(|word| word.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
+    let expected = || format!("{text:?} is no box; write x,y,width,height, for instance 57,21,31,45");
+    numbers.map_err(|_| expected())?.try_into().map_err(|_| expected())
+}
+
+/// Runs the command.
+pub fn run(args: &TrackingArgs) -> Result<()> {
+    ensure!(args.pictures != Some(0), "--pictures 0: give 1 to draw every frame, or leave it out");
+    let device = Device::Cpu;
+    let (config, backbone, module) = SavedConfig::load(&args.run, args.backbone.as_deref(), &device)?;
+    let networks = Networks {
+        backbone: Rc::new(backbone),
+        boxes: module.pack()?,
+        refinement: config.refinement.clone(),
+        device,
+    };
+    let sequence = sequence(args)?;
+    create_dir(&args.out)?;
+    let mut progress = Console::new();
+    let count = sequence.frames.len();
+    progress.begin(&format!("tracking {}", sequence.name), count);
+    let mut drawn = 0;
+    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &Tracker<'_, PackedBoxModule>| {
+        progress.advance(i + 1, &format!("{:?}", tracked.state));
+        if args.json {
+            println!("{}", line(i, tracked));
+        }
+        if args.pictures.is_some_and(|every| i.is_multiple_of(every)) {
+            let density = if args.density { tracker.corner_density(GRID)? } else { None };
+            let truth = sequence.boxes.get(i).copied().filter(|_| args.annotations.is_some());
+            let picture = picture(image, tracked.bbox, truth, density.as_ref());
+            write_png(&args.out.join(format!("{drawn:06}.png")), &picture)?;
+            drawn += 1;
+        }
+        Ok::<(), TrackError>(())
+    };
+    let key = Key::new(args.seed).split("tracker").split(&sequence.name);
+    let found = track_sequence(&networks, &config.tracker, &sequence, key, &mut watch)?;
+    progress.end();
+
+    let path = write_result(&args.out, &sequence.name, &found.boxes, ResultFormat::Full, 1)?;
+    let seconds: Vec<f64> = std::iter::once(0.0)
+        .chain(found.frames.iter().map(|frame| frame.stages.total().as_secs_f64()))
+        .collect();
+    write_times(&args.out, &sequence.name, &[&seconds], ResultFormat::Full)?;
+    eprintln!("{} boxes are in {}", found.boxes.len(), path.display());
+    summarise(&found.frames);
+    if drawn > 1 {
+        video(&args.out);
+    }
+    Ok(())
+}
+
+/// The frames in the folder, with the first box.
+fn sequence(args: &TrackingArgs) -> Result<Sequence> {
+    let entries = std::fs::read_dir(&args.frames)
+        .with_context(|| format!("cannot list {}; give a folder with the frames", args.frames.display()))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        if ending.is_some_and(|ending| matches!(ending.as_str(), "jpg" | "jpeg" | "png")) {
+            paths.push(path);
+        }
+    }
+    if paths.len() < 2 {
+        bail!("{} has {} JPEG or PNG files; a video has two or more", args.frames.display(), paths.len());
+    }
+    paths.sort();
+    let boxes = match (&args.annotations, args.bbox) {
+        (Some(path), _) => read_boxes(path)?,
+        (None, Some(bbox)) => vec![bbox],
+        (None, None) => bail!("give the target as --box x,y,width,height"),
+    };
+    ensure!(!boxes.is_empty(), "the annotations have no box");
+    // `…/Girl/img` is the sequence Girl.
+    let folder = std::path::absolute(&args.frames)?;
+    let named = if folder.ends_with("img") { folder.parent().unwrap_or(&folder) } else { &folder };
+    let name =
+        named.file_name().map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned());
+    Ok(Sequence { name, frames: Frames::Listed(paths), boxes, visible: None })
+}
+
+fn line(frame: usize, tracked: &Tracked) -> serde_json::Value {
+    json!({
+        "frame": frame,
+        "box": tracked.bbox,
+        "score": tracked.score,
+        "f": tracked.f,
+        "state": tracked.state,
+    })
+}
+
+fn picture(image: &Image, bbox: Rect, truth: Option<Rect>, density: Option<&CornerDensity>) -> Image {
+    let factor = WIDTH.div_ceil(image.width).max(1);
+    let mut picture = enlarge(image, factor);
+    let scaled = |bbox: Rect| bbox.map(|number| number * factor as f64);
+    if let Some(CornerDensity { first, step, size, p }) = density {
+        let [first, step] = [first, step].map(|pair| pair.map(|number| number * factor as f64));
+        heat(&mut picture, first, step, *size, p);
+    }
+    if let Some(truth) = truth.filter(|truth| truth.iter().all(|number| number.is_finite())) {
+        outline(&mut picture, scaled(truth), TRUTH, 2);
+    }
+    outline(&mut picture, scaled(bbox), AFTER, 3);
+    picture
+}
+
+/// What a frame takes, by stage.
+fn summarise(frames: &[Tracked]) {
+    let total = frames.iter().fold(Stages::default(), |sum, frame| sum + frame.stages);
+    let (seconds, count) = (total.total().as_secs_f64(), frames.len() as f64);
+    if seconds == 0.0 {
+        return;
+    }
+    eprintln!("{:.1} frames/s without reading and drawing; milliseconds a frame:", count / seconds);
+    for (name, stage) in [
+        ("crop", total.crop),
+        ("features", total.features),
+        ("classifier", total.classifier),
+        ("box features", total.box_features),
+        ("refinement", total.refinement),
+        ("learning", total.learning),
+    ] {
+        let own = stage.as_secs_f64();
+        eprintln!("{name:<13} {:7.2}  {:4.1} %", 1e3 * own / count, 100.0 * own / seconds);
+    }
+}
+
+/// A video of the pictures, if ffmpeg is installed.
+fn video(out: &Path) {
+    let run = Command::new("ffmpeg")
+        .args(["-loglevel", "error", "-y", "-framerate", "25", "-i"])
+        .arg(out.join("%06d.png"))
+        .args(["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p"])
+        .arg(out.join("video.mp4"))
+        .output();
+    match run {
+        Ok(output) if output.status.success() => eprintln!("{}", out.join("video.mp4").display()),
+        Ok(output) => eprintln!("ffmpeg made no video: {}", String::from_utf8_lossy(&output.stderr).trim()),
+        Err(_) => {
+            eprintln!("the pictures are in {}; ffmpeg is not installed, so there is no video", out.display())
+        }
+    }
+}

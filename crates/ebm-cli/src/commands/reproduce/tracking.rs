@@ -1,0 +1,271 @@
+//! `ebm reproduce tracking`: Table 3 and Figure 3b.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use ebm_data::sequences::{SequenceOptions, otb};
+use ebm_data::videos::VideoConfig;
+use ebm_eval::tracking::Convention;
+use ebm_eval::{Spread, Summary, Table};
+use ebm_track::Method;
+use ebm_track::config::{ExperimentConfig, GeneratedConfig};
+use ebm_track::reproduce::{
+    BackboneSource, Comparison, MiniOptions, PaperOptions, Plan, Row, Test, dry_run, find_backbone, mini,
+    missing, paper,
+};
+use serde_json::json;
+
+use super::tracking_figures::figures;
+use crate::commands::fresh_run;
+use crate::progress::Console;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Scale {
+    /// Paper where all datasets and the backbone are there, otherwise mini.
+    Auto,
+    /// Generated videos.
+    Mini,
+    /// LaSOT, GOT-10k, TrackingNet, COCO; UAV123.
+    Paper,
+}
+
+/// Arguments of `ebm reproduce tracking`.
+#[derive(Args)]
+pub struct TrackingArgs {
+    /// How large.
+    #[arg(long, value_enum, default_value = "auto")]
+    scale: Scale,
+    /// Runs of each method: its training and the tracker, which draws numbers too.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Settings instead of the embedded ones, a TOML file.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
+    #[arg(long)]
+    small_backbone: bool,
+    /// Mini: a folder of sequences laid out like OTB to measure on as well.
+    #[arg(long)]
+    sequences: Option<PathBuf>,
+    /// Paper: only the sizes, and two steps of each method.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where runs go.
+    #[arg(long, default_value = "runs")]
+    out: PathBuf,
+    /// Where datasets are.
+    #[arg(long, default_value = "datasets")]
+    datasets: PathBuf,
+    /// Where weights are.
+    #[arg(long, default_value = "weights")]
+    weights: PathBuf,
+    /// Where generated videos go; by default below the datasets.
+    #[arg(long)]
+    generated: Option<PathBuf>,
+    /// Mini: few videos and steps, to see that everything works; the results mean nothing.
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &TrackingArgs) -> Result<()> {
+    let options = PaperOptions {
+        datasets: args.datasets.clone(),
+        weights: args.weights.clone(),
+        seeds: args.seeds,
+        run: PathBuf::new(),
+    };
+    let absent = missing(&options)?;
+    let scale = match args.scale {
+        Scale::Auto if absent.is_empty() || args.dry_run => Scale::Paper,
+        Scale::Auto => {
+            explain_mini(&absent);
+            Scale::Mini
+        }
+        given => given,
+    };
+    let mut progress = Console::new();
+    let config = settings(args, scale)?;
+    if scale == Scale::Paper && args.dry_run {
+        let run = fresh_run(&args.out, "tracking-dry")?;
+        let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
+        print_plan(&plan, args.json);
+        return Ok(());
+    }
+    let (name, run, outcome) = match scale {
+        Scale::Paper => {
+            if let Some(first) = absent.first() {
+                bail!(
+                    "{} is missing; see datasets/README.md and weights/README.md, or run --scale mini or --dry-run",
+                    first.display()
+                );
+            }
+            let run = fresh_run(&args.out, "tracking-paper")?;
+            let outcome = paper(&config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
+            ("paper", run, outcome)
+        }
+        _ => {
+            let run = fresh_run(&args.out, "tracking-mini")?;
+            let outcome = run_mini(args, &config, &run, &mut progress)?;
+            ("mini", run, outcome)
+        }
+    };
+    finish(args, name, &run, &outcome)
+}
+
+fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
+    let mut config = match &args.config {
+        Some(path) => ExperimentConfig::read(path)?,
+        None => ExperimentConfig::embedded(if scale == Scale::Paper { "paper" } else { "mini" })?,
+    };
+    if args.smoke {
+        config.training.pairs_per_epoch = 2 * config.training.batch_size;
+        config.training.epochs = 1;
+        config.small_backbone.steps = 2;
+        config.pairs.kept_batches = 2;
+        config.generated = Some(GeneratedConfig { train: 2, validation: 1, test: 1 });
+        config.step_factors.truncate(1);
+    }
+    Ok(config)
+}
+
+fn run_mini(
+    args: &TrackingArgs,
+    config: &ExperimentConfig,
+    run: &Path,
+    progress: &mut Console,
+) -> Result<Comparison> {
+    let found = if args.small_backbone { None } else { find_backbone(&args.weights)? };
+    let backbone = match found {
+        Some(path) => BackboneSource::File(path),
+        None => BackboneSource::Trained(run.join("backbone.safetensors")),
+    };
+    let real = match &args.sequences {
+        Some(root) => {
+            let found = otb::load(root, &SequenceOptions::benchmark())
+                .with_context(|| format!("the sequences in {}", root.display()))?;
+            for defect in &found.quarantine.defects {
+                eprintln!("left out: {defect}");
+            }
+            let (name, convention) = ("real".to_owned(), Convention::pytracking());
+            vec![Test { name, sequences: found.sequences, convention }]
+        }
+        None => Vec::new(),
+    };
+    let frames = if args.smoke { 24 } else { VideoConfig::default().frames };
+    let folder = if args.smoke { "generated/videos-smoke" } else { "generated/videos" };
+    let options = MiniOptions {
+        seeds: args.seeds,
+        backbone,
+        data: args.generated.clone().unwrap_or_else(|| args.datasets.join(folder)),
+        video: VideoConfig { frames, ..VideoConfig::default() },
+        coco: args.datasets.join("coco"),
+        real,
+        run: run.to_owned(),
+    };
+    Ok(mini(config, &options, progress)?)
+}
+
+/// Writes the report and the figures, and prints the table.
+fn finish(args: &TrackingArgs, scale: &str, run: &Path, outcome: &Comparison) -> Result<()> {
+    for failed in &outcome.failed {
+        eprintln!("not counted: {failed}");
+    }
+    figures(run, outcome)?;
+    let object =
+        json!({ "scale": scale, "rows": outcome.rows, "curves": outcome.curves, "failed": outcome.failed });
+    let tables = tables(&outcome.rows, scale == "paper")?;
+    let text = format!("# Table 3, {scale} scale\n\n{}\n![success]({}.png)\n", tables, "success");
+    let write = |name: &str, text: &str| {
+        let path = run.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write("report.md", &text)?;
+    write("results.json", &serde_json::to_string_pretty(&object)?)?;
+    if args.json {
+        println!("{object}");
+    } else {
+        println!("{tables}");
+    }
+    eprintln!("trained modules, figures, results.json and report.md are in {}", run.display());
+    Ok(())
+}
+
+fn explain_mini(missing: &[PathBuf]) {
+    let list: Vec<String> = missing.iter().map(|path| path.display().to_string()).collect();
+    eprintln!(
+        "Running at mini scale, on generated videos, because these are missing: {}; datasets/README.md and \
+         weights/README.md say how to get the paper's data.",
+        list.join(", ")
+    );
+}
+
+/// For each dataset, mean ± sample standard deviation over seeds; the paper's figures on UAV123 beside those of paper scale.
+fn tables(rows: &[Row], with_paper: bool) -> Result<String> {
+    let mut datasets: Vec<&str> = Vec::new();
+    for row in rows {
+        if !datasets.contains(&row.dataset.as_str()) {
+            datasets.push(&row.dataset);
+        }
+    }
+    let mut text = String::new();
+    for dataset in datasets {
+        let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
+        if with_paper {
+            header.extend(["paper: OP50", "OP75", "AUC"]);
+        }
+        let mut table = Table::new(header);
+        for method in Method::ALL {
+            let own: Vec<&Row> =
+                rows.iter().filter(|row| row.method == method && row.dataset == dataset).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let cell = |value: fn(&Row) -> f64| -> Result<String> {
+                let values: Vec<f64> = own.iter().map(|row| value(row)).collect();
+                Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
+            };
+            let mut cells = vec![
+                method.title().to_owned(),
+                cell(|row| row.auc)?,
+                cell(|row| row.op50)?,
+                cell(|row| row.op75)?,
+                cell(|row| row.precision)?,
+                cell(|row| row.norm_precision)?,
+                cell(|row| row.frames_per_second)?,
+            ];
+            if with_paper {
+                cells.extend(method.published().uav123.map(|value| format!("{value:.1}")));
+            }
+            table.push(cells)?;
+        }
+        text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
+    }
+    Ok(text)
+}
+
+fn print_plan(plan: &Plan, json: bool) {
+    let peak = crate::memory::peak_mib();
+    if json {
+        let losses: Vec<_> =
+            plan.losses.iter().map(|(m, l)| json!({ "method": m.key(), "losses": l })).collect();
+        println!(
+            "{}",
+            json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": losses, "peak_memory_mib": peak })
+        );
+        return;
+    }
+    for line in &plan.lines {
+        println!("{line}");
+    }
+    for (method, losses) in &plan.losses {
+        println!("two steps of {}: losses {losses:.4?}", method.title());
+    }
+    if let Some(peak) = peak {
+        println!("peak memory of this dry run: {peak} MiB");
+    }
+}

@@ -1,0 +1,86 @@
+//! The figures of `ebm reproduce tracking`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ebm_data::{Image, decode::read_image, encode::write_png};
+use ebm_track::Method;
+use ebm_track::reproduce::{Comparison, Example};
+
+use crate::picture::{AFTER, BEFORE, Colour, TRUTH, beside, enlarge, outline, stack};
+use crate::plot::{self, LinePlot};
+
+/// Frames of the example that are shown.
+const SHOWN: usize = 6;
+/// Frames in a row.
+const COLUMNS: usize = 3;
+/// The least width of a shown frame, in pixels.
+const WIDTH: usize = 480;
+
+/// The colour of a method's boxes.
+pub fn colour(method: Method) -> Colour {
+    match method {
+        Method::Atom => [255, 200, 40],
+        Method::AtomStar => BEFORE,
+        Method::Ebm => AFTER,
+    }
+}
+
+/// `success.svg` and `.png` (Figure 3b) of the first dataset, and `example.png`.
+pub fn figures(run: &Path, outcome: &Comparison) -> Result<()> {
+    if let Some(dataset) = outcome.curves.first().map(|curve| curve.dataset.clone()) {
+        let own = outcome.curves.iter().filter(|curve| curve.dataset == dataset);
+        let curves: Vec<(String, Vec<f64>)> = own
+            .map(|curve| {
+                let auc = curve.success.iter().sum::<f64>() / curve.success.len() as f64;
+                (format!("{} [{auc:.1}]", curve.method.title()), curve.success.clone())
+            })
+            .collect();
+        let figure = LinePlot {
+            title: &format!("Success on {dataset}: frames above the threshold, in %"),
+            x_label: "overlap threshold",
+            x: 0.0..1.0,
+            y: 0.0..100.0,
+            curves: &curves,
+        };
+        plot::write(&figure, &run.join("success"))?;
+    }
+    if let Some(example) = &outcome.example {
+        write_png(&run.join("example.png"), &sheet(example)?)?;
+    }
+    Ok(())
+}
+
+/// Frames at equal steps: the annotated box in white, each method's in its colour.
+fn sheet(example: &Example) -> Result<Image> {
+    let frames = example.sequence.frames.len();
+    let mut shown = Vec::new();
+    for i in 0..SHOWN {
+        let frame = (i + 1) * (frames - 1) / SHOWN;
+        let Some(path) = example.sequence.frames.path(frame) else { continue };
+        let image = read_image(&path)?;
+        let factor = WIDTH.div_ceil(image.width).max(1);
+        let mut image = enlarge(&image, factor);
+        let mut draw = |bbox: [f64; 4], colour| {
+            if bbox.iter().all(|number| number.is_finite()) {
+                outline(&mut image, bbox.map(|number| number * factor as f64), colour, 2);
+            }
+        };
+        if let Some(bbox) = example.sequence.boxes.get(frame) {
+            draw(*bbox, TRUTH);
+        }
+        for (method, boxes) in &example.boxes {
+            if let Some(bbox) = boxes.get(frame) {
+                draw(*bbox, colour(*method));
+            }
+        }
+        shown.push(image);
+    }
+    let mut rows = Vec::new();
+    for row in shown.chunks(COLUMNS) {
+        if let [first, rest @ ..] = row {
+            rows.push(beside(first, rest)?);
+        }
+    }
+    Ok(stack(&rows)?)
+}

@@ -147,6 +147,9 @@ pub const SEQUENCES: [OtbSequence; 100] = [
     plain("Woman", 597),
 ];
 
+/// A target and its boxes, or why they can not be had.
+pub type Annotation = (&'static OtbSequence, Result<Vec<Rect>>);
+
 /// The boxes of each of the [`SEQUENCES`], from the folders in `dir`: as published, `Jogging/groundtruth_rect.2.txt`, or with
 /// a folder for each target, `jogging_2/groundtruth_rect.txt`. The case of letters does not matter. Coordinates stay as
 /// they are, counted from 1.
@@ -155,7 +158,7 @@ pub const SEQUENCES: [OtbSequence; 100] = [
 ///
 /// # Errors
 /// [`Error::Io`] when `dir` cannot be listed; [`Error::Format`] when it has none of the sequences.
-pub fn annotations(dir: &Path) -> Result<Vec<(&'static OtbSequence, Result<Vec<Rect>>)>> {
+pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
     let folders = folders(dir)?;
     let read = |sequence: &'static OtbSequence| {
         (sequence, annotation_file(sequence, dir, &folders).and_then(|path| read_annotation(sequence, &path)))
@@ -231,7 +234,7 @@ mod tests {
         fs::write(path, lines).unwrap();
     }
 
-    fn of<'a>(all: &'a [(&OtbSequence, Result<Vec<Rect>>)], name: &str) -> &'a Result<Vec<Rect>> {
+    fn of<'a>(all: &'a [Annotation], name: &str) -> &'a Result<Vec<Rect>> {
         &all.iter().find(|(sequence, _)| sequence.name == name).unwrap().1
     }
 

@@ -68,10 +68,18 @@ fn what_is_no_target_is_refused() {
             "{around:?}"
         );
     }
+    let image = Image::filled(4, 3, [9; 3]).unwrap();
+    let refused = |area: SearchArea, image: &Image, left, side| {
+        area.crop(image, Window { left, top: 0, side }).is_err()
+    };
+    assert!(!refused(area, &image, -1000, 5));
     assert!(
-        area.crop(&Image { width: 0, height: 3, pixels: Vec::new() }, Window { left: 0, top: 0, side: 5 })
-            .is_err()
+        refused(area, &image, 0, 0)
+            && refused(area, &image, 0, usize::MAX)
+            && refused(area, &image, i64::MIN, 5)
     );
+    assert!(refused(area, &Image { width: 0, height: 3, pixels: Vec::new() }, 0, 5));
+    assert!(refused(SearchArea { factor: 5., size: 0 }, &image, 0, 5));
     assert!(SearchArea { factor: 0., size: 3 }.check().is_err());
     assert!(SearchArea { factor: 5., size: 0 }.check().is_err());
 }

@@ -4,6 +4,7 @@
 //! [`loader::Loader`] decides on an order and lets worker threads decode ([`decode`]), resize, flip and
 //! normalise ([`transform`]) ahead of the training loop, which receives [`loader::Batch`]es.
 //! Faces ([`faces`]) take the same road, augmented as published for ages and head poses ([`faces::loader`]).
+//! So do pairs of frames of a video ([`sequences`]), cut out around a target.
 //!
 //! What is defective is written down as a [`quarantine::Defect`] and left out; above a tolerated fraction
 //! the answer is an error. Nothing here depends on the number of threads or on ambient randomness.

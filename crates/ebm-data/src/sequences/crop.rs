@@ -7,6 +7,8 @@ use crate::resize::neighbours;
 
 /// Crops of more pixels per side stand for a box that is no target: positions are exact in f32 up to here.
 const MAX_SIDE: f64 = (1 << 20) as f64;
+/// Whole numbers are exact in f64 up to here and far beyond.
+const MAX_PLACE: f64 = 1e15;
 
 /// How large a square around a box to show, and in how many pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +28,19 @@ pub struct Window {
     pub top: i64,
     /// Columns, and rows.
     pub side: usize,
+}
+
+impl Window {
+    fn check(self) -> Result<()> {
+        let near = [self.left, self.top].iter().all(|place| place.unsigned_abs() <= MAX_PLACE as u64);
+        if near && (1..=MAX_SIDE as usize).contains(&self.side) {
+            return Ok(());
+        }
+        Err(Error::Argument {
+            name: "window",
+            detail: format!("{self:?} is empty, too large or too far away"),
+        })
+    }
 }
 
 impl SearchArea {
@@ -60,7 +75,7 @@ impl SearchArea {
         let (left, top) = (corner(x, width), corner(y, height));
         // Not the negation: no comparison holds for what is no number.
         let sound = width > 0. && height > 0. && side <= MAX_SIDE;
-        if sound && [left, top].iter().all(|place| place.abs() <= 1e15) {
+        if sound && [left, top].iter().all(|place| place.abs() <= MAX_PLACE) {
             return Ok(Window { left: left as i64, top: top as i64, side: side as usize });
         }
         let detail = format!("{around:?} is no target to crop around; give a finite box with positive sides");
@@ -93,36 +108,58 @@ impl SearchArea {
     /// with weights of 11 bits, differs by at most 1.
     ///
     /// # Errors
-    /// [`Error::ImageShape`] for an image without pixels.
+    /// [`Error::ImageShape`] for an image without pixels; [`Error::Argument`] for a window without pixels or out of all
+    /// proportion, and those of [`SearchArea::check`].
     pub fn crop(&self, image: &Image, window: Window) -> Result<Image> {
+        self.check()?;
         let mut pixels = Vec::new();
         self.crop_into(image, window, &mut pixels)?;
         Image::new(self.size, self.size, pixels)
     }
 
-    /// As [`SearchArea::crop`], into memory.
+    /// As [`SearchArea::crop`] with settings that are checked, into memory.
     pub(super) fn crop_into(&self, image: &Image, window: Window, pixels: &mut Vec<u8>) -> Result<()> {
         let Image { width, height, pixels: source } = image;
         if source.is_empty() || source.len() != 3 * width * height {
             return Err(Error::ImageShape { width: *width, height: *height, len: source.len() });
         }
+        window.check()?;
         let columns = axis(window.left, window.side, *width, self.size);
         let rows = axis(window.top, window.side, *height, self.size);
-        let row = |y: usize| source[3 * width * y..][..3 * width].as_chunks::<3>().0;
-        pixels.clear();
-        pixels.reserve(3 * self.size * self.size);
-        for (top, bottom, down) in rows {
-            let (upper, lower) = (row(top), row(bottom));
-            for &(left, right, across) in &columns {
-                for channel in 0..3 {
-                    let [a, b, c, d] = [upper[left], upper[right], lower[left], lower[right]]
-                        .map(|pixel| f32::from(pixel[channel]));
-                    let (upper, lower) = (a * (1. - across) + b * across, c * (1. - across) + d * across);
-                    pixels.push((upper * (1. - down) + lower * down + 0.5) as u8);
+        // Two rows whose columns are resized; the two neighbours of a place are the same row or of unlike parity.
+        let mut held = [(None, vec![[0.; 4]; self.size]), (None, vec![[0.; 4]; self.size])];
+        pixels.resize(3 * self.size * self.size, 0);
+        let targets = pixels.as_chunks_mut::<3>().0.chunks_exact_mut(self.size);
+        for (target, (top, bottom, down)) in targets.zip(rows) {
+            for y in [top, bottom] {
+                let (row, resized) = &mut held[y % 2];
+                if *row != Some(y) {
+                    *row = Some(y);
+                    resize_columns(
+                        source[3 * width * y..][..3 * width].as_chunks::<3>().0,
+                        &columns,
+                        resized,
+                    );
                 }
+            }
+            let [upper, lower] = [top, bottom].map(|y| &held[y % 2].1);
+            for ((pixel, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
+                // By way of i32, to which four numbers are converted at once.
+                let [red, green, blue, _]: [i32; 4] =
+                    std::array::from_fn(|k| (upper[k] * (1. - down) + lower[k] * down + 0.5) as i32);
+                *pixel = [red as u8, green as u8, blue as u8];
             }
         }
         Ok(())
+    }
+}
+
+/// A row of pixels at the places of a crop; the fourth number has no meaning but fills a register.
+fn resize_columns(row: &[[u8; 3]], columns: &[(usize, usize, f32)], resized: &mut [[f32; 4]]) {
+    for (pixel, &(left, right, across)) in resized.iter_mut().zip(columns) {
+        let wide = |[red, green, blue]: [u8; 3]| [red, green, blue, 0].map(f32::from);
+        let (left, right) = (wide(row[left]), wide(row[right]));
+        *pixel = std::array::from_fn(|k| left[k] * (1. - across) + right[k] * across);
     }
 }
 

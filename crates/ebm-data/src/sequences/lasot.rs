@@ -52,7 +52,7 @@ pub fn load(root: &Path, split: &Split, options: &SequenceOptions) -> Result<Seq
         let attempt = match there.remove(&name) {
             Some(folder) => read(&folder, &name),
             None => {
-                let detail = "no such folder".to_owned();
+                let detail = "no such folder, or listed twice".to_owned();
                 Err(Trouble::Defect(root.join(&name), DefectCode::MissingFile, detail))
             }
         };

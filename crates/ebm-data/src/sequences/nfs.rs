@@ -1,4 +1,7 @@
-//! Need for Speed at 30 frames a second.
+//! Need for Speed at 30 frames a second, as prepared for tracking toolkits.
+//!
+//! The official archive has another layout and corners instead of sides, and is not read. Of some videos the folder and
+//! the annotation do not end at the same frame.
 
 use std::path::Path;
 
@@ -10,7 +13,7 @@ const LAYOUT: &str = "sequences/NAME/00001.jpg and anno/nfs_NAME.txt";
 const PREFIX: &str = "nfs_";
 
 /// Reads all sequences of the folder `root`, by name: frames in `sequences/NAME/%05d.jpg` from 1, boxes in
-/// `anno/nfs_NAME.txt`. Frames behind the last box are left alone.
+/// `anno/nfs_NAME.txt`. Frames behind the last box are left out.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) for a folder that cannot be read, [`Error::Format`](crate::Error::Format) for one

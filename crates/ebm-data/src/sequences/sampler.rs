@@ -169,7 +169,7 @@ impl PairSampler {
         let nearest = nearest.filter_map(|place| visible.get(place)).map(|&i| i.abs_diff(reference)).min();
         let beyond = nearest.unwrap_or(0).saturating_sub(self.sampling.max_gap);
         let gap = self.sampling.max_gap.saturating_add(beyond.div_ceil(GAP_STEP) * GAP_STEP);
-        let start = visible.partition_point(|&i| i + gap < reference);
+        let start = visible.partition_point(|&i| i.saturating_add(gap) < reference);
         let end = visible.partition_point(|&i| i <= reference.saturating_add(gap));
         // One of them is the reference itself.
         let drawn = start + below(end - start - 1, rng);

@@ -52,7 +52,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     write_png(Path::new(file), &sheet)?;
-    println!("{:.1} ms per frame, drawing of the plan included", drawn.as_secs_f64() * 1e3 / f64::from(frames));
+    println!(
+        "{:.1} ms per frame, drawing of the plan included",
+        drawn.as_secs_f64() * 1e3 / f64::from(frames)
+    );
     Ok(())
 }
 

@@ -32,7 +32,7 @@ pub struct VideoConfig {
     pub scale_change: f32,
     /// The largest factor by which its aspect ratio changes.
     pub aspect_change: f32,
-    /// The largest angle by which it turns, in degrees; small ones are more frequent.
+    /// The largest angle by which it turns, in degrees.
     pub rotation: f32,
     /// How far the camera pans either way, in units of the frame's sides.
     pub camera: f32,
@@ -61,9 +61,9 @@ impl Default for VideoConfig {
             occluders: 3,
             max_occlusion: 0.75,
             speed: 1.5..=10.0,
-            scale_change: 1.8,
-            aspect_change: 1.8,
-            rotation: 120.0,
+            scale_change: 2.0,
+            aspect_change: 2.0,
+            rotation: 150.0,
             camera: 0.3,
             clutter: 0.7,
             illumination: 1.5,

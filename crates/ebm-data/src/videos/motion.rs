@@ -61,7 +61,9 @@ impl Drift {
     }
 
     pub(super) fn at(&self, frame: f32) -> f32 {
-        0.5 * self.most * (self.wave.at(frame) - self.wave.at(0.0))
+        // From -2 to 2, but mostly near 0: what is large is drawn in, so that what is common need not be small.
+        let difference = self.wave.at(frame) - self.wave.at(0.0);
+        self.most * difference / (1.0 + 0.5 * difference.abs())
     }
 }
 

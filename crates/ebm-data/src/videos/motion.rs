@@ -55,9 +55,9 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// A drift with periods of 25 to 120 frames.
+    /// A drift with periods of 40 to 160 frames.
     pub(super) fn draw(most: f32, rng: &mut Rng) -> Self {
-        Self { wave: Wave::draw(25.0..=120.0, rng), most }
+        Self { wave: Wave::draw(40.0..=160.0, rng), most }
     }
 
     pub(super) fn at(&self, frame: f32) -> f32 {

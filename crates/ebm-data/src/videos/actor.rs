@@ -25,14 +25,13 @@ pub(super) struct Posture {
 
 impl Posture {
     pub(super) fn draw(config: &VideoConfig, rng: &mut Rng) -> Self {
-        let u: f32 = rng.random_range(0.0..=1.0);
         // Stretched by e^a along the axis and by e^-a across, the aspect ratio changes by e^2a.
-        let aspect = 0.5 * config.aspect_change.ln() * rng.random_range(0.2..=1.0);
+        let aspect = 0.5 * config.aspect_change.ln() * rng.random_range(0.4..=1.0);
         Self {
-            scale: Drift::draw(config.scale_change.ln() * rng.random_range(0.2..=1.0), rng),
+            scale: Drift::draw(config.scale_change.ln() * rng.random_range(0.4..=1.0), rng),
             aspect: Drift::draw(aspect, rng),
             axis: rng.random_range(0.0..=PI),
-            angle: Drift::draw(config.rotation.to_radians() * u * u, rng),
+            angle: Drift::draw(config.rotation.to_radians() * rng.random_range(0.0..=1.0), rng),
             start: rng.random_range(-0.5..=0.5),
         }
     }

@@ -77,6 +77,7 @@ fn product(a: [Point; 2], b: [Point; 2]) -> [Point; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawing::primitive::{EMPTY, hull};
     use crate::scenes::Category;
     use ebm_seed::Key;
     use rand::Rng as _;
@@ -118,17 +119,16 @@ mod tests {
                     random(-3.0..=3.0),
                 );
                 let (extent, inverse) = (map.extent(&figure), map.inverse());
-                let mut found = crate::drawing::primitive::EMPTY;
-                let side = (300.0 / STEP) as u16;
-                for j in 0..side {
-                    for i in 0..side {
-                        let p = [STEP * f32::from(i) - 150.0, STEP * f32::from(j) - 150.0];
-                        let inside = p[0] > extent[0] - 2.0
-                            && p[0] < extent[2] + 2.0
-                            && p[1] > extent[1] - 2.0
-                            && p[1] < extent[3] + 2.0;
-                        if inside && figure.distance(inverse.apply(p)) < 0.0 {
-                            found = crate::drawing::primitive::hull(found, [p[0], p[1], p[0], p[1]]);
+                let mut found = EMPTY;
+                let lines = |axis: usize| {
+                    let first = extent[axis] - 2.0;
+                    let count = ((extent[axis + 2] + 2.0 - first) / STEP) as u16;
+                    (0..count).map(move |i| first + STEP * f32::from(i))
+                };
+                for y in lines(1) {
+                    for p in lines(0).map(|x| [x, y]) {
+                        if figure.distance(inverse.apply(p)) < 0.0 {
+                            found = hull(found, [p[0], p[1], p[0], p[1]]);
                         }
                     }
                 }

@@ -44,8 +44,8 @@ impl Camera {
         let speed = share * rng.random_range(0.2..=1.0) * config.speed.end();
         Self {
             places: run([0.5 * width as f32, 0.5 * height as f32], reach, config.frames, speed, rng),
-            zoom: Drift::draw(MOST_ZOOM * share, rng),
-            roll: Drift::draw(MOST_ROLL * share, rng),
+            zoom: Drift::draw(share * (0.5 * config.camera).min(MOST_ZOOM), rng),
+            roll: Drift::draw(share * (0.3 * config.camera).min(MOST_ROLL), rng),
             middle: frame.map(|side| 0.5 * side),
         }
     }

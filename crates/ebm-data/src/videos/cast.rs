@@ -212,3 +212,56 @@ fn draw_occluder(
     };
     Actor { look, posture: Posture::still(rng), places }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::videos::actor::velocity;
+
+    #[test]
+    fn targets_keep_to_their_speed_and_some_leave() {
+        let config = VideoConfig { absence: 0.5, speed: 1.0..=6.0, ..VideoConfig::default() };
+        let (mut fastest, mut away) = (0.0f32, 0);
+        for index in 0..60 {
+            let camera = Camera::draw(&config, &mut Key::new(1).index(index).rng());
+            let cast = Cast::draw(&config, &camera, [0.2; 3], Key::new(2).index(index));
+            let target = &cast.target;
+            for pair in target.places.windows(2) {
+                let step = (pair[1][0] - pair[0][0]).hypot(pair[1][1] - pair[0][1]);
+                assert!(step <= 6.0 * 1.001, "{step}");
+                fastest = fastest.max(step);
+            }
+            let [vx, vy] = velocity(&target.places, 7);
+            let [[x0, y0], [x1, y1]] = [target.places[6], target.places[8]];
+            assert_eq!([vx, vy], [0.5 * (x1 - x0), 0.5 * (y1 - y0)]);
+            away += usize::from((0..config.frames).any(|frame| !in_sight(target.extent(frame), &config)));
+        }
+        assert!(fastest > 4.0 && (5..50).contains(&away), "{fastest} {away}");
+    }
+
+    #[test]
+    fn what_stands_in_the_world_stands_still() {
+        let config = VideoConfig::default();
+        let camera = Camera::draw(&config, &mut Key::new(3).rng());
+        let mut rng = Key::new(4).rng();
+        let look = Look::of_object(Category::Mug, 15.0, [0.2; 3], &mut rng);
+        let target = draw_target(&config, look, &mut rng);
+        let mut standing = 0;
+        for _ in 0..40 {
+            let actor = draw_occluder(&config, &target, &camera, [0.2; 3], &mut rng);
+            let places = actor.places.iter().enumerate();
+            let world: Vec<Point> =
+                places.map(|(frame, &place)| camera.to_world(frame).apply(place)).collect();
+            let still = world.iter().all(|p| (p[0] - world[0][0]).hypot(p[1] - world[0][1]) < 0.01);
+            standing += usize::from(still);
+            // All meet the target: within 0.9 of its radius in some frame.
+            let apart = |frame: usize| {
+                let [[x, y], [u, v]] = [actor.places[frame], target.places[frame]];
+                (x - u).hypot(y - v)
+            };
+            let nearest = (0..config.frames).map(apart).fold(f32::INFINITY, f32::min);
+            assert!(nearest <= 0.9 * 15.0 + 0.01, "{nearest}");
+        }
+        assert!((8..=26).contains(&standing), "{standing}");
+    }
+}

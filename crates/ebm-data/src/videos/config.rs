@@ -26,15 +26,17 @@ pub struct VideoConfig {
     pub occluders: usize,
     /// The largest fraction of the target that is hidden in any frame; in the first one hardly anything is.
     pub max_occlusion: f32,
-    /// The fastest that a target moves from a frame to the next; uniform in its logarithm from video to video.
+    /// The most that a target's middle moves from a frame to the next; uniform in its logarithm from video to video. (The
+    /// box moves a little against that as the target turns.)
     pub speed: RangeInclusive<f32>,
     /// The largest factor by which the target grows or shrinks against the first frame.
     pub scale_change: f32,
     /// The largest factor by which its aspect ratio changes.
     pub aspect_change: f32,
-    /// The largest angle by which it turns, in degrees; small ones are more frequent.
+    /// The largest angle by which it turns, in degrees.
     pub rotation: f32,
-    /// How far the camera pans either way, in units of the frame's sides.
+    /// How far the camera pans either way, in units of the frame's sides. It also zooms by up to half as much, or 15 %, and
+    /// rolls by up to 0.3 of it, or 0.1 radians.
     pub camera: f32,
     /// The amount of clutter in the background, 0..=1.
     pub clutter: f32,
@@ -61,9 +63,9 @@ impl Default for VideoConfig {
             occluders: 3,
             max_occlusion: 0.75,
             speed: 1.5..=10.0,
-            scale_change: 1.8,
-            aspect_change: 1.8,
-            rotation: 120.0,
+            scale_change: 2.0,
+            aspect_change: 2.0,
+            rotation: 150.0,
             camera: 0.3,
             clutter: 0.7,
             illumination: 1.5,

@@ -105,3 +105,44 @@ fn decals(radius: f32, rng: &mut Rng) -> Vec<(Primitive, Rgb)> {
     };
     (0..count).map(|_| decal()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebm_seed::Key;
+
+    /// The drawn pixels reach each side of the box and do not go beyond it.
+    #[test]
+    fn the_extent_is_tight_around_what_is_drawn() {
+        let (width, height) = (120, 100);
+        for seed in 0..40 {
+            let mut rng = Key::new(seed).rng();
+            let category = Category::ALL[rng.random_range(0..Category::ALL.len())];
+            let look = Look::of_object(category, rng.random_range(8.0..=20.0), [0.2; 3], &mut rng);
+            let place = [60.0 + rng.random_range(-1.0..=1.0), 50.0 + rng.random_range(-1.0..=1.0)];
+            let map = Affine::new(
+                place,
+                rng.random_range(0.7..=1.1),
+                rng.random_range(-3.0..=3.0),
+                rng.random_range(-0.3..=0.3),
+                1.0,
+            );
+            // No texture is of this colour.
+            let none = [-1.0; 3];
+            let mut canvas = Canvas { width, height, pixels: vec![none; width * height] };
+            look.draw(&map, Blur::Motion([0.0; 2]), &mut canvas);
+            let extent = map.extent(&look.figure);
+            let drawn: Vec<Point> = (0..width * height)
+                .filter(|&index| canvas.pixels[index] != none)
+                .map(|index| [(index % width) as f32, (index / width) as f32])
+                .collect();
+            for axis in 0..2 {
+                let first = drawn.iter().map(|p| p[axis]).fold(f32::INFINITY, f32::min);
+                let last = drawn.iter().map(|p| p[axis]).fold(0.0, f32::max) + 1.0;
+                // A tip narrower than a pixel may cover none of a pixel's 16 samples.
+                assert!((-1.0..2.0).contains(&(first - extent[axis])), "{category:?} {first} {extent:?}");
+                assert!((-2.0..1.0).contains(&(last - extent[axis + 2])), "{category:?} {last} {extent:?}");
+            }
+        }
+    }
+}

@@ -55,13 +55,15 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// A drift with periods of 25 to 120 frames.
+    /// A drift with periods of 40 to 160 frames.
     pub(super) fn draw(most: f32, rng: &mut Rng) -> Self {
-        Self { wave: Wave::draw(25.0..=120.0, rng), most }
+        Self { wave: Wave::draw(40.0..=160.0, rng), most }
     }
 
     pub(super) fn at(&self, frame: f32) -> f32 {
-        0.5 * self.most * (self.wave.at(frame) - self.wave.at(0.0))
+        // From -2 to 2, but mostly near 0: what is large is drawn in, so that what is common need not be small.
+        let difference = self.wave.at(frame) - self.wave.at(0.0);
+        self.most * difference / (1.0 + 0.5 * difference.abs())
     }
 }
 

@@ -21,6 +21,7 @@ mod layers;
 mod network;
 mod packed;
 mod pixel_steps;
+mod weights;
 
 use candle_core::Tensor;
 use ebm_core::EnergyModel;

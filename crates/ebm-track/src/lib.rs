@@ -28,4 +28,4 @@ pub use benchmark::{Benchmark, benchmark};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
 pub use method::{BoxProposal, Method, MethodSettings, Published, Refinement, StepCoordinates};
-pub use sequence::{TrackedSequence, track_sequence};
+pub use sequence::{TrackedSequence, Watch, track_sequence};

@@ -1,7 +1,6 @@
 //! A tracker on the frames of a sequence.
 
-use std::path::PathBuf;
-
+use ebm_data::Image;
 use ebm_data::decode::read_image;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_seed::Key;
@@ -21,6 +20,9 @@ pub struct TrackedSequence {
     pub frames: Vec<Tracked>,
 }
 
+/// Sees a frame's number, its pixels, the answer, and the tracker after it.
+pub type Watch<'w, B> = dyn FnMut(usize, &Image, &Tracked, &Tracker<'_, B>) -> Result<()> + 'w;
+
 /// Tracks the target of `sequence` from its first box on. `watch` sees every later frame with its answer.
 ///
 /// # Errors
@@ -30,12 +32,12 @@ pub fn track_sequence<B: BoxNetwork>(
     config: &TrackerConfig,
     sequence: &Sequence,
     key: Key,
-    watch: &mut dyn FnMut(usize, &ebm_data::Image, &Tracked, &Tracker<'_, B>) -> Result<()>,
+    watch: &mut Watch<'_, B>,
 ) -> Result<TrackedSequence> {
     let fail = |frame: usize, reason: String| Error::Sequence {
         name: sequence.name.clone(),
         frame,
-        path: sequence.frames.path(frame).unwrap_or_else(PathBuf::new),
+        path: sequence.frames.path(frame).unwrap_or_default(),
         reason,
     };
     let read = |frame: usize| {

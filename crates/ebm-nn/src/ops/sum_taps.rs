@@ -5,6 +5,8 @@
 //! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k² columns runs
 //! at the speed of any other.
 
+use std::ops::Range;
+
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
@@ -64,13 +66,12 @@ struct Taps {
 }
 
 impl Taps {
-    /// For output `at` of `size`: each tap in reach, and the input that it reads.
-    fn reach(&self, at: usize, size: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+    /// The outputs of a side of `size` that tap `tap` reaches, and the input that the first of them reads.
+    fn reach(&self, tap: usize, size: usize) -> (Range<usize>, usize) {
         let half = self.kernel / 2;
-        (0..self.kernel).filter_map(move |tap| {
-            let from = (at + tap).checked_sub(half)?;
-            (from < size).then_some((tap, from))
-        })
+        let first = half.saturating_sub(tap).min(size);
+        let last = (size + half).saturating_sub(tap).min(size);
+        (first..last.max(first), (first + tap).saturating_sub(half))
     }
 
     fn run<T: Float>(&self, x: &[T]) -> Vec<T> {
@@ -82,18 +83,18 @@ impl Taps {
         }
         let (from, to) = if self.spread { (plane, plane * taps) } else { (plane * taps, plane) };
         y.par_chunks_exact_mut(to).zip(x.par_chunks_exact(from)).for_each(|(y, x)| {
-            for i in 0..height {
-                for (u, row) in self.reach(i, height) {
-                    for j in 0..width {
-                        for (v, column) in self.reach(j, width) {
-                            let (product, sum) =
-                                ((row * width + column) * taps + u * kernel + v, i * width + j);
-                            if self.spread {
-                                y[product] = x[sum];
-                            } else {
-                                y[sum] += x[product];
-                            }
-                        }
+            for tap in 0..taps {
+                let (rows, first_row) = self.reach(tap / kernel, height);
+                let (columns, first_column) = self.reach(tap % kernel, width);
+                for (i, row) in rows.zip(first_row..) {
+                    let sums = i * width + columns.start..i * width + columns.end;
+                    let products = (row * width + first_column) * taps + tap;
+                    if self.spread {
+                        let to = y[products..].iter_mut().step_by(taps);
+                        to.zip(&x[sums]).for_each(|(to, from)| *to = *from);
+                    } else {
+                        let from = x[products..].iter().step_by(taps);
+                        y[sums].iter_mut().zip(from).for_each(|(to, from)| *to += *from);
                     }
                 }
             }

@@ -36,7 +36,7 @@ mod tests {
     fn it_has_its_golden_values() {
         let label = gaussian_label(18, 4, 0.9, [0.0, 0.0], &Device::Cpu).unwrap();
         let row = label.squeeze(0).unwrap().to_vec2::<f32>().unwrap()[9].clone();
-        for (cell, expected) in [(8, 0.53940751), (9, 1.0), (10, 0.53940751)] {
+        for (cell, expected) in [(8, 0.539_407_5), (9, 1.0), (10, 0.539_407_5)] {
             assert!((row[cell] - expected).abs() < 1e-6, "{cell}: {}", row[cell]);
         }
     }

@@ -56,11 +56,8 @@ impl Samples {
 
     /// The adjoint of [`scores`](Self::scores): `(N, H, W)` to `(C, kernel²)`.
     fn gradient(&self, scores: &Tensor) -> Result<Tensor> {
-        let (n, pixels) = (self.targets.dim(0)?, self.targets.dim(1)? * self.targets.dim(2)?);
-        // A product for each sample, then their sum: the long inner dimension is cut where the threads can share it.
-        let spread = spread_taps(scores, self.kernel)?.reshape((n, pixels, ()))?;
-        let rows = self.rows.reshape((n, pixels, ()))?.transpose(1, 2)?;
-        Ok(rows.matmul(&spread)?.sum(0)?)
+        let spread = spread_taps(scores, self.kernel)?.reshape((self.rows.dim(0)?, ()))?;
+        Ok(self.rows.t()?.matmul(&spread)?)
     }
 
     pub fn linearise(&self, filter: &Tensor) -> Result<Linearised<'_>> {
@@ -88,9 +85,15 @@ impl Linearised<'_> {
         super::blocks::number(&self.residual.sqr()?.sum_all()?)
     }
 
+    /// φ(s).
+    #[cfg(test)]
+    pub fn values(&self) -> Tensor {
+        let residual = self.residual.broadcast_div(&self.samples.root_weights).unwrap();
+        (residual + &self.samples.targets).unwrap()
+    }
+
     /// r, in row-major order.
     #[cfg(test)]
-    #[expect(clippy::unwrap_used, reason = "a test's f64")]
     pub fn residuals(&self) -> Vec<f64> {
         self.residual.flatten_all().unwrap().to_vec1().unwrap()
     }

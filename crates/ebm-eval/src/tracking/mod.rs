@@ -33,7 +33,7 @@ pub use convention::{
 };
 pub use directory::{evaluate_directory, evaluate_runs};
 pub use merge::{RunsReport, merge};
-pub use overlap::{center_error, iou, normalized_center_error};
+pub use overlap::{center_error, normalized_center_error, overlap};
 pub use problem::TrackingProblem;
 pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
 pub use results::{ResultFormat, write_result, write_times};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ebm_data::sequences::Rect;
 
 use super::convention::{Convention, EmptyPrediction, MalformedPrediction, ShortResult};
-use super::overlap::iou;
+use super::overlap::overlap;
 use super::problem::TrackingProblem;
 
 /// A box that is scored as a failure.
@@ -59,7 +59,7 @@ fn check_sequence(
             TrackingProblem::Short { found, frames }
         });
     };
-    if iou(annotated, annotated) > 0.0 && iou(first, annotated) == 0.0 {
+    if overlap(annotated, annotated) > 0.0 && overlap(first, annotated) == 0.0 {
         return Err(TrackingProblem::FirstBox { found: *first, annotated: *annotated });
     }
     if found < frames && convention.short_result == ShortResult::Refused {

@@ -6,7 +6,7 @@ use ebm_data::sequences::{Rect, Sequence};
 use serde::{Deserialize, Serialize};
 
 use super::convention::{Convention, FirstFrame, InvalidError, NormalizedPrecision, ValidBox};
-use super::overlap::{center_error, iou, normalized_center_error};
+use super::overlap::{center_error, normalized_center_error, overlap};
 use super::prediction::prepare;
 use super::problem::TrackingProblem;
 use super::{curves, curves::area};
@@ -134,7 +134,7 @@ impl Measured {
             };
             let normalized_rule =
                 if seen { convention.invalid_normalized_error } else { convention.unseen_normalized_error };
-            measured.overlaps.push(if valid { iou(&predicted, &annotated) } else { 0.0 });
+            measured.overlaps.push(if valid { overlap(&predicted, &annotated) } else { 0.0 });
             let center = center_error(&predicted, &annotated);
             measured.center_errors.push(error(convention.invalid_center_error, center));
             let normalized = normalized_center_error(&predicted, &annotated);

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 use ebm_core::Proposal;
 use ebm_data::sequences::Rect;
-use ebm_eval::tracking::iou;
+use ebm_eval::tracking::overlap;
 use ebm_seed::Key;
 
 use crate::box_module::{BoxNetwork, TargetFeatures};
@@ -39,7 +39,7 @@ pub fn box_accuracy<B: BoxNetwork>(
             let refined = refine_box(network, own, start, refinement, config, device, &mut rng)?;
             let after = refined.map_or(start, |(bbox, _)| bbox);
             for (sum, bbox) in sum.iter_mut().zip([start, after]) {
-                *sum += iou(&bbox, &truth);
+                *sum += overlap(&bbox, &truth);
             }
             count += 1.0;
         }

@@ -187,7 +187,7 @@ impl<'a, B: BoxNetwork> Tracker<'a, B> {
             let middle = (self.config.crop as f64 - 1.0) / 2.0;
             self.target.center = view.geometry.to_image([middle + dy, middle + dx]);
             self.target.keep_inside(self.image, self.config.inside_ratio);
-            if let Some((target, score)) = self.refine(&view, &mut stages)? {
+            if let Some((target, score)) = self.refined_target(&view, &mut stages)? {
                 self.target = target;
                 f = Some(score);
             }
@@ -248,7 +248,7 @@ impl<'a, B: BoxNetwork> Tracker<'a, B> {
     }
 
     /// The refined target and its f; `None` if no refined box is a possible one.
-    fn refine(&mut self, view: &View, stages: &mut Stages) -> Result<Option<(Target, f64)>> {
+    fn refined_target(&mut self, view: &View, stages: &mut Stages) -> Result<Option<(Target, f64)>> {
         let Networks { boxes: network, refinement, device, .. } = self.networks;
         let features = timed(&mut stages.box_features, || {
             Ok(network.test_features(&view.features, &self.modulation)?.detach())

@@ -1,13 +1,13 @@
 //! The box module in training.
 
+use candle_core::Tensor;
 use candle_core::backprop::GradStore;
-use candle_core::{Tensor, Var};
 use ebm_core::{EnergyModel, MonteCarloNll, Objective, SquaredQualityRegression, TargetSpace};
 use ebm_nn::boxes::paired_iou;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
 use rand::RngCore;
 
 use super::{BoxTraining, PairFeatures, PairSource};
@@ -23,8 +23,7 @@ pub struct BoxModuleTask<S> {
     method: Method,
     settings: MethodSettings,
     updater: Updater,
-    /// Running statistics: a step moves them, and only an applied step may.
-    buffers: Vec<Var>,
+    running: RunningStatistics,
     key: Key,
 }
 
@@ -45,9 +44,8 @@ impl<S: PairSource> BoxModuleTask<S> {
         key: Key,
     ) -> Self {
         let updater = training.updater(store.trainable());
-        let is_buffer = |name: &&String| name.ends_with(".running_mean") || name.ends_with(".running_var");
-        let buffers = store.names().iter().filter(is_buffer).filter_map(|name| store.var(name)).collect();
-        Self { module, store, source, method, settings: settings.clone(), updater, buffers, key }
+        let running = RunningStatistics::of(&store);
+        Self { module, store, source, method, settings: settings.clone(), updater, running, key }
     }
 
     /// The module, trained so far, and its parameters.
@@ -55,25 +53,10 @@ impl<S: PairSource> BoxModuleTask<S> {
         (self.module, self.store)
     }
 
-    fn statistics(&self) -> Result<Vec<Tensor>> {
-        self.buffers.iter().map(|buffer| Ok(buffer.as_detached_tensor().copy()?)).collect()
-    }
-
-    fn set_statistics(&self, values: &[Tensor]) -> Result<()> {
-        for (buffer, value) in self.buffers.iter().zip(values) {
-            buffer.set(value)?;
-        }
-        Ok(())
-    }
-
     fn compute(&mut self, step: usize) -> Result<(StepReport, Update)> {
         let pairs = self.source.batch(step)?;
-        let before = self.statistics()?;
-        let outcome = self.gradients(&pairs, step);
-        let statistics = self.statistics();
-        self.set_statistics(&before)?;
-        let (report, gradients) = outcome?;
-        Ok((report, Update { gradients, statistics: statistics? }))
+        let ((report, gradients), statistics) = self.running.aside(|| self.gradients(&pairs, step))?;
+        Ok((report, Update { gradients, statistics }))
     }
 
     fn gradients(&self, pairs: &PairFeatures, step: usize) -> Result<(StepReport, GradStore)> {
@@ -138,7 +121,7 @@ impl<S: PairSource> TrainTask for BoxModuleTask<S> {
     }
 
     fn apply(&mut self, step: usize, update: Update) -> std::result::Result<(), BoxError> {
-        self.set_statistics(&update.statistics)?;
+        self.running.set(&update.statistics)?;
         Ok(self.updater.apply(step, &update.gradients)?)
     }
 

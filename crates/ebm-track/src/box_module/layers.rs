@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::init;
 use ebm_nn::norm::{BatchNorm, BatchNormConfig};
-use ebm_nn::ops::{PackedConv2d, PackedLinear, ScalarHead, conv2d_channels_last, linear};
+use ebm_nn::ops::{PackedConv2d, PackedLinear, conv2d_channels_last, linear};
 
 use crate::Result;
 
@@ -77,22 +77,11 @@ impl LinearBlock {
 
     /// The layer as it is when not trained, for boxes that are pooled with the channels innermost to `bins` bins.
     pub(super) fn pack(&self, bins: usize) -> Result<PackedLinear> {
-        let (weight, bias, column) = self.folded(bins)?;
-        Ok(PackedLinear::with_inputs(&weight, Some(&bias), column)?)
-    }
-
-    /// The same with the layer `out` behind it that gives one number.
-    pub(super) fn pack_with(&self, bins: usize, out: &[f32]) -> Result<ScalarHead> {
-        let (weight, bias, column) = self.folded(bins)?;
-        Ok(ScalarHead::new(&weight, &bias, out, column)?)
-    }
-
-    /// Weight and bias with the normalisation in them, and the column of each pooled number.
-    fn folded(&self, bins: usize) -> Result<(Tensor, Tensor, impl Fn(usize) -> usize + use<>)> {
         let (scale, shift) = self.norm.affine()?;
         let weight = self.weight.broadcast_mul(&scale.unsqueeze(1)?)?;
         let bias = ((&self.bias * &scale)? + shift)?;
         let channels = weight.dim(1)? / bins;
-        Ok((weight.detach(), bias.detach(), move |i| i % channels * bins + i / channels))
+        let column = |i: usize| i % channels * bins + i / channels;
+        Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), column)?)
     }
 }

@@ -6,7 +6,7 @@
 use candle_core::{Device, Storage, Tensor};
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_nn::ops::prroi_pool::Pyramid;
-use ebm_nn::ops::{ChannelsLast, PackedConv2d, PackedLinear, ScalarHead, Workspace};
+use ebm_nn::ops::{ChannelsLast, PackedConv2d, PackedLinear, Workspace};
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
 use super::network::rois;
@@ -21,17 +21,11 @@ pub struct PackedBoxModule {
     vectors: [PackedConv2d; 2],
     test: [[PackedConv2d; 2]; 2],
     of_box: [PackedLinear; 2],
-    /// The same with the last layer, for few boxes.
-    heads: [ScalarHead; 2],
     /// The last layer's weights, for each map.
     weight: [Vec<f32>; 2],
     bias: f32,
     workspace: Workspace,
 }
-
-/// Up to so many boxes are evaluated in one pass over the weights for f and its gradient; more fill the tiles of ordinary
-/// products.
-const FEW: usize = 20;
 
 /// f of some boxes, and where it is wanted its gradient in their corners.
 struct Evaluated {
@@ -56,7 +50,6 @@ impl PackedBoxModule {
             vectors: pair(&reference.vectors)?,
             test: [pair(&test[0])?, pair(&test[1])?],
             of_box: [of_box[0].pack(bins[0])?, of_box[1].pack(bins[1])?],
-            heads: [of_box[0].pack_with(bins[0], third)?, of_box[1].pack_with(bins[1], fourth)?],
             weight: [third.to_vec(), fourth.to_vec()],
             bias: bias.get(0)?.to_scalar()?,
             config: config.clone(),
@@ -163,11 +156,6 @@ impl PackedBoxModule {
         let levels = vec![0; all.f.len()];
         let mut pooled = workspace.take(all.f.len() * pyramid.tile_len());
         pyramid.pool(rois, &levels, &mut pooled)?;
-        if all.f.len() <= FEW {
-            let of_pooled = self.heads[map].add(&pooled, &mut all.f, !all.gradient.is_empty())?;
-            workspace.give(pooled);
-            return self.add_gradient(&pyramid, rois, &of_pooled, all);
-        }
         let hidden = layer.forward(&pooled, true, workspace)?;
         workspace.give(pooled);
         for (f, hidden) in all.f.iter_mut().zip(hidden.chunks_exact(weight.len())) {
@@ -177,29 +165,14 @@ impl PackedBoxModule {
             let mut of_hidden = workspace.take(hidden.len());
             of_hidden.chunks_exact_mut(weight.len()).for_each(|row| row.copy_from_slice(weight));
             let of_pooled = layer.input_gradient(&of_hidden, Some(&hidden), workspace)?;
-            self.add_gradient(&pyramid, rois, &of_pooled, all)?;
+            let of_boxes = pyramid.backward_rois(rois, &levels, &of_pooled)?;
+            for (sum, part) in all.gradient.as_flattened_mut().iter_mut().zip(of_boxes.as_flattened()) {
+                *sum += part;
+            }
             workspace.give(of_hidden);
             workspace.give(of_pooled);
         }
         workspace.give(hidden);
-        Ok(())
-    }
-
-    /// Carries the gradient in pooled boxes on to the boxes, if it is wanted.
-    fn add_gradient(
-        &self,
-        pyramid: &Pyramid<'_, f32>,
-        rois: &[f32],
-        of_pooled: &[f32],
-        all: &mut Evaluated,
-    ) -> Result<()> {
-        if all.gradient.is_empty() {
-            return Ok(());
-        }
-        let of_boxes = pyramid.backward_rois(rois, &vec![0; all.f.len()], of_pooled)?;
-        for (sum, part) in all.gradient.as_flattened_mut().iter_mut().zip(of_boxes.as_flattened()) {
-            *sum += part;
-        }
         Ok(())
     }
 }

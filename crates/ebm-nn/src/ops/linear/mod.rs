@@ -5,7 +5,6 @@
 
 mod packed;
 mod products;
-mod scalar_head;
 
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as CandleResult, Shape, Tensor};
 
@@ -15,7 +14,6 @@ use super::storage::elements;
 use crate::{Error, Result};
 
 pub use packed::PackedLinear;
-pub use scalar_head::ScalarHead;
 
 /// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU, where
 /// the result has the same bits for every number of threads; elsewhere candle's product. Differentiable in all

@@ -153,7 +153,7 @@ fn refuse<T>(reason: String) -> Result<T> {
 }
 
 /// The numbers of a tensor in its order, as f32.
-pub(super) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
     Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
 }
 

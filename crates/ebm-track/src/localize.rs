@@ -57,6 +57,8 @@ pub struct Location {
 pub struct Interpolation {
     /// `(pixels, cells)`.
     matrix: Vec<f32>,
+    /// `(cells, pixels)`.
+    transposed: Vec<f32>,
     cells: usize,
     pixels: usize,
 }
@@ -78,7 +80,8 @@ impl Interpolation {
         };
         let at = |pixel: usize, cell: usize| kernel(pixel as f64 / factor as f64 - cell as f64) as f32;
         let matrix = (0..pixels).flat_map(|pixel| (0..cells).map(move |cell| at(pixel, cell))).collect();
-        Self { matrix, cells, pixels }
+        let transposed = (0..cells).flat_map(|cell| (0..pixels).map(move |pixel| at(pixel, cell))).collect();
+        Self { matrix, transposed, cells, pixels }
     }
 
     /// Cells along a side.
@@ -96,13 +99,9 @@ impl Interpolation {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to += weight * from);
             }
         }
-        let mut transposed = vec![0.0; cells * pixels];
-        for (pixel, weights) in self.matrix.chunks_exact(cells).enumerate() {
-            weights.iter().enumerate().for_each(|(cell, &weight)| transposed[cell * pixels + pixel] = weight);
-        }
         let mut all = vec![0.0; pixels * pixels];
         for (to, row) in all.chunks_exact_mut(pixels).zip(tall.chunks_exact(cells)) {
-            for (&value, weights) in row.iter().zip(transposed.chunks_exact(pixels)) {
+            for (&value, weights) in row.iter().zip(self.transposed.chunks_exact(pixels)) {
                 to.iter_mut().zip(weights).for_each(|(to, weight)| *to += value * weight);
             }
         }

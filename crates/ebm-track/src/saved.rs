@@ -9,11 +9,9 @@
 
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use ebm_data::files::write_atomic;
-use ebm_nn::import;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
@@ -73,13 +71,9 @@ impl SavedConfig {
         let backbone = Backbone::load(&backbone, device)?;
 
         let model = dir.join(MODEL);
-        let store = ParamStore::new(Key::new(0));
-        store.preload(import::load(&model, device)?);
-        store.freeze(|_| true);
-        let module = BoxModule::new(&config.box_module, store.var_builder(DType::F32, device))?;
-        let report = store.preload_report();
-        if !report.is_exact() {
-            let reason = format!("not the parameters that {CONFIG} describes: {report}");
+        let module = BoxModule::load(&model, device)?;
+        if module.config() != &config.box_module {
+            let reason = format!("it holds {:?}, and {CONFIG} says {:?}", module.config(), config.box_module);
             return Err(Error::Weights { path: model, reason });
         }
         Ok((config, backbone, module))

@@ -1,7 +1,8 @@
 //! What is computed once: per target, and per frame.
 
-use candle_core::{D, Tensor};
+use candle_core::{D, Device, Tensor};
 use ebm_core::{BoxSpace, TargetSpace};
+use ebm_data::sequences::Rect;
 
 use crate::Result;
 
@@ -108,4 +109,13 @@ impl TargetFeatures {
 pub fn corners(boxes: &Tensor) -> Result<Tensor> {
     let (low, size) = (boxes.narrow(D::Minus1, 0, 2)?, boxes.narrow(D::Minus1, 2, 2)?);
     Ok(Tensor::cat(&[&low, &(&low + size)?], D::Minus1)?)
+}
+
+/// Boxes `(M, 4)` as numbers.
+///
+/// # Errors
+/// When the shape is another, or the type is not f32.
+pub fn rects(boxes: &Tensor) -> Result<Vec<Rect>> {
+    let rows = boxes.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
+    Ok(rows.iter().map(|row| [0, 1, 2, 3].map(|i| f64::from(row[i]))).collect())
 }

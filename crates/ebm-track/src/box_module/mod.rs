@@ -27,7 +27,7 @@ use candle_core::Tensor;
 use ebm_core::EnergyModel;
 use serde::{Deserialize, Serialize};
 
-pub use features::{Modulation, TargetFeatures, TestFeatures, corners};
+pub use features::{Modulation, TargetFeatures, TestFeatures, corners, rects};
 pub use network::{BoxModule, InTraining};
 pub use packed::PackedBoxModule;
 pub use pixel_steps::PixelSteps;

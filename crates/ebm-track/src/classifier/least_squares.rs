@@ -37,6 +37,8 @@ pub(super) struct Linearised<'a> {
     samples: &'a Samples,
     /// √γ φ′(s), `(N, H, W)`.
     slope: Tensor,
+    /// Its square, which every product with JᵀJ takes.
+    slope_squared: Tensor,
     /// √γ (φ(s) − t), `(N, H, W)`.
     residual: Tensor,
 }
@@ -64,7 +66,8 @@ impl Samples {
     pub fn linearise(&self, filter: &Tensor) -> Result<Linearised<'_>> {
         let (value, slope) = self.mlu.value_and_slope(&self.scores(filter)?)?;
         let residual = (value - &self.targets)?.broadcast_mul(&self.root_weights)?;
-        Ok(Linearised { samples: self, slope: slope.broadcast_mul(&self.root_weights)?, residual })
+        let slope = slope.broadcast_mul(&self.root_weights)?;
+        Ok(Linearised { samples: self, slope_squared: slope.sqr()?, slope, residual })
     }
 }
 
@@ -76,8 +79,7 @@ impl Linearised<'_> {
 
     /// Jᵀ J δ for a change δ `(C, kernel²)` of the filter.
     pub fn curvature(&self, change: &Tensor) -> Result<Tensor> {
-        let slope = self.slope.sqr()?;
-        self.samples.gradient(&(self.samples.scores(change)? * slope)?)
+        self.samples.gradient(&(self.samples.scores(change)? * &self.slope_squared)?)
     }
 
     /// ‖r‖².

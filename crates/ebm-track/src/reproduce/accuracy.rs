@@ -1,53 +1,48 @@
 //! How well a box module refines boxes, without a tracker around it.
 
-use candle_core::{Device, Tensor};
 use ebm_core::Proposal;
-use ebm_data::sequences::Rect;
 use ebm_eval::tracking::overlap;
 use ebm_seed::Key;
 
-use crate::box_module::{BoxNetwork, TargetFeatures};
+use crate::box_module::{BoxNetwork, TargetFeatures, rects};
 use crate::error::Result;
 use crate::method::Refinement;
 use crate::tracker::{BoxConfig, refine_box};
 use crate::training::{PairFeatures, PerturbedBoxes};
 
 /// The mean IoU with the true boxes before and after refinement, as the tracker refines, of one perturbed box in each test
-/// crop.
+/// crop: for each of `refinements`, which all begin with the same boxes.
 ///
 /// # Errors
 /// When the network refuses.
 pub fn box_accuracy<B: BoxNetwork>(
     network: &B,
     batches: &[PairFeatures],
-    refinement: &Refinement,
+    refinements: &[Refinement],
     config: &BoxConfig,
     key: Key,
-) -> Result<[f64; 2]> {
-    let (mut sum, mut count) = ([0.0, 0.0], 0.0);
+) -> Result<Vec<[f64; 2]>> {
+    let (mut sums, mut count) = (vec![[0.0, 0.0]; refinements.len()], 0.0);
     for (number, pairs) in batches.iter().enumerate() {
         let device = pairs.test_boxes.device();
         let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?.detach();
         let all = network.test_features(&pairs.test, &modulation)?.detach();
-        let mut rng = key.index(number as u64).rng();
         let features = TargetFeatures::new(all, &pairs.test_boxes)?;
         let y = features.encode(&pairs.test_boxes.unsqueeze(1)?)?.squeeze(1)?;
-        let starts = features.decode(&PerturbedBoxes.sample(&y, 1, &mut rng)?)?.squeeze(1)?;
-        let (starts, truth) = (rects(&starts)?, rects(&pairs.test_boxes)?);
-        for (i, (start, truth)) in starts.into_iter().zip(truth).enumerate() {
-            let own = features.test().crop(i)?;
-            let refined = refine_box(network, own, start, refinement, config, device, &mut rng)?;
-            let after = refined.map_or(start, |(bbox, _)| bbox);
-            for (sum, bbox) in sum.iter_mut().zip([start, after]) {
-                *sum += overlap(&bbox, &truth);
+        let truth = rects(&pairs.test_boxes)?;
+        for (sum, refinement) in sums.iter_mut().zip(refinements) {
+            let mut rng = key.index(number as u64).rng();
+            let starts = features.decode(&PerturbedBoxes.sample(&y, 1, &mut rng)?)?.squeeze(1)?;
+            for (i, (start, truth)) in rects(&starts)?.into_iter().zip(&truth).enumerate() {
+                let own = features.test().crop(i)?;
+                let refined = refine_box(network, own, start, refinement, config, device, &mut rng)?;
+                let after = refined.map_or(start, |(bbox, _)| bbox);
+                for (sum, bbox) in sum.iter_mut().zip([start, after]) {
+                    *sum += overlap(&bbox, truth);
+                }
             }
-            count += 1.0;
         }
+        count += truth.len() as f64;
     }
-    Ok(sum.map(|sum| sum / count))
-}
-
-fn rects(boxes: &Tensor) -> Result<Vec<Rect>> {
-    let rows = boxes.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
-    Ok(rows.iter().map(|row| [0, 1, 2, 3].map(|i| f64::from(row[i]))).collect())
+    Ok(sums.into_iter().map(|sum| sum.map(|sum| sum / count)).collect())
 }

@@ -70,19 +70,26 @@ pub(super) fn pair_loader(
     if let Some(sequences) = images.filter(|_| config.pairs.coco_weight > 0.0) {
         sources.push(Source { sequences, weight: config.pairs.coco_weight });
     }
-    loader_of(config, recipe, batch_size, sources, key)
+    loader_of(recipe, batch_size, pair_sampler(config, batch_size, sources)?, key)
 }
 
-/// A loader of pairs from any sources.
-pub(super) fn loader_of(
+/// Draws pairs from any sources; loaders share it.
+pub(super) fn pair_sampler(
     config: &ExperimentConfig,
-    recipe: PairRecipe,
     batch_size: usize,
     sources: Vec<Source>,
-    key: Key,
-) -> Result<Loader<PairRecipe>> {
+) -> Result<Arc<PairSampler>> {
     let pairs_per_epoch = config.training.pairs_per_epoch.max(batch_size);
     let sampling = PairSampling { pairs_per_epoch, max_gap: config.pairs.max_gap };
-    let sampler = Arc::new(PairSampler::new(sources, sampling)?);
+    Ok(Arc::new(PairSampler::new(sources, sampling)?))
+}
+
+/// A loader of the pairs of a sampler.
+pub(super) fn loader_of(
+    recipe: PairRecipe,
+    batch_size: usize,
+    sampler: Arc<PairSampler>,
+    key: Key,
+) -> Result<Loader<PairRecipe>> {
     Ok(Loader::new(sampler, LoaderConfig::in_order(recipe, batch_size), key)?)
 }

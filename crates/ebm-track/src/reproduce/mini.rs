@@ -111,10 +111,11 @@ fn step_factor(
     progress: &mut dyn Progress,
 ) -> Result<f64> {
     let configured = config.method(method).refinement;
+    let refinements: Vec<_> = config.step_factors.iter().map(|&factor| configured.scaled(factor)).collect();
+    let key = Key::new(0).split("accuracy");
+    let found = box_accuracy(network, held_out, &refinements, &config.tracker.boxes, key)?;
     let mut best = (1.0, f64::NEG_INFINITY);
-    for &factor in &config.step_factors {
-        let (refinement, key) = (configured.scaled(factor), Key::new(0).split("accuracy"));
-        let [before, after] = box_accuracy(network, held_out, &refinement, &config.tracker.boxes, key)?;
+    for (&factor, [before, after]) in config.step_factors.iter().zip(found) {
         let text =
             format!("{}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}", method.title());
         progress.message(&text);

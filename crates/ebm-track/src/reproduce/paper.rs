@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
@@ -16,7 +17,7 @@ use ebm_seed::Key;
 use ebm_train::{Progress, TrainTask};
 
 use super::compare::{Comparison, Test, Workplace};
-use super::data::loader_of;
+use super::data::{loader_of, pair_sampler};
 use super::find_backbone;
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
@@ -88,7 +89,8 @@ pub fn paper(
     let backbone = Rc::new(Backbone::load(&path, &device)?);
     let place = Workplace { config, run: &options.run, device: &device, backbone, path: &path };
     progress.begin("reading datasets", 1);
-    let sources = training_sources(options, progress)?;
+    let batch = config.training.batch_size;
+    let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;
     let tests = tests(options)?;
     progress.end();
 
@@ -96,8 +98,7 @@ pub fn paper(
     for method in Method::ALL {
         for seed in 0..options.seeds {
             let key = Key::new(seed).split("pairs");
-            let batch = config.training.batch_size;
-            let loader = loader_of(config, PairRecipe::ATOM, batch, sources.clone(), key)?;
+            let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), key)?;
             let crops = CropStream::new(loader, device.clone());
             let pairs = StreamPairs::new(crops, Rc::clone(&place.backbone));
             trained.push(place.train((method, seed), pairs, |_, _| Ok(1.0), progress)?);
@@ -164,6 +165,7 @@ pub fn dry_run(
     });
     let video = VideoConfig { frames: 24, ..VideoConfig::default() };
     let sequences = generate(&options.run.join("videos"), &video, 2, Key::new(0).split("dry run"))?;
+    let sampler = pair_sampler(config, DRY_BATCH, vec![Source { sequences, weight: 1.0 }])?;
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(config.narrowed);
     let (mut losses, mut parameters) = (Vec::new(), 0);
     progress.begin("two steps of each method", Method::ALL.len());
@@ -172,8 +174,7 @@ pub fn dry_run(
         let store = ParamStore::new(key.split("init"));
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, &device))?;
         parameters = store.trainable().iter().map(|(_, var)| var.elem_count()).sum();
-        let source = vec![Source { sequences: sequences.clone(), weight: 1.0 }];
-        let loader = loader_of(config, PairRecipe::ATOM, DRY_BATCH, source, key.split("data"))?;
+        let loader = loader_of(PairRecipe::ATOM, DRY_BATCH, Arc::clone(&sampler), key.split("data"))?;
         let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Rc::clone(&backbone));
         let settings = config.method(method);
         let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);

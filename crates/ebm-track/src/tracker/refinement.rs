@@ -6,7 +6,7 @@ use ebm_data::sequences::Rect;
 use rand::{Rng, RngCore};
 
 use super::config::BoxConfig;
-use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures};
+use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures, rects};
 use crate::error::Result;
 use crate::method::{Refinement, StepCoordinates};
 
@@ -64,10 +64,8 @@ fn climb<B: BoxNetwork>(
             (features.decode(&refined.y)?, refined.f)
         }
     };
-    let rows = y.squeeze(0)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
     let f = f.squeeze(0)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?;
-    let rect = |row: &[f32]| [0, 1, 2, 3].map(|i| f64::from(row[i]));
-    Ok(rows.iter().zip(f).map(|(row, f)| (rect(row), f64::from(f))).collect())
+    Ok(rects(&y.squeeze(0)?)?.into_iter().zip(f.into_iter().map(f64::from)).collect())
 }
 
 /// The mean of the boxes with the highest f, and that mean's f. `None` where no box has a possible shape.

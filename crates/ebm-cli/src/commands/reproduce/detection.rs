@@ -13,6 +13,7 @@ use ebm_detect::{
 use ebm_eval::{Spread, Summary, Table};
 use serde_json::json;
 
+use super::print_plan;
 use crate::commands::fresh_run;
 use crate::progress::Console;
 
@@ -83,10 +84,10 @@ pub fn run(args: DetectionArgs) -> Result<()> {
     let (scale, rows) = match scale {
         Scale::Paper if args.dry_run => {
             let run = fresh_run(&args.out, "detection-dry")?;
-            return print_plan(
-                &dry_run(&PaperOptions { run: run.clone(), ..options }, &run, &mut progress)?,
-                &args,
-            );
+            let plan = dry_run(&PaperOptions { run: run.clone(), ..options }, &run, &mut progress)?;
+            let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
+            print_plan(&plan.lines, losses, args.json);
+            return Ok(());
         }
         Scale::Paper => {
             if let Some(first) = missing.first() {
@@ -184,27 +185,4 @@ fn table(rows: &[Row]) -> Result<Table> {
         ])?;
     }
     Ok(table)
-}
-
-fn print_plan(plan: &ebm_detect::reproduce::Plan, args: &DetectionArgs) -> Result<()> {
-    let peak = crate::memory::peak_mib();
-    if args.json {
-        let losses: Vec<_> =
-            plan.losses.iter().map(|(m, l)| json!({ "method": m.key(), "losses": l })).collect();
-        println!(
-            "{}",
-            json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": losses, "peak_memory_mib": peak })
-        );
-        return Ok(());
-    }
-    for line in &plan.lines {
-        println!("{line}");
-    }
-    for (method, losses) in &plan.losses {
-        println!("two steps of {}: losses {losses:.4?}", method.title());
-    }
-    if let Some(peak) = peak {
-        println!("peak memory of this dry run: {peak} MiB");
-    }
-    Ok(())
 }

@@ -8,10 +8,11 @@ use clap::{Args, ValueEnum};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{Data, Options, Outcome, Plan, Row, Task, dry_run, frozen, mini, paper};
+use ebm_face::reproduce::{Data, Options, Outcome, Row, Task, dry_run, frozen, mini, paper};
 use serde_json::json;
 
 use super::face_figures::figures;
+use super::print_plan;
 use crate::commands::fresh_run;
 use crate::progress::Console;
 
@@ -132,7 +133,11 @@ pub fn run(task: Task, args: &FaceArgs) -> Result<()> {
     };
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
-            return print_plan(&dry_run(&config, &data, &trunk()?, &Device::Cpu, &mut progress)?, args);
+            let plan = dry_run(&config, &data, &trunk()?, &Device::Cpu, &mut progress)?;
+            let losses =
+                plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
+            print_plan(&plan.lines, losses, args.json);
+            return Ok(());
         }
         Scale::Paper => paper(&config, &data, &trunk()?, &Device::Cpu, &options, &mut progress)?,
         Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
@@ -293,30 +298,4 @@ fn ablation(outcome: &Outcome) -> Result<Table> {
         ])?;
     }
     Ok(table)
-}
-
-fn print_plan(plan: &Plan, args: &FaceArgs) -> Result<()> {
-    let peak = crate::memory::peak_mib();
-    if args.json {
-        let steps: Vec<_> = plan
-            .losses
-            .iter()
-            .map(|(method, losses)| json!({ "method": method, "losses": losses }))
-            .collect();
-        println!(
-            "{}",
-            json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": steps, "peak_memory_mib": peak })
-        );
-        return Ok(());
-    }
-    for line in &plan.lines {
-        println!("{line}");
-    }
-    for (method, losses) in &plan.losses {
-        println!("two steps of {method}: losses {losses:.4?}");
-    }
-    if let Some(peak) = peak {
-        println!("peak memory of this dry run: {peak} MiB");
-    }
-    Ok(())
 }

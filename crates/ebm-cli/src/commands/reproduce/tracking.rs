@@ -11,11 +11,12 @@ use ebm_eval::{Spread, Summary, Table};
 use ebm_track::Method;
 use ebm_track::config::{ExperimentConfig, GeneratedConfig};
 use ebm_track::reproduce::{
-    BackboneSource, Comparison, MiniOptions, PaperOptions, Plan, Row, Test, dry_run, find_backbone, mini,
-    missing, paper,
+    BackboneSource, Comparison, MiniOptions, PaperOptions, Row, Test, dry_run, find_backbone, mini, missing,
+    paper,
 };
 use serde_json::json;
 
+use super::print_plan;
 use super::tracking_figures::figures;
 use crate::commands::fresh_run;
 use crate::progress::Console;
@@ -93,7 +94,8 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     if scale == Scale::Paper && args.dry_run {
         let run = fresh_run(&args.out, "tracking-dry")?;
         let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
-        print_plan(&plan, args.json);
+        let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
+        print_plan(&plan.lines, losses, args.json);
         return Ok(());
     }
     let (name, run, outcome) = match scale {
@@ -247,26 +249,4 @@ fn tables(rows: &[Row], with_paper: bool) -> Result<String> {
         text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
     }
     Ok(text)
-}
-
-fn print_plan(plan: &Plan, json: bool) {
-    let peak = crate::memory::peak_mib();
-    if json {
-        let losses: Vec<_> =
-            plan.losses.iter().map(|(m, l)| json!({ "method": m.key(), "losses": l })).collect();
-        println!(
-            "{}",
-            json!({ "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": losses, "peak_memory_mib": peak })
-        );
-        return;
-    }
-    for line in &plan.lines {
-        println!("{line}");
-    }
-    for (method, losses) in &plan.losses {
-        println!("two steps of {}: losses {losses:.4?}", method.title());
-    }
-    if let Some(peak) = peak {
-        println!("peak memory of this dry run: {peak} MiB");
-    }
 }

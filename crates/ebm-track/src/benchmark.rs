@@ -1,7 +1,11 @@
 //! A tracker on a benchmark: every sequence from its first frame to its last.
 
+use std::path::Path;
+
 use ebm_data::sequences::{Rect, Sequence};
-use ebm_eval::tracking::{Convention, FailedSequence, TrackingGroundTruth, TrackingReport, evaluate};
+use ebm_eval::tracking::{
+    Convention, FailedSequence, ResultFormat, TrackingGroundTruth, TrackingReport, evaluate, write_result,
+};
 use ebm_seed::Key;
 use ebm_train::Progress;
 
@@ -19,15 +23,15 @@ pub struct Benchmark {
 }
 
 /// Tracks the target of every sequence and scores the boxes. A sequence's randomness is `key` split by its name, so that it does
-/// not depend on the others.
+/// not depend on the others. Its boxes are written to `results` when its last frame is done, so that an interrupted run keeps them.
 ///
 /// # Errors
-/// When no sequence can be tracked and scored.
+/// When no sequence can be tracked and scored, or boxes can not be written.
 pub fn benchmark<B: BoxNetwork>(
     networks: &Networks<B>,
     config: &TrackerConfig,
-    sequences: &[Sequence],
-    convention: &Convention,
+    (sequences, convention): (&[Sequence], &Convention),
+    results: &Path,
     key: Key,
     progress: &mut dyn Progress,
 ) -> Result<Benchmark> {
@@ -36,7 +40,10 @@ pub fn benchmark<B: BoxNetwork>(
     for (i, sequence) in sequences.iter().enumerate() {
         let key = key.split(&sequence.name);
         match track_sequence(networks, config, sequence, key, &mut |_, _, _, _| Ok(())) {
-            Ok(boxes) => tracked.push((sequence, boxes)),
+            Ok(found) => {
+                write_result(results, &sequence.name, &found.boxes, ResultFormat::Full, 1)?;
+                tracked.push((sequence, found));
+            }
             Err(error) => {
                 failed.push(FailedSequence { name: sequence.name.clone(), reason: error.to_string() })
             }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use candle_core::{DType, Device};
 use ebm_data::Image;
-use ebm_data::sequences::{Frames, Rect, Sequence};
+use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::Convention;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
@@ -158,10 +158,13 @@ fn one_bad_sequence_does_not_stop_a_benchmark() {
     assert!(matches!(error, Error::Sequence { frame: 3, ref path, .. } if *path == cut), "{error}");
 
     let sequences = [bad, good];
-    let result =
-        benchmark(&networks, &config(), &sequences, &Convention::pytracking(), Key::new(1), &mut ()).unwrap();
+    let (given, results) = ((&sequences[..], &Convention::pytracking()), dir.path().join("results"));
+    let result = benchmark(&networks, &config(), given, &results, Key::new(1), &mut ()).unwrap();
     assert_eq!((result.report.sequences, result.report.failed.len(), result.tracked.len()), (1, 1, 1));
     assert!(result.report.failed[0].reason.contains("frame 3"));
     assert!(result.report.auc > 60.0, "{}", result.report.auc);
     assert_eq!(result.cost().0, 4);
+    let written = read_boxes(&results.join("good.txt")).unwrap();
+    assert_eq!(written, result.tracked[0].boxes);
+    assert!(!results.join("bad.txt").exists());
 }

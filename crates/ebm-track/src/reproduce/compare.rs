@@ -44,6 +44,8 @@ pub struct Comparison {
     pub example: Option<Example>,
     /// Sequences that could not be tracked, with the reason.
     pub failed: Vec<String>,
+    /// What seed 0 made of the first dataset.
+    first: Vec<(Method, Benchmark)>,
 }
 
 /// The success curve of a method on a dataset.
@@ -100,7 +102,7 @@ impl Workplace<'_> {
         let settings = config.method(method);
         let key = key.split("train");
         let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
-        let name = format!("{}-{seed}", method.key());
+        let name = module_name(method, seed);
         let text = config.to_toml()?;
         train_run((self.run, &name), &text, config.training.steps(), seed, &mut task, progress)?;
         let (module, store) = task.into_module();
@@ -119,41 +121,32 @@ impl Workplace<'_> {
         Ok(Trained { method, seed, refinement, step_factor, network })
     }
 
-    /// Every trained module in the tracker, on every dataset.
+    /// A trained module in the tracker, on every dataset. The boxes go to the module's own directory.
     pub fn measure(
         &self,
         tests: &[Test],
-        trained: Vec<Trained>,
+        trained: Trained,
+        outcome: &mut Comparison,
         progress: &mut dyn Progress,
-    ) -> Result<Comparison> {
-        let mut outcome = Comparison::default();
-        let mut first: Vec<(Method, Benchmark)> = Vec::new();
-        for Trained { method, seed, refinement, step_factor, network } in trained {
-            let backbone = Rc::clone(&self.backbone);
-            let networks = Networks { backbone, boxes: network, refinement, device: self.device.clone() };
-            for (place, test) in tests.iter().enumerate() {
-                progress.message(&format!("{}, seed {seed}, on {}", method.title(), test.name));
-                let key = Key::new(seed).split("tracker");
-                let result = benchmark(
-                    &networks,
-                    &self.config.tracker,
-                    &test.sequences,
-                    &test.convention,
-                    key,
-                    progress,
-                )?;
-                outcome.rows.push(Row::new(&test.name, (method, seed), step_factor, &result));
-                let failed = |failed: &FailedSequence| format!("{}: {}", failed.name, failed.reason);
-                outcome.failed.extend(result.report.failed.iter().map(failed));
-                outcome.add_curve(&test.name, method, &result.report.curve);
-                if place == 0 && seed == 0 {
-                    first.push((method, result));
-                }
+    ) -> Result<()> {
+        let Trained { method, seed, refinement, step_factor, network } = trained;
+        let backbone = Rc::clone(&self.backbone);
+        let networks = Networks { backbone, boxes: network, refinement, device: self.device.clone() };
+        let module = self.run.join(module_name(method, seed));
+        for (place, test) in tests.iter().enumerate() {
+            progress.message(&format!("{}, seed {seed}, on {}", method.title(), test.name));
+            let (key, sequences) = (Key::new(seed).split("tracker"), (&test.sequences[..], &test.convention));
+            let results = module.join("results").join(&test.name);
+            let result = benchmark(&networks, &self.config.tracker, sequences, &results, key, progress)?;
+            outcome.rows.push(Row::new(&test.name, (method, seed), step_factor, &result));
+            let failed = |failed: &FailedSequence| format!("{}: {}", failed.name, failed.reason);
+            outcome.failed.extend(result.report.failed.iter().map(failed));
+            outcome.add_curve(&test.name, method, &result.report.curve);
+            if place == 0 && seed == 0 {
+                outcome.first.push((method, result));
             }
         }
-        outcome.finish_curves();
-        outcome.example = tests.first().and_then(|test| example(&test.sequences, &first));
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -168,14 +161,21 @@ impl Comparison {
         }
     }
 
-    /// Sums become means.
-    fn finish_curves(&mut self) {
+    /// After the last measurement: sums of curves become means, and the example is chosen.
+    pub(super) fn finish(mut self, tests: &[Test]) -> Self {
         for curve in &mut self.curves {
             let of_curve = |row: &&Row| row.dataset == curve.dataset && row.method == curve.method;
             let runs = self.rows.iter().filter(of_curve).count() as f64;
             curve.success.iter_mut().for_each(|value| *value /= runs);
         }
+        self.example = tests.first().and_then(|test| example(&test.sequences, &self.first));
+        self
     }
+}
+
+/// The directory of a module within a run.
+fn module_name(method: Method, seed: u64) -> String {
+    format!("{}-{seed}", method.key())
 }
 
 /// The sequence in which the methods differ most.

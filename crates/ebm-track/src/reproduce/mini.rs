@@ -1,5 +1,6 @@
 //! Mini scale: box modules trained on generated videos, and on COCO's images where they are there.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use ebm_train::Progress;
 
 use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
-use super::compare::{Comparison, Test, Trained, Workplace};
+use super::compare::{Comparison, Test, Workplace};
 use super::data::{Videos, coco_sequences, pair_loader};
 use crate::box_module::PackedBoxModule;
 use crate::config::ExperimentConfig;
@@ -72,23 +73,23 @@ pub fn mini(
     let batches = if config.step_factors.is_empty() { 0 } else { VALIDATION_BATCHES };
     let held_out = (0..batches).map(|step| held_out.batch(step)).collect::<Result<Vec<_>>>()?;
 
-    let mut trained: Vec<Trained> = Vec::new();
-    for method in Method::ALL {
-        for seed in 0..options.seeds {
-            let known = trained.iter().find(|known| known.method == method).map(|known| known.step_factor);
-            let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match known {
-                Some(factor) => Ok(factor),
-                None => step_factor(config, method, network, &held_out, progress),
-            };
-            trained.push(place.train((method, seed), pairs.clone(), choose, progress)?);
-        }
-    }
-    // The kept features are not needed any more, and they are large.
-    drop((pairs, held_out));
     let convention = Convention::pytracking();
     let mut tests = vec![Test { name: GENERATED.to_owned(), sequences: test, convention }];
     tests.extend(options.real.iter().cloned());
-    place.measure(&tests, trained, progress)
+    let (mut outcome, mut factors) = (Comparison::default(), HashMap::new());
+    for seed in 0..options.seeds {
+        for method in Method::ALL {
+            // Chosen once for all seeds of a method.
+            let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match factors.get(&method) {
+                Some(&factor) => Ok(factor),
+                None => step_factor(config, method, network, &held_out, progress),
+            };
+            let trained = place.train((method, seed), pairs.clone(), choose, progress)?;
+            factors.insert(method, trained.step_factor);
+            place.measure(&tests, trained, &mut outcome, progress)?;
+        }
+    }
+    Ok(outcome.finish(&tests))
 }
 
 fn stream(

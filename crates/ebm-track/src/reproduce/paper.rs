@@ -94,17 +94,18 @@ pub fn paper(
     let tests = tests(options)?;
     progress.end();
 
-    let mut trained = Vec::new();
-    for method in Method::ALL {
-        for seed in 0..options.seeds {
+    let mut outcome = Comparison::default();
+    for seed in 0..options.seeds {
+        for method in Method::ALL {
             let key = Key::new(seed).split("pairs");
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), key)?;
             let crops = CropStream::new(loader, device.clone());
             let pairs = StreamPairs::new(crops, Rc::clone(&place.backbone));
-            trained.push(place.train((method, seed), pairs, |_, _| Ok(1.0), progress)?);
+            let trained = place.train((method, seed), pairs, |_, _| Ok(1.0), progress)?;
+            place.measure(&tests, trained, &mut outcome, progress)?;
         }
     }
-    place.measure(&tests, trained, progress)
+    Ok(outcome.finish(&tests))
 }
 
 /// Each dataset with the same weight.

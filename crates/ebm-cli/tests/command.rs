@@ -158,13 +158,41 @@ fn the_whole_reproduction_runs_and_prints_one_object() {
     assert_eq!(object["scale"], "mini");
     let rows = object["rows"].as_array().unwrap();
     let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
-    assert_eq!(methods, ["direct", "iou_net_star", "ebm"]);
+    let all = "direct gaussian mixture2 mixture4 mixture8 cvae laplace iou_net iou_net_star ebm";
+    assert_eq!(methods, all.split(' ').collect::<Vec<_>>());
     for row in rows {
         for figure in ["AP", "AP50", "AP75"] {
             assert!((0.0..=1.0).contains(&row[figure].as_f64().unwrap()), "{row}");
         }
     }
-    assert!(rows[2]["boxes_per_second"].as_f64().unwrap() > 0.0);
+    assert!(rows[9]["boxes_per_second"].as_f64().unwrap() > 0.0);
+    assert!(rows[1]["frames_per_second"].as_f64().unwrap() > 0.0);
+
+    // The other studies take the heads that are there.
+    let weights = std::path::Path::new(&place("runs")).join("detection-mini-1/detector.safetensors");
+    std::fs::create_dir(place("weights")).unwrap();
+    std::fs::copy(weights, format!("{}/detector_mini.safetensors", place("weights"))).unwrap();
+    let study = |arguments: &[&str]| -> Value {
+        let (runs, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
+        let heads = format!("{runs}/detection-mini-1");
+        let common = ["reproduce", "detection", "--scale", "mini", "--smoke", "--seeds", "1", "--json"];
+        let places = ["--out", &runs, "--datasets", &datasets, "--weights", &weights, "--heads", &heads];
+        let output = ebm(&[&common[..], &places[..], arguments].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let trade = study(&["--figure", "3a"]);
+    let steps: Vec<u64> =
+        trade["rows"].as_array().unwrap().iter().map(|r| r["steps"].as_u64().unwrap()).collect();
+    assert_eq!(steps, [0, 1, 2, 4, 8, 16, 32, 64]);
+    assert_eq!(trade["rows"][3]["AP"].is_f64(), true);
+    let grid = study(&["--grid", "lambda", "--methods", "ebm,direct,laplace"]);
+    assert_eq!(grid["rows"].as_array().unwrap().len(), 45);
+    let levels = study(&["--levels"]);
+    assert_eq!(levels["rows"].as_array().unwrap().len(), 6);
+    let ablation = study(&["--table", "1"]);
+    assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
+    assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ebm_nn::{
 use rand::RngCore;
 
 use crate::{
-    box_head::{BoxHead, Candidate},
+    box_head::{BoxHead, Candidate, Foreground, ScoredProposals},
     config::DetectorConfig,
     error::Result,
     rpn::{Proposal, Rpn, RpnOutput},
@@ -133,10 +133,38 @@ impl FasterRcnn {
         self.rpn.proposals(&output, &images.sizes, false)
     }
 
-    /// Every (proposal, class) pair above the score threshold, before suppression.
+    /// What the box head sees in the proposals.
+    pub fn scored(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<ScoredProposals> {
+        self.box_head.score(pyramid, &self.proposals(pyramid, images)?)
+    }
+
+    /// The pairs of each image as boxes, before suppression, with the `offsets` of a [`ParametricHead`](crate::ParametricHead) or Faster-RCNN's own.
+    pub fn decode(
+        &self,
+        scored: &ScoredProposals,
+        offsets: Option<&[[f32; 4]]>,
+        images: &ImageBatch,
+    ) -> Result<Vec<Vec<Candidate>>> {
+        let own = if offsets.is_none() { self.box_head.offsets(scored)? } else { vec![] };
+        Ok(self.box_head.candidates(scored, offsets.unwrap_or(&own), &images.sizes))
+    }
+
+    /// Every (proposal, class) pair above the score threshold as Faster-RCNN's regression places it, before suppression.
     pub fn candidates(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Candidate>>> {
-        let proposals = self.proposals(pyramid, images)?;
-        self.box_head.candidates(pyramid, &proposals, &images.sizes)
+        self.decode(&self.scored(pyramid, images)?, None, images)
+    }
+
+    /// Proposals of the objects with what the frozen box head sees in them, drawn with `rng` as in training.
+    pub fn foreground(
+        &self,
+        pyramid: &[Tensor],
+        images: &ImageBatch,
+        objects: &[Objects],
+        rng: &mut dyn RngCore,
+    ) -> Result<Foreground> {
+        let output = self.rpn_output(pyramid, images)?;
+        let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
+        self.box_head.foreground(pyramid, &proposals, objects, rng)
     }
 
     /// Losses of one batch with the pyramid given; the anchors and proposals trained on are drawn with `rng`.

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | features g_x, once per image | [`FasterRcnn::features`] |
 //! | f(x, y), class by class | [`EnergyHead`] |
-//! | training of the new layers alone with Eq. 4 | [`training::ConfidenceTask`] |
+//! | training of the new layers alone with Eq. 4 | [`training::BranchTask`] |
+//! | the densities that it is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
 //! | Table 2 | [`Method`] |
 
 mod anchors;
 mod box_coder;
 mod box_head;
+mod branch;
 pub mod config;
 mod energy_head;
 mod error;
@@ -24,6 +26,7 @@ mod layers;
 mod matcher;
 mod method;
 mod packed_head;
+mod parametric_head;
 mod pooler;
 pub mod reproduce;
 mod rpn;
@@ -32,15 +35,17 @@ pub mod weights;
 
 pub use anchors::AnchorGenerator;
 pub use box_coder::BoxCoder;
-pub use box_head::{BoxHead, Candidate};
-pub use energy_head::{BoxFeatures, EnergyHead};
+pub use box_head::{BoxHead, Candidate, Foreground, Pair, ScoredProposals};
+pub use branch::{Branch, Predictor};
+pub use energy_head::{BoxFeatures, Coordinates, EnergyHead};
 pub use error::{Error, Result};
 pub use faster_rcnn::{Backbone, DetectorLosses, FasterRcnn, ImageBatch, Objects};
 pub use feature_cache::{CachedBatch, FeatureCache};
 pub use guided_nms::{Survivor, iou_guided_nms};
-pub use inference::{Head, Refinement, refine_candidates};
+pub use inference::{BoxAscent, Head, Refinement, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
 pub use method::Method;
 pub use packed_head::{PackedEnergyHead, PackedTwoMlpHead};
+pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use rpn::{Proposal, Rpn, RpnOutput};

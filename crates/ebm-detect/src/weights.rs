@@ -81,7 +81,7 @@ pub fn save(store: &ParamStore, path: &Path, half: bool) -> Result<()> {
 }
 
 /// Fills `store` from the file at `path`; every name and shape must agree.
-fn load_exactly(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
+pub(crate) fn load_exactly(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
     let report = store.load(&read(path, device)?, LoadPolicy::LENIENT)?;
     if report.is_exact() {
         return Ok(());

@@ -9,7 +9,7 @@ use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_detect::evaluation::{Refiner, evaluate};
+use ebm_detect::evaluation::{Contenders, Refiner, evaluate};
 use ebm_eval::{CocoFigures, Detection, GroundTruth, evaluate_coco, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
 use ebm_train::Progress;
@@ -121,11 +121,11 @@ fn score_model(args: &Detection_) -> Result<Vec<(String, CocoFigures)>> {
         model.head.iter().map(|head| Refiner { head: &**head, ascent: model.ascent.clone() }).collect();
     let mut progress = Console::new();
     progress.begin("images", dataset.images.len());
-    let evaluation = evaluate(&model.detector, &dataset, &loader, &refiners, &Device::Cpu, &mut |done| {
-        progress.advance(done, "");
-    })?;
+    let contenders = Contenders::refiners(refiners);
+    let mut report = |done| progress.advance(done, "");
+    let evaluation = evaluate(&model.detector, &dataset, &loader, &contenders, &Device::Cpu, &mut report)?;
     progress.end();
-    let mut sets: Vec<(&str, Vec<Detection>)> = vec![("direct", evaluation.direct)];
+    let mut sets: Vec<(&str, Vec<Detection>)> = vec![("direct", evaluation.direct.detections)];
     for refined in evaluation.refined {
         sets.extend([("before", refined.before), ("refined", refined.after)]);
     }

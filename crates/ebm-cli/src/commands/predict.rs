@@ -8,7 +8,6 @@ use std::{
 use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
 use clap::{Args, Subcommand};
-use ebm_core::GradientAscent;
 use ebm_data::{
     Image,
     coco::{CocoDataset, LoadOptions, Purpose},
@@ -17,7 +16,7 @@ use ebm_data::{
     loader::Sample,
 };
 use ebm_detect::{
-    Backbone, Candidate, FasterRcnn, Head, ImageBatch, Method, Refinement,
+    Backbone, BoxAscent, Candidate, FasterRcnn, Head, ImageBatch, Method, Refinement,
     config::ExperimentConfig,
     input::to_original,
     refine_candidates,
@@ -70,9 +69,9 @@ pub struct ModelArgs {
     /// Weights of a confidence branch, to refine with.
     #[arg(long, requires = "detector")]
     head: Option<PathBuf>,
-    /// Method of the branch: ebm or iou_net_star; decides the step lengths.
-    #[arg(long, default_value = "ebm")]
-    method: String,
+    /// Method of the branch: ebm, iou_net_star or iou_net; decides how the boxes climb.
+    #[arg(long, default_value = "ebm", value_parser = method)]
+    method: Method,
     /// Factor of the configured step lengths.
     #[arg(long, default_value_t = 1.0)]
     step_factor: f64,
@@ -84,7 +83,7 @@ pub struct Model {
     pub detector: FasterRcnn,
     pub backbone: Backbone,
     pub head: Option<Box<Head>>,
-    pub ascent: GradientAscent,
+    pub ascent: BoxAscent,
 }
 
 impl Model {
@@ -98,11 +97,11 @@ impl Model {
         let detector = load_detector(&config.detector, path, device)?;
         let head = args.head.as_deref().map(|path| load_head(&config.detector, path, device)).transpose()?;
         let head = head.map(|head| head.for_inference()).transpose()?;
-        let mut ascent = config
-            .confidence(method(&args.method)?)
-            .with_context(|| format!("--method {}: it has no confidence branch", args.method))?
-            .ascent();
-        ascent.step_length.iter_mut().for_each(|length| *length *= args.step_factor);
+        let ascent = config
+            .confidence(args.method)
+            .with_context(|| format!("--method {}: it has no confidence branch", args.method.key()))?
+            .ascent()
+            .scaled(args.step_factor);
         let backbone = detector.for_inference()?;
         Ok(Self { config, detector, backbone, head, ascent })
     }
@@ -150,8 +149,10 @@ impl Model {
 
 /// A method by its name in result files.
 pub fn method(name: &str) -> Result<Method> {
-    let known = Method::ALL.into_iter().find(|method| method.key() == name);
-    known.with_context(|| format!("--method {name}: there are direct, iou_net_star and ebm"))
+    Method::from_key(name).with_context(|| {
+        let known: Vec<&str> = Method::ALL.iter().map(|method| method.key()).collect();
+        format!("no method is called {name}; there are {}", known.join(", "))
+    })
 }
 
 /// Runs the command.

@@ -10,11 +10,11 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    FasterRcnn, FeatureCache, ImageBatch,
+    Branch, FasterRcnn, FeatureCache, ImageBatch, Method,
     config::ExperimentConfig,
     input::objects,
-    training::{BatchSource, CachedSource, ConfidenceTask, DetectorTask, StreamSource},
-    weights::{load_detector, new_head, preload_backbone, read, save},
+    training::{BatchSource, BranchTask, CachedSource, DetectorTask, StreamSource},
+    weights::{load_detector, preload_backbone, read, save},
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -28,8 +28,9 @@ use crate::progress::Console;
 pub enum Train {
     /// Faster-RCNN: all of it, or all but a body with given weights.
     Detector(DetectorArgs),
-    /// A confidence branch on a trained detector.
-    Confidence(ConfidenceArgs),
+    /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
+    #[command(alias = "confidence")]
+    Branch(BranchArgs),
 }
 
 /// Data, length and place of a training.
@@ -74,31 +75,31 @@ pub struct DetectorArgs {
     body: Option<PathBuf>,
 }
 
-/// Arguments of `ebm train confidence`.
+/// Arguments of `ebm train branch`.
 #[derive(Args)]
-pub struct ConfidenceArgs {
+pub struct BranchArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Weights of the detector.
     #[arg(long)]
     detector: PathBuf,
-    /// ebm or iou_net_star.
-    #[arg(long, default_value = "ebm")]
-    method: String,
+    /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
+    #[arg(long, default_value = "ebm", value_parser = method)]
+    method: Method,
 }
 
 /// Runs the command.
 pub fn run(command: Train) -> Result<()> {
     match command {
         Train::Detector(args) => detector(&args),
-        Train::Confidence(args) => confidence(&args),
+        Train::Branch(args) => branch(&args),
     }
 }
 
 impl CommonArgs {
     fn config(&self) -> Result<ExperimentConfig> {
         let mut config = super::config(&self.config)?;
-        for training in [&mut config.base, &mut config.ebm.training, &mut config.iou_net_star.training] {
+        for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
                 let before = training.steps;
                 training.milestones.iter_mut().for_each(|milestone| *milestone = *milestone * steps / before);
@@ -184,21 +185,19 @@ fn detector(args: &DetectorArgs) -> Result<()> {
     Ok(())
 }
 
-fn confidence(args: &ConfidenceArgs) -> Result<()> {
-    let (config, device) = (args.common.config()?, Device::Cpu);
-    let method = method(&args.method)?;
-    let settings = config.confidence(method).context("--method direct has no confidence branch to train")?;
+fn branch(args: &BranchArgs) -> Result<()> {
+    let (config, device, method) = (args.common.config()?, Device::Cpu, args.method);
+    let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
     let key = args.common.key().split(method.key());
-    let (head, store) = new_head(&config.detector, &weights, &device, key.split("init"))?;
+    let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
+    let store = branch.1.clone();
     let backbone = detector.for_inference()?;
-    let source = args
-        .common
-        .source(&config, settings.training.batch_size, move |images| backbone.features(&images.pixels))?;
-    let mut task =
-        ConfidenceTask::new(detector, head, store.clone(), source, (method, settings), key.split("train"));
-    args.common.train(&config, settings.training.steps, &mut task)?;
+    let source =
+        args.common.source(&config, training.batch_size, move |images| backbone.features(&images.pixels))?;
+    let mut task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
+    args.common.train(&config, training.steps, &mut task)?;
     let path = args.common.run.join(format!("{}.safetensors", method.key()));
     save(&store, &path, false)?;
     println!("{}", path.display());

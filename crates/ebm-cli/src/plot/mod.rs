@@ -13,6 +13,7 @@ pub mod density_curve;
 mod density_map;
 mod lines;
 mod marks;
+mod points;
 mod seeds;
 mod simplify;
 mod text;
@@ -26,6 +27,7 @@ use plotters_svg::SVGBackend;
 
 pub use self::density_map::{DensityMaps, DensityPanel};
 pub use self::lines::LinePlot;
+pub use self::points::{PointPanel, PointPlot};
 pub use self::seeds::{SeedPlot, SeedRow};
 use self::{bitmap::Bitmap, canvas::Canvas};
 

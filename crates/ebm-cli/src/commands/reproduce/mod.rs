@@ -1,6 +1,7 @@
 //! `ebm reproduce`, which `cargo xtask reproduce` starts.
 
 mod detection;
+mod detection_tables;
 mod face;
 mod face_figures;
 mod toy;

@@ -132,64 +132,59 @@ fn a_dataset_without_annotations_or_a_taken_run_is_refused() {
     assert_eq!(std::fs::read(&run).unwrap(), b"mine");
 }
 
-#[test]
-fn the_whole_reproduction_runs_and_prints_one_object() {
-    let dir = tempfile::tempdir().unwrap();
-    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let output = ebm(&[
-        "reproduce",
-        "detection",
-        "--scale",
-        "mini",
-        "--smoke",
-        "--from-scratch",
-        "--seeds",
-        "1",
-        "--json",
-        "--out",
-        &place("runs"),
-        "--datasets",
-        &place("datasets"),
-        "--weights",
-        &place("weights"),
-    ]);
+/// `ebm reproduce detection` in small.
+fn small_detection(place: &std::path::Path, weights: &str, arguments: &[&str]) -> Value {
+    let [runs, datasets] = ["runs", "datasets"].map(|name| place.join(name).to_str().unwrap().to_owned());
+    let common = ["reproduce", "detection", "--scale", "mini", "--smoke", "--seeds", "1", "--json"];
+    let places = ["--out", &runs, "--datasets", &datasets, "--weights", weights];
+    let output = ebm(&[&common[..], &places[..], arguments].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn column<'a>(object: &'a Value, name: &str) -> Vec<&'a Value> {
+    object["rows"].as_array().unwrap().iter().map(|row| &row[name]).collect()
+}
+
+#[test]
+fn the_detector_is_trained_where_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let weights = dir.path().join("weights").to_str().unwrap().to_owned();
+    let arguments = ["--from-scratch", "--keep-base", "--methods", "direct,ebm"];
+    let object = small_detection(dir.path(), &weights, &arguments);
     assert_eq!(object["scale"], "mini");
-    let rows = object["rows"].as_array().unwrap();
-    let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
+    assert_eq!(column(&object, "method"), ["direct", "ebm"]);
+    assert!(dir.path().join("weights/detector_mini.safetensors").is_file());
+}
+
+#[test]
+fn every_study_of_detection_runs_and_prints_one_object() {
+    let dir = tempfile::tempdir().unwrap();
+    // The repository's own detector.
+    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights");
+    let table = small_detection(dir.path(), weights, &[]);
     let all = "direct gaussian mixture2 mixture4 mixture8 cvae laplace iou_net iou_net_star ebm";
-    assert_eq!(methods, all.split(' ').collect::<Vec<_>>());
-    for row in rows {
+    assert_eq!(column(&table, "method"), all.split(' ').collect::<Vec<_>>());
+    for row in table["rows"].as_array().unwrap() {
         for figure in ["AP", "AP50", "AP75"] {
             assert!((0.0..=1.0).contains(&row[figure].as_f64().unwrap()), "{row}");
         }
+        assert!(row["frames_per_second"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["boxes_per_second"].is_f64(), row["step_factor"].is_f64(), "{row}");
     }
-    assert!(rows[9]["boxes_per_second"].as_f64().unwrap() > 0.0);
-    assert!(rows[1]["frames_per_second"].as_f64().unwrap() > 0.0);
 
     // The other studies take the heads that are there.
-    let weights = std::path::Path::new(&place("runs")).join("detection-mini-1/detector.safetensors");
-    std::fs::create_dir(place("weights")).unwrap();
-    std::fs::copy(weights, format!("{}/detector_mini.safetensors", place("weights"))).unwrap();
-    let study = |arguments: &[&str]| -> Value {
-        let (runs, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
-        let heads = format!("{runs}/detection-mini-1");
-        let common = ["reproduce", "detection", "--scale", "mini", "--smoke", "--seeds", "1", "--json"];
-        let places = ["--out", &runs, "--datasets", &datasets, "--weights", &weights, "--heads", &heads];
-        let output = ebm(&[&common[..], &places[..], arguments].concat());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+    let heads = dir.path().join("runs/detection-mini-1").to_str().unwrap().to_owned();
+    let study = |arguments: &[&str]| {
+        small_detection(dir.path(), weights, &[&["--heads", &heads], arguments].concat())
     };
     let trade = study(&["--figure", "3a"]);
-    let steps: Vec<u64> =
-        trade["rows"].as_array().unwrap().iter().map(|r| r["steps"].as_u64().unwrap()).collect();
-    assert_eq!(steps, [0, 1, 2, 4, 8, 16, 32, 64]);
-    assert_eq!(trade["rows"][3]["AP"].is_f64(), true);
+    assert_eq!(column(&trade, "steps"), [0, 1, 2, 4, 8, 16, 32, 64]);
+    assert!(dir.path().join("runs/detection-mini-2/trade.png").is_file());
     let grid = study(&["--grid", "lambda", "--methods", "ebm,direct,laplace"]);
-    assert_eq!(grid["rows"].as_array().unwrap().len(), 45);
+    assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let levels = study(&["--levels"]);
-    assert_eq!(levels["rows"].as_array().unwrap().len(), 6);
+    assert_eq!(column(&levels, "level"), ["easy", "easy", "normal", "normal", "hard", "hard"]);
     let ablation = study(&["--table", "1"]);
     assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
     assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));

@@ -59,13 +59,15 @@ pub struct MiniOptions {
     pub heads: Option<PathBuf>,
     /// Sizes of the splits.
     pub scenes: Scenes,
+    /// Factors of the configured step lengths among which the validation scenes choose.
+    pub step_factors: Vec<f64>,
 }
 
 /// Root of all seeds of the data and the detector: the same for every run, so that results compare.
 const DATA_SEED: u64 = 2020;
 const BATCH: usize = 10;
-/// Factors of the configured step lengths among which the validation scenes choose.
-const STEP_FACTORS: [f64; 4] = [0.0625, 0.25, 1.0, 4.0];
+/// The usual factors of the configured step lengths.
+pub const STEP_FACTORS: [f64; 4] = [0.0625, 0.25, 1.0, 4.0];
 /// The levels of difficulty.
 pub const LEVELS: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("normal", Difficulty::Normal), ("hard", Difficulty::Hard)];
@@ -83,7 +85,7 @@ pub fn mini(
     progress.begin("generating scenes", 3);
     // The branches never need more than the detector saw; without it their share is enough.
     let count = if options.from_scratch { options.scenes.base } else { options.scenes.heads };
-    let train = options.generate(&format!("train-{count}"), "train", Difficulty::Normal, count)?;
+    let train = options.generate(&format!("train-{count}"), Difficulty::Normal, count)?;
     progress.advance(1, "train");
     let validation = options.split("validation", Difficulty::Normal, options.scenes.validation)?;
     progress.advance(2, "validation");
@@ -107,7 +109,7 @@ pub fn mini(
         test,
         run: options.run.clone(),
         heads: options.heads.clone(),
-        step_factors: STEP_FACTORS.to_vec(),
+        step_factors: options.step_factors.clone(),
     })
 }
 
@@ -121,19 +123,13 @@ impl MiniOptions {
     }
 
     fn split(&self, name: &str, difficulty: Difficulty, count: usize) -> Result<Split> {
-        let set = self.generate(name, name, difficulty, count)?;
+        let set = self.generate(name, difficulty, count)?;
         Split::open(name, (set.annotations, set.images), BATCH)
     }
 
-    fn generate(
-        &self,
-        folder: &str,
-        key: &str,
-        difficulty: Difficulty,
-        count: usize,
-    ) -> Result<GeneratedSet> {
-        let key = Key::new(DATA_SEED).split("scenes").split(key);
-        Ok(scenes::generate(&self.data.join(folder), &SceneConfig::preset(difficulty), count, key)?)
+    fn generate(&self, name: &str, difficulty: Difficulty, count: usize) -> Result<GeneratedSet> {
+        let key = Key::new(DATA_SEED).split("scenes").split(name);
+        Ok(scenes::generate(&self.data.join(name), &SceneConfig::preset(difficulty), count, key)?)
     }
 
     fn base_path(&self) -> PathBuf {

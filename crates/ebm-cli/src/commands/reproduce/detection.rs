@@ -9,8 +9,8 @@ use ebm_detect::{
     Method,
     config::ExperimentConfig,
     reproduce::{
-        self, MiniOptions, PaperOptions, Scenes, Workplace, dry_run, figure3a, mini, paper, step_lengths,
-        table1, table2,
+        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Workplace, dry_run, figure3a, mini, paper,
+        step_lengths, table1, table2,
     },
 };
 use ebm_eval::Table;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{detection_tables as tables, print_plan};
-use crate::commands::fresh_run;
+use crate::commands::{create_dir, fresh_run};
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -162,16 +162,20 @@ fn explain_mini(missing: &[PathBuf]) {
 
 fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     let mut config = ExperimentConfig::embedded("mini")?;
-    let mut scenes = Scenes::default();
+    let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
     if args.smoke {
-        scenes = Scenes { base: 16, heads: 16, validation: 4, test: 8 };
+        scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
+        step_factors.truncate(1);
         for training in config.trainings_mut() {
-            training.steps = 4;
+            training.steps = 2;
         }
     }
     let base_weights = args.weights.join("detector_mini.safetensors");
     if !args.from_scratch && !base_weights.is_file() {
         bail!("{} is missing; train it with --from-scratch --keep-base", base_weights.display());
+    }
+    if args.keep_base {
+        create_dir(&args.weights)?;
     }
     let run = fresh_run(&args.out, "detection-mini")?;
     let options = MiniOptions {
@@ -182,6 +186,7 @@ fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
         run: run.clone(),
         heads: args.heads.clone(),
         scenes,
+        step_factors,
     };
     let place = mini(&config, &options, progress)?;
     if args.levels {

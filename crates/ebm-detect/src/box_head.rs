@@ -9,6 +9,7 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     error::{Error, Result},
+    foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
     packed_head::PackedTwoMlpHead,
@@ -99,18 +100,6 @@ pub struct ScoredProposals {
     batch: usize,
 }
 
-/// Proposals of objects, each with the offset that leads to the object.
-pub struct Foreground {
-    /// Feat-Box of each, `(R, representation)`, without history.
-    pub hidden: Tensor,
-    /// Their classes.
-    pub labels: Vec<u32>,
-    /// The box coder's offsets, `(R, 4)`.
-    pub targets: Tensor,
-    /// How many proposals they were drawn with, background included.
-    pub sample_size: usize,
-}
-
 /// Faster-RCNN's box head: class and class-specific box of each proposal.
 pub struct BoxHead {
     pooler: Pooler,
@@ -197,13 +186,8 @@ impl BoxHead {
         candidates
     }
 
-    /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and labels.
-    fn sample(
-        &self,
-        proposals: &[Vec<Proposal>],
-        objects: &[(Vec<BBox>, Vec<usize>)],
-        rng: &mut dyn RngCore,
-    ) -> Sample {
+    /// An image's proposals and its objects themselves, each with what it is trained towards.
+    fn assign(&self, proposals: &[Proposal], objects: &[BBox]) -> (Vec<BBox>, Vec<Match>) {
         let threshold = self.config.foreground;
         let matcher = Matcher {
             foreground: threshold,
@@ -211,15 +195,27 @@ impl BoxHead {
             allow_low_quality: false,
             convention: self.convention,
         };
-        let sampler = BalancedSampler {
-            size: self.config.sample_size,
-            positive_fraction: self.config.positive_fraction,
-        };
+        let pool: Vec<BBox> = proposals.iter().map(|p| p.bbox).chain(objects.iter().copied()).collect();
+        let matches = matcher.assign(&pool, objects);
+        (pool, matches)
+    }
+
+    /// How proposals are drawn for training.
+    fn sampler(&self) -> BalancedSampler {
+        BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction }
+    }
+
+    /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and labels.
+    fn sample(
+        &self,
+        proposals: &[Vec<Proposal>],
+        objects: &[(Vec<BBox>, Vec<usize>)],
+        rng: &mut dyn RngCore,
+    ) -> Sample {
         let mut sample = Sample::default();
         for (image, (proposals, (objects, classes))) in (0u32..).zip(proposals.iter().zip(objects)) {
-            let pool: Vec<BBox> = proposals.iter().map(|p| p.bbox).chain(objects.iter().copied()).collect();
-            let matches = matcher.assign(&pool, objects);
-            let (positives, negatives) = sampler.sample(&matches, rng);
+            let (pool, matches) = self.assign(proposals, objects);
+            let (positives, negatives) = self.sampler().sample(&matches, rng);
             for index in positives.into_iter().chain(negatives) {
                 let label = match matches[index] {
                     Match::Object(object) => {
@@ -237,23 +233,26 @@ impl BoxHead {
         sample
     }
 
-    /// What the densities of Table 2 are trained on: the objects among a balanced sample of the proposals.
+    /// What the densities of Table 2 are trained on, for one image: all proposals of objects, of which
+    /// [`ForegroundPool::sample`] draws.
     pub fn foreground(
         &self,
         pyramid: &[Tensor],
-        proposals: &[Vec<Proposal>],
-        objects: &[(Vec<BBox>, Vec<usize>)],
-        rng: &mut dyn RngCore,
-    ) -> Result<Foreground> {
-        let sample = self.sample(proposals, objects, rng);
-        let boxes: Vec<BBox> = sample.foreground.iter().map(|&row| sample.boxes[row]).collect();
-        let images: Vec<u32> = sample.foreground.iter().map(|&row| sample.images[row]).collect();
-        Ok(Foreground {
-            hidden: self.hidden(pyramid, &boxes, &images)?.detach(),
-            labels: sample.foreground.iter().map(|&row| sample.labels[row]).collect(),
-            targets: rows_of_four(&sample.targets, pyramid[0].device())?,
-            sample_size: sample.boxes.len(),
-        })
+        image: u32,
+        proposals: &[Proposal],
+        (objects, classes): &(Vec<BBox>, Vec<usize>),
+    ) -> Result<ForegroundPool> {
+        let (pool, matches) = self.assign(proposals, objects);
+        let (mut boxes, mut labels, mut targets) = (vec![], vec![], vec![]);
+        for (bbox, matched) in pool.iter().zip(&matches) {
+            if let Match::Object(object) = matched {
+                boxes.push(*bbox);
+                labels.push(classes[*object] as u32);
+                targets.push(self.coder.encode(&objects[*object], bbox));
+            }
+        }
+        let hidden = self.hidden(pyramid, &boxes, &vec![image; boxes.len()])?.detach();
+        Ok(ForegroundPool { matches, sampler: self.sampler(), hidden, labels, targets })
     }
 
     /// Classification (cross-entropy, mean) and box (smooth-L1, sum over the sample's size) losses over a balanced

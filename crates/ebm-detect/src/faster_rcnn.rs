@@ -10,9 +10,10 @@ use ebm_nn::{
 use rand::RngCore;
 
 use crate::{
-    box_head::{BoxHead, Candidate, Foreground, ScoredProposals},
+    box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
     error::Result,
+    foreground::ForegroundPool,
     rpn::{Proposal, Rpn, RpnOutput},
 };
 
@@ -154,17 +155,19 @@ impl FasterRcnn {
         self.decode(&self.scored(pyramid, images)?, None, images)
     }
 
-    /// Proposals of the objects with what the frozen box head sees in them, drawn with `rng` as in training.
+    /// The proposals of objects in each image, as in training, with what the frozen box head sees in them.
     pub fn foreground(
         &self,
         pyramid: &[Tensor],
         images: &ImageBatch,
         objects: &[Objects],
-        rng: &mut dyn RngCore,
-    ) -> Result<Foreground> {
+    ) -> Result<Vec<ForegroundPool>> {
         let output = self.rpn_output(pyramid, images)?;
         let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
-        self.box_head.foreground(pyramid, &proposals, objects, rng)
+        let of_image = |(image, (proposals, objects)): (u32, (&Vec<Proposal>, &Objects))| {
+            self.box_head.foreground(pyramid, image, proposals, objects)
+        };
+        (0u32..).zip(proposals.iter().zip(objects)).map(of_image).collect()
     }
 
     /// Losses of one batch with the pyramid given; the anchors and proposals trained on are drawn with `rng`.

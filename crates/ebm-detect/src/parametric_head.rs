@@ -17,9 +17,10 @@ use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parame
 use rand::RngCore;
 
 use crate::{
-    box_head::{Foreground, ScoredProposals},
+    box_head::ScoredProposals,
     config::DetectorConfig,
     error::{Error, Result},
+    foreground::Foreground,
     layers::Linear,
     method::Method,
 };

@@ -10,7 +10,7 @@ use ebm_core::parametric::ConditionalVae;
 use ebm_detect::{
     BoxFeatures, Branch, CachedBatch, FasterRcnn, Foreground, ImageBatch, Method,
     config::ExperimentConfig,
-    training::{BatchSource, BranchTask},
+    training::{BatchSource, BranchSource, BranchTask},
 };
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
@@ -131,7 +131,8 @@ fn step(method: Method) -> (f64, ParamStore, GradStore) {
     frozen.freeze(|_| true);
     let detector = FasterRcnn::new(&config.detector, frozen.var_builder(DType::F32, &device)).unwrap();
     let head = (branch, store.clone());
-    let mut task = BranchTask::new(Rc::new(detector), head, Always, (method, &config), key(method)).unwrap();
+    let source = BranchSource::Images(Box::new(Always));
+    let mut task = BranchTask::new(Rc::new(detector), head, source, (method, &config), key(method)).unwrap();
     let (report, gradients) = task.step(0).unwrap();
     (report.loss, store, gradients)
 }

@@ -13,7 +13,7 @@ use ebm_detect::{
     Branch, FasterRcnn, FeatureCache, ImageBatch, Method,
     config::ExperimentConfig,
     input::objects,
-    training::{BatchSource, BranchTask, CachedSource, DetectorTask, StreamSource},
+    training::{BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, StreamSource},
     weights::{load_detector, preload_backbone, read, save},
 };
 use ebm_nn::params::ParamStore;
@@ -196,6 +196,7 @@ fn branch(args: &BranchArgs) -> Result<()> {
     let backbone = detector.for_inference()?;
     let source =
         args.common.source(&config, training.batch_size, move |images| backbone.features(&images.pixels))?;
+    let source = BranchSource::Images(source);
     let mut task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
     args.common.train(&config, training.steps, &mut task)?;
     let path = args.common.run.join(format!("{}.safetensors", method.key()));

@@ -93,7 +93,7 @@ pub fn dry_run(
         let seed = Key::new(0).split(&key);
         let branch = Branch::new(method, &config.detector, &weights, device, seed.split("init"))?;
         plan.lines.push(format!("{title}: {} new parameters", branch.1.num_elements()));
-        let batches = source(DRY_BATCH, seed.split("data"))?;
+        let batches = source(method, DRY_BATCH, seed.split("data"))?;
         let mut task =
             BranchTask::new(detector.clone(), branch, batches, (method, &config), seed.split("train"))?;
         progress.begin(&format!("two steps of {title}"), DRY_STEPS);

@@ -18,8 +18,9 @@ use crate::{
     error::Result,
     faster_rcnn::{FasterRcnn, ImageBatch},
     feature_cache::FeatureCache,
+    foreground::ForegroundCache,
     input::objects,
-    training::{CachedSource, DetectorTask, StreamSource},
+    training::{BranchSource, CachedSource, DetectorTask, StreamSource},
     weights::{load_detector, read, save},
 };
 
@@ -97,8 +98,13 @@ pub fn mini(
     let mut dataset = load_dataset(&train.annotations, &train.images, Purpose::Train)?;
     dataset.images.truncate(options.scenes.heads);
     let cache = Rc::new(cache_features(config, &detector, &Arc::new(dataset), &device, progress)?);
-    let source: Source =
-        Box::new(move |batch, key| Ok(Box::new(CachedSource::new(cache.clone(), batch, key)?)));
+    let foreground = Rc::new(foreground(&detector, &cache, progress)?);
+    let source: Source = Box::new(move |method, batch_size, key| {
+        Ok(match method.baseline()? {
+            Some(_) => BranchSource::Foreground { cache: foreground.clone(), batch_size, key },
+            None => BranchSource::Images(Box::new(CachedSource::new(cache.clone(), batch_size, key)?)),
+        })
+    });
     Ok(Workplace {
         config: config.clone(),
         device,
@@ -165,6 +171,18 @@ fn base_detector(
     }
     // Read back even when just trained: everybody measures the stored, half-precision weights.
     load_detector(&config.detector, &path, device)
+}
+
+/// What the box head sees in the proposals of objects, once: it is frozen too.
+fn foreground(
+    detector: &FasterRcnn,
+    cache: &FeatureCache,
+    progress: &mut dyn Progress,
+) -> Result<ForegroundCache> {
+    progress.begin("proposals in the training scenes", cache.with_objects().len());
+    let found = ForegroundCache::new(detector, cache, &mut |done| progress.advance(done, ""))?;
+    progress.end();
+    Ok(found)
 }
 
 /// P2 … P6 of every image, once: the detector is frozen from here on.

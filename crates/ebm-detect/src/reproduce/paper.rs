@@ -13,7 +13,7 @@ use super::workplace::{Source, Split, Workplace, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
-    training::StreamSource,
+    training::{BranchSource, StreamSource},
     weights::{load_detector, read},
 };
 
@@ -100,8 +100,8 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
 pub(super) fn streamed(config: &ExperimentConfig, dataset: Arc<CocoDataset>, device: &Device) -> Source {
     let (transform, convention) = (config.detector.input.transform(), config.detector.convention.into());
     let device = device.clone();
-    Box::new(move |batch, key| {
+    Box::new(move |_, batch, key| {
         let loader = Loader::new(dataset.clone(), LoaderConfig::train(transform, batch), key)?;
-        Ok(Box::new(StreamSource::new(loader, device.clone(), convention)))
+        Ok(BranchSource::Images(Box::new(StreamSource::new(loader, device.clone(), convention))))
     })
 }

@@ -25,7 +25,7 @@ use crate::{
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
     method::Method,
-    training::{BatchSource, BranchTask},
+    training::{BranchSource, BranchTask},
     weights::save,
 };
 
@@ -74,8 +74,8 @@ pub(super) fn eval_loader(
     Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
 }
 
-/// Makes the training batches for a batch size and a key.
-pub(super) type Source = Box<dyn Fn(usize, Key) -> Result<Box<dyn BatchSource>>>;
+/// Makes the training batches of a method for a batch size and a key.
+pub(super) type Source = Box<dyn Fn(Method, usize, Key) -> Result<BranchSource>>;
 
 /// A branch after its training.
 pub(super) struct Trained {
@@ -140,7 +140,7 @@ impl Workplace {
         })?;
         let key = Key::new(seed).split(method.key());
         let branch = Branch::new(method, &config.detector, &self.weights, &self.device, key.split("init"))?;
-        let source = (self.source)(training.batch_size, key.split("data"))?;
+        let source = (self.source)(method, training.batch_size, key.split("data"))?;
         let detector = self.detector.clone();
         let mut task = BranchTask::new(detector, branch, source, (method, config), key.split("train"))?;
         train_run((&self.run, name), &config.to_toml()?, training.steps, seed, &mut task, progress)?;

@@ -13,22 +13,23 @@ use ebm_nn::{
 use ebm_seed::Key;
 use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
 
-use super::BatchSource;
+use super::BranchSource;
 use crate::{
     branch::Branch,
     config::{ExperimentConfig, ProposalConfig},
     energy_head::{BoxFeatures, EnergyHead},
     error::{Error, Result},
     faster_rcnn::{FasterRcnn, Objects},
+    foreground::ForegroundPool,
     method::Method,
 };
 
 /// A branch under its objective; the detector only provides features.
-pub struct BranchTask<S> {
+pub struct BranchTask {
     detector: Rc<FasterRcnn>,
     branch: Branch,
     store: ParamStore,
-    source: S,
+    source: BranchSource,
     method: Method,
     /// What a confidence is trained on: the proposal, M, and whether the true box is trained on with it.
     samples: Option<(Box<dyn Proposal>, usize, bool)>,
@@ -36,7 +37,7 @@ pub struct BranchTask<S> {
     key: Key,
 }
 
-impl<S: BatchSource> BranchTask<S> {
+impl BranchTask {
     /// Trains `branch`, built from `store`, whose trainable parameters are the branch's alone.
     ///
     /// Batches with maps are taken to hold the pyramid P2 … P6.
@@ -46,7 +47,7 @@ impl<S: BatchSource> BranchTask<S> {
     pub fn new(
         detector: Rc<FasterRcnn>,
         (branch, store): (Branch, ParamStore),
-        source: S,
+        source: BranchSource,
         (method, config): (Method, &ExperimentConfig),
         key: Key,
     ) -> Result<Self> {
@@ -71,12 +72,21 @@ impl<S: BatchSource> BranchTask<S> {
     }
 
     fn loss(&mut self, step: usize) -> Result<Tensor> {
-        let batch = self.source.batch(step)?;
+        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
+        let batch = match (&mut self.source, &self.branch) {
+            (BranchSource::Images(source), _) => source.batch(step)?,
+            (BranchSource::Foreground { cache, batch_size, key }, Branch::Density(head)) => {
+                let sample = cache.sample(step, *batch_size, *key, &mut rng("sample"))?;
+                return head.loss(&sample, &mut rng("latent"));
+            }
+            (BranchSource::Foreground { .. }, Branch::Confidence(_)) => {
+                return Err(self.refuse("a confidence is trained on features, not on proposals"));
+            }
+        };
         let pyramid = match batch.maps.as_slice() {
             [] => self.detector.features(&batch.images.pixels, false)?,
             levels => levels.to_vec(),
         };
-        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
         match (&self.branch, &self.samples) {
             (Branch::Confidence(head), Some((proposal, num_samples, with_target))) => {
                 let features = self.true_boxes(&pyramid, &batch.objects)?;
@@ -84,16 +94,17 @@ impl<S: BatchSource> BranchTask<S> {
                 self.confidence_loss(head, &features, objective, &mut rng("proposal"))
             }
             (Branch::Density(head), _) => {
-                let objects = &batch.objects;
-                let sample =
-                    self.detector.foreground(&pyramid, &batch.images, objects, &mut rng("sample"))?;
+                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
+                let pools: Vec<&ForegroundPool> = pools.iter().collect();
+                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
                 head.loss(&sample, &mut rng("latent"))
             }
-            (Branch::Confidence(_), None) => Err(Error::Config {
-                name: self.method.key().into(),
-                reason: "a confidence is trained with a proposal".into(),
-            }),
+            (Branch::Confidence(_), None) => Err(self.refuse("a confidence is trained with a proposal")),
         }
+    }
+
+    fn refuse(&self, reason: &str) -> Error {
+        Error::Config { name: self.method.key().into(), reason: reason.into() }
     }
 
     /// The paper's training step: the true boxes y_i, their samples, and the objective.
@@ -124,7 +135,7 @@ impl<S: BatchSource> BranchTask<S> {
     }
 }
 
-impl<S: BatchSource> TrainTask for BranchTask<S> {
+impl TrainTask for BranchTask {
     type Update = GradStore;
 
     fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {

@@ -104,3 +104,54 @@ impl ForegroundCache {
         ForegroundPool::sample(&chosen.iter().map(|&i| &self.0[i]).collect::<Vec<_>>(), rng)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+    use ebm_nn::params::ParamStore;
+    use rand::Rng;
+
+    use crate::{FeatureCache, ImageBatch, config::ExperimentConfig};
+
+    #[test]
+    fn cached_proposals_are_those_of_the_batch() {
+        let (config, device) = (ExperimentConfig::embedded("mini").unwrap().detector, Device::Cpu);
+        let store = ParamStore::new(Key::new(3));
+        let detector = FasterRcnn::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+        let mut rng = Key::new(4).rng();
+        let noise: Vec<f32> = (0..2 * 3 * 96 * 96).map(|_| rng.random_range(-1.0..1.0)).collect();
+        let pixels = Tensor::from_vec(noise, (2, 3, 96, 96), &device).unwrap();
+        let images = ImageBatch { pixels, sizes: vec![(96, 96); 2] };
+        let objects = vec![
+            (vec![[5., 5., 50., 60.], [40., 30., 90., 80.]], vec![2, 3]),
+            (vec![[10., 20., 70., 80.]], vec![1]),
+        ];
+        let pyramid = detector.features(&images.pixels, false).unwrap();
+        let together = detector.foreground(&pyramid, &images, &objects).unwrap();
+        let mut cache = FeatureCache::default();
+        cache.push(&pyramid, &images, objects).unwrap();
+        let cache = ForegroundCache::new(&detector, &cache, &mut |_| {}).unwrap();
+
+        let order = Key::new(5);
+        let chosen = shuffled(2, 7, 2, order);
+        let from_cache = cache.sample(7, 2, order, &mut Key::new(6).rng()).unwrap();
+        let pools: Vec<&ForegroundPool> = chosen.iter().map(|&i| &together[i]).collect();
+        let from_batch = ForegroundPool::sample(&pools, &mut Key::new(6).rng()).unwrap();
+        assert!(from_cache.labels.len() >= 3);
+        assert_eq!(from_cache.labels, from_batch.labels);
+        assert_eq!(from_cache.sample_size, from_batch.sample_size);
+        let targets = |sample: &Foreground| sample.targets.to_vec2::<f32>().unwrap();
+        assert_eq!(targets(&from_cache), targets(&from_batch));
+        let apart = (from_cache.hidden - from_batch.hidden).unwrap().abs().unwrap().max_all().unwrap();
+        assert!(apart.to_scalar::<f32>().unwrap() < 1e-4);
+    }
+
+    #[test]
+    fn every_image_is_drawn_once_in_an_epoch() {
+        let mut drawn: Vec<usize> = (0..5).flat_map(|step| shuffled(10, step, 2, Key::new(1))).collect();
+        assert_ne!(drawn, (0..10).collect::<Vec<_>>());
+        drawn.sort_unstable();
+        assert_eq!(drawn, (0..10).collect::<Vec<_>>());
+    }
+}

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
 
 mod commands;
+mod contact_sheet;
 mod density_panel;
 mod memory;
 mod picture;

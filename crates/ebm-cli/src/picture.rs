@@ -141,7 +141,7 @@ pub fn stack(images: &[Image]) -> ebm_data::Result<Image> {
 }
 
 /// Copies `image` with its corner at `(left, top)`, where all of it must lie inside `target`.
-fn paste(target: &mut Image, image: &Image, (left, top): (usize, usize)) {
+pub fn paste(target: &mut Image, image: &Image, (left, top): (usize, usize)) {
     for (y, row) in image.pixels.chunks_exact(3 * image.width).enumerate() {
         let at = 3 * ((top + y) * target.width + left);
         target.pixels[at..at + row.len()].copy_from_slice(row);

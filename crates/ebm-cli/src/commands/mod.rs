@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod data;
 pub mod eval;
+pub mod eval_detection;
 pub mod eval_face;
 pub mod eval_tracking;
 pub mod predict;

@@ -77,6 +77,13 @@ pub struct ModelArgs {
     step_factor: f64,
 }
 
+impl ModelArgs {
+    /// The detector's file, for messages.
+    pub fn weights_name(&self) -> String {
+        self.detector.as_deref().map_or_else(|| "the detector".into(), |path| path.display().to_string())
+    }
+}
+
 /// Detector and branch in memory.
 pub struct Model {
     pub config: ExperimentConfig,

@@ -128,15 +128,21 @@ pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) ->
 /// is its `summarize` without the printing.
 fn score(truth: &GroundTruth, detections: &[Detection], origin: &str) -> Result<CocoFigures> {
     let fail = |source| Error::Evaluator { origin: origin.into(), source };
-    let truth = COCO::from_dataset(dataset(truth));
-    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect()).map_err(fail)?;
-    let mut evaluation = COCOeval::new(truth, found, IouType::Bbox);
+    let mut evaluation = evaluator(truth, detections).map_err(fail)?;
     evaluation.evaluate().map_err(fail)?;
     evaluation.accumulate();
     evaluation.summarize_lines();
     let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
     let missing = || hotcoco::Error::InvalidState("the evaluator returned no twelve figures".into());
     Ok(CocoFigures::from_stats(stats.ok_or_else(missing).map_err(fail)?))
+}
+
+/// The evaluator with pycocotools' settings. The objects' ids are their places in `truth.boxes` from 1, the detections'
+/// theirs in `detections` from 1.
+pub(crate) fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> hotcoco::error::Result<COCOeval> {
+    let truth = COCO::from_dataset(dataset(truth));
+    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect())?;
+    Ok(COCOeval::new(truth, found, IouType::Bbox))
 }
 
 fn dataset(truth: &GroundTruth) -> Dataset {

@@ -9,6 +9,7 @@
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
 //! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
 //! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
+//! | [`stratified`] | [`Matching`]: average precision and overlap of a part of the objects |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`tracking`] | success and precision of trackers by the conventions of the toolkits; annotations and result files |
@@ -22,6 +23,7 @@ pub mod detections;
 mod error;
 pub mod ground_truth;
 pub mod stats;
+pub mod stratified;
 pub mod table;
 pub mod tracking;
 
@@ -31,5 +33,6 @@ pub use detections::{Detection, read_results, write_results};
 pub use error::{BoxProblem, Error, Result};
 pub use ground_truth::{GroundTruth, GroundTruthBox};
 pub use stats::{Spread, Summary};
+pub use stratified::Matching;
 pub use table::Table;
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};

@@ -16,6 +16,7 @@ use ebm_train::Progress;
 use serde_json::{Map, Value, json};
 
 use super::eval_face::{self, AgeArgs, PoseArgs};
+use super::eval_strata::{self, StrataArgs};
 use super::eval_tracking::{self, TrackingArgs};
 use super::{create_dir, predict::Model};
 use crate::progress::Console;
@@ -25,6 +26,8 @@ use crate::progress::Console;
 pub enum Eval {
     /// The twelve COCO figures of a result file, or of a trained model on images.
     Detection(Detection_),
+    /// How the gain of refinement depends on occlusion, blur, size and more, on generated scenes.
+    Strata(StrataArgs),
     /// Success and precision of the boxes that any tracker wrote.
     Tracking(TrackingArgs),
     /// The mean absolute error of saved networks on faces with ages, refined and not.
@@ -62,6 +65,7 @@ pub struct Detection_ {
 pub fn run(command: Eval) -> Result<()> {
     match command {
         Eval::Detection(args) => detection(&args),
+        Eval::Strata(args) => eval_strata::run(&args),
         Eval::Tracking(args) => eval_tracking::run(&args),
         Eval::Age(args) => eval_face::age(&args),
         Eval::HeadPose(args) => eval_face::pose(&args),

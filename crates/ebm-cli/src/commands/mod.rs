@@ -4,6 +4,7 @@ pub mod bench;
 pub mod data;
 pub mod eval;
 pub mod eval_face;
+pub mod eval_strata;
 pub mod eval_tracking;
 pub mod predict;
 pub mod predict_face;

@@ -11,6 +11,7 @@ mod colour;
 mod contour;
 pub mod density_curve;
 mod density_map;
+mod gains;
 mod lines;
 mod marks;
 mod seeds;
@@ -25,6 +26,7 @@ use plotters_backend::DrawingBackend;
 use plotters_svg::SVGBackend;
 
 pub use self::density_map::{DensityMaps, DensityPanel};
+pub use self::gains::{GainPanel, GainPlot, GainRow, Measured};
 pub use self::lines::LinePlot;
 pub use self::seeds::{SeedPlot, SeedRow};
 use self::{bitmap::Bitmap, canvas::Canvas};

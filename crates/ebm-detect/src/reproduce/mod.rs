@@ -2,6 +2,7 @@
 
 mod mini;
 mod paper;
+mod strata;
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use mini::{MiniOptions, MiniOutcome, Scenes, mini};
 pub use paper::{PaperOptions, Plan, dry_run, paper};
+pub use strata::{OverlapGain, StratumRow, strata};
 
 use crate::{config::ExperimentConfig, error::Result, method::Method};
 

@@ -141,7 +141,8 @@ pub fn strata(
     };
     let objects: Vec<Described> = truth.boxes.iter().zip(&attributes).map(describe).collect();
     let direct = Matching::new(&truth, direct)?;
-    let refined = refined.iter().map(|found| Matching::new(&truth, found)).collect::<Result<Vec<_>, _>>()?;
+    let refined = refined.iter().map(|found| Matching::new(&truth, found));
+    let refined = refined.collect::<ebm_eval::Result<Vec<_>>>()?;
     let places: BTreeMap<u64, usize> = truth.images.iter().copied().zip(0..).collect();
     let images = truth.boxes.iter().filter_map(|object| places.get(&object.image_id).copied()).collect();
     let comparison = Comparison { images, direct, refined };

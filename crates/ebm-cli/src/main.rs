@@ -1,6 +1,7 @@
 //! The `ebm` command: results on standard output, everything else on standard error.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
 
+mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;

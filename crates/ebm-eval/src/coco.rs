@@ -159,12 +159,18 @@ pub(crate) fn matched(
     edit: impl FnOnce(&mut Params),
 ) -> Result<COCOeval> {
     let fail = |source| Error::Evaluator { origin: origin.into(), source };
-    let truth = COCO::from_dataset(dataset(truth));
-    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect()).map_err(fail)?;
-    let mut evaluation = COCOeval::new(truth, found, IouType::Bbox);
+    let mut evaluation = evaluator(truth, detections).map_err(fail)?;
     edit(&mut evaluation.params);
     evaluation.evaluate().map_err(fail)?;
     Ok(evaluation)
+}
+
+/// The evaluator with pycocotools' settings. The objects' ids are their places in `truth.boxes` from 1, the detections'
+/// theirs in `detections` from 1.
+pub(crate) fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> hotcoco::error::Result<COCOeval> {
+    let truth = COCO::from_dataset(dataset(truth));
+    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect())?;
+    Ok(COCOeval::new(truth, found, IouType::Bbox))
 }
 
 fn dataset(truth: &GroundTruth) -> Dataset {

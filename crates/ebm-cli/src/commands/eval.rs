@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 use super::eval_detection::{self, DetectionArgs};
 use super::eval_face::{self, AgeArgs, PoseArgs};
+use super::eval_strata::{self, StrataArgs};
 use super::eval_tracking::{self, TrackingArgs};
 
 /// What to evaluate.
@@ -13,6 +14,8 @@ pub enum Eval {
     /// The twelve COCO figures of a result file, or of a trained model on images; by category and size, by kind of
     /// error, and the worst images.
     Detection(Box<DetectionArgs>),
+    /// How the gain of refinement depends on occlusion, blur, size and more, on generated scenes.
+    Strata(StrataArgs),
     /// Success and precision of the boxes that any tracker wrote.
     Tracking(TrackingArgs),
     /// The mean absolute error of saved networks on faces with ages, refined and not.
@@ -25,6 +28,7 @@ pub enum Eval {
 pub fn run(command: Eval) -> Result<()> {
     match command {
         Eval::Detection(args) => eval_detection::run(&args),
+        Eval::Strata(args) => eval_strata::run(&args),
         Eval::Tracking(args) => eval_tracking::run(&args),
         Eval::Age(args) => eval_face::age(&args),
         Eval::HeadPose(args) => eval_face::pose(&args),

@@ -11,6 +11,7 @@ mod colour;
 mod contour;
 pub mod density_curve;
 mod density_map;
+mod gains;
 mod label;
 mod lines;
 mod marks;
@@ -27,6 +28,7 @@ use plotters_backend::DrawingBackend;
 use plotters_svg::SVGBackend;
 
 pub use self::density_map::{DensityMaps, DensityPanel};
+pub use self::gains::{GainPanel, GainPlot, GainRow, Measured};
 pub use self::label::{Label, label_width, labelled};
 pub use self::lines::LinePlot;
 pub use self::points::{PointPanel, PointPlot};

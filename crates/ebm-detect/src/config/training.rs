@@ -4,7 +4,11 @@ use ebm_core::{GaussianMixture, GradientAscent, IouStratified, Proposal, StepRul
 use ebm_seed::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::{energy_head::Coordinates, error::Result, inference::BoxAscent};
+use crate::{
+    energy_head::Coordinates,
+    error::{Error, Result},
+    inference::BoxAscent,
+};
 
 /// An optimiser with its schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,10 +83,24 @@ pub enum ProposalConfig {
 }
 
 impl ProposalConfig {
+    /// Eq. 5, which has a density.
+    ///
+    /// # Errors
+    /// For IoU-Net's, which has none, and for standard deviations that are not positive.
+    pub fn gaussian(&self) -> Result<GaussianMixture> {
+        match self {
+            Self::Gaussian { sigmas } => Ok(GaussianMixture::isotropic(sigmas, 4)?),
+            Self::IouStratified { .. } => Err(Error::Config {
+                name: "proposal".into(),
+                reason: "IoU-Net's proposal has no density; give sigmas".into(),
+            }),
+        }
+    }
+
     /// The distribution; `key` decides what IoU-Net's pool holds.
     pub fn build(&self, key: Key) -> Result<Box<dyn Proposal>> {
         Ok(match self {
-            Self::Gaussian { sigmas } => Box::new(GaussianMixture::isotropic(sigmas, 4)?),
+            Self::Gaussian { .. } => Box::new(self.gaussian()?),
             Self::IouStratified { pool } => Box::new(IouStratified::new(*pool, &mut key.rng())?),
         })
     }

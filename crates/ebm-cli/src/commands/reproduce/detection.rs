@@ -9,16 +9,16 @@ use ebm_detect::{
     Method,
     config::ExperimentConfig,
     reproduce::{
-        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Workplace, dry_run, figure3a, mini, paper,
-        step_lengths, table1, table2,
+        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, Workplace, dry_run,
+        figure3a, mini, paper, step_lengths, table1, table2,
     },
 };
-use ebm_eval::Table;
+use ebm_eval::{Table, read_results};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{detection_tables as tables, print_plan};
-use crate::commands::{create_dir, fresh_run};
+use crate::commands::{create_dir, eval_strata, fresh_run};
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,7 +99,11 @@ pub struct DetectionArgs {
 
 impl DetectionArgs {
     fn methods(&self) -> Vec<Method> {
-        if self.methods.is_empty() { Method::ALL.to_vec() } else { self.methods.clone() }
+        match (self.figure, self.methods.as_slice()) {
+            (Some(FigureName::Trade), _) => vec![Method::Ebm],
+            (None, []) => Method::ALL.to_vec(),
+            (None, given) => given.to_vec(),
+        }
     }
 }
 
@@ -190,10 +194,24 @@ fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     };
     let place = mini(&config, &options, progress)?;
     if args.levels {
-        let rows = reproduce::levels(&place, &options.levels()?, args.seeds, progress)?;
+        let splits = options.levels()?;
+        let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
+        eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
         return finish(args, &run, "mini", "Levels of difficulty", &rows, &tables::levels(&rows)?);
     }
     study(args, "mini", &place, &run, progress)
+}
+
+/// The gain of the energy model by what makes a box uncertain, for each level.
+fn strata_of(splits: &[Split], run: &Path, seeds: u64) -> Result<Vec<(String, Vec<StratumRow>)>> {
+    let of_level = |split: &Split| {
+        let read = |name: &str| read_results(&run.join(format!("detections-{}-{name}.json", split.name)));
+        let refined = (0..seeds).map(|seed| read(&format!("ebm-{seed}"))).collect::<Result<Vec<_>, _>>()?;
+        let (replicates, key) = (eval_strata::REPLICATES, eval_strata::key());
+        let rows = reproduce::strata(&split.annotations, &read("direct")?, &refined, replicates, key)?;
+        Ok((split.name.clone(), rows))
+    };
+    splits.iter().map(of_level).collect()
 }
 
 /// The study that the arguments name.

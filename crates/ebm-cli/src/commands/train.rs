@@ -18,10 +18,11 @@ use ebm_detect::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, TrainTask, train_run};
+use ebm_train::{Progress, RunSpec, TrainTask, train_run};
 
 use super::{create_dir, predict::method};
 use crate::progress::Console;
+use crate::signals::Signals;
 
 /// What to train.
 #[derive(Subcommand)]
@@ -60,9 +61,15 @@ pub struct CommonArgs {
     /// Seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Directory of the run; must not hold one yet.
+    /// Directory of the run; must not hold one yet, unless it is resumed.
     #[arg(long)]
     run: PathBuf,
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop.
+    #[arg(long)]
+    resume: bool,
+    /// Steps between checkpoints.
+    #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
+    checkpoint_every: usize,
 }
 
 /// Arguments of `ebm train detector`.
@@ -89,10 +96,11 @@ pub struct BranchArgs {
 }
 
 /// Runs the command.
-pub fn run(command: Train) -> Result<()> {
+pub fn run(command: Train, signals: &Signals) -> Result<()> {
+    let mut progress = Console::stopping_at(signals.listen()?);
     match command {
-        Train::Detector(args) => detector(&args),
-        Train::Branch(args) => branch(&args),
+        Train::Detector(args) => detector(&args, &mut progress),
+        Train::Branch(args) => branch(&args, &mut progress),
     }
 }
 
@@ -128,6 +136,7 @@ impl CommonArgs {
         config: &ExperimentConfig,
         batch_size: usize,
         maps: impl Fn(&ImageBatch) -> ebm_detect::Result<Vec<candle_core::Tensor>>,
+        progress: &mut Console,
     ) -> Result<Box<dyn BatchSource>> {
         let (device, convention) = (Device::Cpu, config.detector.convention.into());
         let dataset = self.dataset()?;
@@ -141,7 +150,6 @@ impl CommonArgs {
         let all = dataset.images.len();
         let loader = Loader::new(dataset, LoaderConfig::eval(transform, all), key)?;
         let mut cache = FeatureCache::default();
-        let mut progress = Console::new();
         progress.begin("features of the frozen layers", all);
         for batch in loader.epoch(0)? {
             let batch = batch?;
@@ -153,17 +161,26 @@ impl CommonArgs {
         Ok(Box::new(CachedSource::new(Rc::new(cache), batch_size, key)?))
     }
 
-    fn train<T: TrainTask>(&self, config: &ExperimentConfig, steps: usize, task: &mut T) -> Result<()> {
+    fn train<T: TrainTask>(
+        &self,
+        config: &ExperimentConfig,
+        steps: usize,
+        task: &mut T,
+        progress: &mut Console,
+    ) -> Result<()> {
         let root = self.run.parent().unwrap_or(std::path::Path::new("."));
         let name =
             self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
         create_dir(root)?;
-        train_run((root, name), &config.to_toml()?, steps, self.seed, task, &mut Console::new())?;
+        let text = config.to_toml()?;
+        let spec = RunSpec::new((root, name), &text, steps, self.seed);
+        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
+        train_run(&spec, task, progress)?;
         Ok(())
     }
 }
 
-fn detector(args: &DetectorArgs) -> Result<()> {
+fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
     let (config, device) = (args.common.config()?, Device::Cpu);
     if args.common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
@@ -174,18 +191,19 @@ fn detector(args: &DetectorArgs) -> Result<()> {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let source = args.common.source(&config, config.base.batch_size, |images| {
+    let maps = |images: &ImageBatch| {
         Ok(detector.body(&images.pixels, false)?.iter().map(candle_core::Tensor::detach).collect())
-    })?;
+    };
+    let source = args.common.source(&config, config.base.batch_size, maps, progress)?;
     let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
-    args.common.train(&config, config.base.steps, &mut task)?;
+    args.common.train(&config, config.base.steps, &mut task, progress)?;
     let path = args.common.run.join("detector.safetensors");
     save(&store, &path, false)?;
     println!("{}", path.display());
     Ok(())
 }
 
-fn branch(args: &BranchArgs) -> Result<()> {
+fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
     let (config, device, method) = (args.common.config()?, Device::Cpu, args.method);
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
@@ -194,11 +212,11 @@ fn branch(args: &BranchArgs) -> Result<()> {
     let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
     let store = branch.1.clone();
     let backbone = detector.for_inference()?;
-    let source =
-        args.common.source(&config, training.batch_size, move |images| backbone.features(&images.pixels))?;
+    let maps = move |images: &ImageBatch| backbone.features(&images.pixels);
+    let source = args.common.source(&config, training.batch_size, maps, progress)?;
     let source = BranchSource::Images(source);
     let mut task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
-    args.common.train(&config, training.steps, &mut task)?;
+    args.common.train(&config, training.steps, &mut task, progress)?;
     let path = args.common.run.join(format!("{}.safetensors", method.key()));
     save(&store, &path, false)?;
     println!("{}", path.display());

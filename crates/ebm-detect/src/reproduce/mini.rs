@@ -10,7 +10,7 @@ use ebm_data::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, train_run};
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::workplace::{Source, Split, Workplace, eval_loader, load_dataset};
 use crate::{
@@ -58,6 +58,8 @@ pub struct MiniOptions {
     pub run: PathBuf,
     /// Branches that an earlier run left here are not trained again.
     pub heads: Option<PathBuf>,
+    /// Whether trainings go on that an earlier process began in `run`.
+    pub resume: bool,
     /// Sizes of the splits.
     pub scenes: Scenes,
     /// Factors of the configured step lengths among which the validation scenes choose.
@@ -115,6 +117,7 @@ pub fn mini(
         test,
         run: options.run.clone(),
         heads: options.heads.clone(),
+        resume: options.resume,
         step_factors: options.step_factors.clone(),
     })
 }
@@ -165,8 +168,9 @@ fn base_detector(
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
         let source = StreamSource::new(loader, device.clone(), config.detector.convention.into());
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
-        let (run, steps) = ((options.run.as_path(), "detector"), config.base.steps);
-        train_run(run, &config.to_toml()?, steps, DATA_SEED, &mut task, progress)?;
+        let (text, steps) = (config.to_toml()?, config.base.steps);
+        let spec = RunSpec::new((&options.run, "detector"), &text, steps, DATA_SEED);
+        train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
         save(&store, &path, true)?;
     }
     // Read back even when just trained: everybody measures the stored, half-precision weights.

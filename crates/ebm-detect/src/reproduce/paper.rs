@@ -34,6 +34,8 @@ pub struct PaperOptions {
     pub run: PathBuf,
     /// Branches that an earlier run left here are not trained again.
     pub heads: Option<PathBuf>,
+    /// Whether trainings go on that an earlier process began in `run`.
+    pub resume: bool,
     /// Where to compute.
     pub device: Device,
 }
@@ -92,6 +94,7 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
         test,
         run: options.run.clone(),
         heads: options.heads.clone(),
+        resume: options.resume,
         step_factors: vec![1.0],
     })
 }

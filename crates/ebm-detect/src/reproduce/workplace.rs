@@ -14,7 +14,7 @@ use ebm_data::{
 };
 use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
-use ebm_train::{Progress, train_run};
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Precision;
 use crate::{
@@ -100,6 +100,8 @@ pub struct Workplace {
     pub(super) run: PathBuf,
     /// Branches that an earlier run left here are not trained again.
     pub(super) heads: Option<PathBuf>,
+    /// Whether trainings go on that an earlier process began in `run`.
+    pub(super) resume: bool,
     /// Factors of the configured step lengths among which the validation images choose; the first is taken where there is
     /// no choice.
     pub(super) step_factors: Vec<f64>,
@@ -143,7 +145,9 @@ impl Workplace {
         let source = (self.source)(method, training.batch_size, key.split("data"))?;
         let detector = self.detector.clone();
         let mut task = BranchTask::new(detector, branch, source, (method, config), key.split("train"))?;
-        train_run((&self.run, name), &config.to_toml()?, training.steps, seed, &mut task, progress)?;
+        let text = config.to_toml()?;
+        let spec = RunSpec::new((&self.run, name), &text, training.steps, seed);
+        train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (branch, store) = task.into_branch();
         save(&store, &self.run.join(name).join(BRANCH_FILE), false)?;
         Ok(Trained { method, seed, predictor: branch.for_inference()?, ascent })

@@ -71,6 +71,9 @@ pub struct DetectionArgs {
     /// A run whose trained heads are used instead of training them again.
     #[arg(long)]
     heads: Option<PathBuf>,
+    /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
+    #[arg(long, conflicts_with = "heads")]
+    resume: Option<PathBuf>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
@@ -98,6 +101,16 @@ pub struct DetectionArgs {
 }
 
 impl DetectionArgs {
+    /// A run whose trained heads are used.
+    fn heads(&self) -> Option<&PathBuf> {
+        self.heads.as_ref().or(self.resume.as_ref())
+    }
+
+    /// Where this run's files go: to the one that is resumed, or to a new one.
+    fn run(&self, name: &str) -> Result<PathBuf> {
+        self.resume.clone().map_or_else(|| fresh_run(&self.out, name), Ok)
+    }
+
     fn methods(&self) -> Vec<Method> {
         match (self.figure, self.methods.as_slice()) {
             (Some(FigureName::Trade), _) => vec![Method::Ebm],
@@ -108,16 +121,17 @@ impl DetectionArgs {
 }
 
 /// Runs the command.
-pub fn run(args: DetectionArgs) -> Result<()> {
+pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
     let mut options = PaperOptions {
         coco: args.datasets.join("coco"),
         weights: args.weights.clone(),
         run: PathBuf::new(),
-        heads: args.heads.clone(),
+        heads: args.heads().cloned(),
+        resume: args.resume.is_some(),
         device: Device::Cpu,
     };
-    if let Some(heads) = args.heads.as_deref().filter(|heads| !heads.is_dir()) {
-        bail!("--heads {}: there is no such run", heads.display());
+    if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
+        bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());
     }
     let missing = options.missing();
     let scale = match args.scale {
@@ -128,7 +142,6 @@ pub fn run(args: DetectionArgs) -> Result<()> {
         }
         given => given,
     };
-    let mut progress = Console::new();
     if scale != Scale::Paper {
         return run_mini(&args, &mut progress);
     }
@@ -149,7 +162,7 @@ pub fn run(args: DetectionArgs) -> Result<()> {
             first.display()
         );
     }
-    options.run = fresh_run(&args.out, "detection-paper")?;
+    options.run = args.run("detection-paper")?;
     let place = paper(&options, &mut progress)?;
     study(&args, "paper", &place, &options.run, &mut progress)
 }
@@ -181,14 +194,15 @@ fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     if args.keep_base {
         create_dir(&args.weights)?;
     }
-    let run = fresh_run(&args.out, "detection-mini")?;
+    let run = args.run("detection-mini")?;
     let options = MiniOptions {
         from_scratch: args.from_scratch,
         keep_base: args.keep_base,
         base_weights,
         data: args.datasets.join("generated/detection"),
         run: run.clone(),
-        heads: args.heads.clone(),
+        heads: args.heads().cloned(),
+        resume: args.resume.is_some(),
         scenes,
         step_factors,
     };

@@ -28,11 +28,11 @@ pub struct Mark {
     pub colour: Colour,
     /// Of the line, in pixels of the sheet.
     pub thickness: usize,
-    /// Written at the box's upper left corner.
+    /// Written at the box's upper left corner, if the box has some room for it.
     pub text: String,
 }
 
-/// A picture, what is drawn over it, and two lines below it.
+/// A picture, what is drawn over it, and two lines below it, the second smaller.
 pub struct Tile {
     pub image: Image,
     pub marks: Vec<Mark>,
@@ -44,7 +44,7 @@ pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image>
     let columns = ((tiles.len() as f64).sqrt().ceil() as usize).clamp(1, MAX_COLUMNS);
     let rows = tiles.len().div_ceil(columns);
     let width = columns * (WIDTH + GAP) + GAP;
-    let (keys, mut labels, top) = lay_legend(legend, width)?;
+    let Legend { keys, mut labels, height: top } = Legend::new(legend, width)?;
     let mut sheet = Image::filled(width, top + rows * (HEIGHT + CAPTION + GAP), PAGE)?;
     for (corner, colour) in keys {
         paste(&mut sheet, &Image::filled(KEY, KEY, colour)?, corner);
@@ -62,9 +62,9 @@ pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image>
                 .into_iter()
                 .map(|label| Label { position: at(label.position.0, label.position.1), ..label }),
         );
-        for (line, text) in tile.caption.iter().enumerate() {
+        for ((line, text), em) in tile.caption.iter().enumerate().zip([EM, SMALL_EM]) {
             let position = (left as i32, (top + HEIGHT + 4 + line * 18) as i32);
-            labels.push(Label { text: shorten(text, EM, WIDTH)?, position, em: EM, colour: INK });
+            labels.push(Label { text: shorten(text, em, WIDTH)?, position, em, colour: INK });
         }
     }
     labelled(sheet, &labels)
@@ -73,25 +73,31 @@ pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image>
 /// Side of a coloured square of the legend.
 const KEY: usize = 14;
 
-/// Squares, texts and the height of the legend, in as many lines as it needs.
-#[expect(clippy::type_complexity, reason = "three lists that one loop makes")]
-fn lay_legend(
-    legend: &[(Colour, &str)],
-    width: usize,
-) -> Result<(Vec<((usize, usize), Colour)>, Vec<Label>, usize)> {
-    let (mut keys, mut labels) = (Vec::new(), Vec::new());
-    let (mut x, mut y) = (GAP, GAP);
-    for &(colour, text) in legend {
-        let entry = KEY + 6 + label_width(text, EM)?.ceil() as usize + 2 * GAP;
-        if x > GAP && x + entry > width {
-            (x, y) = (GAP, y + LINE);
+/// What the colours mean.
+struct Legend {
+    /// Upper left corners of coloured squares.
+    keys: Vec<((usize, usize), Colour)>,
+    labels: Vec<Label>,
+    height: usize,
+}
+
+impl Legend {
+    /// In as many lines as it needs.
+    fn new(entries: &[(Colour, &str)], width: usize) -> Result<Self> {
+        let (mut keys, mut labels) = (Vec::new(), Vec::new());
+        let (mut x, mut y) = (GAP, GAP);
+        for &(colour, text) in entries {
+            let entry = KEY + 6 + label_width(text, EM)?.ceil() as usize + 2 * GAP;
+            if x > GAP && x + entry > width {
+                (x, y) = (GAP, y + LINE);
+            }
+            keys.push(((x, y), colour));
+            let position = ((x + KEY + 6) as i32, y as i32);
+            labels.push(Label { text: text.to_owned(), position, em: EM, colour: INK });
+            x += entry;
         }
-        keys.push(((x, y), colour));
-        let position = ((x + KEY + 6) as i32, y as i32);
-        labels.push(Label { text: text.to_owned(), position, em: EM, colour: INK });
-        x += entry;
+        Ok(Self { keys, labels, height: y + LINE + GAP })
     }
-    Ok((keys, labels, y + LINE + GAP))
 }
 
 /// The tile's picture at its size on the sheet with its boxes, and their texts in its pixels.
@@ -104,12 +110,12 @@ fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
     for mark in &tile.marks {
         let bbox = mark.bbox.map(|value| value * scale);
         outline(&mut picture, bbox, mark.colour, mark.thickness);
-        if mark.text.is_empty() {
+        let text = shorten(&mark.text, SMALL_EM, picture.width.saturating_sub(4))?;
+        let wide = label_width(&text, SMALL_EM)?.ceil() as usize;
+        // Where many small objects stand close together, their texts would hide them and one another.
+        if text.is_empty() || bbox[2] < wide as f64 / 2.0 || bbox[3] < SMALL_EM {
             continue;
         }
-        let room = picture.width.saturating_sub(4);
-        let text = shorten(&mark.text, SMALL_EM, room)?;
-        let wide = label_width(&text, SMALL_EM)?.ceil() as usize;
         // Inside the picture, whatever the box.
         let most = |length: usize, own: usize| length.saturating_sub(own + 2) as f64;
         let x = (bbox[0] + 4.0).clamp(0.0, most(picture.width, wide)) as i32;
@@ -188,5 +194,21 @@ mod tests {
         let mut tiny = tile(1, 300);
         tiny.marks[0].text = "category 0.95".into();
         assert!(contact_sheet(&[tiny], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_text_needs_half_its_width() {
+        let texts = |width: f64, text: &str| {
+            let mut tile = tile(WIDTH, HEIGHT);
+            tile.marks[0].bbox = [0.0, 0.0, width, 40.0];
+            tile.marks[0].text = text.into();
+            draw(&tile).unwrap().1.len()
+        };
+        let half = label_width("category", SMALL_EM).unwrap() / 2.0;
+        // Each text has a shadow.
+        assert_eq!(
+            [texts(half + 1.0, "category"), texts(half - 1.0, "category"), texts(90.0, "")],
+            [2, 0, 0]
+        );
     }
 }

@@ -137,7 +137,10 @@ fn the_worst_images_are_drawn() {
     assert!(missed > 2 * 4 * 3 * 45, "{missed}");
 
     let printed = succeeds(&problem.args(&[&more[..4], &["--worst", "5"]].concat()));
-    assert!(printed.contains("2.png: 0 of 2 right, 2 missed") && printed.contains("1.png: 1 of 1 right"));
+    assert!(
+        printed.contains("2.png: 0 of 2 found; 2 missed")
+            && printed.contains("1.png: 1 of 1 found; no errors")
+    );
     refused(&problem.args(&["--contact-sheet", "x.png"]), &["--images"]);
     refused(&problem.args(&["--images", text(&images)]), &["--contact-sheet"]);
     refused(&problem.args(&[&more[..4], &["--worst", "0"]].concat()), &["--worst"]);
@@ -195,11 +198,13 @@ fn a_test_set_gets_the_files_for_the_server() {
     let annotations = dir.path().join("image_info_test-dev2017.json");
     std::fs::write(&annotations, file.to_string()).unwrap();
     let out = dir.path().join("out");
-    let args = ["eval", "detection", "--config", "mini", "--detector", DETECTOR, "--images", text(&images)];
-    let on = |annotations: &'static str| [&args[..], &["--annotations", annotations]].concat();
-    let (test, annotated) = (text(&annotations).to_owned().leak(), text(&annotated).to_owned().leak());
-
-    let printed = succeeds(&[&on(test)[..], &["--out", text(&out)]].concat());
+    let on = |annotations: &Path, more: &[&str]| {
+        let model = ["eval", "detection", "--config", "mini", "--detector", DETECTOR];
+        let paths = ["--images", text(&images), "--annotations", text(annotations)];
+        [&model[..], &paths, more].concat().into_iter().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let succeeds = |args: Vec<String>| succeeds(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let printed = succeeds(on(&annotations, &["--out", text(&out)]));
     assert!(printed.contains("server") && printed.contains("2 images of test-dev2017"), "{printed}");
     let path = out.join("detections_test-dev2017_direct_results.json");
     assert!(printed.contains(text(&path)), "{printed}");
@@ -213,27 +218,29 @@ fn a_test_set_gets_the_files_for_the_server() {
         let bbox = detection["bbox"].as_array().unwrap();
         assert!(bbox.iter().all(|v| has_at_most(v, 2)) && has_at_most(&detection["score"], 5), "{detection}");
     }
-    let object = succeeds(&[&on(test)[..], &["--out", text(&out), "--json"]].concat());
+    let object = succeeds(on(&annotations, &["--out", text(&out), "--json"]));
     let object: Value = serde_json::from_str(&object).unwrap();
     assert_eq!((object["test_set"].as_str(), object["images"].as_u64()), (Some("test-dev2017"), Some(2)));
 
     // Where annotations are, the same model is scored, and its files are not rounded.
-    let object: Value = serde_json::from_str(&succeeds(
-        &[&on(annotated)[..], &["--out", text(&out), "--json", "--errors"]].concat(),
-    ))
-    .unwrap();
+    let object = succeeds(on(&annotated, &["--out", text(&out), "--json", "--errors"]));
+    let object: Value = serde_json::from_str(&object).unwrap();
     assert_eq!(object["direct"].as_object().unwrap().len(), 13);
     let kept: Vec<Value> = serde_json::from_slice(&std::fs::read(out.join("direct.json")).unwrap()).unwrap();
     assert_eq!(kept.len(), sent.len());
     assert!(kept.iter().any(|detection| !has_at_most(&detection["score"], 5)));
 
-    refused(&on(test), &["no annotations", "--out"]);
+    let refused = |args: Vec<String>, parts: &[&str]| {
+        refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), parts);
+    };
+    refused(on(&annotations, &[]), &["no annotations", "--out"]);
+    let errors = on(&annotations, &["--out", text(&out), "--errors"]);
+    refused(errors, &["no annotations", "--errors", "validation"]);
+    let results = ["eval", "detection", "--annotations", text(&annotations), "--results", text(&path)];
     refused(
-        &[&on(test)[..], &["--out", text(&out), "--errors"]].concat(),
-        &["no annotations", "--errors", "validation"],
+        results.map(str::to_owned).to_vec(),
+        &["image_info_test-dev2017.json", "no annotations", "server"],
     );
-    let results = ["eval", "detection", "--annotations", test, "--results", text(&path)];
-    refused(&results, &["image_info_test-dev2017.json", "no annotations", "server"]);
 }
 
 #[test]

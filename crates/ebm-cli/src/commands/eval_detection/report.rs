@@ -62,10 +62,10 @@ impl Report {
             writeln!(text, "{figure:>10} {value:.4}")?;
         }
         if let Some(tables) = &self.tables {
-            writeln!(text, "\n{}\n{}", by_category(tables)?, by_size(tables)?)?;
+            write!(text, "\n{}\n{}", by_category(tables)?, by_size(tables)?)?;
         }
         if let Some(errors) = &self.errors {
-            writeln!(text, "\n{}", by_kind(errors)?)?;
+            write!(text, "\n{}", by_kind(errors)?)?;
         }
         Ok(text)
     }

@@ -61,23 +61,28 @@ pub fn draw(
         tiles.push(Tile {
             image: read_image(&image.path)?,
             marks: scene.marks(image.id),
-            caption: [image.file_name.clone(), summary(&errors)],
+            caption: [format!("{}: {}", image.file_name, found(&errors)), wrong(&errors)],
         });
         images.push((errors, image.file_name.clone()));
     }
-    let mut legend = vec![(TRUTH, "object, found"), (CORRECT, "right")];
+    let mut legend = vec![(TRUTH, "object that was found or meant"), (CORRECT, "right")];
     legend.extend(ErrorKind::ALL.map(|kind| (colour(kind), kind.name())));
     write_png(path, &contact_sheet(&tiles, &legend)?)?;
     Ok(Sheet { point, images })
 }
 
-/// The counts of an image's errors in words.
-fn summary(errors: &ImageErrors) -> String {
-    let mut text = format!("{} of {} right", errors.correct, errors.objects);
-    for (kind, count) in ErrorKind::ALL.iter().zip(errors.errors).filter(|(_, count)| *count > 0) {
-        text += &format!(", {count} {}", kind.name());
-    }
-    text
+/// How many objects of an image were found.
+fn found(errors: &ImageErrors) -> String {
+    format!("{} of {} found", errors.correct, errors.objects)
+}
+
+/// An image's errors in words, the most frequent first.
+fn wrong(errors: &ImageErrors) -> String {
+    let mut counts: Vec<_> =
+        ErrorKind::ALL.iter().zip(errors.errors).filter(|(_, count)| *count > 0).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let texts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+    if texts.is_empty() { "no errors".into() } else { texts.join(", ") }
 }
 
 struct Scene<'a> {
@@ -153,7 +158,7 @@ impl Sheet {
         };
         writeln!(text, "\n{}: {kept} ({:.3})", path.display(), self.point.f1)?;
         for (errors, file_name) in &self.images {
-            writeln!(text, "{:6.1}  {file_name}: {}", errors.penalty, summary(errors))?;
+            writeln!(text, "{:6.1}  {file_name}: {}; {}", errors.penalty, found(errors), wrong(errors))?;
         }
         Ok(text)
     }

@@ -14,8 +14,9 @@ const POINTS: usize = 128;
 const AROUND: f64 = 0.35;
 /// The least side of a panel, in pixels.
 const SIDE: usize = 320;
-const BAND: f64 = 0.3;
-const CONTOUR: [u8; 3] = [255, 220, 40];
+/// What has the probability [`LEVEL`]: the bands and the contour.
+const REGION: [u8; 3] = [255, 220, 40];
+const BAND: f64 = 0.45;
 
 /// Boxes `[x, y, width, height]` in pixels of the image.
 pub struct Boxes {
@@ -78,15 +79,15 @@ pub fn box_panel(
             };
             // A pixel at least.
             let [x0, y0, x1, y1] = band;
-            shade(&mut bands, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], AFTER, BAND);
+            shade(&mut bands, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], REGION, BAND);
         }
     }
-    outline(&mut bands, after, AFTER, 1);
+    outline(&mut bands, after, AFTER, 2);
 
     let mut heated = plain;
     let (first, step) = ([0, 1].map(|axis| place(map.first[axis], axis)), map.step.map(|step| step * factor));
     heat(&mut heated, first, step, map.size, &map.p);
-    contour(&mut heated, (first, step, map.size), &map.p, map.level(LEVEL), CONTOUR);
-    outline(&mut heated, after, AFTER, 1);
+    contour(&mut heated, (first, step, map.size), &map.p, map.level(LEVEL), REGION);
+    outline(&mut heated, after, AFTER, 2);
     Ok(beside(&compared, &[bands, heated])?)
 }

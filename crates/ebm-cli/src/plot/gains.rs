@@ -53,16 +53,16 @@ pub struct Measured {
     pub error: f64,
 }
 
-const LEFT: i32 = 150;
+const LEFT: i32 = 90;
 const RIGHT: i32 = 40;
-const ABOVE: i32 = 150;
+const ABOVE: i32 = 190;
 const HEIGHT: i32 = 380;
 const ROW_GAP: i32 = 60;
-const PANEL_GAP: i32 = 36;
+const PANEL_GAP: i32 = 24;
 const BELOW: i32 = 80;
 /// The least width of a bin.
-const BIN: i32 = 96;
-const LABEL_PAD: i32 = 22;
+const BIN: i32 = 64;
+const LABEL_PAD: i32 = 16;
 const DOT_RADIUS: u32 = 8;
 /// Between the series of a bin.
 const DODGE: i32 = 20;
@@ -198,7 +198,7 @@ impl Figure for GainPlot<'_> {
             }
             let axes = self.axes(index, LEFT, 1);
             let style = TextStyle::new(TICK_EM, INK).anchored(HPos::Left, VPos::Bottom);
-            let above = axes.corner.1 - if index == 0 { 38 } else { 10 };
+            let above = axes.corner.1 - if index == 0 { 46 } else { 10 };
             canvas.text(&row.label, (20, above), style)?;
         }
         Ok(())

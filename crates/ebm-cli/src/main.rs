@@ -40,6 +40,9 @@ enum Command {
     /// Generated data.
     #[command(subcommand)]
     Data(commands::data::Data),
+    /// Weights made elsewhere.
+    #[command(subcommand)]
+    Weights(commands::weights::Weights),
     /// Time the networks beside PyTorch in one run.
     Bench(commands::bench::BenchArgs),
     /// One process of `bench`.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Predict(command) => commands::predict::run(command),
         Command::Reproduce(command) => commands::reproduce::run(command),
         Command::Data(command) => commands::data::run(command),
+        Command::Weights(command) => commands::weights::run(command),
         Command::Bench(args) => commands::bench::run(args),
         Command::BenchWorker(args) => commands::bench::run_worker(args),
     };

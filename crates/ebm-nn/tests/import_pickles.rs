@@ -155,22 +155,22 @@ proptest! {
     }
 }
 
-/// Every single byte of a file without checksums, with its lowest, its highest or all its bits flipped.
+/// Every byte of a file without checksums, or of another every fourth, with its lowest, its highest or all its bits flipped.
 #[test]
 fn no_flipped_byte_panics() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flipped");
-    for file in ["legacy_nested.pth", "arrays_python2.pkl"] {
+    for (file, step) in [("legacy_nested.pth", 1), ("arrays_python2.pkl", 4)] {
         let bytes = std::fs::read(golden_path(file)).unwrap();
         let mut loaded = 0;
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(step) {
             let mut changed = bytes.clone();
             changed[at] ^= [1, 0x80, 0xFF][at % 3];
             std::fs::write(&path, &changed).unwrap();
             loaded += usize::from(import::load(&path, &CPU).is_ok());
         }
         // Elements and unused parts may be anything; what describes them may not.
-        assert!(loaded > 0 && loaded < bytes.len(), "{file}: {loaded}");
+        assert!(loaded > 0 && loaded < bytes.len() / step, "{file}: {loaded}");
     }
 }
 

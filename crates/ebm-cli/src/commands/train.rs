@@ -1,6 +1,10 @@
 //! `ebm train`.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
@@ -35,9 +39,10 @@ pub enum Train {
 /// Data, length and place of a training.
 #[derive(Args)]
 pub struct CommonArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file.
-    #[arg(long, default_value = "mini")]
-    config: String,
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it the detector's weights decide, where
+    /// there are any, or it is mini.
+    #[arg(long)]
+    config: Option<String>,
     /// COCO annotation file.
     #[arg(long)]
     annotations: PathBuf,
@@ -96,8 +101,12 @@ pub fn run(command: Train) -> Result<()> {
 }
 
 impl CommonArgs {
-    fn config(&self) -> Result<ExperimentConfig> {
-        let mut config = super::config(&self.config)?;
+    fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
+        let given = self.config.as_deref();
+        let mut config = match detector {
+            Some(detector) => super::config_for(given, detector)?,
+            None => super::config(given.unwrap_or("mini"))?,
+        };
         for training in [&mut config.base, &mut config.ebm.training, &mut config.iou_net_star.training] {
             if let Some(steps) = self.steps {
                 let before = training.steps;
@@ -163,7 +172,7 @@ impl CommonArgs {
 }
 
 fn detector(args: &DetectorArgs) -> Result<()> {
-    let (config, device) = (args.common.config()?, Device::Cpu);
+    let (config, device) = (args.common.config(None)?, Device::Cpu);
     if args.common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
@@ -185,7 +194,7 @@ fn detector(args: &DetectorArgs) -> Result<()> {
 }
 
 fn confidence(args: &ConfidenceArgs) -> Result<()> {
-    let (config, device) = (args.common.config()?, Device::Cpu);
+    let (config, device) = (args.common.config(Some(&args.detector))?, Device::Cpu);
     let method = method(&args.method)?;
     let settings = config.confidence(method).context("--method direct has no confidence branch to train")?;
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);

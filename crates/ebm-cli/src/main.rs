@@ -46,6 +46,9 @@ enum Command {
     /// Generated data.
     #[command(subcommand)]
     Data(commands::data::Data),
+    /// Weights made elsewhere.
+    #[command(subcommand)]
+    Weights(commands::weights::Weights),
     /// Time the networks beside PyTorch in one run.
     Bench(commands::bench::BenchArgs),
     /// One process of `bench`.
@@ -71,6 +74,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Predict(command) => commands::predict::run(command),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Data(command) => commands::data::run(command),
+        Command::Weights(command) => commands::weights::run(command),
         Command::Bench(args) => commands::bench::run(args),
         Command::BenchWorker(args) => commands::bench::run_worker(args),
     }

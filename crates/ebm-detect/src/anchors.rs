@@ -2,6 +2,8 @@
 
 use ebm_nn::boxes::{BBox, BoxConvention};
 
+use crate::config::DetectorConfig;
+
 /// One size per pyramid level, the same aspect ratios (height / width) at each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnchorGenerator {
@@ -20,6 +22,12 @@ impl AnchorGenerator {
             ratios.iter().map(cell).collect()
         });
         Self { cells: cells.collect() }
+    }
+
+    /// Those of a configuration.
+    pub fn of(config: &DetectorConfig) -> Self {
+        let rpn = &config.rpn;
+        Self::new(&rpn.anchor_sizes, &rpn.anchor_ratios, &DetectorConfig::STRIDES, config.convention.into())
     }
 
     /// The anchors around the first position of each level.

@@ -53,6 +53,18 @@ mod tests {
     }
 
     #[test]
+    fn a_decoded_inclusive_box_ends_on_its_last_pixel() {
+        let coder = BoxCoder { weights: [1.0; 4], convention: BoxConvention::Inclusive };
+        // 40 × 80 pixels stay where they are; twice as many around the same centre.
+        let reference = [10., 15., 49., 94.];
+        assert_eq!(coder.decode(&[0.0; 4], &reference), reference);
+        let double = coder.decode(&[0.0, 0.0, 2f32.ln(), 2f32.ln()], &reference);
+        for (value, golden) in double.iter().zip([-10., -25., 69., 134.]) {
+            assert!((value - golden).abs() < 1e-4, "{double:?}");
+        }
+    }
+
+    #[test]
     fn decode_inverts_encode() {
         for convention in [BoxConvention::HalfOpen, BoxConvention::Inclusive] {
             let coder = BoxCoder { weights: [10., 10., 5., 5.], convention };

@@ -133,6 +133,16 @@ mod tests {
     }
 
     #[test]
+    fn golden_levels_of_inclusive_boxes() {
+        // A box from pixel 0 to pixel n - 1 has n pixels.
+        let pooler =
+            Pooler::new(&ExperimentConfig::embedded("paper").unwrap().detector, Pooling::RoiAlign(2));
+        let levels = [32., 111., 112., 224., 448., 447.]
+            .map(|side: f32| pooler.level(&[5., 9., 5. + side - 1., 9. + side - 1.]) + 2);
+        assert_eq!(levels, [2, 2, 3, 4, 5, 4]);
+    }
+
+    #[test]
     fn rows_are_found_again_whatever_their_level() {
         let device = Device::Cpu;
         // Each level is constant, so a pooled box shows which level it came from.

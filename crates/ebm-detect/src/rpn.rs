@@ -51,12 +51,7 @@ impl Rpn {
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let channels = config.backbone.fpn_channels;
         let convention = config.convention.into();
-        let anchors = AnchorGenerator::new(
-            &config.rpn.anchor_sizes,
-            &config.rpn.anchor_ratios,
-            &DetectorConfig::STRIDES,
-            convention,
-        );
+        let anchors = AnchorGenerator::of(config);
         let init = Init::Randn { mean: 0.0, stdev: 0.01 };
         let head = vb.pp("head");
         let count = anchors.per_position();

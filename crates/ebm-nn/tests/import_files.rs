@@ -1,4 +1,4 @@
-//! Files: torch's `.pth`, safetensors, fixed point, and damage of every kind.
+//! Files: safetensors, fixed point, real weights, and what is no file of weights at all.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -7,53 +7,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Tensor};
-use common::{CPU, formula, golden, golden_path, shared, to_vec};
+use common::{CPU, formula, shared, to_vec};
 use ebm_nn::import::{self, LoadPolicy};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
-use proptest::prelude::*;
 
 fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
     result.unwrap_err().to_string()
-}
-
-/// The tensors that torch itself wrote in the other format.
-fn check_pth(found: &BTreeMap<String, Tensor>) {
-    let mut expected = golden("pth");
-    expected.insert("flag".to_owned(), Tensor::new(&[1u8, 0, 1], &CPU).unwrap());
-    assert!(found.keys().eq(expected.keys()), "{:?}", found.keys());
-    for (name, expected) in &expected {
-        let found = &found[name];
-        assert_eq!((found.dims(), found.dtype()), (expected.dims(), expected.dtype()), "{name}");
-        assert_eq!(to_vec(found), to_vec(expected), "{name}");
-    }
-}
-
-#[test]
-fn pth_files_are_read_wherever_their_tensors_are() {
-    check_pth(&import::load_pth(&golden_path("flat.pth"), &CPU).unwrap());
-    check_pth(&import::load(&golden_path("flat.pth"), &CPU).unwrap());
-    check_pth(&import::load_pth(&golden_path("nested.pth"), &CPU).unwrap());
-    check_pth(&import::load_pth_key(&golden_path("nested.pth"), "model", &CPU).unwrap());
-    check_pth(&import::load_pth_key(&golden_path("deep.pth"), "weights.inner", &CPU).unwrap());
-    let state = import::load_pth(&golden_path("state_dict.pth"), &CPU).unwrap();
-    assert_eq!(state.keys().collect::<Vec<_>>(), ["fc.bias", "fc.weight"]);
-}
-
-#[test]
-fn pth_files_without_tensors_are_errors_that_say_what_to_do() {
-    let load = |file| message(import::load_pth(&golden_path(file), &CPU));
-    assert!(load("deep.pth").contains("give the key, one of: "), "{}", load("deep.pth"));
-    assert!(load("deep.pth").contains("weights"));
-    assert!(load("empty.pth").contains("no tensors"), "{}", load("empty.pth"));
-    assert!(load("legacy.pth").contains("convert it once in Python"), "{}", load("legacy.pth"));
-    assert!(message(import::load(&golden_path("legacy.pth"), &CPU)).contains("convert it once"));
-    assert!(load("script.pth").contains("TorchScript"), "{}", load("script.pth"));
-    let key = message(import::load_pth_key(&golden_path("nested.pth"), "ema", &CPU));
-    assert!(key.contains("\"ema\"") && key.contains("model"), "{key}");
-    let key = message(import::load_pth_key(&golden_path("deep.pth"), "weights", &CPU));
-    assert!(key.contains("no tensors") && key.contains("inner"), "{key}");
 }
 
 #[test]
@@ -68,40 +29,6 @@ fn files_that_are_nothing_are_errors_with_their_name() {
         }
     }
     assert!(import::load(dir.path(), &CPU).is_err());
-}
-
-#[test]
-fn a_file_cut_anywhere_is_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("cut");
-    for file in ["flat.pth", "pth.safetensors"] {
-        let bytes = std::fs::read(golden_path(file)).unwrap();
-        for length in (0..bytes.len()).step_by(7) {
-            std::fs::write(&path, &bytes[..length]).unwrap();
-            assert!(import::load(&path, &CPU).is_err(), "{file} cut at {length}");
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    /// No change of bytes panics; a changed `.pth` that loads has its tensors unchanged, as each member has a checksum.
-    #[test]
-    fn damage_never_panics(at in 0.0..1.0f64, with in any::<[u8; 3]>(), pth in any::<bool>()) {
-        let file = if pth { "nested.pth" } else { "pth.safetensors" };
-        let mut bytes = std::fs::read(golden_path(file)).unwrap();
-        let from = (at * (bytes.len() - 3) as f64) as usize;
-        bytes[from..from + 3].copy_from_slice(&with);
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(file);
-        std::fs::write(&path, &bytes).unwrap();
-        let loaded = import::load(&path, &CPU);
-        let _ = import::fixed_point(&path, &CPU);
-        if let (true, Ok(found)) = (pth, loaded) {
-            check_pth(&found);
-        }
-    }
 }
 
 #[test]

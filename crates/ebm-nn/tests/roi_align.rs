@@ -51,3 +51,18 @@ fn tracked_boxes_get_a_zero_gradient() {
     let grads = out.sum_all().unwrap().backward().unwrap();
     assert_eq!(largest(grads.get(&rois).unwrap()), 0.0);
 }
+
+/// By hand, on the map 4y + x: the average is the map's value at the box's middle. maskrcnn-benchmark does not shift by
+/// half a pixel, and gives a box at least one pixel of extent.
+#[test]
+fn the_older_convention_is_not_shifted() {
+    let map: Vec<f64> = (0..100).map(|i| f64::from(4 * (i / 10) + i % 10)).collect();
+    let map = Tensor::from_vec(map, (1, 1, 10, 10), &Device::Cpu).unwrap();
+    let rois = Tensor::new(&[[0f64, 0., 0., 7., 7.], [0., 2., 2., 2., 2.]], &Device::Cpu).unwrap();
+    let pooled = |aligned| {
+        let out = roi_align(&map, &rois, (1, 1), 1.0, 2, aligned).unwrap();
+        out.flatten_all().unwrap().to_vec1::<f64>().unwrap()
+    };
+    assert_eq!(pooled(false), [17.5, 12.5]);
+    assert_eq!(pooled(true), [15.0, 7.5]);
+}

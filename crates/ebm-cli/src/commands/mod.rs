@@ -13,6 +13,7 @@ pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
 pub mod train;
+pub mod weights;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,14 @@ pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
     match name_or_path {
         "mini" | "paper" | "torchvision" => Ok(ExperimentConfig::embedded(name_or_path)?),
         path => Ok(ExperimentConfig::read(Path::new(path))?),
+    }
+}
+
+/// The configuration of this name, or else the one that the detector's weights belong to, or else mini.
+pub fn config_for(name_or_path: Option<&str>, detector: &Path) -> Result<ExperimentConfig> {
+    match name_or_path {
+        Some(given) => config(given),
+        None => config(ebm_detect::weights::configuration(detector)?.as_deref().unwrap_or("mini")),
     }
 }
 

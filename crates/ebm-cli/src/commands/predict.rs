@@ -14,7 +14,7 @@ use ebm_detect::{
     weights::{load_detector, load_head},
 };
 
-use super::config;
+use super::config_for;
 use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
 use super::predict_tracking::{self, TrackingArgs};
@@ -35,10 +35,11 @@ pub enum Predict {
 /// A trained model.
 #[derive(Args)]
 pub struct ModelArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file.
-    #[arg(long, default_value = "mini")]
-    config: String,
-    /// Detector weights: safetensors, or torchvision's .pth.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it the detector's weights decide, or
+    /// it is mini where they do not tell.
+    #[arg(long)]
+    config: Option<String>,
+    /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark or Detectron.
     #[arg(long)]
     detector: Option<PathBuf>,
     /// Weights of a confidence branch, to refine with.
@@ -83,11 +84,11 @@ pub struct Detected {
 impl Model {
     /// Reads the weights that the arguments name.
     pub fn load(args: &ModelArgs, device: &Device) -> Result<Self> {
-        let config = config(&args.config)?;
         let path = args
             .detector
             .as_deref()
             .context("--detector is missing: the file with the detector's weights")?;
+        let config = config_for(args.config.as_deref(), path)?;
         let detector = load_detector(&config.detector, path, device)?;
         let head = args.head.as_deref().map(|path| load_head(&config.detector, path, device)).transpose()?;
         let head = head.map(|head| head.for_inference()).transpose()?;

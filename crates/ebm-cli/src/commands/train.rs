@@ -1,6 +1,10 @@
 //! `ebm train`.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
@@ -37,9 +41,10 @@ pub enum Train {
 /// Data, length and place of a training.
 #[derive(Args)]
 pub struct CommonArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file.
-    #[arg(long, default_value = "mini")]
-    config: String,
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it the detector's weights decide, where
+    /// there are any, or it is mini.
+    #[arg(long)]
+    config: Option<String>,
     /// COCO annotation file.
     #[arg(long)]
     annotations: PathBuf,
@@ -105,8 +110,12 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
 }
 
 impl CommonArgs {
-    fn config(&self) -> Result<ExperimentConfig> {
-        let mut config = super::config(&self.config)?;
+    fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
+        let given = self.config.as_deref();
+        let mut config = match detector {
+            Some(detector) => super::config_for(given, detector)?,
+            None => super::config(given.unwrap_or("mini"))?,
+        };
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
                 let before = training.steps;
@@ -181,7 +190,7 @@ impl CommonArgs {
 }
 
 fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
-    let (config, device) = (args.common.config()?, Device::Cpu);
+    let (config, device) = (args.common.config(None)?, Device::Cpu);
     if args.common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
@@ -204,7 +213,7 @@ fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
 }
 
 fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
-    let (config, device, method) = (args.common.config()?, Device::Cpu, args.method);
+    let (config, device, method) = (args.common.config(Some(&args.detector))?, Device::Cpu, args.method);
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;

@@ -3,8 +3,11 @@
 //! Files are read whole, never mapped (a mapped file that shrinks kills the process), and no more than
 //! [`MAX_FILE_BYTES`] of them.
 
+mod legacy;
+mod pickle;
 mod pth;
 mod report;
+mod tensor_spec;
 mod tensors;
 mod zip;
 
@@ -27,16 +30,27 @@ use crate::{Error, Result};
 pub const MAX_FILE_BYTES: u64 = 8 << 30;
 
 /// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
-/// torch `.pth` file (see [`load_pth`]), told apart by their content.
+/// torch `.pth` or a numpy `.pkl` file (see [`load_pth`]), told apart by their content.
 ///
 /// # Errors
 /// When the file cannot be read or is neither.
 pub fn load(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
+    Ok(load_with_metadata(path, device)?.0)
+}
+
+/// [`load`], and the free-form metadata of a safetensors file, which other files have none of.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with_metadata(
+    path: &Path,
+    device: &Device,
+) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
     let bytes = read(path)?;
-    if zip::is_zip(&bytes) || pth::is_legacy(&bytes) {
-        return pth::from_bytes(path, &bytes, None, device);
+    if pth::is_pickled(&bytes) {
+        return Ok((pth::from_bytes(path, &bytes, None, device)?, BTreeMap::new()));
     }
-    tensors::from_bytes(path, &bytes, device)
+    Ok((tensors::from_bytes(path, &bytes, device)?, tensors::header(path, &bytes)?))
 }
 
 /// Renames tensors: `name` becomes `rename(name)`, and a tensor whose new name is `None` is dropped.

@@ -1,26 +1,29 @@
-//! torch's `.pth`: a zip archive of one pickle and one member per storage.
+//! Files that are pickles: torch's `.pth`, in both of its formats, and numpy arrays in `.pkl`.
 //!
-//! The pickle is read by candle's virtual machine, which runs no code; what it yields is interpreted
-//! here, so that nested dictionaries are found and nothing is skipped in silence.
+//! No code is run; nested dictionaries are found, and nothing is skipped in silence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::pickle::{Object, Stack};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 
+use super::pickle::{Id, Pickle};
+use super::tensor_spec::{Data, TensorSpec};
 use super::zip::{self, Archive};
-use super::{format_error, read};
-use crate::Result;
+use super::{format_error, legacy, read};
+use crate::{Error, Result};
 
 /// Where checkpoints keep their parameters, in order of search, when not at the top.
-const KEYS: [&str; 6] = ["state_dict", "model", "model_state_dict", "model_state", "net", "network"];
+const KEYS: [&str; 7] = ["state_dict", "model", "model_state_dict", "model_state", "net", "network", "blobs"];
 
-/// The largest pickle that is read; that of a ResNet-50 takes 0.05 MB.
+/// The largest pickle in an archive that is read; that of a ResNet-50 takes 0.05 MB.
 const MAX_PICKLE_BYTES: usize = 64 << 20;
 
-/// Reads the tensors of a `.pth` file that torch ≥ 1.6 saved: those at the top of its dictionary, or else
-/// those under the first of the usual keys (`state_dict`, `model`, …) that holds any.
+/// How many times the file's size all its tensors may take: each that shares its values has its own copy.
+const MAX_SHARING: usize = 8;
+
+/// Reads the tensors of a `.pth` file that any torch since 0.2 saved, or of a `.pkl` file of numpy arrays: those at the
+/// top of its dictionary, or else those under the first of the usual keys (`state_dict`, `model`, …) that holds any.
 ///
 /// # Errors
 /// When the file cannot be read, is no such file, or holds no tensors in these places.
@@ -36,9 +39,16 @@ pub fn load_pth_key(path: &Path, key: &str, device: &Device) -> Result<BTreeMap<
     from_bytes(path, &read(path)?, Some(key), device)
 }
 
-/// Whether `bytes` begin as torch's format before 1.6 does: with a pickled integer of ten bytes.
-pub(super) fn is_legacy(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 2..=5, 0x8A, 10, ..])
+/// Whether `bytes` are a file of one of the kinds that are read here.
+pub(super) fn is_pickled(bytes: &[u8]) -> bool {
+    zip::is_zip(bytes) || is_pickle(bytes)
+}
+
+/// A pickle begins with its protocol. Such may be the length of a safetensors file's header too, behind which a brace
+/// stands.
+fn is_pickle(bytes: &[u8]) -> bool {
+    let safetensors = matches!(bytes, [_, _, _, _, 0, 0, 0, 0, b'{', ..]);
+    matches!(bytes, [0x80, 2..=5, _, ..]) && !safetensors
 }
 
 pub(super) fn from_bytes(
@@ -47,14 +57,58 @@ pub(super) fn from_bytes(
     key: Option<&str>,
     device: &Device,
 ) -> Result<BTreeMap<String, Tensor>> {
-    if is_legacy(bytes) {
-        let reason = "torch's format from before 1.6, which is not read; convert it once in Python: \
-                      torch.save(torch.load(old, map_location='cpu', weights_only=True), new)";
+    let refuse = |reason: String| format_error(path, reason);
+    let (pickle, storages) = if zip::is_zip(bytes) {
+        zipped(path, bytes)?
+    } else if legacy::is_legacy(bytes) {
+        let (pickle, storages) = legacy::read(bytes).map_err(refuse)?;
+        (pickle, Storages::Listed(storages))
+    } else if is_pickle(bytes) {
+        (unpickle(path, bytes)?, Storages::Listed(BTreeMap::new()))
+    } else {
+        let reason = "not a torch .pth file (a zip archive or a pickle); is it complete?";
         return Err(format_error(path, reason));
+    };
+    let dictionary = select(path, &pickle, key)?;
+    let mut budget = bytes.len().saturating_mul(MAX_SHARING);
+    let mut tensors = BTreeMap::new();
+    for &(name, value) in pickle.dictionary(dictionary).unwrap_or_default() {
+        let (Some(name), Some(spec)) = (pickle.text(name), TensorSpec::parse(&pickle, value)) else {
+            continue;
+        };
+        let refuse = |reason: String| format_error(path, format!("{name}: {reason}"));
+        let spec = spec.map_err(refuse)?;
+        let data = match &spec.data {
+            Data::Inline(data) => data.as_ref(),
+            Data::Storage(key) => storages.get(path, key)?,
+        };
+        tensors.insert(name.to_owned(), spec.tensor(data, &mut budget, device).map_err(refuse)?);
     }
-    if !zip::is_zip(bytes) {
-        return Err(format_error(path, "not a torch .pth file (a zip archive); is it complete?"));
+    Ok(tensors)
+}
+
+/// The storages of a file.
+enum Storages<'a> {
+    /// Members of an archive, under a prefix.
+    Members(Archive<'a>, String),
+    /// All of them by key.
+    Listed(BTreeMap<String, &'a [u8]>),
+}
+
+impl<'a> Storages<'a> {
+    fn get(&self, path: &Path, key: &str) -> Result<&'a [u8]> {
+        match self {
+            Self::Members(archive, prefix) => archive.read(path, &format!("{prefix}data/{key}")),
+            Self::Listed(storages) => {
+                let missing = || format_error(path, format!("storage {key} is missing"));
+                storages.get(key).copied().ok_or_else(missing)
+            }
+        }
     }
+}
+
+/// torch's format since 1.6: an archive of one pickle and one member per storage.
+fn zipped<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Pickle<'a>, Storages<'a>)> {
     let archive = Archive::open(path, bytes)?;
     let Some(pickle) =
         archive.names().find(|n| *n == "data.pkl" || n.ends_with("/data.pkl")).map(str::to_owned)
@@ -62,248 +116,72 @@ pub(super) fn from_bytes(
         return Err(format_error(path, "a zip archive without torch's data.pkl"));
     };
     let prefix = pickle.trim_end_matches("data.pkl").to_owned();
-    if archive
-        .names()
-        .any(|name| *name == format!("{prefix}code") || name.starts_with(&format!("{prefix}code/")))
-    {
-        return Err(format_error(
-            path,
-            "a TorchScript module; save its state_dict() with torch.save instead",
-        ));
+    let code = [format!("{prefix}code"), format!("{prefix}code/")];
+    if archive.names().any(|name| name == code[0] || name.starts_with(&code[1])) {
+        let reason = "a TorchScript module; save its state_dict() with torch.save instead";
+        return Err(format_error(path, reason));
     }
     let order = format!("{prefix}byteorder");
     if archive.names().any(|name| name == order) && archive.read(path, &order)? != b"little" {
         return Err(format_error(path, "the tensors were saved on a big-endian machine"));
     }
-    let root = unpickle(path, archive.read(path, &pickle)?)?;
-    let dictionary = select(path, root, key)?;
-    let file = File { path, archive, prefix };
-    let mut tensors = BTreeMap::new();
-    for (name, value) in dictionary {
-        if let (Object::Unicode(name), Some(spec)) = (name, TensorSpec::parse(&value)) {
-            let spec = spec.map_err(|reason| format_error(path, format!("{name}: {reason}")))?;
-            tensors.insert(name.clone(), file.tensor(&name, &spec, device)?);
-        }
+    let pickle = archive.read(path, &pickle)?;
+    if pickle.len() > MAX_PICKLE_BYTES {
+        let reason = format!("its pickle of {} bytes is larger than {MAX_PICKLE_BYTES}", pickle.len());
+        return Err(format_error(path, reason));
     }
-    Ok(tensors)
+    Ok((unpickle(path, pickle)?, Storages::Members(archive, prefix)))
 }
 
-fn unpickle(path: &Path, bytes: &[u8]) -> Result<Object> {
-    let unreadable = |reason: String| format_error(path, format!("its pickle cannot be read: {reason}"));
-    if bytes.len() > MAX_PICKLE_BYTES {
-        return Err(unreadable(format!("{} bytes are more than {MAX_PICKLE_BYTES}", bytes.len())));
-    }
-    let mut stack = Stack::empty();
-    let mut reader = bytes;
-    stack.read_loop(&mut reader).map_err(|error| unreadable(error.to_string()))?;
-    stack.finalize().map_err(|error| unreadable(error.to_string()))
+fn unpickle<'a>(path: &Path, mut bytes: &'a [u8]) -> Result<Pickle<'a>> {
+    Pickle::read(&mut bytes)
+        .map_err(|reason| format_error(path, format!("its pickle cannot be read: {reason}")))
 }
-
-type Dictionary = Vec<(Object, Object)>;
 
 /// The dictionary of tensors: the one under `key`, or the root, or the one under a usual key.
-fn select(path: &Path, root: Object, key: Option<&str>) -> Result<Dictionary> {
-    let Some(mut dictionary) = into_dictionary(root) else {
+fn select(path: &Path, pickle: &Pickle, key: Option<&str>) -> Result<Id> {
+    let root = pickle.root();
+    if pickle.dictionary(root).is_none() {
         let reason = "it holds no dictionary (a whole pickled module?); save model.state_dict() instead";
         return Err(format_error(path, reason));
-    };
+    }
     if let Some(key) = key {
-        for part in key.split('.') {
-            let known = names(&dictionary);
-            dictionary = take(dictionary, part).ok_or_else(|| {
-                format_error(path, format!("no dictionary under {part:?} of {key:?}; known: {known}"))
-            })?;
-        }
-        if holds_tensors(&dictionary) {
-            return Ok(dictionary);
-        }
-        let reason = format!("no tensors under {key:?}, only: {}", names(&dictionary));
-        return Err(format_error(path, reason));
+        return under_key(path, pickle, key);
     }
-    if holds_tensors(&dictionary) {
-        return Ok(dictionary);
+    if holds_tensors(pickle, root) {
+        return Ok(root);
     }
-    let known = names(&dictionary);
-    let found = KEYS.iter().find(|key| {
-        (dictionary.iter())
-            .any(|(name, value)| is_name(name, key) && dictionary_of(value).is_some_and(holds_tensors))
-    });
-    (found.and_then(|key| take(dictionary, key))).ok_or_else(|| {
-        let reason =
-            format!("no tensors at its top or under {}; give the key, one of: {known}", KEYS.join(", "));
-        format_error(path, reason)
+    let mut usual = KEYS.iter().filter_map(|key| pickle.value(root, key));
+    usual.find(|&value| holds_tensors(pickle, value)).ok_or_else(|| {
+        let (keys, known) = (KEYS.join(", "), names(pickle, root));
+        format_error(path, format!("no tensors at its top or under {keys}; give the key, one of: {known}"))
     })
 }
 
-/// An ordered dictionary with attributes (a `state_dict` with its `_metadata`) comes as a build of it.
-fn into_dictionary(object: Object) -> Option<Dictionary> {
-    match object {
-        Object::Dict(dictionary) => Some(dictionary),
-        Object::Build { callable, .. } => into_dictionary(*callable),
-        _ => None,
+fn under_key(path: &Path, pickle: &Pickle, key: &str) -> Result<Id> {
+    let mut dictionary = pickle.root();
+    for part in key.split('.') {
+        let below = pickle.value(dictionary, part).filter(|&id| pickle.dictionary(id).is_some());
+        dictionary = below.ok_or_else(|| -> Error {
+            let known = names(pickle, dictionary);
+            format_error(path, format!("no dictionary under {part:?} of {key:?}; known: {known}"))
+        })?;
     }
-}
-
-fn dictionary_of(object: &Object) -> Option<&[(Object, Object)]> {
-    match object {
-        Object::Dict(dictionary) => Some(dictionary),
-        Object::Build { callable, .. } => dictionary_of(callable),
-        _ => None,
+    if holds_tensors(pickle, dictionary) {
+        return Ok(dictionary);
     }
+    let reason = format!("no tensors under {key:?}, only: {}", names(pickle, dictionary));
+    Err(format_error(path, reason))
 }
 
-fn take(dictionary: Dictionary, key: &str) -> Option<Dictionary> {
-    dictionary.into_iter().find(|(name, _)| is_name(name, key)).and_then(|(_, value)| into_dictionary(value))
+fn holds_tensors(pickle: &Pickle, dictionary: Id) -> bool {
+    let entries = pickle.dictionary(dictionary).unwrap_or_default();
+    entries.iter().any(|(_, value)| TensorSpec::parse(pickle, *value).is_some())
 }
 
-fn is_name(object: &Object, name: &str) -> bool {
-    matches!(object, Object::Unicode(text) if text == name)
-}
-
-fn holds_tensors(dictionary: &[(Object, Object)]) -> bool {
-    dictionary.iter().any(|(_, value)| TensorSpec::parse(value).is_some())
-}
-
-fn names(dictionary: &[(Object, Object)]) -> String {
+fn names(pickle: &Pickle, dictionary: Id) -> String {
     const SHOWN: usize = 12;
-    let names: Vec<_> = (dictionary.iter())
-        .filter_map(|(name, _)| if let Object::Unicode(name) = name { Some(name.as_str()) } else { None })
-        .take(SHOWN)
-        .collect();
+    let entries = pickle.dictionary(dictionary).unwrap_or_default();
+    let names: Vec<_> = entries.iter().filter_map(|(name, _)| pickle.text(*name)).take(SHOWN).collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-}
-
-/// A tensor as torch pickles it: a view of a storage.
-struct TensorSpec {
-    dtype: DType,
-    storage: String,
-    offset: usize,
-    shape: Vec<usize>,
-    strides: Vec<usize>,
-}
-
-impl TensorSpec {
-    /// `None` for an object that is no tensor; an error for a tensor that is not understood.
-    fn parse(object: &Object) -> Option<std::result::Result<Self, String>> {
-        let Object::Reduce { callable, args } = object else { return None };
-        let (Object::Class { module_name, class_name }, Object::Tuple(args)) = (&**callable, &**args) else {
-            return None;
-        };
-        match (module_name.as_str(), class_name.as_str()) {
-            // Arguments: the tensor, requires_grad, hooks.
-            ("torch._utils", "_rebuild_parameter") => Self::parse(args.first()?),
-            // Arguments: storage, offset, size, stride, …
-            ("torch._utils", "_rebuild_tensor_v2") => {
-                let understood = Self::from_args(args);
-                Some(
-                    understood
-                        .unwrap_or_else(|| Err("its description in the pickle is not torch's".to_owned())),
-                )
-            }
-            ("torch._utils" | "torch._tensor", name) if name.starts_with("_rebuild_") => {
-                Some(Err(format!("a tensor kind that is not read ({name}); save it as a plain dense tensor")))
-            }
-            _ => None,
-        }
-    }
-
-    fn from_args(args: &[Object]) -> Option<std::result::Result<Self, String>> {
-        let [Object::PersistentLoad(storage), offset, Object::Tuple(shape), Object::Tuple(strides), ..] =
-            args
-        else {
-            return None;
-        };
-        let Object::Tuple(storage) = &**storage else { return None };
-        let [_, Object::Class { class_name, .. }, Object::Unicode(storage), ..] = storage.as_slice() else {
-            return None;
-        };
-        let dtype = match class_name.as_str() {
-            "FloatStorage" => DType::F32,
-            "DoubleStorage" => DType::F64,
-            "HalfStorage" => DType::F16,
-            "BFloat16Storage" => DType::BF16,
-            "ByteStorage" | "BoolStorage" => DType::U8,
-            "ShortStorage" => DType::I16,
-            "IntStorage" => DType::I32,
-            "LongStorage" => DType::I64,
-            other => return Some(Err(format!("values of torch's {other} are not read"))),
-        };
-        let sizes = |objects: &[Object]| objects.iter().map(size).collect::<Option<Vec<_>>>();
-        let (shape, strides) = (sizes(shape)?, sizes(strides)?);
-        (shape.len() == strides.len()).then_some(())?;
-        Some(Ok(Self { dtype, storage: storage.clone(), offset: size(offset)?, shape, strides }))
-    }
-
-    /// The number of elements and the end of the last one in the storage, both in elements.
-    fn extent(&self) -> Option<(usize, usize)> {
-        let count = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
-        let mut last = self.offset;
-        for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
-            last = last.checked_add(dim.saturating_sub(1).checked_mul(stride)?)?;
-        }
-        Some((count, if count == 0 { self.offset } else { last.checked_add(1)? }))
-    }
-
-    fn is_contiguous(&self) -> bool {
-        let mut expected = 1;
-        self.shape.iter().zip(&self.strides).rev().all(|(&dim, &stride)| {
-            let fits = dim <= 1 || stride == expected;
-            expected *= dim;
-            fits
-        })
-    }
-}
-
-fn size(object: &Object) -> Option<usize> {
-    match *object {
-        Object::Int(value) => usize::try_from(value).ok(),
-        Object::Long(value) => usize::try_from(value).ok(),
-        _ => None,
-    }
-}
-
-struct File<'a> {
-    path: &'a Path,
-    archive: Archive<'a>,
-    prefix: String,
-}
-
-impl File<'_> {
-    fn tensor(&self, name: &str, spec: &TensorSpec, device: &Device) -> Result<Tensor> {
-        let data = self.archive.read(self.path, &format!("{}data/{}", self.prefix, spec.storage))?;
-        let width = spec.dtype.size_in_bytes();
-        let inside = |(count, end): &(usize, usize)| {
-            // A broadcast view may have more elements than its storage: it is no parameter, and a lie about
-            // the shape would allocate without bounds.
-            end.checked_mul(width).is_some_and(|end| end <= data.len()) && *count <= data.len() / width
-        };
-        let Some((count, end)) = spec.extent().filter(inside) else {
-            let reason = format!("{name} of shape {:?} reaches beyond its storage", spec.shape);
-            return Err(format_error(self.path, reason));
-        };
-        let gathered;
-        let bytes = if count == 0 || spec.is_contiguous() {
-            &data[spec.offset.min(end) * width..][..count * width]
-        } else {
-            gathered = gather(data, spec, count);
-            &gathered
-        };
-        Tensor::from_raw_buffer(bytes, spec.dtype, &spec.shape, device)
-            .map_err(|error| format_error(self.path, format!("{name}: {error}")))
-    }
-}
-
-/// The elements of a strided view in row-major order; the view was checked to lie inside `data`.
-fn gather(data: &[u8], spec: &TensorSpec, count: usize) -> Vec<u8> {
-    let width = spec.dtype.size_in_bytes();
-    let mut bytes = Vec::with_capacity(count * width);
-    for flat in 0..count {
-        let (mut rest, mut at) = (flat, spec.offset);
-        for (&dim, &stride) in spec.shape.iter().zip(&spec.strides).rev() {
-            at += rest % dim * stride;
-            rest /= dim;
-        }
-        bytes.extend_from_slice(&data[at * width..][..width]);
-    }
-    bytes
 }

@@ -50,7 +50,7 @@ fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
     SafeTensors::deserialize(bytes).map_err(|error| not_safetensors(path, error))
 }
 
-fn header(path: &Path, bytes: &[u8]) -> Result<BTreeMap<String, String>> {
+pub(super) fn header(path: &Path, bytes: &[u8]) -> Result<BTreeMap<String, String>> {
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| not_safetensors(path, error))?;
     Ok(header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect())
 }

@@ -1,5 +1,11 @@
 //! Networks built from weight files, and weight files written from networks.
 
+mod conventions;
+mod convert;
+mod detectron;
+mod family;
+mod file;
+
 use std::{collections::BTreeMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
@@ -9,37 +15,46 @@ use ebm_nn::{
 };
 use ebm_seed::Key;
 
-use crate::{
-    config::DetectorConfig,
-    energy_head::EnergyHead,
-    error::{Error, Result},
-    faster_rcnn::FasterRcnn,
-};
+pub use conventions::Conventions;
+pub use convert::{Conversion, convert};
+pub use family::Family;
+
+use crate::{config::DetectorConfig, energy_head::EnergyHead, error::Result, faster_rcnn::FasterRcnn};
+use file::WeightFile;
 
 const BRANCH: [&str; 2] = ["roi_heads.energy_head.", "roi_heads.energy_predictor."];
 
-/// The detector with the parameters in `path` (safetensors, or a `.pth` with torchvision's names), all frozen.
+/// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the names of any
+/// [`Family`] of detectors.
 ///
 /// # Errors
-/// [`Error::Weights`] when the file's names or shapes are not the architecture's: nothing is drawn in their place.
+/// [`Error::Weights`](crate::Error::Weights) when the file's names or shapes are not the architecture's (nothing is
+/// drawn in their place), or when it is of another convention than `config`.
 pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> Result<FasterRcnn> {
+    let file = WeightFile::open(path, device)?;
+    file.check(path, config)?;
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;
-    load_exactly(&store, path, device)?;
+    fill(&store, &file, path)?;
     Ok(detector)
 }
 
-/// All tensors of a weight file by name, in single precision.
+/// All tensors of a weight file in single precision, by our names where it has a [`Family`]'s.
+///
+/// # Errors
+/// When the file cannot be read.
 pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    let mut tensors = import::load(path, device)?;
-    for tensor in tensors.values_mut().filter(|t| matches!(t.dtype(), DType::F16 | DType::BF16 | DType::F64))
-    {
-        *tensor = tensor.to_dtype(DType::F32)?;
-    }
-    // torch counts batches in its batch norm; nothing here depends on it.
-    tensors.retain(|name, _| !name.ends_with("num_batches_tracked"));
-    Ok(tensors)
+    Ok(WeightFile::open(path, device)?.tensors)
+}
+
+/// The embedded configuration that the detector at `path` belongs to: as the converted file says, or else as the names
+/// of its [`Family`] tell. `None` where neither does, as for the detectors that are trained here.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn configuration(path: &Path) -> Result<Option<String>> {
+    Ok(WeightFile::open(path, &Device::Cpu)?.configuration().map(str::to_owned))
 }
 
 /// The confidence branch saved at `path`, frozen.
@@ -82,14 +97,12 @@ pub fn save(store: &ParamStore, path: &Path, half: bool) -> Result<()> {
 
 /// Fills `store` from the file at `path`; every name and shape must agree.
 pub(crate) fn load_exactly(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
-    let report = store.load(&read(path, device)?, LoadPolicy::LENIENT)?;
-    if report.is_exact() {
-        return Ok(());
-    }
-    Err(Error::Weights {
-        path: path.to_owned(),
-        reason: format!("the weights are of another architecture than the configuration's: {report}"),
-    })
+    fill(store, &WeightFile::open(path, device)?, path)
+}
+
+/// Fills `store` from `file`; every name and shape must agree.
+fn fill(store: &ParamStore, file: &WeightFile, path: &Path) -> Result<()> {
+    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?)
 }
 
 /// Sets aside the ResNet at `path` as the detector's body, frozen; call it before the detector is built.

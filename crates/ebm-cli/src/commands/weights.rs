@@ -1,0 +1,89 @@
+//! `ebm weights`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use ebm_detect::{config::ExperimentConfig, weights::convert};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// What to do with weights.
+#[derive(Subcommand)]
+pub enum Weights {
+    /// Make a file of ours out of weights made elsewhere: Faster-RCNN of torchvision, maskrcnn-benchmark or Detectron, or a
+    /// ResNet.
+    Convert(ConvertArgs),
+}
+
+/// Arguments of `ebm weights convert`.
+#[derive(Args)]
+pub struct ConvertArgs {
+    /// A .pth of any torch, a .pkl of Detectron, or a .safetensors file.
+    input: PathBuf,
+    /// The .safetensors file to write.
+    output: PathBuf,
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file that the weights belong to; without it their names
+    /// decide.
+    #[arg(long)]
+    config: Option<String>,
+    /// Write half precision: half the size, three digits.
+    #[arg(long)]
+    half: bool,
+    /// Replace what is at the output's place.
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(command: Weights) -> Result<()> {
+    match command {
+        Weights::Convert(args) => run_convert(&args),
+    }
+}
+
+fn run_convert(args: &ConvertArgs) -> Result<()> {
+    let output = args.output.display();
+    if args.output.extension().is_none_or(|extension| extension != "safetensors") {
+        bail!("{output}: the output is a safetensors file; let its name end in .safetensors");
+    }
+    if args.output.exists() && !args.force {
+        bail!("{output} is there already; give another name, or --force to replace it");
+    }
+    let given = args.config.as_deref().map(|name| Ok::<_, anyhow::Error>((super::config(name)?, name)));
+    let given = given.transpose()?;
+    let config = given.as_ref().map(|(config, name)| {
+        (&config.detector, Some(*name).filter(|name| ExperimentConfig::embedded(name).is_ok()))
+    });
+    let found = convert(&args.input, &args.output, config, args.half)?;
+    let (bytes, sha256) = size_and_sha256(&args.output)?;
+    if args.json {
+        let object = json!({
+            "family": found.family.name(), "configuration": found.configuration, "tensors": found.tensors,
+            "parameters": found.parameters, "unused": found.unused, "output": args.output, "bytes": bytes,
+            "sha256": sha256,
+        });
+        println!("{object}");
+        return Ok(());
+    }
+    println!("family         {}", found.family);
+    if let Some(configuration) = found.configuration {
+        println!("configuration  {configuration}");
+    }
+    println!("tensors        {}, {} numbers", found.tensors, found.parameters);
+    if !found.unused.is_empty() {
+        println!("left out       {}", found.unused.join(", "));
+    }
+    println!("written        {output}, {bytes} bytes");
+    println!("sha256         {sha256}");
+    Ok(())
+}
+
+fn size_and_sha256(path: &Path) -> Result<(usize, String)> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let hex = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((bytes.len(), hex))
+}

@@ -1,0 +1,120 @@
+//! Weights made elsewhere, as a user brings them.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use candle_core::{DType, Device};
+use ebm_nn::import;
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+use serde_json::Value;
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = ebm(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn refused(args: &[&str], part: &str) {
+    let output = ebm(args);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && message.contains(part), "{part:?} is not in {message}");
+}
+
+fn in_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn a_detector_of_maskrcnn_benchmark_is_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, config) = (dir.path().join("out.safetensors"), dir.path().join("narrow.toml"));
+    let pth = in_tree("crates/ebm-detect/tests/golden/maskrcnn_benchmark.pth");
+    let paper = std::fs::read_to_string(in_tree("crates/ebm-detect/configs/paper.toml")).unwrap();
+    let narrow = paper.replace("width = 64", "width = 2").replace("fpn_channels = 256", "fpn_channels = 8");
+    std::fs::write(&config, narrow.replace("representation = 1024", "representation = 8")).unwrap();
+    let args = ["weights", "convert", text(&pth), text(&out), "--config", text(&config)];
+
+    let found = json(&args);
+    assert_eq!((&found["family"], &found["configuration"]), (&"maskrcnn_benchmark".into(), &Value::Null));
+    let written = import::load(&out, &Device::Cpu).unwrap();
+    let numbers: usize = written.values().map(|tensor| tensor.elem_count()).sum();
+    assert_eq!(found["tensors"].as_u64(), Some(written.len() as u64));
+    assert_eq!(found["parameters"].as_u64(), Some(numbers as u64));
+    assert_eq!(found["unused"].as_array().unwrap().len(), 5);
+    assert_eq!(found["sha256"].as_str().unwrap().len(), 64);
+
+    refused(&args, "--force");
+    let half = json(&[&args[..], &["--half", "--force"]].concat());
+    assert!(half["bytes"].as_u64() < found["bytes"].as_u64() && half["sha256"] != found["sha256"]);
+    // Again, and by another way, the same bytes.
+    assert_eq!(json(&[&args[..], &["--force"]].concat())["sha256"], found["sha256"]);
+
+    refused(&["weights", "convert", text(&pth), "out.pth"], ".safetensors");
+    refused(&["weights", "convert", text(&out), text(&out), "--force"], "another name for the output");
+    refused(&["weights", "convert", "nowhere.pth", "x.safetensors"], "nowhere.pth");
+    let other = dir.path().join("other.safetensors");
+    let torchvision = ["weights", "convert", text(&pth), text(&other), "--config", "torchvision"];
+    refused(&torchvision, "boxes inclusive (configuration: half_open)");
+    refused(&["weights", "convert", text(&pth), text(&other)], "of another shape");
+    assert!(!other.exists());
+}
+
+#[test]
+fn a_converted_detector_chooses_its_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));
+    let mini = in_tree("weights/detector_mini.safetensors");
+    refused(&["weights", "convert", text(&mini), text(&out)], "--config");
+    let found = json(&["weights", "convert", text(&mini), text(&out), "--config", "mini"]);
+    assert_eq!((&found["family"], &found["configuration"]), (&"torchvision".into(), &"mini".into()));
+    // Converted again it needs no configuration any more.
+    let again = dir.path().join("again.safetensors");
+    assert_eq!(json(&["weights", "convert", text(&out), text(&again)])["configuration"], "mini");
+
+    assert!(ebm(&["data", "scenes", "--out", text(&scenes), "--count", "1"]).status.success());
+    let image = (std::fs::read_dir(scenes.join("images")).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "png" || extension == "jpg"))
+        .unwrap();
+    let predict = ["predict", "detection", text(&image), "--detector", text(&out)];
+    let output = ebm(&predict);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    refused(&[&predict[..], &["--config", "paper"]].concat(), "give --config mini");
+}
+
+#[test]
+fn residual_networks_are_converted_and_others_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, out) = (dir.path().join("resnet.safetensors"), dir.path().join("out.safetensors"));
+    let store = ParamStore::new(Key::new(1));
+    let config = ResNetConfig { width: 8, ..ResNetConfig::resnet50(Norm::Train) };
+    ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+    let mut tensors = store.tensors().unwrap();
+    for name in ["fc.weight", "fc.bias", "bn1.num_batches_tracked"] {
+        tensors.insert(name.to_owned(), tensors["bn1.bias"].clone());
+    }
+    import::save_safetensors(&input, &tensors).unwrap();
+    let args = ["weights", "convert", text(&input), text(&out)];
+    let found = json(&args);
+    assert_eq!(found["family"], "resnet");
+    assert_eq!(found["parameters"].as_u64(), Some(store.num_elements() as u64));
+    assert_eq!(found["unused"].as_array().unwrap().len(), 3);
+
+    tensors.remove("layer3.4.bn2.running_var");
+    import::save_safetensors(&input, &tensors).unwrap();
+    refused(&[&args[..], &["--force"]].concat(), "1 missing: layer3.4.bn2.running_var");
+    import::save_safetensors(&input, &[("w".to_owned(), tensors["bn1.bias"].clone())].into()).unwrap();
+    refused(&[&args[..], &["--force"]].concat(), "it has w");
+}

@@ -1,0 +1,154 @@
+//! Weights made elsewhere, as files of ours.
+
+use std::{collections::BTreeMap, path::Path};
+
+use candle_core::{DType, Device, Tensor};
+use ebm_nn::{
+    import::{self, LoadPolicy},
+    params::ParamStore,
+    resnet::{Block, Norm, ResNet, ResNetConfig},
+};
+use ebm_seed::Key;
+
+use super::{
+    conventions::Conventions,
+    family::Family,
+    file::{CONFIGURATION, CONVENTIONS, FAMILY, WeightFile},
+};
+use crate::{
+    config::{DetectorConfig, ExperimentConfig},
+    error::{Error, Result},
+    faster_rcnn::FasterRcnn,
+};
+
+/// What [`convert`] found and wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversion {
+    /// Whose names the file had.
+    pub family: Family,
+    /// The embedded configuration that the weights belong to, if it is one of them.
+    pub configuration: Option<String>,
+    /// The number of tensors written.
+    pub tensors: usize,
+    /// The number of scalars in them.
+    pub parameters: usize,
+    /// The file's own names of what was left out: anchors, counters, a classifier.
+    pub unused: Vec<String>,
+}
+
+/// Checks the weights at `input` (see [`import::load`]) against the network that they are of, and writes them to the
+/// safetensors file `output` under our names, with their family, configuration and [`Conventions`] in its metadata;
+/// in half precision where `half` says so.
+///
+/// `config` is a configuration and, if it is an embedded one, its name; without it a detector's family decides. A
+/// ResNet needs none. `output` appears whole or not at all; what is there is replaced.
+///
+/// # Errors
+/// [`Error::Weights`] when the names are of no [`Family`] or are not exactly the network's, when the convention is
+/// another than the configuration's, or when `output` is `input`; else when a file cannot be read or written.
+pub fn convert(
+    input: &Path,
+    output: &Path,
+    config: Option<(&DetectorConfig, Option<&str>)>,
+    half: bool,
+) -> Result<Conversion> {
+    let refuse = |reason: &str| Err(Error::Weights { path: input.to_owned(), reason: reason.to_owned() });
+    let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if same(input, output) {
+        return refuse("this is the input too, and would be lost; give another name for the output");
+    }
+    let file = WeightFile::open(input, &Device::Cpu)?;
+    let (mut metadata, configuration) = match file.family {
+        Some(Family::ResNet) => {
+            check_resnet(&file, input)?;
+            (resnet_metadata(&file.metadata), None)
+        }
+        Some(Family::Ours) => {
+            return refuse("a confidence branch that was trained here; it is used as it is, with --head");
+        }
+        _ => check_detector(&file, input, config)?,
+    };
+    let Some(family) = file.family else { return refuse("its names are nobody's") };
+    metadata.insert(FAMILY.to_owned(), family.name().to_owned());
+    let mut tensors = file.tensors;
+    if half {
+        for tensor in tensors.values_mut().filter(|tensor| tensor.dtype() == DType::F32) {
+            *tensor = tensor.to_dtype(DType::F16)?;
+        }
+    }
+    import::save_safetensors_with(output, &tensors, &metadata)?;
+    Ok(Conversion {
+        family,
+        configuration,
+        tensors: tensors.len(),
+        parameters: tensors.values().map(Tensor::elem_count).sum(),
+        unused: file.unused,
+    })
+}
+
+type Metadata = BTreeMap<String, String>;
+
+/// The metadata of the detector in `file` and its configuration's name, after all of it was checked.
+fn check_detector(
+    file: &WeightFile,
+    path: &Path,
+    config: Option<(&DetectorConfig, Option<&str>)>,
+) -> Result<(Metadata, Option<String>)> {
+    let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
+    let embedded;
+    let (config, name) = match (config, file.configuration()) {
+        (Some(given), _) => given,
+        (None, Some(name)) => {
+            embedded = ExperimentConfig::embedded(name)?.detector;
+            (&embedded, Some(name))
+        }
+        (None, None) => {
+            // What names tell comes first: those of no family are answered with what was expected.
+            file.check(path, &ExperimentConfig::embedded("torchvision")?.detector)?;
+            return Err(refuse(
+                "its names do not tell the configuration that it was trained with; give it with --config"
+                    .to_owned(),
+            ));
+        }
+    };
+    file.check(path, config)?;
+    let store = ParamStore::new(Key::new(0));
+    store.freeze(|_| true);
+    FasterRcnn::new(config, store.var_builder(DType::F32, &Device::Cpu))?;
+    super::fill(&store, file, path)?;
+    let conventions = toml::to_string(&Conventions::of(config)).map_err(|error| refuse(error.to_string()))?;
+    let mut metadata = Metadata::from([(CONVENTIONS.to_owned(), conventions)]);
+    metadata.extend(name.map(|name| (CONFIGURATION.to_owned(), name.to_owned())));
+    Ok((metadata, name.map(str::to_owned)))
+}
+
+/// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer has.
+fn resnet_metadata(metadata: &Metadata) -> Metadata {
+    let kept = metadata.iter().filter(|(key, _)| !key.ends_with(".frac"));
+    kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Refuses what is not exactly a residual network; its blocks are told from the names.
+fn check_resnet(file: &WeightFile, path: &Path) -> Result<()> {
+    // More than any published network has; the network that is built to compare with stays small.
+    const MAX: usize = 256;
+    let has = |name: &str| file.tensors.contains_key(name);
+    let blocks = |stage: usize| {
+        let present = |block: &usize| has(&format!("layer{stage}.{block}.conv1.weight"));
+        (0..MAX).take_while(present).count()
+    };
+    let config = ResNetConfig {
+        block: if has("layer1.0.conv3.weight") { Block::Bottleneck } else { Block::Basic },
+        layers: [1, 2, 3, 4].map(blocks),
+        width: file.tensors.get("conv1.weight").and_then(|tensor| tensor.dim(0).ok()).unwrap_or(0),
+        stride_in_1x1: false,
+        norm: if has("bn1.weight") { Norm::Train } else { Norm::Folded },
+    };
+    if config.width > MAX || config.layers.iter().sum::<usize>() > MAX {
+        let reason = format!("a ResNet of {:?} blocks and width {} is not read", config.layers, config.width);
+        return Err(Error::Weights { path: path.to_owned(), reason });
+    }
+    let store = ParamStore::new(Key::new(0));
+    ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu))?;
+    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?)
+}

@@ -1,0 +1,224 @@
+//! Whose names a weight file has, and what they are called here.
+
+use std::fmt;
+
+/// Who made a weight file, as its names tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// torchvision's `fasterrcnn_resnet50_fpn`; a detector that was trained here has the same names.
+    Torchvision,
+    /// maskrcnn-benchmark's Faster-RCNN with FPN.
+    MaskrcnnBenchmark,
+    /// Detectron's (Caffe2) Faster-RCNN with FPN, from which maskrcnn-benchmark took its conventions.
+    Detectron,
+    /// A confidence branch that was trained here.
+    Ours,
+    /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
+    ResNet,
+}
+
+/// What becomes of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The parameter of this name.
+    Parameter(String),
+    /// The anchors of a level of the pyramid, counted from P2; ours come from the configuration.
+    Anchors(usize),
+    /// Left out: no part of the network.
+    Unused,
+    /// Not known.
+    Unknown,
+}
+
+impl Family {
+    /// All detectors, with names by which each is known.
+    const DETECTORS: [(Family, [&'static str; 2]); 3] = [
+        (Self::Torchvision, ["backbone.fpn.inner_blocks.", "roi_heads.box_predictor."]),
+        (Self::MaskrcnnBenchmark, ["backbone.fpn.fpn_inner", "roi_heads.box.predictor."]),
+        (Self::Detectron, ["fpn_inner_res", "cls_score_"]),
+    ];
+
+    /// The family whose names these are, if they are any's; one part of a network suffices, as what else is there is
+    /// compared with the network afterwards.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let names: Vec<&str> = names.into_iter().map(unwrapped).collect();
+        let has = |prefix: &str| names.iter().any(|name| name.starts_with(prefix));
+        if let Some((family, _)) =
+            Self::DETECTORS.iter().find(|(_, marks)| marks.iter().any(|mark| has(mark)))
+        {
+            return Some(*family);
+        }
+        if has("roi_heads.energy_") {
+            return Some(Self::Ours);
+        }
+        (has("conv1.weight") && has("layer1.0.")).then_some(Self::ResNet)
+    }
+
+    /// The embedded configuration of the detectors that the family published; none for what has many.
+    pub fn configuration(self) -> Option<&'static str> {
+        match self {
+            Self::Torchvision => Some("torchvision"),
+            Self::MaskrcnnBenchmark | Self::Detectron => Some("paper"),
+            Self::Ours | Self::ResNet => None,
+        }
+    }
+
+    /// As it is written in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Torchvision => "torchvision",
+            Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
+            Self::Detectron => "detectron",
+            Self::Ours => "ours",
+            Self::ResNet => "resnet",
+        }
+    }
+
+    /// What a file of names of no family could have had.
+    pub(super) fn expected() -> String {
+        let detectors = Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, ")));
+        format!("{}, nor those of a ResNet (conv1.weight, layer1.0.…)", detectors.join(", "))
+    }
+
+    /// What the tensor `name` is.
+    pub(super) fn role(self, name: &str) -> Role {
+        let name = unwrapped(name);
+        match self {
+            Self::Torchvision => Role::Parameter(torchvision(name)),
+            Self::MaskrcnnBenchmark => maskrcnn_benchmark(name),
+            Self::Detectron => super::detectron::role(name),
+            Self::ResNet if name.starts_with("fc.") => Role::Unused,
+            Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Torchvision => "torchvision",
+            Self::MaskrcnnBenchmark => "maskrcnn-benchmark",
+            Self::Detectron => "Detectron",
+            Self::Ours => "a confidence branch",
+            Self::ResNet => "a ResNet",
+        })
+    }
+}
+
+/// Without what training on several devices puts in front.
+fn unwrapped(name: &str) -> &str {
+    name.strip_prefix("module.").unwrap_or(name)
+}
+
+/// Newer versions have the convolutions of pyramid and proposal network one or two modules deeper.
+fn torchvision(name: &str) -> String {
+    for blocks in ["backbone.fpn.inner_blocks.", "backbone.fpn.layer_blocks."] {
+        if let Some([level, parameter]) = name.strip_prefix(blocks).and_then(parts) {
+            return format!("{blocks}{level}.0.{parameter}");
+        }
+    }
+    match name.strip_prefix("rpn.head.conv.") {
+        Some(parameter @ ("weight" | "bias")) => format!("rpn.head.conv.0.0.{parameter}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Its layers, and ours.
+const MASKRCNN_BENCHMARK: [(&str, &str); 9] = [
+    ("backbone.body.stem.conv1.", "backbone.body.conv1."),
+    ("backbone.body.stem.bn1.", "backbone.body.bn1."),
+    ("backbone.body.layer", "backbone.body.layer"),
+    ("rpn.head.conv.", "rpn.head.conv.0.0."),
+    ("rpn.head.cls_logits.", "rpn.head.cls_logits."),
+    ("rpn.head.bbox_pred.", "rpn.head.bbox_pred."),
+    ("roi_heads.box.feature_extractor.fc", "roi_heads.box_head.fc"),
+    ("roi_heads.box.predictor.cls_score.", "roi_heads.box_predictor.cls_score."),
+    ("roi_heads.box.predictor.bbox_pred.", "roi_heads.box_predictor.bbox_pred."),
+];
+
+fn maskrcnn_benchmark(name: &str) -> Role {
+    if let Some(level) = name.strip_prefix("rpn.anchor_generator.cell_anchors.") {
+        return level.parse().map_or(Role::Unknown, Role::Anchors);
+    }
+    for (theirs, ours) in [("fpn_inner", "inner_blocks"), ("fpn_layer", "layer_blocks")] {
+        let below = name.strip_prefix("backbone.fpn.").and_then(|name| name.strip_prefix(theirs));
+        // Their first level is C2, as is ours; they count from 1.
+        if let Some([level, parameter]) = below.and_then(parts) {
+            let level = level.parse::<usize>().ok().and_then(|level| level.checked_sub(1));
+            return level.map_or(Role::Unknown, |level| {
+                Role::Parameter(format!("backbone.fpn.{ours}.{level}.0.{parameter}"))
+            });
+        }
+    }
+    let layer = MASKRCNN_BENCHMARK.iter().find_map(|(theirs, ours)| Some((name.strip_prefix(theirs)?, ours)));
+    layer.map_or(Role::Unknown, |(rest, ours)| Role::Parameter(format!("{ours}{rest}")))
+}
+
+/// A layer's number and its parameter.
+fn parts(text: &str) -> Option<[&str; 2]> {
+    let (level, parameter) = text.split_once('.')?;
+    matches!(parameter, "weight" | "bias").then_some([level, parameter])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameter(family: Family, name: &str) -> String {
+        match family.role(name) {
+            Role::Parameter(name) => name,
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_family_is_known_by_its_names() {
+        let cases = [
+            (Family::Torchvision, "backbone.fpn.inner_blocks.0.weight"),
+            (Family::Torchvision, "roi_heads.box_predictor.cls_score.weight"),
+            (Family::MaskrcnnBenchmark, "module.backbone.fpn.fpn_inner1.weight"),
+            (Family::MaskrcnnBenchmark, "roi_heads.box.predictor.cls_score.bias"),
+            (Family::Detectron, "fpn_inner_res5_2_sum_w"),
+            (Family::Ours, "roi_heads.energy_head.fc6.weight"),
+        ];
+        for (family, name) in cases {
+            assert_eq!(Family::of(["x", name]), Some(family), "{name}");
+        }
+        assert_eq!(Family::of(["conv1.weight", "layer1.0.conv1.weight"]), Some(Family::ResNet));
+        assert_eq!(Family::of(["encoder.0.weight", "conv1.weight"]), None);
+        assert_eq!(Family::of([]), None);
+    }
+
+    #[test]
+    fn old_and_new_names_of_torchvision_are_one() {
+        for (name, ours) in [
+            ("backbone.fpn.inner_blocks.2.weight", "backbone.fpn.inner_blocks.2.0.weight"),
+            ("backbone.fpn.layer_blocks.0.bias", "backbone.fpn.layer_blocks.0.0.bias"),
+            ("rpn.head.conv.bias", "rpn.head.conv.0.0.bias"),
+        ] {
+            assert_eq!(parameter(Family::Torchvision, name), ours);
+            assert_eq!(parameter(Family::Torchvision, ours), ours);
+        }
+        let name = "backbone.body.layer1.0.downsample.1.running_var";
+        assert_eq!(parameter(Family::Torchvision, name), name);
+    }
+
+    #[test]
+    fn names_of_maskrcnn_benchmark() {
+        for (name, ours) in [
+            ("module.backbone.body.stem.bn1.running_mean", "backbone.body.bn1.running_mean"),
+            ("backbone.body.layer4.2.conv3.weight", "backbone.body.layer4.2.conv3.weight"),
+            ("backbone.fpn.fpn_inner1.weight", "backbone.fpn.inner_blocks.0.0.weight"),
+            ("backbone.fpn.fpn_layer4.bias", "backbone.fpn.layer_blocks.3.0.bias"),
+            ("rpn.head.conv.weight", "rpn.head.conv.0.0.weight"),
+            ("rpn.head.cls_logits.bias", "rpn.head.cls_logits.bias"),
+            ("roi_heads.box.feature_extractor.fc7.bias", "roi_heads.box_head.fc7.bias"),
+            ("roi_heads.box.predictor.bbox_pred.weight", "roi_heads.box_predictor.bbox_pred.weight"),
+            ("roi_heads.mask.predictor.conv5_mask.weight", "Unknown"),
+            ("backbone.fpn.fpn_inner0.weight", "Unknown"),
+            ("rpn.anchor_generator.cell_anchors.4", "Anchors(4)"),
+        ] {
+            assert_eq!(parameter(Family::MaskrcnnBenchmark, name), ours);
+        }
+    }
+}

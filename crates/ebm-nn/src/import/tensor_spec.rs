@@ -1,0 +1,223 @@
+//! Tensors as pickles describe them: torch's views of storages, and numpy's arrays.
+
+use std::borrow::Cow;
+
+use candle_core::{DType, Device, Tensor};
+
+use super::pickle::{Id, Object, Pickle};
+
+/// More dimensions than any parameter has; torch itself stops at 64.
+const MAX_RANK: usize = 16;
+
+/// A view of a run of elements.
+pub(super) struct TensorSpec<'a> {
+    pub(super) dtype: DType,
+    pub(super) data: Data<'a>,
+    offset: usize,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+}
+
+/// Where the elements are.
+pub(super) enum Data<'a> {
+    /// In the file's storage of this key.
+    Storage(String),
+    /// In the pickle itself.
+    Inline(Cow<'a, [u8]>),
+}
+
+/// A storage as a persistent reference names it: ('storage', class, key, location, number of elements, view).
+pub(super) struct StorageId<'p> {
+    pub(super) class: &'p str,
+    pub(super) key: &'p str,
+    /// In elements; of the whole storage.
+    pub(super) count: usize,
+    /// Where in the storage a view of it begins, in elements; 0 unless the file is of torch's first years.
+    offset: usize,
+}
+
+impl<'p> StorageId<'p> {
+    /// `None` where the reference is to something else.
+    pub(super) fn parse(pickle: &'p Pickle, items: &'p [Id]) -> Option<Self> {
+        let &[kind, class, key, _location, count, ref view @ ..] = items else { return None };
+        if pickle.text(kind)? != "storage" {
+            return None;
+        }
+        let offset = match view.first().map(|&view| pickle.get(view)) {
+            None | Some(Object::Other) => 0,
+            Some(Object::Sequence(view)) => pickle.size(*view.get(1)?)?,
+            Some(_) => return None,
+        };
+        let (_, class) = pickle.global(class)?;
+        Some(Self { class, key: pickle.text(key)?, count: pickle.size(count)?, offset })
+    }
+}
+
+/// The size of an element of torch's storage class in bytes.
+pub(super) fn element_size(class: &str) -> Option<usize> {
+    Some(match class {
+        "BoolStorage" | "ByteStorage" | "CharStorage" | "QInt8Storage" | "QUInt8Storage"
+        | "UntypedStorage" => 1,
+        "HalfStorage" | "BFloat16Storage" | "ShortStorage" => 2,
+        "FloatStorage" | "IntStorage" | "QInt32Storage" => 4,
+        "DoubleStorage" | "LongStorage" | "ComplexFloatStorage" => 8,
+        "ComplexDoubleStorage" => 16,
+        _ => return None,
+    })
+}
+
+fn storage_dtype(class: &str) -> Option<DType> {
+    Some(match class {
+        "FloatStorage" => DType::F32,
+        "DoubleStorage" => DType::F64,
+        "HalfStorage" => DType::F16,
+        "BFloat16Storage" => DType::BF16,
+        "ByteStorage" | "BoolStorage" => DType::U8,
+        "ShortStorage" => DType::I16,
+        "IntStorage" => DType::I32,
+        "LongStorage" => DType::I64,
+        _ => return None,
+    })
+}
+
+impl<'a> TensorSpec<'a> {
+    /// `None` for an object that is no tensor; an error for a tensor that is not understood.
+    pub(super) fn parse(pickle: &Pickle<'a>, id: Id) -> Option<Result<Self, String>> {
+        let (module, name, args) = pickle.call(id)?;
+        match (module, name) {
+            // Arguments: the tensor, requires_grad, hooks. A parameter of a parameter there is not.
+            ("torch._utils", "_rebuild_parameter") => {
+                let &tensor = args.first()?;
+                let (_, inner, _) = pickle.call(tensor)?;
+                (inner != name).then(|| Self::parse(pickle, tensor))?
+            }
+            // Arguments: storage, offset, size, stride, …
+            ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_tensor") => {
+                let not_torchs = || Err("its description in the pickle is not torch's".to_owned());
+                Some(Self::of_storage(pickle, args).unwrap_or_else(not_torchs))
+            }
+            ("torch._utils" | "torch._tensor", name) if name.starts_with("_rebuild_") => {
+                Some(Err(format!("a tensor kind that is not read ({name}); save it as a plain dense tensor")))
+            }
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => {
+                let not_numpys = || Err("its description in the pickle is not numpy's".to_owned());
+                Some(Self::of_array(pickle, pickle.state(id)?).unwrap_or_else(not_numpys))
+            }
+            _ => None,
+        }
+    }
+
+    fn of_storage(pickle: &Pickle<'a>, args: &[Id]) -> Option<Result<Self, String>> {
+        let &[storage, offset, shape, strides, ..] = args else { return None };
+        let Object::Persistent(reference) = pickle.get(storage) else { return None };
+        let storage = StorageId::parse(pickle, pickle.sequence(*reference)?)?;
+        let Some(dtype) = storage_dtype(storage.class) else {
+            return Some(Err(format!("values of torch's {} are not read", storage.class)));
+        };
+        let offset = pickle.size(offset)?.checked_add(storage.offset)?;
+        let (shape, strides) = (pickle.sizes(shape)?, pickle.sizes(strides)?);
+        let data = Data::Storage(storage.key.to_owned());
+        (shape.len() == strides.len()).then_some(Ok(Self { dtype, data, offset, shape, strides }))
+    }
+
+    /// numpy's state of an array: version, shape, type, whether the first index runs fastest, and the bytes.
+    fn of_array(pickle: &Pickle<'a>, state: Id) -> Option<Result<Self, String>> {
+        let &[_, shape, dtype, fortran, data] = pickle.sequence(state)? else { return None };
+        let Object::Bool(fortran) = pickle.get(fortran) else { return None };
+        let (Object::Call { args, .. }, Some(("numpy", "dtype", _))) =
+            (pickle.get(dtype), pickle.call(dtype))
+        else {
+            return None;
+        };
+        let kind = pickle.text(*pickle.sequence(*args)?.first()?)?;
+        let order = pickle.text(*pickle.sequence(pickle.state(dtype)?)?.get(1)?)?;
+        let dtype = match kind {
+            "f2" => DType::F16,
+            "f4" => DType::F32,
+            "f8" => DType::F64,
+            "u1" | "b1" => DType::U8,
+            "i2" => DType::I16,
+            "i4" => DType::I32,
+            "i8" => DType::I64,
+            other => return Some(Err(format!("values of numpy's type {other} are not read"))),
+        };
+        if order == ">" {
+            return Some(Err("its values are big-endian".to_owned()));
+        }
+        let shape = pickle.sizes(shape)?;
+        let mut strides = vec![1usize; shape.len()];
+        for i in 1..shape.len() {
+            let (here, before) = if *fortran { (i, i - 1) } else { (shape.len() - 1 - i, shape.len() - i) };
+            strides[here] = strides[before].checked_mul(shape[before].max(1))?;
+        }
+        let data = Data::Inline(pickle.bytes(data)?);
+        Some(Ok(Self { dtype, data, offset: 0, shape, strides }))
+    }
+
+    /// The tensor, `data` being its storage's content; no more than `budget` bytes, which are taken off it.
+    pub(super) fn tensor(&self, data: &[u8], budget: &mut usize, device: &Device) -> Result<Tensor, String> {
+        let shape = &self.shape;
+        let width = self.dtype.size_in_bytes();
+        let inside = |(count, end): &(usize, usize)| {
+            // A broadcast view may have more elements than its storage: it is no parameter, and a lie about
+            // the shape would allocate without bounds.
+            end.checked_mul(width).is_some_and(|end| end <= data.len()) && *count <= data.len() / width
+        };
+        if shape.len() > MAX_RANK {
+            return Err(format!("it has {} dimensions", shape.len()));
+        }
+        let Some((count, end)) = self.extent().filter(inside) else {
+            return Err(format!("its shape {shape:?} reaches beyond its storage"));
+        };
+        let Some(rest) = budget.checked_sub(count * width) else {
+            return Err("it and those before it are many times the file: views of the same values".to_owned());
+        };
+        *budget = rest;
+        let gathered;
+        let bytes = if count == 0 || self.is_contiguous() {
+            &data[self.offset.min(end) * width..][..count * width]
+        } else {
+            gathered = self.gather(data, count);
+            &gathered
+        };
+        Tensor::from_raw_buffer(bytes, self.dtype, shape, device).map_err(|error| error.to_string())
+    }
+
+    /// The number of elements and the end of the last one in the storage, both in elements.
+    fn extent(&self) -> Option<(usize, usize)> {
+        // Even beside a dimension of 0 the others must not overflow, as strides are made of them.
+        let bound = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)))?;
+        if self.shape.contains(&0) {
+            return Some((0, 0));
+        }
+        let mut last = self.offset;
+        for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
+            last = last.checked_add((dim - 1).checked_mul(stride)?)?;
+        }
+        Some((bound, last.checked_add(1)?))
+    }
+
+    fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        self.shape.iter().zip(&self.strides).rev().all(|(&dim, &stride)| {
+            let fits = dim <= 1 || stride == expected;
+            expected *= dim;
+            fits
+        })
+    }
+
+    /// The elements of a strided view in row-major order; the view was checked to lie inside `data`.
+    fn gather(&self, data: &[u8], count: usize) -> Vec<u8> {
+        let width = self.dtype.size_in_bytes();
+        let mut bytes = Vec::with_capacity(count * width);
+        for flat in 0..count {
+            let (mut rest, mut at) = (flat, self.offset);
+            for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {
+                at += rest % dim * stride;
+                rest /= dim;
+            }
+            bytes.extend_from_slice(&data[at * width..][..width]);
+        }
+        bytes
+    }
+}

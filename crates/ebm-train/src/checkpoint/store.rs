@@ -199,7 +199,11 @@ mod tests {
         fs::create_dir_all(to).unwrap();
         for name in files::names(from).unwrap() {
             let (from, to) = (from.join(&name), to.join(&name));
-            if from.is_dir() { copy(&from, &to) } else { drop(fs::copy(from, to).unwrap()) }
+            if from.is_dir() {
+                copy(&from, &to);
+            } else {
+                fs::copy(from, to).unwrap();
+            }
         }
     }
 

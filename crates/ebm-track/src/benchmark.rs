@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebm_data::sequences::{Rect, Sequence};
+use ebm_data::sequences::{Rect, Sequence, read_boxes};
 use ebm_eval::tracking::{
     Convention, FailedSequence, ResultFormat, TrackingGroundTruth, TrackingReport, evaluate, write_result,
 };
@@ -23,7 +23,8 @@ pub struct Benchmark {
 }
 
 /// Tracks the target of every sequence and scores the boxes. A sequence's randomness is `key` split by its name, so that it does
-/// not depend on the others. Its boxes are written to `results` when its last frame is done, so that an interrupted run keeps them.
+/// not depend on the others. Its boxes are written to `results` when its last frame is done; a sequence whose boxes are there from an
+/// interrupted run is not tracked again.
 ///
 /// # Errors
 /// When no sequence can be tracked and scored, or boxes can not be written.
@@ -39,6 +40,12 @@ pub fn benchmark<B: BoxNetwork>(
     progress.begin("tracking", sequences.len());
     for (i, sequence) in sequences.iter().enumerate() {
         let key = key.split(&sequence.name);
+        let path = ResultFormat::Full.result_path(results, &sequence.name, 1);
+        if path.is_file() {
+            let (name, boxes) = (sequence.name.clone(), read_boxes(&path)?);
+            tracked.push((sequence, TrackedSequence { name, boxes, frames: Vec::new() }));
+            continue;
+        }
         match track_sequence(networks, config, sequence, key, &mut |_, _, _, _| Ok(())) {
             Ok(found) => {
                 write_result(results, &sequence.name, &found.boxes, ResultFormat::Full, 1)?;
@@ -60,7 +67,7 @@ pub fn benchmark<B: BoxNetwork>(
 }
 
 impl Benchmark {
-    /// The frames that were tracked, and what they took in all.
+    /// The frames that were tracked and not found in files, and what they took in all.
     pub fn cost(&self) -> (usize, Stages) {
         let frames = self.tracked.iter().flat_map(|sequence| &sequence.frames);
         frames.fold((0, Stages::default()), |(count, sum), frame| (count + 1, sum + frame.stages))

@@ -43,6 +43,11 @@ pub struct SavedConfig {
 }
 
 impl SavedConfig {
+    /// Whether a trained module is in `dir`.
+    pub fn exists(dir: &Path) -> bool {
+        dir.join(CONFIG).is_file()
+    }
+
     /// Writes this and the module's parameters, those of `store`, to `dir`.
     ///
     /// # Errors

@@ -84,6 +84,8 @@ pub(super) struct Workplace<'a> {
     /// The backbone and its file.
     pub backbone: Rc<Backbone>,
     pub path: &'a Path,
+    /// Whether an interrupted run goes on: its trained modules are kept, and so are the boxes of its trackers.
+    pub resume: bool,
 }
 
 impl Workplace<'_> {
@@ -100,12 +102,19 @@ impl Workplace<'_> {
         let sizes = BoxModuleConfig::atom(self.backbone.channels()).narrowed(config.narrowed);
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, self.device))?;
         let settings = config.method(method);
+        let name = module_name(method, seed);
+        let directory = self.run.join(&name);
+        if self.resume && SavedConfig::exists(&directory) {
+            let (saved, _, module) = SavedConfig::load(&directory, Some(self.path), self.device)?;
+            let step_factor = saved.refinement.step_length[0] / settings.refinement.step_length[0];
+            let (refinement, network) = (saved.refinement, module.pack()?);
+            return Ok(Trained { method, seed, refinement, step_factor, network });
+        }
         let key = key.split("train");
         let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
-        let name = module_name(method, seed);
         let text = config.to_toml()?;
         let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
-        train_run(&spec, &mut task, progress)?;
+        train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (module, store) = task.into_module();
         let network = module.pack()?;
         let step_factor = step_factor(&network, progress)?;
@@ -118,7 +127,7 @@ impl Workplace<'_> {
             refinement: refinement.clone(),
             tracker: config.tracker.clone(),
         };
-        saved.save(&store, &self.run.join(name))?;
+        saved.save(&store, &directory)?;
         Ok(Trained { method, seed, refinement, step_factor, network })
     }
 

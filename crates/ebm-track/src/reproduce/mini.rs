@@ -38,6 +38,8 @@ pub struct MiniOptions {
     pub real: Vec<Test>,
     /// Checkpoints, metrics, trained modules.
     pub run: PathBuf,
+    /// Whether an interrupted run in `run` goes on.
+    pub resume: bool,
 }
 
 /// The name of the generated videos in results.
@@ -63,7 +65,14 @@ pub fn mini(
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;
     progress.end();
     let (path, backbone) = options.backbone.open(config, &train, run, &device, progress)?;
-    let place = Workplace { config, run, device: &device, backbone: Rc::new(backbone), path: &path };
+    let place = Workplace {
+        config,
+        run,
+        device: &device,
+        backbone: Rc::new(backbone),
+        path: &path,
+        resume: options.resume,
+    };
 
     // Every method and seed learns from the same features.
     let sources = (train, coco_sequences(&options.coco)?);

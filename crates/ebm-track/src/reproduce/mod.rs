@@ -41,10 +41,10 @@ pub struct Row {
     pub precision: f64,
     /// Normalised precision.
     pub norm_precision: f64,
-    /// Frames a second, reading the images not included.
-    pub frames_per_second: f64,
+    /// Frames a second, reading the images not included; none where all results come from an interrupted run.
+    pub frames_per_second: Option<f64>,
     /// The share of the ascent in a frame's time.
-    pub refinement_share: f64,
+    pub refinement_share: Option<f64>,
 }
 
 impl Row {
@@ -62,8 +62,8 @@ impl Row {
             op75,
             precision,
             norm_precision,
-            frames_per_second: frames as f64 / seconds,
-            refinement_share: stages.refinement.as_secs_f64() / seconds,
+            frames_per_second: (frames > 0).then(|| frames as f64 / seconds),
+            refinement_share: (frames > 0).then(|| stages.refinement.as_secs_f64() / seconds),
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct PaperOptions {
     pub seeds: u64,
     /// Checkpoints, metrics, trained modules.
     pub run: PathBuf,
+    /// Whether an interrupted run in `run` goes on.
+    pub resume: bool,
 }
 
 /// What paper scale would do.
@@ -87,7 +89,14 @@ pub fn paper(
         reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
     })?;
     let backbone = Rc::new(Backbone::load(&path, &device)?);
-    let place = Workplace { config, run: &options.run, device: &device, backbone, path: &path };
+    let place = Workplace {
+        config,
+        run: &options.run,
+        device: &device,
+        backbone,
+        path: &path,
+        resume: options.resume,
+    };
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;

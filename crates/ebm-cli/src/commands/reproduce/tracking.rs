@@ -55,6 +55,9 @@ pub struct TrackingArgs {
     /// Paper: only the sizes, and two steps of each method.
     #[arg(long)]
     dry_run: bool,
+    /// A run of this command that was interrupted: its trained modules and its trackers' boxes are kept, the rest goes on.
+    #[arg(long)]
+    resume: Option<PathBuf>,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -72,6 +75,19 @@ pub struct TrackingArgs {
     smoke: bool,
 }
 
+impl TrackingArgs {
+    /// Where this run's files go: to the one that is resumed, or to a new one.
+    fn run(&self, name: &str) -> Result<PathBuf> {
+        match &self.resume {
+            Some(run) if !run.is_dir() => {
+                bail!("--resume {}: there is no such run; give the directory that it named", run.display())
+            }
+            Some(run) => Ok(run.clone()),
+            None => fresh_run(&self.out, name),
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     let options = PaperOptions {
@@ -79,6 +95,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         weights: args.weights.clone(),
         seeds: args.seeds,
         run: PathBuf::new(),
+        resume: args.resume.is_some(),
     };
     let absent = missing(&options)?;
     let scale = match args.scale {
@@ -105,12 +122,12 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
                     first.display()
                 );
             }
-            let run = fresh_run(&args.out, "tracking-paper")?;
+            let run = args.run("tracking-paper")?;
             let outcome = paper(&config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
             ("paper", run, outcome)
         }
         _ => {
-            let run = fresh_run(&args.out, "tracking-mini")?;
+            let run = args.run("tracking-mini")?;
             let outcome = run_mini(args, &config, &run, &mut progress)?;
             ("mini", run, outcome)
         }
@@ -168,6 +185,7 @@ fn run_mini(
         coco: args.datasets.join("coco"),
         real,
         run: run.to_owned(),
+        resume: args.resume.is_some(),
     };
     Ok(mini(config, &options, progress)?)
 }
@@ -231,6 +249,11 @@ fn tables(rows: &[Row], with_paper: bool) -> Result<String> {
                 let values: Vec<f64> = own.iter().map(|row| value(row)).collect();
                 Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
             };
+            let rates: Vec<f64> = own.iter().filter_map(|row| row.frames_per_second).collect();
+            let rate = match rates.as_slice() {
+                [] => "–".to_owned(),
+                rates => Summary::new(rates)?.cell(Spread::StandardDeviation, 1),
+            };
             let mut cells = vec![
                 method.title().to_owned(),
                 cell(|row| row.auc)?,
@@ -238,7 +261,7 @@ fn tables(rows: &[Row], with_paper: bool) -> Result<String> {
                 cell(|row| row.op75)?,
                 cell(|row| row.precision)?,
                 cell(|row| row.norm_precision)?,
-                cell(|row| row.frames_per_second)?,
+                rate,
             ];
             if with_paper {
                 cells.extend(method.published().uav123.map(|value| format!("{value:.1}")));

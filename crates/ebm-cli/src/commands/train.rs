@@ -118,10 +118,7 @@ impl CommonArgs {
         };
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
-                let before = training.steps;
-                training.milestones.iter_mut().for_each(|milestone| *milestone = *milestone * steps / before);
-                training.warmup_steps = training.warmup_steps.min(steps / 10);
-                training.steps = steps;
+                training.set_steps(steps);
             }
             training.batch_size = self.batch_size.unwrap_or(training.batch_size);
         }

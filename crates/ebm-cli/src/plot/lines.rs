@@ -91,7 +91,7 @@ impl Figure for LinePlot<'_> {
         axes.frame(canvas)?;
         axes.title(canvas, self.title, 0)?;
         axes.x_axis(canvas, self.x_label, TextStyle::new(LABEL_EM, INK))?;
-        axes.y_axis(canvas, None)?;
+        axes.y_axis(canvas, Some("%"))?;
         // In the lower left corner, which falling curves leave free.
         let entry = TextStyle::new(TICK_EM, AXIS).anchored(HPos::Left, VPos::Center);
         let top = axes.bottom() - LEGEND * self.curves.len() as i32 - NAME_GAP / 4;

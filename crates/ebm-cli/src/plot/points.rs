@@ -98,7 +98,7 @@ impl Figure for PointPlot<'_> {
             axes.frame(canvas)?;
             axes.title(canvas, &panel.title, 0)?;
             axes.x_axis(canvas, self.x_label, TextStyle::new(LABEL_EM, INK))?;
-            axes.y_axis(canvas, None)?;
+            axes.y_axis(canvas, Some(""))?;
         }
         Ok(())
     }

@@ -30,6 +30,14 @@ impl TrainingConfig {
         }
     }
 
+    /// The same schedule compressed or stretched to `steps` updates.
+    pub fn set_steps(&mut self, steps: usize) {
+        let before = self.steps.max(1);
+        self.milestones.iter_mut().for_each(|milestone| *milestone = *milestone * steps / before);
+        self.warmup_steps = self.warmup_steps.min(steps / 10);
+        self.steps = steps;
+    }
+
     /// The configured optimiser over `params`.
     pub fn updater(&self, params: Vec<(String, Var)>) -> Updater {
         let optimizer: Box<dyn Optimizer> = match self.optimizer {

@@ -68,6 +68,9 @@ pub struct DetectionArgs {
     /// Seeds of each trained head.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
+    /// Mini: updates of each head, in place of the configuration's; milestones move in proportion.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
     /// A run whose trained heads are used instead of training them again.
     #[arg(long)]
     heads: Option<PathBuf>,
@@ -180,6 +183,11 @@ fn explain_mini(missing: &[PathBuf]) {
 fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     let mut config = ExperimentConfig::embedded("mini")?;
     let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
+    if let Some(steps) = args.steps {
+        let heads =
+            [&mut config.iou_net.training, &mut config.iou_net_star.training, &mut config.ebm.training];
+        heads.into_iter().chain([&mut config.parametric]).for_each(|head| head.set_steps(steps as usize));
+    }
     if args.smoke {
         scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
         step_factors.truncate(1);

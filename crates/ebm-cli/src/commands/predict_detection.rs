@@ -47,9 +47,6 @@ pub struct DetectionArgs {
     /// Samples for each density.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
-    /// Standard deviations of the samples, in those of the training.
-    #[arg(long, default_value_t = 1.0, requires = "density")]
-    spread: f64,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0, requires = "density")]
     seed: u64,
@@ -173,9 +170,9 @@ fn densities(
     let densities = BoxDensity::about(
         &head,
         &detected.pyramid,
-        (vec![0; boxes.len()], labels, &boxes),
+        (&vec![0; boxes.len()], &labels, &boxes),
         model.config.detector.convention.into(),
-        (&model.proposal.scaled(args.spread)?, args.samples as usize),
+        (&model.proposal, args.samples as usize),
         &mut key.rng(),
     )?;
     let sample = &detected.sample;

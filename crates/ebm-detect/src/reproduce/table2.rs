@@ -58,8 +58,7 @@ impl Workplace {
             for seed in 0..seeds {
                 let name = format!("{}-{seed}", method.key());
                 let mut trained = self.train(&self.config, (method, seed), &name, progress)?;
-                if let Some(ascent) = trained.ascent.take() {
-                    trained.ascent = Some(ascent.clone());
+                if let Some(ascent) = trained.ascent.clone() {
                     let factor = match factors.get(&method) {
                         Some(&factor) => factor,
                         None => self.step_factor(&trained, progress)?,
@@ -98,36 +97,36 @@ impl Workplace {
             }));
         }
         let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for one in trained {
-            let name = format!("{}-{}", one.method.key(), one.seed);
-            let row = match one.predictor {
-                Predictor::Density(_) => densities.next().map(|found| {
+        for &Trained { method, seed, ref predictor, .. } in trained {
+            let name = format!("{}-{seed}", method.key());
+            let row = match predictor {
+                Predictor::Density(_) => densities.next().map(|found| -> Result<Row> {
                     self.keep(split, &name, &found.detections)?;
-                    let rate = evaluation.frames_per_second(found.duration);
-                    Ok((split.score(&found.detections)?, None, rate, None))
+                    Ok(Row {
+                        method,
+                        seed,
+                        precision: split.score(&found.detections)?,
+                        ap_before: None,
+                        frames_per_second: evaluation.frames_per_second(found.duration),
+                        boxes_per_second: None,
+                        step_factor: None,
+                    })
                 }),
-                Predictor::Confidence(_) => confidences.next().map(|found| {
+                Predictor::Confidence(_) => confidences.next().map(|found| -> Result<Row> {
                     self.keep(split, &format!("{name}-before"), &found.before)?;
                     self.keep(split, &name, &found.after)?;
-                    let rate = evaluation.frames_per_second(found.duration);
-                    let before = split.score(&found.before)?.ap;
-                    Ok((split.score(&found.after)?, Some(before), rate, Some(found.boxes_per_second())))
+                    Ok(Row {
+                        method,
+                        seed,
+                        precision: split.score(&found.after)?,
+                        ap_before: Some(split.score(&found.before)?.ap),
+                        frames_per_second: evaluation.frames_per_second(found.duration),
+                        boxes_per_second: Some(found.boxes_per_second()),
+                        step_factor: factors.get(&method).copied(),
+                    })
                 }),
             };
-            let Some(row) = row else { continue };
-            let row: Result<_> = row;
-            let (precision, ap_before, frames_per_second, boxes_per_second) = row?;
-            let (method, seed) = (one.method, one.seed);
-            let step_factor = factors.get(&method).copied();
-            rows.push(Row {
-                method,
-                seed,
-                precision,
-                ap_before,
-                frames_per_second,
-                boxes_per_second,
-                step_factor,
-            });
+            rows.extend(row.transpose()?);
         }
         Ok(rows)
     }

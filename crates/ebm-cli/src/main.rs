@@ -1,16 +1,22 @@
 //! The `ebm` command: results on standard output, everything else on standard error.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
 
+mod box_panel;
 mod commands;
+mod contact_sheet;
 mod density_panel;
+mod exit;
 mod memory;
 mod picture;
 mod plot;
 mod progress;
+mod signals;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use signals::Signals;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -51,21 +57,25 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Train(command) => commands::train::run(command),
+    let signals = Signals::default();
+    match run(Cli::parse().command, &signals) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(exit::code(&error, signals.exit_code()))
+        }
+    }
+}
+
+fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
+    match command {
+        Command::Train(command) => commands::train::run(command, signals),
         Command::Eval(command) => commands::eval::run(command),
         Command::Predict(command) => commands::predict::run(command),
-        Command::Reproduce(command) => commands::reproduce::run(command),
+        Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Data(command) => commands::data::run(command),
         Command::Weights(command) => commands::weights::run(command),
         Command::Bench(args) => commands::bench::run(args),
         Command::BenchWorker(args) => commands::bench::run_worker(args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }

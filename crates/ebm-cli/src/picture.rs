@@ -99,12 +99,73 @@ pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: 
             let Some(column) = nearest(x, 0) else { continue };
             // The square root, so that what is a hundred times less likely is still seen.
             let strength = (p[row * size + column] / highest).sqrt().min(0.9);
-            let at = 3 * (y * image.width + x);
-            for (value, colour) in image.pixels[at..at + 3].iter_mut().zip(BEFORE) {
-                *value = (f64::from(*value) * (1.0 - strength) + f64::from(colour) * strength).round() as u8;
+            mix(image, x, y, BEFORE, strength);
+        }
+    }
+}
+
+/// Draws where a density as in [`heat`] crosses `level`, linear between its points.
+pub fn contour(
+    image: &mut Image,
+    (first, step, size): ([f64; 2], [f64; 2], usize),
+    p: &[f64],
+    level: f64,
+    colour: Colour,
+) {
+    let at = |x: usize, y: usize| -> f64 {
+        let place = [x, y].map(|v| v as f64 + 0.5);
+        let [column, row] = [0, 1].map(|axis| (place[axis] - first[axis]) / step[axis]);
+        let last = (size - 1) as f64;
+        if !((0.0..=last).contains(&column) && (0.0..=last).contains(&row)) {
+            return 0.0;
+        }
+        let (i, j) = (column.floor().min(last - 1.0) as usize, row.floor().min(last - 1.0) as usize);
+        let (u, v) = (column - i as f64, row - j as f64);
+        let of = |i: usize, j: usize| p[j * size + i];
+        (1.0 - v) * ((1.0 - u) * of(i, j) + u * of(i + 1, j))
+            + v * ((1.0 - u) * of(i, j + 1) + u * of(i + 1, j + 1))
+    };
+    let inside: Vec<bool> =
+        (0..image.width * image.height).map(|i| at(i % image.width, i / image.width) >= level).collect();
+    for y in 0..image.height {
+        for x in 0..image.width {
+            let here = inside[y * image.width + x];
+            let right = x + 1 < image.width && inside[y * image.width + x + 1] != here;
+            let below = y + 1 < image.height && inside[(y + 1) * image.width + x] != here;
+            if right || below {
+                put(image, x as i64, y as i64, colour);
             }
         }
     }
+}
+
+/// Mixes `colour` into the rectangle between two corners, in the image's pixels; parts outside it are left out.
+pub fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength: f64) {
+    let range = |from: f64, to: f64, length: usize| {
+        let clamp = |value: f64| value.round().clamp(0.0, length as f64) as usize;
+        clamp(from)..clamp(to)
+    };
+    for y in range(y0, y1, image.height) {
+        for x in range(x0, x1, image.width) {
+            mix(image, x, y, colour, strength);
+        }
+    }
+}
+
+fn mix(image: &mut Image, x: usize, y: usize, colour: Colour, strength: f64) {
+    let at = 3 * (y * image.width + x);
+    for (value, colour) in image.pixels[at..at + 3].iter_mut().zip(colour) {
+        *value = (f64::from(*value) * (1.0 - strength) + f64::from(colour) * strength).round() as u8;
+    }
+}
+
+/// The part of `image` from `(left, top)` on, of this width and height, which must lie inside.
+pub fn cut(image: &Image, (left, top): (usize, usize), (width, height): (usize, usize)) -> Image {
+    let row = |y: usize| {
+        let at = 3 * ((top + y) * image.width + left);
+        &image.pixels[at..at + 3 * width]
+    };
+    Image { width, height, pixels: (0..height).flat_map(|y| row(y).iter().copied()).collect() }
 }
 
 /// The height of a row of panels.
@@ -141,7 +202,7 @@ pub fn stack(images: &[Image]) -> ebm_data::Result<Image> {
 }
 
 /// Copies `image` with its corner at `(left, top)`, where all of it must lie inside `target`.
-fn paste(target: &mut Image, image: &Image, (left, top): (usize, usize)) {
+pub fn paste(target: &mut Image, image: &Image, (left, top): (usize, usize)) {
     for (y, row) in image.pixels.chunks_exact(3 * image.width).enumerate() {
         let at = 3 * ((top + y) * target.width + left);
         target.pixels[at..at + row.len()].copy_from_slice(row);
@@ -166,6 +227,31 @@ mod tests {
         let mut image = Image::filled(6, 5, [0; 3]).unwrap();
         outline(&mut image, [-1e12, -3.0, 1e12 + 2.0, 5.0], TRUTH, 1);
         assert_eq!(painted(&image), [(1, 0), (0, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn a_contour_goes_round_what_exceeds_the_level() {
+        // A cone about the middle of 41 × 41 points, one for each pixel's centre: the level 10 is a circle of radius 10.
+        let p: Vec<f64> =
+            (0..41 * 41).map(|i| 20.0 - f64::from(i % 41 - 20).hypot(f64::from(i / 41 - 20))).collect();
+        let mut image = Image::filled(41, 41, [0; 3]).unwrap();
+        contour(&mut image, ([0.5; 2], [1.0; 2], 41), &p, 10.0, TRUTH);
+        let ring = painted(&image);
+        assert!(ring.len() > 50);
+        for (x, y) in ring {
+            let radius = (x as f64 - 20.0).hypot(y as f64 - 20.0);
+            assert!((8.5..11.5).contains(&radius), "({x}, {y})");
+        }
+    }
+
+    #[test]
+    fn a_shade_is_cut_at_the_border_and_a_cut_is_a_part() {
+        let mut image = Image::filled(4, 3, [0; 3]).unwrap();
+        shade(&mut image, [2.0, -5.0, 99.0, 1.2], [200, 100, 0], 0.5);
+        assert_eq!(painted(&image), [(2, 0), (3, 0)]);
+        let part = cut(&image, (1, 0), (2, 2));
+        assert_eq!((part.width, part.height), (2, 2));
+        assert_eq!(part.pixels[..6], [0, 0, 0, 100, 50, 0]);
     }
 
     #[test]

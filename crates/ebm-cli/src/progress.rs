@@ -8,12 +8,16 @@ use std::{
 use ebm_train::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::signals::Signals;
+
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Shows the stages of a computation.
 pub struct Console {
     terminal: bool,
     stage: Option<Stage>,
+    /// None where signals keep their usual effect.
+    signals: Option<Signals>,
 }
 
 struct Stage {
@@ -22,12 +26,28 @@ struct Stage {
     start: Instant,
     last_line: Instant,
     bar: ProgressBar,
+    /// Whether it can be stopped with its state saved: a training asks after every step.
+    saves: bool,
 }
 
 impl Console {
     /// Looks at standard error once to see whether it is a terminal.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), stage: None }
+        Self { terminal: std::io::stderr().is_terminal(), stage: None, signals: None }
+    }
+
+    /// The same for work that trains: a signal stops a training when its step is saved, and anything else at once.
+    pub fn stopping_at(signals: Signals) -> Self {
+        Self { signals: Some(signals), ..Self::new() }
+    }
+
+    /// Ends the process where a signal has arrived and this stage has no state that could be saved.
+    fn leave_if_asked(&self) {
+        let saves = self.stage.as_ref().is_some_and(|stage| stage.saves);
+        if let Some(signals) = self.signals.as_ref().filter(|signals| signals.arrived() && !saves) {
+            eprintln!("interrupted; what was trained before is saved");
+            std::process::exit(i32::from(signals.exit_code()));
+        }
     }
 }
 
@@ -43,11 +63,13 @@ impl Progress for Console {
         } else {
             ProgressBar::hidden()
         };
+        self.leave_if_asked();
         let now = Instant::now();
-        self.stage = Some(Stage { name: name.into(), total, start: now, last_line: now, bar });
+        self.stage = Some(Stage { name: name.into(), total, start: now, last_line: now, bar, saves: false });
     }
 
     fn advance(&mut self, done: usize, note: &str) {
+        self.leave_if_asked();
         let Some(stage) = &mut self.stage else { return };
         stage.bar.set_position(done as u64);
         if !note.is_empty() {
@@ -75,5 +97,12 @@ impl Progress for Console {
             Some(stage) if self.terminal => stage.bar.suspend(|| eprintln!("{text}")),
             _ => eprintln!("{text}"),
         }
+    }
+
+    fn stop_requested(&mut self) -> bool {
+        if let Some(stage) = &mut self.stage {
+            stage.saves = true;
+        }
+        self.signals.as_ref().is_some_and(Signals::arrived)
     }
 }

@@ -12,7 +12,7 @@
 //! | Section 3.3, supplement Algorithm S1 | [`refine`] with [`StepRule::Backtracking`] |
 //! | Supplement Algorithm S2 (age, head pose) | [`refine`] with [`StepRule::EarlyStopping`] |
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
-//! | Section 4.1: the box parametrisation and its rival IoU-Net* | [`BoxSpace`], [`QualityRegression`] |
+//! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
 //! | the same in any dimension | [`ImportanceDensity`], [`log_prob`]; [`grid_marginals`] for two or three |
 //! | Modes and samples of p(y \| x) | [`find_modes`], [`langevin`], [`hmc`] |
@@ -108,4 +108,4 @@ pub use objective::{
 };
 pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
-pub use target_space::{AgeSpace, BoxSpace, Coordinate, HeadPoseSpace, TargetSpace};
+pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};

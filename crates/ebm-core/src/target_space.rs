@@ -110,6 +110,59 @@ impl TargetSpace for BoxSpace {
     }
 }
 
+/// IoU-Net's coordinates of boxes (Section 4.1): the four edges, each divided by the root of the reference box's extent
+/// in its direction.
+///
+/// Gradient ascent with step length λ in them moves an edge by `λ s ∂f/∂edge`, s being that extent: IoU-Net's rule, which
+/// climbs in pixels and makes large boxes take large steps. Reference sizes are those of [`BoxSpace`].
+#[derive(Clone, Debug)]
+pub struct EdgeSpace {
+    /// √(w₀, h₀, w₀, h₀).
+    unit: Tensor,
+}
+
+impl EdgeSpace {
+    /// The space with the sizes of the boxes `reference`, as in [`BoxSpace::new`].
+    ///
+    /// # Errors
+    /// Those of [`BoxSpace::new`].
+    pub fn new(reference: &Tensor) -> Result<Self> {
+        let root = BoxSpace::new(reference)?.size.sqrt()?;
+        Ok(Self { unit: Tensor::cat(&[&root, &root], D::Minus1)? })
+    }
+
+    /// The gradient in y, `(B, M, 4)`, given the one in the decoded edges, `(B, M, 4)`.
+    ///
+    /// # Errors
+    /// When the shape is wrong.
+    pub fn decode_gradient(&self, edges: &Tensor) -> Result<Tensor> {
+        last_dim("the gradient in the edges", edges, 4)?;
+        Ok(edges.broadcast_mul(&self.unit)?)
+    }
+}
+
+impl TargetSpace for EdgeSpace {
+    fn coordinates(&self) -> &'static [Coordinate] {
+        const UNIT: &str = "root of a pixel";
+        &[
+            Coordinate { name: "left", unit: UNIT },
+            Coordinate { name: "top", unit: UNIT },
+            Coordinate { name: "right", unit: UNIT },
+            Coordinate { name: "bottom", unit: UNIT },
+        ]
+    }
+
+    fn encode(&self, targets: &Tensor) -> Result<Tensor> {
+        last_dim("the boxes", targets, 4)?;
+        Ok(targets.broadcast_div(&self.unit)?)
+    }
+
+    fn decode(&self, y: &Tensor) -> Result<Tensor> {
+        last_dim("y", y, 4)?;
+        Ok(y.broadcast_mul(&self.unit)?)
+    }
+}
+
 /// Section 4.3: age, D = 1, in years as they are.
 #[derive(Clone, Copy, Debug)]
 pub struct AgeSpace;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::files::read_limited;
-use crate::quarantine::{Quarantine, check_max_bad_fraction};
+use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, check_max_bad_fraction};
 
 /// What to keep of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl CocoDataset {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON, has
-    /// no usable categories, or nothing to train on; [`Error::TooManyDefects`] above the tolerated fraction,
-    /// after the report was written.
+    /// no usable categories, or nothing to train on; above the tolerated fraction [`Error::MissingImages`] and, for
+    /// other defects, [`Error::TooManyDefects`], after the report was written.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
         check_max_bad_fraction(options.max_bad_fraction)?;
         let bytes = read_limited(annotations, options.max_json_bytes)?;
@@ -114,6 +114,19 @@ impl CocoDataset {
         let report = options.report.as_deref();
         if let Some(path) = report.filter(|_| !checked.quarantine.defects.is_empty()) {
             checked.quarantine.write_jsonl(path)?;
+        }
+        let defects = &checked.quarantine.defects;
+        let missing: Vec<&Defect> = defects.iter().filter(|d| d.code == DefectCode::MissingFile).collect();
+        let [(_, total), _] = checked.bad_of_total;
+        if missing.len() as f64 > options.max_bad_fraction * total as f64 {
+            let first: Vec<&str> = missing.iter().take(SHOWN).map(|defect| defect.detail.as_str()).collect();
+            return Err(Error::MissingImages {
+                annotations: annotations.to_owned(),
+                folder: images_dir.to_owned(),
+                missing: missing.len(),
+                total,
+                first: first.join(", "),
+            });
         }
         for (bad, total) in checked.bad_of_total {
             checked.quarantine.check_fraction(bad, total, options.max_bad_fraction, report)?;

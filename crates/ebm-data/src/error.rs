@@ -120,6 +120,25 @@ pub enum Error {
         /// Where all defects are listed, if a report was asked for.
         report: Option<PathBuf>,
     },
+    /// More images of an annotation file are not where they were looked for than the configuration tolerates.
+    #[error(
+        "{}: {missing} of its {total} images are not in {}; first: {first}; give the folder that holds this split's \
+         images, or fetch the missing ones",
+        annotations.display(),
+        folder.display()
+    )]
+    MissingImages {
+        /// The annotation file.
+        annotations: PathBuf,
+        /// Where its images were looked for.
+        folder: PathBuf,
+        /// Images that are not there.
+        missing: usize,
+        /// Images in all.
+        total: usize,
+        /// The paths of the first few.
+        first: String,
+    },
     /// An argument is outside its domain.
     #[error("{name}: {detail}")]
     Argument {

@@ -166,7 +166,7 @@ impl Tolerance {
 }
 
 /// Defects quoted in an error message.
-const SHOWN: usize = 3;
+pub(crate) const SHOWN: usize = 3;
 
 /// The configured fraction must be one.
 pub(crate) fn check_max_bad_fraction(max_bad_fraction: f64) -> Result<()> {

@@ -161,6 +161,44 @@ fn missing_files_are_found_on_request() {
 }
 
 #[test]
+fn images_that_are_elsewhere_are_named_with_the_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let images: Vec<_> = (0..5)
+        .map(|id| json!({"id": id, "file_name": format!("{id}.jpg"), "width": 100, "height": 50}))
+        .collect();
+    let mut file = file(json!([]));
+    file["images"] = json!(images);
+    let json = write_json(&dir.path().join("f.json"), &file);
+    let options = LoadOptions { check_files: true, max_bad_fraction: 0.5, ..options(Purpose::Eval) };
+    let elsewhere = dir.path().join("elsewhere");
+    let error = CocoDataset::load(&json, &elsewhere, &options).unwrap_err();
+    assert!(matches!(error, Error::MissingImages { missing: 5, total: 5, .. }), "{error}");
+    let text = error.to_string();
+    for part in ["f.json", "5 of its 5", "elsewhere/0.jpg", "elsewhere/2.jpg", "give the folder"] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    assert!(!text.contains("3.jpg"), "{text}");
+    // Two of five may be missing, three may not.
+    std::fs::create_dir(&elsewhere).unwrap();
+    for id in 0..2 {
+        std::fs::write(elsewhere.join(format!("{id}.jpg")), b"x").unwrap();
+    }
+    assert!(CocoDataset::load(&json, &elsewhere, &options).is_err());
+    std::fs::write(elsewhere.join("2.jpg"), b"x").unwrap();
+    assert_eq!(CocoDataset::load(&json, &elsewhere, &options).unwrap().images.len(), 3);
+}
+
+#[test]
+fn the_file_of_a_test_set_has_images_without_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut file = file(json!([]));
+    file.as_object_mut().unwrap().remove("annotations");
+    let json = write_json(&dir.path().join("image_info_test-dev2017.json"), &file);
+    let dataset = CocoDataset::load(&json, dir.path(), &options(Purpose::Eval)).unwrap();
+    assert_eq!((dataset.images.len(), dataset.images[0].objects.len()), (1, 0));
+}
+
+#[test]
 fn too_many_defects_are_an_error_with_a_report() {
     let dir = tempfile::tempdir().unwrap();
     let annotations: Vec<_> =

@@ -7,7 +7,7 @@ use std::path::Path;
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
-use ebm_data::scenes::{SceneConfig, generate, render_scene};
+use ebm_data::scenes::{SceneConfig, generate, read_attributes, render_scene};
 use ebm_seed::Key;
 
 fn small() -> SceneConfig {
@@ -55,6 +55,33 @@ fn the_set_is_what_coco_readers_expect() {
         assert!(annotation["occlusion"].is_number() && annotation["blur"].is_number());
     }
     assert_eq!(json["categories"][4]["name"], "mug");
+}
+
+#[test]
+fn attributes_are_read_as_they_were_made() {
+    let temp = tempfile::tempdir().unwrap();
+    let set = generate(&temp.path().join("set"), &small(), 6, Key::new(5)).unwrap();
+    let read = read_attributes(&set.annotations).unwrap();
+    let made = (0..6).flat_map(|index| render_scene(&small(), Key::new(5).index(index)).unwrap().1);
+    let mut thin = 0;
+    let made: Vec<_> = made.collect();
+    assert_eq!(read.len(), made.len());
+    for (index, ((id, found), object)) in read.iter().zip(&made).enumerate() {
+        assert_eq!((*id, found.thin_part), (index as u64 + 1, object.thin_part));
+        assert_eq!((found.occlusion, found.truncation), (object.occlusion, object.truncation));
+        assert_eq!((found.blur, found.fading_side), (object.blur, object.fading_side));
+        thin += usize::from(found.thin_part.is_some());
+    }
+    assert!(thin > 0 && thin < made.len());
+
+    let without = fs::read_to_string(&set.annotations).unwrap().replace("\"blur\"", "\"blue\"");
+    fs::write(&set.annotations, without).unwrap();
+    let error = read_attributes(&set.annotations).unwrap_err();
+    assert!(matches!(error, Error::Format { .. }), "{error}");
+    assert!(
+        error.to_string().contains("annotations.json") && error.to_string().contains("`blur`"),
+        "{error}"
+    );
 }
 
 #[test]

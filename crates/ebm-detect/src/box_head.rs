@@ -9,6 +9,7 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     error::{Error, Result},
+    foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
     packed_head::PackedTwoMlpHead,
@@ -77,6 +78,28 @@ pub struct Candidate {
     pub score: f32,
 }
 
+/// A proposal taken for an object of one class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Which proposal.
+    pub row: usize,
+    /// Class, never the background.
+    pub label: usize,
+    /// Probability of the class.
+    pub score: f32,
+}
+
+/// The proposals of a batch as the box head sees them.
+pub struct ScoredProposals {
+    /// Feat-Box of each proposal, `(R, representation)`.
+    pub hidden: Tensor,
+    /// The (proposal, class) pairs that may be detections.
+    pub pairs: Vec<Pair>,
+    boxes: Vec<BBox>,
+    images: Vec<u32>,
+    batch: usize,
+}
+
 /// Faster-RCNN's box head: class and class-specific box of each proposal.
 pub struct BoxHead {
     pooler: Pooler,
@@ -109,56 +132,127 @@ impl BoxHead {
         })
     }
 
-    /// Class logits `(R, K)` and offsets `(R, K, 4)` of `boxes[i]` in image `images[i]`.
-    pub fn forward(&self, pyramid: &[Tensor], boxes: &[BBox], images: &[u32]) -> Result<(Tensor, Tensor)> {
-        let device = pyramid[0].device();
-        let rois = rows_of_four(boxes, device)?;
+    /// fc7's output `(R, representation)` for `boxes[i]` in image `images[i]`.
+    fn hidden(&self, pyramid: &[Tensor], boxes: &[BBox], images: &[u32]) -> Result<Tensor> {
+        let rois = rows_of_four(boxes, pyramid[0].device())?;
         let pooled = self.pooler.pool(pyramid, &rois, images)?;
-        let hidden = self.trunk.forward(&pooled.features)?.index_select(&pooled.position, 0)?;
-        let offsets = self.offsets.forward(&hidden)?.reshape((boxes.len(), self.num_classes, 4))?;
-        Ok((self.class.forward(&hidden)?, offsets))
+        Ok(self.trunk.forward(&pooled.features)?.index_select(&pooled.position, 0)?)
     }
 
-    /// Every (proposal, class) pair of each image with a score above the threshold, decoded and clipped to `sizes`
-    /// (height, width). No suppression yet.
+    /// What the head sees in the proposals, and every (proposal, class) pair with a score above the threshold.
+    pub fn score(&self, pyramid: &[Tensor], proposals: &[Vec<Proposal>]) -> Result<ScoredProposals> {
+        let flat = (0u32..).zip(proposals).flat_map(|(i, own)| own.iter().map(move |p| (i, p.bbox)));
+        let (images, boxes): (Vec<u32>, Vec<BBox>) = flat.unzip();
+        let hidden = self.hidden(pyramid, &boxes, &images)?;
+        let scores = candle_nn::ops::softmax(&self.class.forward(&hidden)?, D::Minus1)?.to_vec2::<f32>()?;
+        let mut pairs = Vec::new();
+        for (row, scores) in scores.iter().enumerate() {
+            if let Some(bad) = scores.iter().find(|s| !s.is_finite()) {
+                let reason = format!("a class score is {bad}");
+                return Err(Error::NonFinite { place: "box head", reason });
+            }
+            let sure = (1..self.num_classes).filter(|&label| scores[label] > self.config.score_threshold);
+            pairs.extend(sure.map(|label| Pair { row, label, score: scores[label] }));
+        }
+        Ok(ScoredProposals { hidden, boxes, images, pairs, batch: proposals.len() })
+    }
+
+    /// Faster-RCNN's own offsets, one for each pair.
+    pub fn offsets(&self, scored: &ScoredProposals) -> Result<Vec<[f32; 4]>> {
+        let offsets = self.offsets.forward(&scored.hidden)?.to_vec2::<f32>()?;
+        let of_pair = |pair: &Pair| std::array::from_fn(|i| offsets[pair.row][4 * pair.label + i]);
+        Ok(scored.pairs.iter().map(of_pair).collect())
+    }
+
+    /// The pairs of each image as boxes: decoded from `offsets`, one for each pair, and clipped to `sizes` (height, width).
+    /// No suppression yet.
     pub fn candidates(
         &self,
-        pyramid: &[Tensor],
-        proposals: &[Vec<Proposal>],
+        scored: &ScoredProposals,
+        offsets: &[[f32; 4]],
         sizes: &[(usize, usize)],
-    ) -> Result<Vec<Vec<Candidate>>> {
-        let mut candidates = vec![Vec::new(); proposals.len()];
-        let flat: Vec<(u32, BBox)> = (0u32..)
-            .zip(proposals)
-            .flat_map(|(image, proposals)| proposals.iter().map(move |p| (image, p.bbox)))
-            .collect();
-        if flat.is_empty() {
-            return Ok(candidates);
-        }
-        let (images, boxes): (Vec<u32>, Vec<BBox>) = flat.into_iter().unzip();
-        let (logits, offsets) = self.forward(pyramid, &boxes, &images)?;
-        let scores = candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?;
-        let offsets = offsets.to_vec3::<f32>()?;
-        for (row, (&image, proposal)) in images.iter().zip(&boxes).enumerate() {
-            if let Some(bad) = scores[row].iter().find(|s| !s.is_finite()) {
-                return Err(Error::NonFinite {
-                    place: "box head",
-                    reason: format!("a class score is {bad}"),
-                });
-            }
-            let (height, width) = sizes[image as usize];
-            for label in
-                (1..self.num_classes).filter(|&label| scores[row][label] > self.config.score_threshold)
-            {
-                let decoded = self.coder.decode(&offsets[row][label], proposal);
-                let bbox = clip(&decoded, width as f32, height as f32, self.convention);
-                let end = self.convention.offset();
-                if (bbox[2] - bbox[0] + end).min(bbox[3] - bbox[1] + end) >= self.config.min_size {
-                    candidates[image as usize].push(Candidate { bbox, label, score: scores[row][label] });
-                }
+    ) -> Vec<Vec<Candidate>> {
+        let mut candidates = vec![Vec::new(); scored.batch];
+        for (&Pair { row, label, score }, offsets) in scored.pairs.iter().zip(offsets) {
+            let image = scored.images[row] as usize;
+            let (height, width) = sizes[image];
+            let decoded = self.coder.decode(offsets, &scored.boxes[row]);
+            let bbox = clip(&decoded, width as f32, height as f32, self.convention);
+            let end = self.convention.offset();
+            if (bbox[2] - bbox[0] + end).min(bbox[3] - bbox[1] + end) >= self.config.min_size {
+                candidates[image].push(Candidate { bbox, label, score });
             }
         }
-        Ok(candidates)
+        candidates
+    }
+
+    /// An image's proposals and its objects themselves, each with what it is trained towards.
+    fn assign(&self, proposals: &[Proposal], objects: &[BBox]) -> (Vec<BBox>, Vec<Match>) {
+        let threshold = self.config.foreground;
+        let matcher = Matcher {
+            foreground: threshold,
+            background: threshold,
+            allow_low_quality: false,
+            convention: self.convention,
+        };
+        let pool: Vec<BBox> = proposals.iter().map(|p| p.bbox).chain(objects.iter().copied()).collect();
+        let matches = matcher.assign(&pool, objects);
+        (pool, matches)
+    }
+
+    /// How proposals are drawn for training.
+    fn sampler(&self) -> BalancedSampler {
+        BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction }
+    }
+
+    /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and labels.
+    fn sample(
+        &self,
+        proposals: &[Vec<Proposal>],
+        objects: &[(Vec<BBox>, Vec<usize>)],
+        rng: &mut dyn RngCore,
+    ) -> Sample {
+        let mut sample = Sample::default();
+        for (image, (proposals, (objects, classes))) in (0u32..).zip(proposals.iter().zip(objects)) {
+            let (pool, matches) = self.assign(proposals, objects);
+            let (positives, negatives) = self.sampler().sample(&matches, rng);
+            for index in positives.into_iter().chain(negatives) {
+                let label = match matches[index] {
+                    Match::Object(object) => {
+                        sample.foreground.push(sample.boxes.len());
+                        sample.targets.push(self.coder.encode(&objects[object], &pool[index]));
+                        classes[object]
+                    }
+                    _ => 0,
+                };
+                sample.labels.push(label as u32);
+                sample.boxes.push(pool[index]);
+                sample.images.push(image);
+            }
+        }
+        sample
+    }
+
+    /// What the densities of Table 2 are trained on, for one image: all proposals of objects, of which
+    /// [`ForegroundPool::sample`] draws.
+    pub fn foreground(
+        &self,
+        pyramid: &[Tensor],
+        image: u32,
+        proposals: &[Proposal],
+        (objects, classes): &(Vec<BBox>, Vec<usize>),
+    ) -> Result<ForegroundPool> {
+        let (pool, matches) = self.assign(proposals, objects);
+        let (mut boxes, mut labels, mut targets) = (vec![], vec![], vec![]);
+        for (bbox, matched) in pool.iter().zip(&matches) {
+            if let Match::Object(object) = matched {
+                boxes.push(*bbox);
+                labels.push(classes[*object] as u32);
+                targets.push(self.coder.encode(&objects[*object], bbox));
+            }
+        }
+        let hidden = self.hidden(pyramid, &boxes, &vec![image; boxes.len()])?.detach();
+        Ok(ForegroundPool { matches, sampler: self.sampler(), hidden, labels, targets })
     }
 
     /// Classification (cross-entropy, mean) and box (smooth-L1, sum over the sample's size) losses over a balanced
@@ -170,51 +264,37 @@ impl BoxHead {
         objects: &[(Vec<BBox>, Vec<usize>)],
         rng: &mut dyn RngCore,
     ) -> Result<(Tensor, Tensor)> {
-        let threshold = self.config.foreground;
-        let matcher = Matcher {
-            foreground: threshold,
-            background: threshold,
-            allow_low_quality: false,
-            convention: self.convention,
-        };
-        let sampler = BalancedSampler {
-            size: self.config.sample_size,
-            positive_fraction: self.config.positive_fraction,
-        };
-        let (mut boxes, mut images, mut labels, mut rows, mut targets) =
-            (vec![], vec![], vec![], vec![], vec![]);
-        for (image, (proposals, (objects, classes))) in (0u32..).zip(proposals.iter().zip(objects)) {
-            let pool: Vec<BBox> = proposals.iter().map(|p| p.bbox).chain(objects.iter().copied()).collect();
-            let matches = matcher.assign(&pool, objects);
-            let (positives, negatives) = sampler.sample(&matches, rng);
-            for index in positives.into_iter().chain(negatives) {
-                let label = match matches[index] {
-                    Match::Object(object) => {
-                        rows.push((boxes.len() * self.num_classes + classes[object]) as u32);
-                        targets.push(self.coder.encode(&objects[object], &pool[index]));
-                        classes[object]
-                    }
-                    _ => 0,
-                };
-                labels.push(label as u32);
-                boxes.push(pool[index]);
-                images.push(image);
-            }
-        }
-        let device = pyramid[0].device();
-        if boxes.is_empty() {
+        let sample = self.sample(proposals, objects, rng);
+        let (total, device) = (sample.boxes.len(), pyramid[0].device());
+        if total == 0 {
             let zero = Tensor::zeros((), pyramid[0].dtype(), device)?;
             return Ok((zero.clone(), zero));
         }
-        let total = boxes.len();
-        let (logits, offsets) = self.forward(pyramid, &boxes, &images)?;
-        let class = candle_nn::loss::cross_entropy(&logits, &Tensor::new(labels, device)?)?;
-        if rows.is_empty() {
+        let hidden = self.hidden(pyramid, &sample.boxes, &sample.images)?;
+        let labels = Tensor::new(sample.labels.as_slice(), device)?;
+        let class = candle_nn::loss::cross_entropy(&self.class.forward(&hidden)?, &labels)?;
+        let offsets = self.offsets.forward(&hidden)?.reshape((total * self.num_classes, 4))?;
+        if sample.foreground.is_empty() {
             return Ok((class, Tensor::zeros((), offsets.dtype(), device)?));
         }
-        let predicted = offsets.flatten(0, 1)?.index_select(&Tensor::new(rows, device)?, 0)?;
-        let targets = rows_of_four(&targets, device)?;
+        let row = |&row: &usize| (row * self.num_classes) as u32 + sample.labels[row];
+        let rows: Vec<u32> = sample.foreground.iter().map(row).collect();
+        let predicted = offsets.index_select(&Tensor::new(rows, device)?, 0)?;
+        let targets = rows_of_four(&sample.targets, device)?;
         let loss = ebm_core::loss::smooth_l1(&(predicted - targets)?, self.config.smooth_l1_beta)?;
         Ok((class, (loss.sum_all()? / total as f64)?))
     }
+}
+
+/// Boxes that the head is trained on.
+#[derive(Default)]
+struct Sample {
+    boxes: Vec<BBox>,
+    images: Vec<u32>,
+    /// 0 for the background.
+    labels: Vec<u32>,
+    /// Which of them are objects …
+    foreground: Vec<usize>,
+    /// … and their offsets.
+    targets: Vec<[f32; 4]>,
 }

@@ -6,9 +6,10 @@
 
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
-use ebm_core::{BoxSpace, EnergyModel, TargetSpace};
+use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
 use ebm_nn::boxes::{BBox, BoxConvention};
 use ebm_nn::ops::channels_last;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     box_head::TwoMlpHead,
@@ -18,6 +19,38 @@ use crate::{
     packed_head::PackedEnergyHead,
     pooler::{Pooled, Pooler, Pooling},
 };
+
+/// What y means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coordinates {
+    /// The paper's: [`BoxSpace`].
+    Relative,
+    /// IoU-Net's: [`EdgeSpace`].
+    Edges,
+}
+
+/// The space of the objects' sizes.
+enum Space {
+    Relative(BoxSpace),
+    Edges(EdgeSpace),
+}
+
+impl Space {
+    fn new(coordinates: Coordinates, boxes: &Tensor) -> Result<Self> {
+        Ok(match coordinates {
+            Coordinates::Relative => Self::Relative(BoxSpace::new(boxes)?),
+            Coordinates::Edges => Self::Edges(EdgeSpace::new(boxes)?),
+        })
+    }
+
+    fn target_space(&self) -> &dyn TargetSpace {
+        match self {
+            Self::Relative(space) => space,
+            Self::Edges(space) => space,
+        }
+    }
+}
 
 /// What f needs of the image and of B objects; computed once for all y.
 pub struct BoxFeatures {
@@ -29,7 +62,7 @@ pub struct BoxFeatures {
     labels: Vec<u32>,
     /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes.
     boxes: Tensor,
-    space: BoxSpace,
+    space: Space,
     /// What the convention takes off both ends of such a box, `(4)`.
     ends: Tensor,
 }
@@ -51,8 +84,13 @@ impl BoxFeatures {
         let end = convention.offset();
         let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
         let boxes = rows_of_four(boxes, device)?.unsqueeze(1)?.broadcast_add(&ends)?;
-        let space = BoxSpace::new(&boxes)?;
+        let space = Space::new(Coordinates::Relative, &boxes)?;
         Ok(Self { pyramid: Self::readable(pyramid)?, images, labels, boxes, space, ends })
+    }
+
+    /// The same objects with y in these coordinates.
+    pub fn in_coordinates(self, coordinates: Coordinates) -> Result<Self> {
+        Ok(Self { space: Space::new(coordinates, &self.boxes)?, ..self })
     }
 
     /// The pyramid without its history, on the CPU with the channels innermost.
@@ -76,12 +114,15 @@ impl BoxFeatures {
 
     /// The gradient in `y (B, M, 4)`, given the one in [`corners`](Self::corners).
     pub(crate) fn pull_back(&self, y: &Tensor, corners: &Tensor) -> Result<Tensor> {
-        Ok(self.space.decode_gradient(y, corners)?)
+        Ok(match &self.space {
+            Space::Relative(space) => space.decode_gradient(y, corners)?,
+            Space::Edges(space) => space.decode_gradient(corners)?,
+        })
     }
 
     /// The boxes themselves as points of target space, `(B, 1, 4)`.
     pub fn targets(&self) -> Result<Tensor> {
-        Ok(self.space.encode(&self.boxes)?)
+        Ok(self.space.target_space().encode(&self.boxes)?)
     }
 
     /// Corners in the convention's form, `(B, M, 4)`, of `y (B, M, 4)`; differentiable.
@@ -91,11 +132,11 @@ impl BoxFeatures {
 
     /// The same with exclusive ends, whatever the convention.
     pub fn continuous_corners(&self, y: &Tensor) -> Result<Tensor> {
-        Ok(self.space.decode(y)?)
+        Ok(self.space.target_space().decode(y)?)
     }
 }
 
-/// f(x, y) for boxes y = (c_x/w₀, c_y/h₀, log w, log h).
+/// f(x, y) for boxes y in the coordinates of the features.
 #[derive(Clone)]
 pub struct EnergyHead {
     pooler: Pooler,
@@ -223,11 +264,16 @@ mod tests {
     #[test]
     fn the_gradient_by_hand_is_autograds() {
         let (head, features) = small();
+        agree(&head, &features);
+        agree(&head, &features.in_coordinates(Coordinates::Edges).unwrap());
+    }
+
+    fn agree(head: &EnergyHead, features: &BoxFeatures) {
         let device = Device::Cpu;
         let shift = Tensor::new(&[[[0f32, 0., 0., 0.], [0.1, -0.05, 0.2, -0.1]]], &device).unwrap();
         let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
-        let (f, gradient) = head.score_and_grad(&features, &y).unwrap();
-        let (f2, gradient2) = ByAutograd(&head).score_and_grad(&features, &y).unwrap();
+        let (f, gradient) = head.score_and_grad(features, &y).unwrap();
+        let (f2, gradient2) = ByAutograd(head).score_and_grad(features, &y).unwrap();
         assert!(gradient2.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.1);
         assert!(difference(&f, &f2) < 1e-5);
         assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");

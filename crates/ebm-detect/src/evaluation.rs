@@ -3,27 +3,45 @@
 use std::time::{Duration, Instant};
 
 use candle_core::Device;
-use ebm_core::GradientAscent;
 use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, Sample},
 };
 use ebm_eval::Detection;
+use ebm_seed::Key;
 
 use crate::{
     box_head::Candidate,
     error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{Head, refine_candidates},
+    inference::{BoxAscent, Head, refine_candidates},
     input::to_original,
+    parametric_head::ParametricHead,
 };
 
 /// A confidence branch and how it refines.
 pub struct Refiner<'a> {
     /// f; see [`EnergyHead::for_inference`](crate::EnergyHead::for_inference).
     pub head: &'a Head,
-    /// Algorithm S1 with its step lengths.
-    pub ascent: GradientAscent,
+    /// How its boxes climb.
+    pub ascent: BoxAscent,
+}
+
+/// What is compared with Faster-RCNN, on the same proposals.
+pub struct Contenders<'a> {
+    /// Densities in the place of its regression.
+    pub parametric: Vec<&'a ParametricHead>,
+    /// Confidence branches.
+    pub refiners: Vec<Refiner<'a>>,
+    /// The cVAE draws its z with this.
+    pub key: Key,
+}
+
+impl<'a> Contenders<'a> {
+    /// Confidence branches alone.
+    pub fn refiners(refiners: Vec<Refiner<'a>>) -> Self {
+        Self { parametric: vec![], refiners, key: Key::new(0) }
+    }
 }
 
 /// What one refiner made of the dataset.
@@ -33,7 +51,7 @@ pub struct RefinedDetections {
     pub before: Vec<Detection>,
     /// After refinement.
     pub after: Vec<Detection>,
-    /// Time for confidences, suppression and refinement together.
+    /// Time for Faster-RCNN's boxes, confidences, suppression and refinement together.
     pub duration: Duration,
 }
 
@@ -44,28 +62,49 @@ impl RefinedDetections {
     }
 }
 
+/// What a regression made of the dataset.
+#[derive(Default)]
+pub struct Regressed {
+    /// Its detections.
+    pub detections: Vec<Detection>,
+    /// Time for offsets, boxes and suppression.
+    pub duration: Duration,
+}
+
 /// Detections in COCO's result form.
+#[derive(Default)]
 pub struct Evaluation {
     /// Faster-RCNN's own.
-    pub direct: Vec<Detection>,
-    /// Time for backbone, proposals and box head of all images.
+    pub direct: Regressed,
+    /// Time for backbone, proposals and class scores of all images, which all methods share.
     pub detector_duration: Duration,
-    /// Time of Faster-RCNN's own suppression.
-    pub direct_duration: Duration,
+    /// One for each density.
+    pub parametric: Vec<Regressed>,
     /// One for each refiner.
     pub refined: Vec<RefinedDetections>,
     /// Images seen.
     pub images: usize,
 }
 
-/// Runs the detector once over `loader`'s images, in order, and every refiner on its candidates.
+impl Evaluation {
+    /// Images per second of a method that takes `own` beside what all share; refinement begins with Faster-RCNN's boxes,
+    /// whose making `own` must hold.
+    pub fn frames_per_second(&self, own: Duration) -> f64 {
+        self.images as f64 / (self.detector_duration + own).as_secs_f64().max(1e-9)
+    }
+}
+
+/// Runs the detector once over `loader`'s images, in order, and every contender on its proposals.
 ///
 /// `progress` is told the number of images done after each batch.
+///
+/// # Errors
+/// When the dataset has more categories than the detector, an image can not be read, or a network fails.
 pub fn evaluate(
     detector: &FasterRcnn,
     dataset: &CocoDataset,
     loader: &Loader,
-    refiners: &[Refiner],
+    contenders: &Contenders,
     device: &Device,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Evaluation> {
@@ -88,11 +127,16 @@ pub fn evaluate(
         Some(Detection { image_id: sample.image_id, category_id, bbox, score: f64::from(candidate.score) })
     };
     let mut evaluation = Evaluation {
-        direct: vec![],
-        detector_duration: Duration::ZERO,
-        direct_duration: Duration::ZERO,
-        refined: refiners.iter().map(|_| RefinedDetections::default()).collect(),
-        images: 0,
+        parametric: contenders.parametric.iter().map(|_| Regressed::default()).collect(),
+        refined: contenders.refiners.iter().map(|_| RefinedDetections::default()).collect(),
+        ..Evaluation::default()
+    };
+    let suppressed = |candidates: &[Vec<Candidate>], samples: &[Sample]| -> Result<Vec<Detection>> {
+        let mut found = Vec::new();
+        for (sample, candidates) in samples.iter().zip(candidates) {
+            found.extend(detector.suppress(candidates)?.iter().filter_map(|c| to_result(c, sample)));
+        }
+        Ok(found)
     };
     let backbone = detector.for_inference()?;
     for batch in loader.epoch(0)? {
@@ -100,21 +144,29 @@ pub fn evaluate(
         let start = Instant::now();
         let images = ImageBatch::new(&batch, device)?;
         let pyramid = backbone.features(&images.pixels)?;
-        let candidates = detector.candidates(&pyramid, &images)?;
+        let scored = detector.scored(&pyramid, &images)?;
         evaluation.detector_duration += start.elapsed();
 
         let start = Instant::now();
-        for (sample, candidates) in batch.samples.iter().zip(&candidates) {
-            let kept = detector.suppress(candidates)?;
-            evaluation.direct.extend(kept.iter().filter_map(|c| to_result(c, sample)));
-        }
-        evaluation.direct_duration += start.elapsed();
+        let candidates = detector.decode(&scored, None, &images)?;
+        let decoded = start.elapsed();
+        evaluation.direct.detections.extend(suppressed(&candidates, &batch.samples)?);
+        evaluation.direct.duration += start.elapsed();
 
-        for (refiner, refined) in refiners.iter().zip(&mut evaluation.refined) {
+        for (head, regressed) in contenders.parametric.iter().zip(&mut evaluation.parametric) {
+            let start = Instant::now();
+            let mut rng = contenders.key.split("latent").index(evaluation.images as u64).rng();
+            let offsets = head.offsets(&scored, &mut rng)?;
+            let candidates = detector.decode(&scored, Some(&offsets), &images)?;
+            regressed.detections.extend(suppressed(&candidates, &batch.samples)?);
+            regressed.duration += start.elapsed();
+        }
+
+        for (refiner, refined) in contenders.refiners.iter().zip(&mut evaluation.refined) {
             let start = Instant::now();
             let refinements =
                 refine_candidates(refiner.head, &pyramid, &candidates, &refiner.ascent, config)?;
-            refined.duration += start.elapsed();
+            refined.duration += decoded + start.elapsed();
             for (sample, refinement) in batch.samples.iter().zip(refinements) {
                 refined.before.extend(refinement.before.iter().filter_map(|c| to_result(c, sample)));
                 refined.after.extend(refinement.after.iter().filter_map(|c| to_result(c, sample)));

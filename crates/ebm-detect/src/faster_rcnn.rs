@@ -10,9 +10,10 @@ use ebm_nn::{
 use rand::RngCore;
 
 use crate::{
-    box_head::{BoxHead, Candidate},
+    box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
     error::Result,
+    foreground::ForegroundPool,
     rpn::{Proposal, Rpn, RpnOutput},
 };
 
@@ -133,10 +134,40 @@ impl FasterRcnn {
         self.rpn.proposals(&output, &images.sizes, false)
     }
 
-    /// Every (proposal, class) pair above the score threshold, before suppression.
+    /// What the box head sees in the proposals.
+    pub fn scored(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<ScoredProposals> {
+        self.box_head.score(pyramid, &self.proposals(pyramid, images)?)
+    }
+
+    /// The pairs of each image as boxes, before suppression, with the `offsets` of a [`ParametricHead`](crate::ParametricHead) or Faster-RCNN's own.
+    pub fn decode(
+        &self,
+        scored: &ScoredProposals,
+        offsets: Option<&[[f32; 4]]>,
+        images: &ImageBatch,
+    ) -> Result<Vec<Vec<Candidate>>> {
+        let own = if offsets.is_none() { self.box_head.offsets(scored)? } else { vec![] };
+        Ok(self.box_head.candidates(scored, offsets.unwrap_or(&own), &images.sizes))
+    }
+
+    /// Every (proposal, class) pair above the score threshold as Faster-RCNN's regression places it, before suppression.
     pub fn candidates(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Candidate>>> {
-        let proposals = self.proposals(pyramid, images)?;
-        self.box_head.candidates(pyramid, &proposals, &images.sizes)
+        self.decode(&self.scored(pyramid, images)?, None, images)
+    }
+
+    /// The proposals of objects in each image, as in training, with what the frozen box head sees in them.
+    pub fn foreground(
+        &self,
+        pyramid: &[Tensor],
+        images: &ImageBatch,
+        objects: &[Objects],
+    ) -> Result<Vec<ForegroundPool>> {
+        let output = self.rpn_output(pyramid, images)?;
+        let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
+        let of_image = |(image, (proposals, objects)): (u32, (&Vec<Proposal>, &Objects))| {
+            self.box_head.foreground(pyramid, image, proposals, objects)
+        };
+        (0u32..).zip(proposals.iter().zip(objects)).map(of_image).collect()
     }
 
     /// Losses of one batch with the pyramid given; the anchors and proposals trained on are drawn with `rng`.

@@ -1,6 +1,8 @@
 //! Features of frozen layers, computed once for all images and kept in memory.
 
 use candle_core::Tensor;
+use ebm_seed::Key;
+use rand::seq::SliceRandom;
 
 use crate::{
     error::{Error, Result},
@@ -93,4 +95,26 @@ impl FeatureCache {
             objects: images.iter().map(|image| image.objects.clone()).collect(),
         })
     }
+}
+
+/// The batch of `step` out of `count` images that are shuffled anew in every epoch.
+pub(crate) fn shuffled(count: usize, step: usize, batch_size: usize, key: Key) -> Vec<usize> {
+    // The stream of images runs on from epoch to epoch; a batch may span two.
+    let first = step * batch_size;
+    let mut chosen = Vec::with_capacity(batch_size);
+    let mut epoch = None;
+    for place in first..first + batch_size {
+        let current = place / count;
+        let order = match epoch.take() {
+            Some((known, order)) if known == current => order,
+            _ => {
+                let mut order: Vec<usize> = (0..count).collect();
+                order.shuffle(&mut key.split("order").index(current as u64).rng());
+                order
+            }
+        };
+        chosen.push(order[place % count]);
+        epoch = Some((current, order));
+    }
+    chosen
 }

@@ -5,9 +5,34 @@ use ebm_core::{EnergyModel, GradientAscent, refine};
 use ebm_nn::boxes::{BBox, BoxConvention};
 
 use crate::{
-    box_head::Candidate, config::DetectorConfig, energy_head::BoxFeatures, error::Result,
+    box_head::Candidate,
+    config::DetectorConfig,
+    energy_head::{BoxFeatures, Coordinates},
+    error::Result,
     guided_nms::iou_guided_nms,
 };
+
+/// How boxes climb f.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxAscent {
+    /// Algorithm S1 with its step lengths.
+    pub ascent: GradientAscent,
+    /// In these coordinates.
+    pub coordinates: Coordinates,
+}
+
+impl BoxAscent {
+    /// The same with all step lengths multiplied by `factor`.
+    pub fn scaled(&self, factor: f64) -> Self {
+        let step_length = self.ascent.step_length.iter().map(|length| length * factor).collect();
+        Self { ascent: GradientAscent { step_length, ..self.ascent.clone() }, ..*self }
+    }
+
+    /// The same with T = `steps`.
+    pub fn with_steps(&self, steps: usize) -> Self {
+        Self { ascent: GradientAscent { steps, ..self.ascent.clone() }, ..*self }
+    }
+}
 
 /// Boxes of one image before and after refinement; entry i of both is the same detection.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +53,7 @@ pub fn refine_candidates(
     head: &Head,
     pyramid: &[Tensor],
     candidates: &[Vec<Candidate>],
-    ascent: &GradientAscent,
+    ascent: &BoxAscent,
     config: &DetectorConfig,
 ) -> Result<Vec<Refinement>> {
     let convention = config.convention.into();
@@ -66,13 +91,14 @@ fn refined_boxes(
     head: &Head,
     pyramid: &[Tensor],
     survivors: &[Vec<Candidate>],
-    ascent: &GradientAscent,
+    ascent: &BoxAscent,
     convention: BoxConvention,
 ) -> Result<Vec<Vec<BBox>>> {
     let Some(features) = features(pyramid, survivors, convention)? else {
         return Ok(vec![Vec::new(); survivors.len()]);
     };
-    let refined = refine(&head, &features, &features.targets()?, ascent)?;
+    let features = features.in_coordinates(ascent.coordinates)?;
+    let refined = refine(&head, &features, &features.targets()?, &ascent.ascent)?;
     let boxes = features.corners(&refined.y)?.squeeze(1)?.to_vec2::<f32>()?;
     let boxes: Vec<BBox> = boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect();
     Ok(split(&boxes, survivors))

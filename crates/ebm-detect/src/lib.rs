@@ -4,19 +4,23 @@
 //! |---|---|
 //! | features g_x, once per image | [`FasterRcnn::features`] |
 //! | f(x, y), class by class | [`EnergyHead`] |
-//! | training of the new layers alone with Eq. 4 | [`training::ConfidenceTask`] |
+//! | training of the new layers alone with Eq. 4 | [`training::BranchTask`] |
+//! | the densities that it is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
 //! | Table 2 | [`Method`] |
 
 mod anchors;
 mod box_coder;
 mod box_head;
+mod branch;
 pub mod config;
+mod corner_density;
 mod energy_head;
 mod error;
 pub mod evaluation;
 mod faster_rcnn;
 mod feature_cache;
+mod foreground;
 mod guided_nms;
 mod inference;
 pub mod input;
@@ -24,6 +28,7 @@ mod layers;
 mod matcher;
 mod method;
 mod packed_head;
+mod parametric_head;
 mod pooler;
 pub mod reproduce;
 mod rpn;
@@ -32,15 +37,19 @@ pub mod weights;
 
 pub use anchors::AnchorGenerator;
 pub use box_coder::BoxCoder;
-pub use box_head::{BoxHead, Candidate};
-pub use energy_head::{BoxFeatures, EnergyHead};
+pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
+pub use branch::{Branch, Predictor};
+pub use corner_density::{BoxDensity, Corner, CornerMap};
+pub use energy_head::{BoxFeatures, Coordinates, EnergyHead};
 pub use error::{Error, Result};
 pub use faster_rcnn::{Backbone, DetectorLosses, FasterRcnn, ImageBatch, Objects};
 pub use feature_cache::{CachedBatch, FeatureCache};
+pub use foreground::{Foreground, ForegroundCache, ForegroundPool};
 pub use guided_nms::{Survivor, iou_guided_nms};
-pub use inference::{Head, Refinement, refine_candidates};
+pub use inference::{BoxAscent, Head, Refinement, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
 pub use method::Method;
 pub use packed_head::{PackedEnergyHead, PackedTwoMlpHead};
+pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use rpn::{Proposal, Rpn, RpnOutput};

@@ -14,19 +14,13 @@ use ebm_nn::{
 };
 use ebm_seed::Key;
 
+#[path = "formula/mod.rs"]
+mod formula;
+use formula::hashed;
+
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/faster_rcnn_320.safetensors");
 const IMAGE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/coco/val2017/000000005001.jpg");
-
-/// Uniform in [0, 1): splitmix64 of the position, seeded with the name's FNV-1a hash.
-fn hashed(name: &str, position: usize) -> f64 {
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    let seed = name.bytes().fold(0xCBF2_9CE4_8422_2325, fnv);
-    let mut z = seed.wrapping_add((position as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) >> 40) as f64 / f64::from(1u32 << 24)
-}
 
 fn bounds(name: &str, shape: &[usize]) -> (f64, f64) {
     if name.ends_with("running_var") {

@@ -1,10 +1,10 @@
 //! The twelve COCO box figures, as pycocotools computes them.
 
-use crate::detections::{Detection, check_boxes, check_ids, read_results};
+use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
 use crate::error::{Error, Result};
 use crate::ground_truth::GroundTruth;
 use hotcoco::params::IouType;
-use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
+use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image, Params};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -102,12 +102,10 @@ impl CocoFigures {
 /// that subset.
 ///
 /// # Errors
-/// What [`GroundTruth::read`] and [`read_results`] find, and [`Error::Detection`] for an image or
-/// category that the annotations do not have.
+/// What [`GroundTruth::read`] and [`read_results_for`] find.
 pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> {
     let truth = GroundTruth::read(annotations)?;
-    let detections = read_results(results)?;
-    check_ids(&detections, &truth, &results.display().to_string())?;
+    let detections = read_results_for(results, &truth)?;
     score(&truth, &detections, &annotations.display().to_string())
 }
 
@@ -116,27 +114,63 @@ pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> 
 /// # Errors
 /// [`Error::Annotation`], [`Error::Detection`] and the other errors of [`GroundTruth::check`].
 pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoFigures> {
-    const TRUTH: &str = "annotations in memory";
-    const DETECTIONS: &str = "detections in memory";
-    truth.check(TRUTH)?;
-    check_boxes(detections, DETECTIONS)?;
-    check_ids(detections, truth, DETECTIONS)?;
+    check_in_memory(truth, detections)?;
     score(truth, detections, TRUTH)
 }
 
-/// Scores what has been checked: on such input the evaluator prints no warning, and `summarize_lines`
-/// is its `summarize` without the printing.
+/// What annotations are called that were in no file.
+pub(crate) const TRUTH: &str = "annotations in memory";
+
+/// The checks of [`evaluate_coco`] where there is no file.
+pub(crate) fn check_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<()> {
+    const DETECTIONS: &str = "detections in memory";
+    truth.check(TRUTH)?;
+    check_boxes(detections, DETECTIONS)?;
+    check_ids(detections, truth, DETECTIONS)
+}
+
 fn score(truth: &GroundTruth, detections: &[Detection], origin: &str) -> Result<CocoFigures> {
-    let fail = |source| Error::Evaluator { origin: origin.into(), source };
-    let truth = COCO::from_dataset(dataset(truth));
-    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect()).map_err(fail)?;
-    let mut evaluation = COCOeval::new(truth, found, IouType::Bbox);
-    evaluation.evaluate().map_err(fail)?;
+    let mut evaluation = matched(truth, detections, origin, |_| {})?;
+    figures(&mut evaluation, origin)
+}
+
+/// The figures of what [`matched`] matched: its curves are complete afterwards. `summarize_lines` is the
+/// evaluator's `summarize` without the printing.
+pub(crate) fn figures(evaluation: &mut COCOeval, origin: &str) -> Result<CocoFigures> {
     evaluation.accumulate();
     evaluation.summarize_lines();
     let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
-    let missing = || hotcoco::Error::InvalidState("the evaluator returned no twelve figures".into());
-    Ok(CocoFigures::from_stats(stats.ok_or_else(missing).map_err(fail)?))
+    let stats = stats.ok_or_else(|| missing("the evaluator returned no twelve figures", origin))?;
+    Ok(CocoFigures::from_stats(stats))
+}
+
+/// The evaluator did not give what it promises.
+pub(crate) fn missing(what: &str, origin: &str) -> Error {
+    Error::Evaluator { origin: origin.into(), source: hotcoco::Error::InvalidState(what.into()) }
+}
+
+/// Detections that were checked, matched with the annotated boxes under COCO's parameters or what `edit` makes of
+/// them: on such input the evaluator prints no warning. Ids of annotations and of detections are their positions
+/// plus 1.
+pub(crate) fn matched(
+    truth: &GroundTruth,
+    detections: &[Detection],
+    origin: &str,
+    edit: impl FnOnce(&mut Params),
+) -> Result<COCOeval> {
+    let fail = |source| Error::Evaluator { origin: origin.into(), source };
+    let mut evaluation = evaluator(truth, detections).map_err(fail)?;
+    edit(&mut evaluation.params);
+    evaluation.evaluate().map_err(fail)?;
+    Ok(evaluation)
+}
+
+/// The evaluator with pycocotools' settings. The objects' ids are their places in `truth.boxes` from 1, the detections'
+/// theirs in `detections` from 1.
+pub(crate) fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> hotcoco::error::Result<COCOeval> {
+    let truth = COCO::from_dataset(dataset(truth));
+    let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect())?;
+    Ok(COCOeval::new(truth, found, IouType::Bbox))
 }
 
 fn dataset(truth: &GroundTruth) -> Dataset {

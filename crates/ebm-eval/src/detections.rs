@@ -3,6 +3,7 @@
 use crate::error::{BoxProblem, Error, Result};
 use crate::ground_truth::GroundTruth;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,30 @@ pub fn read_results(path: &Path) -> Result<Vec<Detection>> {
     Ok(detections)
 }
 
+/// Reads a COCO result file that is to be scored on `truth`, or to be sent to the server that scores on it. An empty
+/// one is valid: nothing was found.
+///
+/// # Errors
+/// As [`read_results`], [`check_ids`], and [`Error::Detection`] for a score outside 0 to 1 and for a detection that
+/// another one repeats: the marks of a file that was not meant to be scored as it is.
+pub fn read_results_for(path: &Path, truth: &GroundTruth) -> Result<Vec<Detection>> {
+    let detections = read_results(path)?;
+    let origin = path.display().to_string();
+    check_ids(&detections, truth, &origin)?;
+    first_problem(&detections, &origin, |_, detection| {
+        let score = detection.score;
+        if (0.0..=1.0).contains(&score) { Ok(()) } else { Err(BoxProblem::NoProbability(score)) }
+    })?;
+    let mut seen = BTreeMap::new();
+    first_problem(&detections, &origin, |index, detection| {
+        let numbers = detection.bbox.map(f64::to_bits);
+        let key = (detection.image_id, detection.category_id, numbers, detection.score.to_bits());
+        let first = *seen.entry(key).or_insert(index);
+        if first == index { Ok(()) } else { Err(BoxProblem::Repeated(first)) }
+    })?;
+    Ok(detections)
+}
+
 /// Writes a COCO result file. The file appears whole or not at all: it is written beside its place,
 /// synchronised and renamed. JSON has no NaN, so the boxes are checked first.
 ///
@@ -61,12 +86,27 @@ pub fn write_results(path: &Path, detections: &[Detection]) -> Result<()> {
     replace_file(path, &json)
 }
 
+/// Writes the result file that an evaluation server takes: [`write_results`], with coordinates rounded to hundredths of
+/// a pixel and scores to five decimals, since servers limit the size of an upload.
+///
+/// # Errors
+/// As [`write_results`].
+pub fn write_results_for_server(path: &Path, detections: &[Detection]) -> Result<()> {
+    let round = |value: f64, unit: f64| (value * unit).round() / unit;
+    let rounded = |detection: &Detection| Detection {
+        bbox: detection.bbox.map(|value| round(value, 1e2)),
+        score: round(detection.score, 1e5),
+        ..*detection
+    };
+    write_results(path, &detections.iter().map(rounded).collect::<Vec<_>>())
+}
+
 /// Checks every box and score.
 ///
 /// # Errors
 /// [`Error::Detection`] for the first bad one, with `origin` as its file.
 pub fn check_boxes(detections: &[Detection], origin: &str) -> Result<()> {
-    first_problem(detections, origin, Detection::check)
+    first_problem(detections, origin, |_, detection| detection.check())
 }
 
 /// Checks that every image and category id exists in `truth`; an unknown one could never match, and the
@@ -76,7 +116,7 @@ pub fn check_boxes(detections: &[Detection], origin: &str) -> Result<()> {
 /// [`Error::Detection`] for the first bad one, with `origin` as its file.
 pub fn check_ids(detections: &[Detection], truth: &GroundTruth, origin: &str) -> Result<()> {
     let (images, categories) = truth.id_sets();
-    first_problem(detections, origin, |detection| {
+    first_problem(detections, origin, |_, detection| {
         if !images.contains(&detection.image_id) {
             return Err(BoxProblem::UnknownImage(detection.image_id));
         }
@@ -87,15 +127,21 @@ pub fn check_ids(detections: &[Detection], truth: &GroundTruth, origin: &str) ->
     })
 }
 
+/// The first problem, and how many detections have one of its kind.
 fn first_problem(
     detections: &[Detection],
     origin: &str,
-    check: impl Fn(&Detection) -> std::result::Result<(), BoxProblem>,
+    mut check: impl FnMut(usize, &Detection) -> std::result::Result<(), BoxProblem>,
 ) -> Result<()> {
-    for (index, detection) in detections.iter().enumerate() {
-        check(detection).map_err(|problem| Error::Detection { origin: origin.into(), index, problem })?;
+    let mut first: Option<(usize, BoxProblem)> = None;
+    let mut count = 0;
+    for (at, detection) in detections.iter().enumerate() {
+        let Err(problem) = check(at, detection) else { continue };
+        let (_, known) = first.get_or_insert_with(|| (at, problem.clone()));
+        count += usize::from(std::mem::discriminant(known) == std::mem::discriminant(&problem));
     }
-    Ok(())
+    let Some((index, problem)) = first else { return Ok(()) };
+    Err(Error::Detection { origin: origin.into(), index, problem, count, total: detections.len() })
 }
 
 /// Checks a box (x, y, width, height): finite, not negative in size, within [`MAX_COORDINATE`].

@@ -33,15 +33,28 @@ pub enum Error {
         /// The parser's reason, with line and column.
         source: serde_json::Error,
     },
-    /// A detection that must not be scored.
-    #[error("{origin}, detection {index}: {problem}; repair or drop it before scoring")]
+    /// Detections that must not be scored.
+    #[error("{origin}, detection {index}: {problem}{}; {}", more(*.count, *.total), problem.remedy())]
     Detection {
         /// The file, or "detections in memory".
         origin: String,
-        /// Its position in the list, from 0.
+        /// The position of the first in the list, from 0.
         index: usize,
         /// What is wrong with it.
         problem: BoxProblem,
+        /// How many have a problem of this kind.
+        count: usize,
+        /// How many detections there are.
+        total: usize,
+    },
+    /// The annotation file of a test set: nobody but the server can score on it.
+    #[error(
+        "{origin}: no annotations, as in the file of a test set: the figures come from the server; write the result \
+         files with `ebm eval detection --images DIR --detector WEIGHTS --out DIR` and send them there"
+    )]
+    NotAnnotated {
+        /// The file.
+        origin: String,
     },
     /// An annotation that makes scoring meaningless.
     #[error("{origin}, annotation {index}: {problem}; repair the annotations before scoring")]
@@ -173,6 +186,11 @@ pub enum Error {
     },
 }
 
+/// Says of how many detections the error names only the first.
+fn more(count: usize, total: usize) -> String {
+    if count > 1 { format!(" (the first of {count} such of {total})") } else { String::new() }
+}
+
 /// What is wrong with a detection or an annotation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -209,4 +227,27 @@ pub enum BoxProblem {
     /// A category that the annotations do not have.
     #[error("category id {0} is not in the annotations (a class index instead of a category id?)")]
     UnknownCategory(u64),
+    /// A score that is no probability.
+    #[error("score is {0}, not between 0 and 1")]
+    NoProbability(f64),
+    /// A detection that another repeats in every field.
+    #[error("the same image, category, box and score as detection {0}")]
+    Repeated(usize),
+}
+
+impl BoxProblem {
+    /// What to do about a detection with this problem.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            Self::UnknownImage(_) => "pass the annotation file of the images that these results are of",
+            Self::UnknownCategory(_) => {
+                "write the category ids of the annotation file, not positions in a list"
+            }
+            Self::NoProbability(_) => {
+                "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
+            }
+            Self::Repeated(_) => "drop repeated detections: each would count as a false one",
+            _ => "repair or drop it before scoring",
+        }
+    }
 }

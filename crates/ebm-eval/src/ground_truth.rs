@@ -3,7 +3,7 @@
 use crate::detections::{MAX_COORDINATE, check_box, check_range, check_size, read_json};
 use crate::error::{BoxProblem, Error, Result};
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The annotated boxes of a set of images, and which images and categories there are.
@@ -15,6 +15,8 @@ pub struct GroundTruth {
     pub images: Vec<u64>,
     /// The ids of all categories.
     pub categories: Vec<u64>,
+    /// The names of categories that have one.
+    pub names: BTreeMap<u64, String>,
     /// The annotated boxes.
     pub boxes: Vec<GroundTruthBox>,
 }
@@ -38,13 +40,20 @@ pub struct GroundTruthBox {
 #[derive(Deserialize)]
 struct File {
     images: Vec<Id>,
-    categories: Vec<Id>,
-    annotations: Vec<Annotation>,
+    categories: Vec<Category>,
+    /// Absent in the file of a test set.
+    annotations: Option<Vec<Annotation>>,
 }
 
 #[derive(Deserialize)]
 struct Id {
     id: u64,
+}
+
+#[derive(Deserialize)]
+struct Category {
+    id: u64,
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -78,13 +87,14 @@ impl GroundTruth {
     /// Reads a COCO annotation file and checks it. Without `area` an annotation has its box's.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Json`], a repeated annotation id ([`Error::DuplicateId`]), or what
-    /// [`check`](Self::check) finds.
+    /// [`Error::Io`], [`Error::Json`], [`Error::NotAnnotated`] for the file of a test set, a repeated annotation id
+    /// ([`Error::DuplicateId`]), or what [`check`](Self::check) finds.
     pub fn read(path: &Path) -> Result<Self> {
         let file: File = read_json(path)?;
         let origin = path.display().to_string();
-        check_unique("annotation", file.annotations.iter().map(|annotation| annotation.id), &origin)?;
-        let boxes = file.annotations.into_iter().map(|annotation| {
+        let Some(annotations) = file.annotations else { return Err(Error::NotAnnotated { origin }) };
+        check_unique("annotation", annotations.iter().map(|annotation| annotation.id), &origin)?;
+        let boxes = annotations.into_iter().map(|annotation| {
             let [_, _, width, height] = annotation.bbox;
             GroundTruthBox {
                 image_id: annotation.image_id,
@@ -94,13 +104,39 @@ impl GroundTruth {
                 is_crowd: annotation.iscrowd,
             }
         });
-        let truth = Self {
-            images: file.images.into_iter().map(|image| image.id).collect(),
-            categories: file.categories.into_iter().map(|category| category.id).collect(),
-            boxes: boxes.collect(),
-        };
+        let truth = Self::without_boxes(file.images, file.categories);
+        let truth = Self { boxes: boxes.collect(), ..truth };
         truth.check(&origin)?;
         Ok(truth)
+    }
+
+    /// Reads the images and categories of the file of a test set, such as COCO's `image_info_test-dev2017.json`. There
+    /// are no boxes then, and nothing can be scored; ids of results can be checked ([`check_ids`](crate::detections::check_ids)).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but that annotations are not asked for.
+    pub fn read_test_set(path: &Path) -> Result<Self> {
+        let file: File = read_json(path)?;
+        let truth = Self::without_boxes(file.images, file.categories);
+        truth.check(&path.display().to_string())?;
+        Ok(truth)
+    }
+
+    fn without_boxes(images: Vec<Id>, categories: Vec<Category>) -> Self {
+        Self {
+            images: images.into_iter().map(|image| image.id).collect(),
+            categories: categories.iter().map(|category| category.id).collect(),
+            names: categories
+                .into_iter()
+                .filter_map(|category| Some((category.id, category.name?)))
+                .collect(),
+            boxes: Vec::new(),
+        }
+    }
+
+    /// The category's name, or its id where it has none.
+    pub fn category_name(&self, id: u64) -> String {
+        self.names.get(&id).cloned().unwrap_or_else(|| id.to_string())
     }
 
     /// Checks that figures against these annotations mean something.

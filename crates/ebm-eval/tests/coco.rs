@@ -104,6 +104,7 @@ fn two_objects() -> GroundTruth {
         images: vec![1, 2, 9],
         categories: vec![3, 7],
         boxes: vec![object(1, 100.0), object(2, 50.0)],
+        ..Default::default()
     }
 }
 

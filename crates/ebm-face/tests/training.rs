@@ -19,7 +19,7 @@ use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, packed, save};
 use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{TrainTask, train_run};
+use ebm_train::{RunSpec, TrainTask, train_run};
 
 const CPU: Device = Device::Cpu;
 
@@ -280,7 +280,9 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
     let trunk = TrunkSource::Own(config.trunk.clone());
     let saved = RunConfig { method: ENERGY.to_owned(), seed: 1, trunk, experiment: config.clone() };
-    let run = train_run((dir.path(), "ebm-1"), &saved.to_toml().unwrap(), 3, 1, &mut task, &mut ()).unwrap();
+    let text = saved.to_toml().unwrap();
+    let spec = RunSpec::new((dir.path(), "ebm-1"), &text, 3, 1);
+    let run = train_run(&spec, &mut task, &mut ()).unwrap();
     let (network, store) = task.into_network();
     save(&store, run.path()).unwrap();
     let loaded = Saved::load(run.path(), None).unwrap();

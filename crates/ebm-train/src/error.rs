@@ -188,6 +188,14 @@ pub enum Error {
         /// The steps of the window at which an update was skipped, the last one included.
         hits: Vec<usize>,
     },
+    /// The run was asked to stop and did, with a checkpoint.
+    #[error("{}: interrupted after step {step}, which is saved; go on with --resume", path.display())]
+    Interrupted {
+        /// The run's directory.
+        path: PathBuf,
+        /// The completed steps.
+        step: usize,
+    },
     /// The task failed.
     #[error("step {step}: {source}")]
     Task {

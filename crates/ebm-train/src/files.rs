@@ -25,8 +25,13 @@ pub(crate) fn io_error(path: &Path, action: &'static str, needed: u64, source: i
 /// Writes a file and waits until it is on the disk.
 pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || {
+        fault("create")?;
         let mut file = File::create(path)?;
-        file.write_all(bytes)?;
+        let (first, rest) = bytes.split_at(bytes.len() / 2);
+        file.write_all(first)?;
+        fault("write")?;
+        file.write_all(rest)?;
+        fault("sync")?;
         file.sync_all()
     };
     write().map_err(|source| io_error(path, "write", bytes.len() as u64, source))
@@ -38,7 +43,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let result = write_durable(&aside, bytes).and_then(|()| rename(&aside, path));
     if result.is_err() {
         // The first error is the one to report; `remove_unfinished` removes what stays.
-        let _ = fs::remove_file(&aside);
+        let _ = fault("remove").and_then(|()| fs::remove_file(&aside));
     }
     result
 }
@@ -51,7 +56,8 @@ fn aside(path: &Path) -> PathBuf {
 
 /// Renames a file or directory within one directory and makes it durable.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
-    fs::rename(from, to).map_err(|source| io_error(to, "replace", 0, source))?;
+    let renamed = fault("rename").and_then(|()| fs::rename(from, to));
+    renamed.map_err(|source| io_error(to, "replace", 0, source))?;
     sync_dir(to.parent().unwrap_or(Path::new(".")))
 }
 
@@ -59,7 +65,10 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
 pub(crate) fn sync_dir(path: &Path) -> Result<()> {
     // Elsewhere a directory cannot be opened as a file; its entries are then as durable as they get.
     if cfg!(unix) {
-        let sync = || File::open(path)?.sync_all();
+        let sync = || {
+            fault("sync directory")?;
+            File::open(path)?.sync_all()
+        };
         sync().map_err(|source| io_error(path, "synchronise", 0, source))?;
     }
     Ok(())
@@ -67,12 +76,14 @@ pub(crate) fn sync_dir(path: &Path) -> Result<()> {
 
 /// Creates a directory and its parents.
 pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|source| io_error(path, "create", 0, source))
+    let created = fault("create directory").and_then(|()| fs::create_dir_all(path));
+    created.map_err(|source| io_error(path, "create", 0, source))
 }
 
 /// Removes a file or a directory with all that it holds.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let removed = fault("remove")
+        .and_then(|()| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
     removed.map_err(|source| io_error(path, "remove", 0, source))
 }
 
@@ -105,6 +116,63 @@ pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(io_error(path, "read", 0, source)),
+    }
+}
+
+/// Where this crate's own tests make an operation fail; nothing elsewhere.
+#[cfg(not(test))]
+fn fault(_operation: &'static str) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) use faults::fault;
+
+/// Failures of the disk and of the process, for tests.
+#[cfg(test)]
+pub(crate) mod faults {
+    use std::cell::RefCell;
+    use std::io;
+
+    /// What happens at an operation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// It fails, and what follows does not.
+        Error,
+        /// The process dies there: nothing that follows takes place.
+        Kill,
+    }
+
+    thread_local! {
+        static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
+    }
+
+    struct Plan {
+        fault: Fault,
+        /// The operation that it happens at, from 0.
+        at: usize,
+        seen: Vec<&'static str>,
+    }
+
+    /// Runs `work` with `fault` at its operation `at`; answers its result and the operations that it came to.
+    pub fn with<T>(fault: Fault, at: usize, work: impl FnOnce() -> T) -> (T, Vec<&'static str>) {
+        PLAN.with_borrow_mut(|plan| *plan = Some(Plan { fault, at, seen: Vec::new() }));
+        let result = work();
+        let plan = PLAN.with_borrow_mut(Option::take);
+        (result, plan.map(|plan| plan.seen).unwrap_or_default())
+    }
+
+    pub fn fault(operation: &'static str) -> io::Result<()> {
+        PLAN.with_borrow_mut(|plan| {
+            let Some(plan) = plan else { return Ok(()) };
+            let place = plan.seen.len();
+            plan.seen.push(operation);
+            let hit = match plan.fault {
+                Fault::Error => place == plan.at,
+                Fault::Kill => place >= plan.at,
+            };
+            if hit { Err(io::Error::other("injected")) } else { Ok(()) }
+        })
     }
 }
 

@@ -36,7 +36,7 @@ pub use error::{BoxError, Error, Result};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use observer::{Event, Observer};
-pub use progress::{Progress, StageObserver, train_run};
+pub use progress::{Progress, RunSpec, StageObserver, train_run};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
 pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};

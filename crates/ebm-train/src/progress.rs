@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::checkpoint::Retention;
-use crate::error::Result;
+use crate::checkpoint::{Retention, sha256};
+use crate::error::{Error, Result};
 use crate::observer::{Event, Observer};
 use crate::run_dir::{Environment, RunDir};
 use crate::trainer::{TrainOptions, TrainTask, train};
@@ -21,27 +21,74 @@ pub trait Progress {
 
     /// Something that the user should read.
     fn message(&mut self, text: &str);
+
+    /// Asked after every step of a training. Where true, for example after a signal, it commits a checkpoint and ends.
+    fn stop_requested(&mut self) -> bool {
+        false
+    }
 }
 
-/// Trains `task` for `steps` in a new run directory `root/name`, as a stage of `progress`, and leaves its last checkpoint
-/// there.
+/// Where and how a run is trained.
+#[derive(Clone, Copy, Debug)]
+pub struct RunSpec<'a> {
+    /// Holds the run's directory.
+    pub root: &'a Path,
+    /// The directory's name.
+    pub name: &'a str,
+    /// The resolved configuration.
+    pub config: &'a str,
+    /// Updates.
+    pub steps: usize,
+    /// The root seed.
+    pub seed: u64,
+    /// A checkpoint is committed every so many steps and at the end; 0: at the end only.
+    pub checkpoint_every: usize,
+    /// Whether to go on where an earlier process stopped, if there was one. Otherwise there must be no such run.
+    pub resume: bool,
+}
+
+impl<'a> RunSpec<'a> {
+    /// Steps between checkpoints where nobody says otherwise.
+    pub const CHECKPOINT_EVERY: usize = 200;
+
+    /// A new run with the usual checkpoints.
+    pub fn new((root, name): (&'a Path, &'a str), config: &'a str, steps: usize, seed: u64) -> Self {
+        Self { root, name, config, steps, seed, checkpoint_every: Self::CHECKPOINT_EVERY, resume: false }
+    }
+
+    fn open(&self) -> Result<RunDir> {
+        let path = self.root.join(self.name);
+        if !self.resume || !RunDir::exists(&path) {
+            return RunDir::create(self.root, self.name, self.config, &Environment::default());
+        }
+        let run = RunDir::open(&path)?;
+        if run.config() != self.config {
+            let (found, expected) = (run.config_digest(), sha256(self.config.as_bytes()));
+            return Err(Error::OtherRun { path, what: "configuration digest", found, expected });
+        }
+        Ok(run)
+    }
+}
+
+/// Trains `task` as `spec` says, as a stage of `progress`, and leaves its last checkpoint in the run's directory.
 ///
 /// # Errors
-/// Those of [`RunDir::create`] and [`train`].
+/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; those of [`RunDir::create`] or
+/// [`RunDir::open`], and of [`train`].
 pub fn train_run<T: TrainTask>(
-    (root, name): (&Path, &str),
-    config: &str,
-    steps: usize,
-    seed: u64,
+    spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,
 ) -> Result<RunDir> {
-    let run = RunDir::create(root, name, config, &Environment::default())?;
-    let (checkpoint_every, retention) = (1000, Retention::default());
-    let options = TrainOptions { run: &run, seed, checkpoint_every, retention, resume: false };
-    progress.begin(&format!("training {name}"), steps);
-    train(0..steps, task, &mut StageObserver::new(progress), &options)?;
+    let run = spec.open()?;
+    let RunSpec { seed, checkpoint_every, resume, .. } = *spec;
+    let options = TrainOptions { run: &run, seed, checkpoint_every, retention: Retention::default(), resume };
+    progress.begin(&format!("training {}", spec.name), spec.steps);
+    let outcome = train(0..spec.steps, task, &mut StageObserver::new(progress), &options)?;
     progress.end();
+    if outcome.stopped {
+        return Err(Error::Interrupted { path: run.path().into(), step: outcome.step });
+    }
     Ok(run)
 }
 
@@ -84,7 +131,15 @@ impl Observer for StageObserver<'_> {
                 }
                 self.progress.advance(step + 1, &format!("loss {:.4}", self.smoothed.unwrap_or(report.loss)));
             }
+            Event::Started { step, resumed_from: Some(path), .. } => {
+                let text = format!("going on from step {step}, {}", path.display());
+                self.progress.message(&text);
+            }
             _ => {}
         }
+    }
+
+    fn stop_requested(&mut self) -> bool {
+        self.progress.stop_requested()
     }
 }

@@ -65,6 +65,11 @@ impl RunDir {
         Ok(Self { path, config: config.into(), _lock: lock })
     }
 
+    /// Whether there is a run at `path`.
+    pub fn exists(path: &Path) -> bool {
+        path.join(CONFIG).exists()
+    }
+
     /// Opens an existing run to resume it and takes its lock.
     ///
     /// # Errors

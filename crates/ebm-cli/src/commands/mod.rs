@@ -3,9 +3,12 @@
 pub mod bench;
 pub mod data;
 pub mod eval;
+pub mod eval_detection;
 pub mod eval_face;
+pub mod eval_strata;
 pub mod eval_tracking;
 pub mod predict;
+pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;

@@ -14,26 +14,28 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    FasterRcnn, FeatureCache, ImageBatch,
+    Branch, FasterRcnn, FeatureCache, ImageBatch, Method,
     config::ExperimentConfig,
     input::objects,
-    training::{BatchSource, CachedSource, ConfidenceTask, DetectorTask, StreamSource},
-    weights::{load_detector, new_head, preload_backbone, read, save},
+    training::{BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, StreamSource},
+    weights::{load_detector, preload_backbone, read, save},
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, TrainTask, train_run};
+use ebm_train::{Progress, RunSpec, TrainTask, train_run};
 
 use super::{create_dir, predict::method};
 use crate::progress::Console;
+use crate::signals::Signals;
 
 /// What to train.
 #[derive(Subcommand)]
 pub enum Train {
     /// Faster-RCNN: all of it, or all but a body with given weights.
     Detector(DetectorArgs),
-    /// A confidence branch on a trained detector.
-    Confidence(ConfidenceArgs),
+    /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
+    #[command(alias = "confidence")]
+    Branch(BranchArgs),
 }
 
 /// Data, length and place of a training.
@@ -64,9 +66,15 @@ pub struct CommonArgs {
     /// Seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Directory of the run; must not hold one yet.
+    /// Directory of the run; must not hold one yet, unless it is resumed.
     #[arg(long)]
     run: PathBuf,
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop.
+    #[arg(long)]
+    resume: bool,
+    /// Steps between checkpoints.
+    #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
+    checkpoint_every: usize,
 }
 
 /// Arguments of `ebm train detector`.
@@ -79,24 +87,25 @@ pub struct DetectorArgs {
     body: Option<PathBuf>,
 }
 
-/// Arguments of `ebm train confidence`.
+/// Arguments of `ebm train branch`.
 #[derive(Args)]
-pub struct ConfidenceArgs {
+pub struct BranchArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Weights of the detector.
     #[arg(long)]
     detector: PathBuf,
-    /// ebm or iou_net_star.
-    #[arg(long, default_value = "ebm")]
-    method: String,
+    /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
+    #[arg(long, default_value = "ebm", value_parser = method)]
+    method: Method,
 }
 
 /// Runs the command.
-pub fn run(command: Train) -> Result<()> {
+pub fn run(command: Train, signals: &Signals) -> Result<()> {
+    let mut progress = Console::stopping_at(signals.listen()?);
     match command {
-        Train::Detector(args) => detector(&args),
-        Train::Confidence(args) => confidence(&args),
+        Train::Detector(args) => detector(&args, &mut progress),
+        Train::Branch(args) => branch(&args, &mut progress),
     }
 }
 
@@ -107,7 +116,7 @@ impl CommonArgs {
             Some(detector) => super::config_for(given, detector)?,
             None => super::config(given.unwrap_or("mini"))?,
         };
-        for training in [&mut config.base, &mut config.ebm.training, &mut config.iou_net_star.training] {
+        for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
                 let before = training.steps;
                 training.milestones.iter_mut().for_each(|milestone| *milestone = *milestone * steps / before);
@@ -136,6 +145,7 @@ impl CommonArgs {
         config: &ExperimentConfig,
         batch_size: usize,
         maps: impl Fn(&ImageBatch) -> ebm_detect::Result<Vec<candle_core::Tensor>>,
+        progress: &mut Console,
     ) -> Result<Box<dyn BatchSource>> {
         let (device, convention) = (Device::Cpu, config.detector.convention.into());
         let dataset = self.dataset()?;
@@ -149,7 +159,6 @@ impl CommonArgs {
         let all = dataset.images.len();
         let loader = Loader::new(dataset, LoaderConfig::eval(transform, all), key)?;
         let mut cache = FeatureCache::default();
-        let mut progress = Console::new();
         progress.begin("features of the frozen layers", all);
         for batch in loader.epoch(0)? {
             let batch = batch?;
@@ -161,17 +170,26 @@ impl CommonArgs {
         Ok(Box::new(CachedSource::new(Rc::new(cache), batch_size, key)?))
     }
 
-    fn train<T: TrainTask>(&self, config: &ExperimentConfig, steps: usize, task: &mut T) -> Result<()> {
+    fn train<T: TrainTask>(
+        &self,
+        config: &ExperimentConfig,
+        steps: usize,
+        task: &mut T,
+        progress: &mut Console,
+    ) -> Result<()> {
         let root = self.run.parent().unwrap_or(std::path::Path::new("."));
         let name =
             self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
         create_dir(root)?;
-        train_run((root, name), &config.to_toml()?, steps, self.seed, task, &mut Console::new())?;
+        let text = config.to_toml()?;
+        let spec = RunSpec::new((root, name), &text, steps, self.seed);
+        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
+        train_run(&spec, task, progress)?;
         Ok(())
     }
 }
 
-fn detector(args: &DetectorArgs) -> Result<()> {
+fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
     let (config, device) = (args.common.config(None)?, Device::Cpu);
     if args.common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
@@ -182,32 +200,32 @@ fn detector(args: &DetectorArgs) -> Result<()> {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let source = args.common.source(&config, config.base.batch_size, |images| {
+    let maps = |images: &ImageBatch| {
         Ok(detector.body(&images.pixels, false)?.iter().map(candle_core::Tensor::detach).collect())
-    })?;
+    };
+    let source = args.common.source(&config, config.base.batch_size, maps, progress)?;
     let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
-    args.common.train(&config, config.base.steps, &mut task)?;
+    args.common.train(&config, config.base.steps, &mut task, progress)?;
     let path = args.common.run.join("detector.safetensors");
     save(&store, &path, false)?;
     println!("{}", path.display());
     Ok(())
 }
 
-fn confidence(args: &ConfidenceArgs) -> Result<()> {
-    let (config, device) = (args.common.config(Some(&args.detector))?, Device::Cpu);
-    let method = method(&args.method)?;
-    let settings = config.confidence(method).context("--method direct has no confidence branch to train")?;
+fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
+    let (config, device, method) = (args.common.config(Some(&args.detector))?, Device::Cpu, args.method);
+    let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
     let key = args.common.key().split(method.key());
-    let (head, store) = new_head(&config.detector, &weights, &device, key.split("init"))?;
+    let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
+    let store = branch.1.clone();
     let backbone = detector.for_inference()?;
-    let source = args
-        .common
-        .source(&config, settings.training.batch_size, move |images| backbone.features(&images.pixels))?;
-    let mut task =
-        ConfidenceTask::new(detector, head, store.clone(), source, (method, settings), key.split("train"));
-    args.common.train(&config, settings.training.steps, &mut task)?;
+    let maps = move |images: &ImageBatch| backbone.features(&images.pixels);
+    let source = args.common.source(&config, training.batch_size, maps, progress)?;
+    let source = BranchSource::Images(source);
+    let mut task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
+    args.common.train(&config, training.steps, &mut task, progress)?;
     let path = args.common.run.join(format!("{}.safetensors", method.key()));
     save(&store, &path, false)?;
     println!("{}", path.display());

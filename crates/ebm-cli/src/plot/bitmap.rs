@@ -26,6 +26,11 @@ impl Bitmap {
         Ok(Self { image: Image::filled(width as usize, height as usize, [255; 3])? })
     }
 
+    /// An image to draw over.
+    pub fn over(image: Image) -> Self {
+        Self { image }
+    }
+
     /// What has been drawn.
     pub fn into_image(self) -> Image {
         self.image

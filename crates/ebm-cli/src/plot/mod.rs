@@ -11,8 +11,11 @@ mod colour;
 mod contour;
 pub mod density_curve;
 mod density_map;
+mod gains;
+mod label;
 mod lines;
 mod marks;
+mod points;
 mod seeds;
 mod simplify;
 mod text;
@@ -25,7 +28,10 @@ use plotters_backend::DrawingBackend;
 use plotters_svg::SVGBackend;
 
 pub use self::density_map::{DensityMaps, DensityPanel};
+pub use self::gains::{GainPanel, GainPlot, GainRow, Measured};
+pub use self::label::{Label, label_width, labelled};
 pub use self::lines::LinePlot;
+pub use self::points::{PointPanel, PointPlot};
 pub use self::seeds::{SeedPlot, SeedRow};
 use self::{bitmap::Bitmap, canvas::Canvas};
 

@@ -12,16 +12,19 @@ use crate::{EnergyModel, Proposal, Result, check};
 /// Where smooth-L1 turns from quadratic to linear.
 const BETA: f64 = 1.0;
 
-/// The loss of IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap with `y_i`.
+/// The loss of IoU-Net and IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap with `y_i`.
 ///
-/// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over the target `y_i` and its M samples y from the
-/// same proposal as in [`MonteCarloNll`](super::MonteCarloNll); `2q − 1` spreads a quality in [0, 1] over [−1, 1].
+/// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the target `y_i`;
+/// `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
+/// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified).
 #[derive(Clone, Debug)]
 pub struct QualityRegression<P, Q> {
     /// Where the samples come from, Eq. 5.
     pub proposal: P,
     /// M, the number of samples for each target, at least 1; the target itself is not among them.
     pub num_samples: usize,
+    /// Whether the target itself, of quality 1, is trained on too.
+    pub with_target: bool,
     /// q: the qualities, `(B, M)` in [0, 1], of candidates `y`, `(B, M, D)`, given the targets `y_i`, `(B, D)`.
     pub quality: Q,
 }
@@ -89,7 +92,7 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Quali
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
         let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let residuals = candidates.residuals(model, features, &self.quality, true)?;
+        let residuals = candidates.residuals(model, features, &self.quality, self.with_target)?;
         Ok(smooth_l1(&residuals, BETA)?.mean_all()?)
     }
 }

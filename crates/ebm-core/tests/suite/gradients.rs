@@ -41,7 +41,7 @@ fn quality_regression_in_the_parameters() {
     let quality = |candidates: &Tensor, y: &Tensor| -> Result<Tensor> {
         Ok(candidates.broadcast_sub(&y.unsqueeze(1)?)?.sqr()?.sum(2)?.neg()?.exp()?)
     };
-    check_objective(&QualityRegression { proposal, num_samples: 24, quality });
+    check_objective(&QualityRegression { proposal, num_samples: 24, with_target: true, quality });
 }
 
 #[test]

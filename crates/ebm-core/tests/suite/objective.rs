@@ -62,7 +62,7 @@ fn quality_regression_golden_value() {
         Ok(Tensor::new(&[[1.0, 0.75, 0.0]], &Device::Cpu)?)
     };
     let proposal = GaussianMixture::isotropic(&[1.0], 2).unwrap();
-    let objective = QualityRegression { proposal, num_samples: 2, quality };
+    let objective = QualityRegression { proposal, num_samples: 2, with_target: true, quality };
     let y = Tensor::new(&[[5.0, 6.0]], &Device::Cpu).unwrap();
     let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
     assert!((loss.to_scalar::<f64>().unwrap() - (1.5 + 0.03125 + 0.5) / 3.0).abs() < 1e-15);
@@ -99,10 +99,14 @@ fn both_objectives_see_the_same_samples() {
     let nll = MonteCarloNll { proposal: &proposal, num_samples: 5 };
     nll.loss(&model, &(), &y, &mut rng(8)).unwrap();
     let quality = |candidates: &Tensor, _: &Tensor| -> Result<Tensor> { Ok(candidates.sum(2)?) };
-    let regression = QualityRegression { proposal: &proposal, num_samples: 5, quality };
+    let regression = QualityRegression { proposal: &proposal, num_samples: 5, with_target: true, quality };
     regression.loss(&model, &(), &y, &mut rng(8)).unwrap();
+    let alone = QualityRegression { with_target: false, ..regression };
+    alone.loss(&model, &(), &y, &mut rng(8)).unwrap();
     let seen = seen.borrow();
     assert_eq!(seen[0], seen[1]);
+    // IoU-Net is not trained on the target itself.
+    assert_eq!(seen[0][2..], seen[2]);
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn bad_inputs_have_typed_errors() {
     assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
 
     let quality = |candidates: &Tensor, _: &Tensor| -> Result<Tensor> { Ok(candidates.clone()) };
-    let objective = QualityRegression { proposal: &proposal, num_samples: 4, quality };
+    let objective = QualityRegression { proposal: &proposal, num_samples: 4, with_target: true, quality };
     let error = objective.loss(&model, &(), &y((3, 2)), &mut rng(0)).unwrap_err();
     assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
 }

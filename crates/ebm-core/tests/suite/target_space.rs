@@ -1,7 +1,7 @@
 //! Target spaces: golden values, inverses, gradients.
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_core::{AgeSpace, BoxSpace, Error, HeadPoseSpace, TargetSpace};
+use ebm_core::{AgeSpace, BoxSpace, EdgeSpace, Error, HeadPoseSpace, TargetSpace};
 
 use crate::zoo::{assert_close, candidates, flat};
 
@@ -73,6 +73,20 @@ fn decoding_is_differentiable() {
         })
         .collect();
     assert_close(&gradient, &numeric, 1e-9);
+}
+
+#[test]
+fn a_step_in_edge_space_moves_an_edge_by_lambda_times_its_gradient_times_the_extent() {
+    let reference = candidates(1, &[&[10.0, 20.0, 50.0, 100.0]]);
+    let space = EdgeSpace::new(&reference).unwrap();
+    let y = space.encode(&reference).unwrap();
+    assert_close(&flat(&space.decode(&y).unwrap()), &[10.0, 20.0, 50.0, 100.0], 1e-12);
+    let (lambda, slope) = (0.5, candidates(1, &[&[0.02, -0.01, 0.03, 0.04]]));
+    let moved = (y + (space.decode_gradient(&slope).unwrap() * lambda).unwrap()).unwrap();
+    let expected = [10.0 + 0.5 * 0.02 * 40.0, 20.0 - 0.5 * 0.01 * 80.0, 50.0 + 0.5 * 0.03 * 40.0, 101.6];
+    assert_close(&flat(&space.decode(&moved).unwrap()), &expected, 1e-12);
+    let flat_box = candidates(1, &[&[0.0, 0.0, 0.0, 5.0]]);
+    assert!(matches!(EdgeSpace::new(&flat_box), Err(Error::DegenerateBox { .. })));
 }
 
 #[test]

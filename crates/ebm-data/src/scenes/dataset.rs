@@ -7,6 +7,7 @@ use ebm_seed::Key;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::attributes::ObjectAttributes;
 use super::config::SceneConfig;
 use super::render::{SceneObject, render_scene};
 use crate::encode::write_jpeg;
@@ -38,7 +39,7 @@ const KIND: Kind = Kind { what: "scenes", manifest: "scenes.json", digest: "dige
 ///
 /// Image `i` (from 0) depends on `config` and `key.index(i)` alone, not on `count` or the number of threads. The set
 /// is written beside `dir` and renamed at the end, so `dir` never holds half a set. The annotations carry
-/// `occlusion`, `truncation`, `blur`, `fading_side` and `thin_part` of [`SceneObject`] besides COCO's fields.
+/// [`ObjectAttributes`] besides COCO's fields.
 ///
 /// # Errors
 /// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than this set;
@@ -103,12 +104,8 @@ struct CocoAnnotation {
     bbox: [f32; 4],
     area: f32,
     iscrowd: u8,
-    occlusion: f32,
-    truncation: f32,
-    blur: f32,
-    fading_side: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thin_part: Option<f32>,
+    #[serde(flatten)]
+    attributes: ObjectAttributes,
 }
 
 #[derive(Serialize)]
@@ -136,11 +133,7 @@ fn coco(config: &SceneConfig, scenes: Vec<(u64, Vec<SceneObject>)>) -> CocoFile 
         bbox: object.bbox,
         area: object.area,
         iscrowd: 0,
-        occlusion: object.occlusion,
-        truncation: object.truncation,
-        blur: object.blur,
-        fading_side: object.fading_side,
-        thin_part: object.thin_part,
+        attributes: ObjectAttributes::from(&object),
     };
     let annotations = objects.enumerate().map(annotation).collect();
     let names = config.categories.iter().enumerate();

@@ -11,14 +11,16 @@ pub use detector::{
     BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, NormKind, ResampleKind, RoiConfig,
     RpnConfig,
 };
-pub use training::{ConfidenceConfig, OptimizerKind, TrainingConfig};
+pub use training::{ConfidenceConfig, OptimizerKind, ProposalConfig, TrainingConfig};
+
+pub use crate::energy_head::Coordinates;
 
 use crate::{
     error::{Error, Result},
     method::Method,
 };
 
-/// A detector, its training, and the two confidence branches of Table 2.
+/// A detector, its training, and the methods of Table 2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
@@ -26,10 +28,14 @@ pub struct ExperimentConfig {
     pub detector: DetectorConfig,
     /// Training of the detector itself.
     pub base: TrainingConfig,
-    /// Ours.
-    pub ebm: ConfidenceConfig,
+    /// The Gaussian, the mixtures, the cVAE and the Laplace.
+    pub parametric: TrainingConfig,
+    /// IoU-Net.
+    pub iou_net: ConfidenceConfig,
     /// IoU-Net*.
     pub iou_net_star: ConfidenceConfig,
+    /// Ours.
+    pub ebm: ConfidenceConfig,
 }
 
 const EMBEDDED: [(&str, &str); 3] = [
@@ -72,13 +78,33 @@ impl ExperimentConfig {
             .map_err(|error| Error::Config { name: "resolved".into(), reason: error.to_string() })
     }
 
-    /// Settings of a method's confidence branch; Direct has none.
+    /// Settings of a method's confidence branch, where it has one.
     pub fn confidence(&self, method: Method) -> Option<&ConfidenceConfig> {
         match method {
-            Method::Direct => None,
+            Method::IouNet => Some(&self.iou_net),
             Method::IouNetStar => Some(&self.iou_net_star),
             Method::Ebm => Some(&self.ebm),
+            _ => None,
         }
+    }
+
+    /// Settings of the training of what a method adds to the detector; Direct adds nothing.
+    pub fn training(&self, method: Method) -> Option<&TrainingConfig> {
+        match method {
+            Method::Direct => None,
+            method => Some(self.confidence(method).map_or(&self.parametric, |branch| &branch.training)),
+        }
+    }
+
+    /// Every training in it.
+    pub fn trainings_mut(&mut self) -> [&mut TrainingConfig; 5] {
+        [
+            &mut self.base,
+            &mut self.parametric,
+            &mut self.iou_net.training,
+            &mut self.iou_net_star.training,
+            &mut self.ebm.training,
+        ]
     }
 }
 

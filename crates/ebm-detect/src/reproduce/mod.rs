@@ -1,63 +1,47 @@
-//! Table 2 of the paper: at mini scale on generated scenes, at paper scale on COCO.
+//! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our own, levels of
+//! difficulty. Each is a function of a [`Workplace`]: at mini scale on generated scenes, at paper scale on COCO.
 
+mod dry_run;
+mod figure3a;
+mod levels;
 mod mini;
 mod paper;
+mod step_lengths;
+mod strata;
+mod table1;
+mod table2;
+mod workplace;
 
-use std::path::Path;
-
-use ebm_data::{
-    coco::{CocoDataset, LoadOptions, Purpose},
-    loader::{Loader, LoaderConfig},
-};
-use ebm_eval::{CocoFigures, Detection, GroundTruth, evaluate_coco_in_memory};
-use ebm_seed::Key;
+use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
-pub use mini::{MiniOptions, MiniOutcome, Scenes, mini};
-pub use paper::{PaperOptions, Plan, dry_run, paper};
+pub use dry_run::{Plan, dry_run};
+pub use figure3a::{STEPS, TradeRow, figure3a};
+pub use levels::{LevelRow, levels};
+pub use mini::{LEVELS, MiniOptions, STEP_FACTORS, Scenes, mini};
+pub use paper::{DETECTORS, PaperOptions, paper};
+pub use step_lengths::{StepLengthRow, step_lengths};
+pub use strata::{OverlapGain, StratumRow, strata};
+pub use table1::{ABLATION, AblationRow, table1};
+pub use table2::{Row, table2};
+pub use workplace::{Split, Workplace};
 
-use crate::{config::ExperimentConfig, error::Result, method::Method};
-
-/// A line of results: one method, one seed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// The method.
-    pub method: Method,
-    /// Seed of the confidence branch and its training; Direct's detector is the same for all.
-    pub seed: u64,
-    /// Average precision over IoU thresholds 0.5 to 0.95, 0 to 1.
+/// What the tables show of a set of detections; fractions, 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Precision {
+    /// Average precision over IoU thresholds 0.5 to 0.95.
     #[serde(rename = "AP")]
     pub ap: f64,
-    /// Average precision at IoU 0.5.
+    /// At IoU 0.5.
     #[serde(rename = "AP50")]
     pub ap50: f64,
-    /// Average precision at IoU 0.75.
+    /// At IoU 0.75.
     #[serde(rename = "AP75")]
     pub ap75: f64,
-    /// Boxes refined per second, confidences and suppression included; none where nothing is refined.
-    pub boxes_per_second: Option<f64>,
 }
 
-impl Row {
-    fn new(method: Method, seed: u64, figures: &CocoFigures, boxes_per_second: Option<f64>) -> Self {
-        Self { method, seed, ap: figures.ap, ap50: figures.ap50, ap75: figures.ap75, boxes_per_second }
+impl From<CocoFigures> for Precision {
+    fn from(figures: CocoFigures) -> Self {
+        Self { ap: figures.ap, ap50: figures.ap50, ap75: figures.ap75 }
     }
-}
-
-fn load_dataset(annotations: &Path, images: &Path, purpose: Purpose) -> Result<CocoDataset> {
-    Ok(CocoDataset::load(annotations, images, &LoadOptions::new(purpose))?)
-}
-
-/// Each image once, in order, for inference.
-fn eval_loader(
-    dataset: &std::sync::Arc<CocoDataset>,
-    config: &ExperimentConfig,
-    batch_size: usize,
-) -> Result<Loader> {
-    let loader = LoaderConfig::eval(config.detector.input.transform(), batch_size);
-    Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
-}
-
-fn score(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoFigures> {
-    Ok(evaluate_coco_in_memory(truth, detections)?)
 }

@@ -1,12 +1,12 @@
-//! Training of the detector and, on its frozen features, of the confidence branch.
+//! Training of the detector and, on its frozen features, of what a method adds.
 
-mod confidence;
+mod branch;
 mod detector;
 mod source;
 
-pub use confidence::ConfidenceTask;
+pub use branch::BranchTask;
 pub use detector::DetectorTask;
-pub use source::{BatchSource, CachedSource, StreamSource};
+pub use source::{BatchSource, BranchSource, CachedSource, StreamSource};
 
 use candle_core::Var;
 use ebm_nn::{

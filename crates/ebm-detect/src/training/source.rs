@@ -6,14 +6,29 @@ use candle_core::Device;
 use ebm_data::loader::{Batches, Loader};
 use ebm_nn::boxes::BoxConvention;
 use ebm_seed::Key;
-use rand::seq::SliceRandom;
 
 use crate::{
     error::{Error, Result},
     faster_rcnn::ImageBatch,
-    feature_cache::{CachedBatch, FeatureCache},
+    feature_cache::{CachedBatch, FeatureCache, shuffled},
+    foreground::ForegroundCache,
     input::objects,
 };
+
+/// Where a branch's batches come from.
+pub enum BranchSource {
+    /// Images, with their features or without.
+    Images(Box<dyn BatchSource>),
+    /// For a density: proposals of objects, computed before.
+    Foreground {
+        /// Of the images.
+        cache: Rc<ForegroundCache>,
+        /// Images per batch.
+        batch_size: usize,
+        /// Shuffles them.
+        key: Key,
+    },
+}
 
 /// A sequence of batches; the batch of a step depends on that step alone.
 pub trait BatchSource {
@@ -53,24 +68,8 @@ impl CachedSource {
 
 impl BatchSource for CachedSource {
     fn batch(&mut self, step: usize) -> Result<CachedBatch> {
-        // The stream of images runs on from epoch to epoch; a batch may span two.
-        let count = self.positions.len();
-        let first = step * self.batch_size;
-        let mut chosen = Vec::with_capacity(self.batch_size);
-        let mut epoch = None;
-        for place in first..first + self.batch_size {
-            let current = place / count;
-            let order = match epoch.take() {
-                Some((known, order)) if known == current => order,
-                _ => {
-                    let mut order = self.positions.clone();
-                    order.shuffle(&mut self.key.split("order").index(current as u64).rng());
-                    order
-                }
-            };
-            chosen.push(order[place % count]);
-            epoch = Some((current, order));
-        }
+        let order = shuffled(self.positions.len(), step, self.batch_size, self.key);
+        let chosen: Vec<usize> = order.into_iter().map(|i| self.positions[i]).collect();
         self.cache.batch(&chosen)
     }
 }

@@ -115,7 +115,7 @@ fn check_detector(
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     FasterRcnn::new(config, store.var_builder(DType::F32, &Device::Cpu))?;
-    super::load_exactly(&store, file, path)?;
+    super::fill(&store, file, path)?;
     let conventions = toml::to_string(&Conventions::of(config)).map_err(|error| refuse(error.to_string()))?;
     let mut metadata = Metadata::from([(CONVENTIONS.to_owned(), conventions)]);
     metadata.extend(name.map(|name| (CONFIGURATION.to_owned(), name.to_owned())));

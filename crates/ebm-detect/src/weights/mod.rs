@@ -36,7 +36,7 @@ pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> R
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;
-    load_exactly(&store, &file, path)?;
+    fill(&store, &file, path)?;
     Ok(detector)
 }
 
@@ -62,7 +62,7 @@ pub fn load_head(config: &DetectorConfig, path: &Path, device: &Device) -> Resul
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
-    load_exactly(&store, &WeightFile::open(path, device)?, path)?;
+    load_exactly(&store, path, device)?;
     Ok(head)
 }
 
@@ -95,8 +95,13 @@ pub fn save(store: &ParamStore, path: &Path, half: bool) -> Result<()> {
     Ok(import::save_safetensors(path, &tensors)?)
 }
 
+/// Fills `store` from the file at `path`; every name and shape must agree.
+pub(crate) fn load_exactly(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
+    fill(store, &WeightFile::open(path, device)?, path)
+}
+
 /// Fills `store` from `file`; every name and shape must agree.
-fn load_exactly(store: &ParamStore, file: &WeightFile, path: &Path) -> Result<()> {
+fn fill(store: &ParamStore, file: &WeightFile, path: &Path) -> Result<()> {
     file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?)
 }
 

@@ -3,23 +3,14 @@
     ebm data decode IMAGE.jpg IMAGE.png      # libraries decode JPEG differently by a few levels
     python make_faster_rcnn.py IMAGE.png OUT.safetensors [--short-side 800] [--save-pth OUT.pth]
 
-Weights are a formula of name and position (`hashed` here and in tests/faster_rcnn.rs), so that they need not be
+Weights are a formula of name and position (`hashed` in formula.py and in tests/formula), so that they need not be
 stored. With --save-pth they are saved too, as torch saves them.
 """
 import argparse, numpy as np, torch, torchvision
 from PIL import Image
 from safetensors.numpy import save_file
 
-def hashed(name, count):
-    seed = 0xCBF29CE484222325
-    for byte in name.encode():
-        seed = ((seed ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    with np.errstate(over="ignore"):
-        z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(40)).astype(np.float64) / 2.0**24
+from formula import hashed
 
 def bounds(name, shape):
     if name.endswith("running_var"):

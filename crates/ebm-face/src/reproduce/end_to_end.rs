@@ -9,7 +9,7 @@ use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, TrainTask, train_run};
+use ebm_train::{Progress, RunSpec, TrainTask, train_run};
 
 use super::data::Data;
 use super::heads::{Entry, Seen, conclude, report_clamped};
@@ -46,7 +46,9 @@ pub fn paper(
             };
             let name = format!("{method}-{seed}");
             let (mut task, steps) = (new.task, new.steps);
-            let run = train_run((&options.run, &name), &saved.to_toml()?, steps, seed, &mut task, progress)?;
+            let text = saved.to_toml()?;
+            let spec = RunSpec::new((&options.run, &name), &text, steps, seed);
+            let run = train_run(&spec, &mut task, progress)?;
             let (network, store) = task.into_network();
             save(&store, run.path())?;
             let Some(trunk) = network.trunk else { continue };

@@ -9,7 +9,7 @@ use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, train_run};
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::Data;
 use super::heads::{Entry, Seen, choose_step_length, conclude, report_clamped, validation_estimates};
@@ -83,7 +83,8 @@ fn train_trunk(
     let source = StreamSource::new(loader, faces.faces.len(), device);
     let steps = training.steps(faces.faces.len());
     let mut task = FaceTask::new(network, store, source, training, key.split("train"));
-    train_run((run, "trunk"), &config.to_toml()?, steps, SHARED_SEED, &mut task, progress)?;
+    let text = config.to_toml()?;
+    train_run(&RunSpec::new((run, "trunk"), &text, steps, SHARED_SEED), &mut task, progress)?;
     let (_, store) = task.into_network();
     let prefix = format!("{TRUNK}.");
     let named = store.tensors()?.into_iter();
@@ -224,7 +225,9 @@ impl Trainer<'_> {
             trunk: self.source.clone(),
             experiment: config.clone(),
         };
-        let run = train_run((&self.options.run, name), &saved.to_toml()?, steps, seed, &mut task, progress)?;
+        let text = saved.to_toml()?;
+        let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
+        let run = train_run(&spec, &mut task, progress)?;
         let (network, store) = task.into_network();
         save(&store, run.path())?;
         TrainedHead::new(network.head)

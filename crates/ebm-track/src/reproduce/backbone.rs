@@ -7,7 +7,7 @@ use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, train_run};
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::pair_loader;
 use crate::backbone::Backbone;
@@ -87,7 +87,8 @@ fn train(
     let loader = pair_loader(config, PairRecipe::ATOM, small.batch_size, sources, key.split("data"))?;
     let crops = CropStream::new(loader, device.clone());
     let mut task = SmallBackboneTask::new(small, store, crops, videos.len(), device)?;
-    train_run((run, "backbone"), &config.to_toml()?, small.steps, 0, &mut task, progress)?;
+    let text = config.to_toml()?;
+    train_run(&RunSpec::new((run, "backbone"), &text, small.steps, 0), &mut task, progress)?;
     let all = task.into_store().tensors()?;
     let own =
         all.into_iter().filter_map(|(name, tensor)| Some((name.strip_prefix(PREFIX)?.to_owned(), tensor)));

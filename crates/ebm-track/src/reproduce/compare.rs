@@ -8,7 +8,7 @@ use ebm_data::sequences::{Rect, Sequence};
 use ebm_eval::tracking::{Convention, FailedSequence};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, train_run};
+use ebm_train::{Progress, RunSpec, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
@@ -104,7 +104,8 @@ impl Workplace<'_> {
         let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
         let name = module_name(method, seed);
         let text = config.to_toml()?;
-        train_run((self.run, &name), &text, config.training.steps(), seed, &mut task, progress)?;
+        let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
+        train_run(&spec, &mut task, progress)?;
         let (module, store) = task.into_module();
         let network = module.pack()?;
         let step_factor = step_factor(&network, progress)?;

@@ -120,7 +120,7 @@ impl CheckpointStore {
         let written = write_all(&temporary, &contents, &sums).and_then(|()| self.put(&temporary, step));
         if written.is_err() {
             // The first error is the one to report; what stays is removed when the store opens again.
-            let _ = fs::remove_dir_all(&temporary);
+            let _ = files::remove(&temporary);
         }
         written?;
         files::replace(&self.dir.join(LATEST), sums::render_latest(step, sums.as_bytes()).as_bytes())?;
@@ -171,4 +171,80 @@ fn write_all(dir: &Path, contents: &[(&str, &[u8])], sums: &str) -> Result<()> {
     }
     files::write_durable(&dir.join(SUMS), sums.as_bytes())?;
     files::sync_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{CheckpointData, SCHEMA_VERSION, load_latest};
+    use crate::files::faults::{Fault, with};
+    use candle_core::{Device, Tensor};
+
+    fn checkpoint(step: usize) -> Checkpoint {
+        let tensor = Tensor::new(&[step as f64, 1.0], &Device::Cpu).unwrap();
+        let tensors: std::collections::BTreeMap<_, _> = [("weight".to_owned(), tensor)].into();
+        let state = CheckpointState {
+            schema_version: SCHEMA_VERSION,
+            step,
+            seed: 1,
+            config_digest: "digest".into(),
+            metrics: Default::default(),
+            metrics_len: 0,
+            guard_hits: vec![],
+        };
+        Checkpoint { data: CheckpointData { model: tensors.clone(), optimizer: tensors }, state }
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for name in files::names(from).unwrap() {
+            let (from, to) = (from.join(&name), to.join(&name));
+            if from.is_dir() { copy(&from, &to) } else { drop(fs::copy(from, to).unwrap()) }
+        }
+    }
+
+    /// Goal R2: the first commit of a run, one that drops an old checkpoint, and one that replaces its own step, each
+    /// with an error and with a death at every operation on the disk.
+    #[test]
+    fn whatever_fails_in_a_commit_the_latest_or_its_predecessor_is_there() {
+        for (before, step) in [(vec![], 10), (vec![10, 20, 30], 40), (vec![10, 20], 20)] {
+            let earlier = tempfile::tempdir().unwrap();
+            for &old in &before {
+                CheckpointStore::open(earlier.path(), Retention::default())
+                    .unwrap()
+                    .save(&checkpoint(old))
+                    .unwrap();
+            }
+            for fault in [Fault::Error, Fault::Kill] {
+                let mut at = 0;
+                loop {
+                    let dir = tempfile::tempdir().unwrap();
+                    let open = || CheckpointStore::open(dir.path(), Retention::default()).unwrap();
+                    copy(earlier.path(), dir.path());
+                    let mut store = open();
+                    let (result, operations) = with(fault, at, || store.save(&checkpoint(step)));
+                    if operations.len() <= at {
+                        assert!(result.is_ok() && at >= 12, "{at} operations");
+                        break;
+                    }
+                    let place = format!("{before:?}, {fault:?} at {at}, {}", operations[at]);
+                    match load_latest(dir.path()) {
+                        Ok(loaded) => {
+                            let found = loaded.checkpoint.state.step;
+                            assert!(found == step || before.contains(&found), "{place}: {found}");
+                            assert!(found == step || Some(&found) >= before.iter().rev().nth(1), "{place}");
+                            assert!(found == step || result.is_err(), "{place}: a commit that is not there");
+                        }
+                        Err(error) => assert!(before.is_empty() && result.is_err(), "{place}: {error}"),
+                    }
+                    // The next start leaves no litter, and the next commit succeeds.
+                    open().save(&checkpoint(50)).unwrap();
+                    assert_eq!(load_latest(dir.path()).unwrap().checkpoint.state.step, 50, "{place}");
+                    let names = files::names(dir.path()).unwrap();
+                    assert!(names.iter().all(|name| !name.starts_with('.')), "{place}: {names:?}");
+                    at += 1;
+                }
+            }
+        }
+    }
 }

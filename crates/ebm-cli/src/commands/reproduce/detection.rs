@@ -1,20 +1,24 @@
-//! `ebm reproduce detection`: Table 2.
+//! `ebm reproduce detection`: Tables 1 and 2, Figure 3a.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_detect::{
     Method,
     config::ExperimentConfig,
-    reproduce::{MiniOptions, PaperOptions, Row, Scenes, dry_run, mini, paper},
+    reproduce::{
+        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, Workplace, dry_run,
+        figure3a, mini, paper, step_lengths, table1, table2,
+    },
 };
-use ebm_eval::{Spread, Summary, Table};
+use ebm_eval::{Table, read_results};
+use serde::Serialize;
 use serde_json::json;
 
-use super::print_plan;
-use crate::commands::fresh_run;
+use super::{detection_tables as tables, print_plan};
+use crate::commands::{create_dir, eval_strata, fresh_run};
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,15 +31,49 @@ enum Scale {
     Paper,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FigureName {
+    /// AP and speed against T.
+    #[value(name = "3a")]
+    Trade,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Grid {
+    /// Step lengths and their decay.
+    Lambda,
+}
+
 /// Arguments of `ebm reproduce detection`.
 #[derive(Args)]
 pub struct DetectionArgs {
     /// How large.
     #[arg(long, value_enum, default_value = "auto")]
     scale: Scale,
+    /// 2: the methods compared. 1: the proposals compared.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    table: u8,
+    /// 3a: AP and speed against the number of steps.
+    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "levels"])]
+    figure: Option<FigureName>,
+    /// lambda: the search for step lengths, on the validation images.
+    #[arg(long, value_enum, conflicts_with_all = ["table", "levels"])]
+    grid: Option<Grid>,
+    /// Mini: how the gain depends on the scenes' difficulty, on occlusion, blur and size.
+    #[arg(long, conflicts_with = "table")]
+    levels: bool,
+    /// Which methods of Table 2, by key; all of them by default.
+    #[arg(long, value_delimiter = ',', value_parser = crate::commands::predict::method)]
+    methods: Vec<Method>,
     /// Seeds of each trained head.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
+    /// A run whose trained heads are used instead of training them again.
+    #[arg(long)]
+    heads: Option<PathBuf>,
+    /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
+    #[arg(long, conflicts_with = "heads")]
+    resume: Option<PathBuf>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
@@ -62,15 +100,39 @@ pub struct DetectionArgs {
     smoke: bool,
 }
 
+impl DetectionArgs {
+    /// A run whose trained heads are used.
+    fn heads(&self) -> Option<&PathBuf> {
+        self.heads.as_ref().or(self.resume.as_ref())
+    }
+
+    /// Where this run's files go: to the one that is resumed, or to a new one.
+    fn run(&self, name: &str) -> Result<PathBuf> {
+        self.resume.clone().map_or_else(|| fresh_run(&self.out, name), Ok)
+    }
+
+    fn methods(&self) -> Vec<Method> {
+        match (self.figure, self.methods.as_slice()) {
+            (Some(FigureName::Trade), _) => vec![Method::Ebm],
+            (None, []) => Method::ALL.to_vec(),
+            (None, given) => given.to_vec(),
+        }
+    }
+}
+
 /// Runs the command.
-pub fn run(args: DetectionArgs) -> Result<()> {
-    let options = PaperOptions {
+pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
+    let mut options = PaperOptions {
         coco: args.datasets.join("coco"),
         weights: args.weights.clone(),
-        seeds: args.seeds,
         run: PathBuf::new(),
+        heads: args.heads().cloned(),
+        resume: args.resume.is_some(),
         device: Device::Cpu,
     };
+    if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
+        bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());
+    }
     let missing = options.missing();
     let scale = match args.scale {
         Scale::Auto if missing.is_empty() || args.dry_run => Scale::Paper,
@@ -80,34 +142,29 @@ pub fn run(args: DetectionArgs) -> Result<()> {
         }
         given => given,
     };
-    let mut progress = Console::new();
-    let (scale, rows) = match scale {
-        Scale::Paper if args.dry_run => {
-            let run = fresh_run(&args.out, "detection-dry")?;
-            let plan = dry_run(&PaperOptions { run: run.clone(), ..options }, &run, &mut progress)?;
-            let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
-            print_plan(&plan.lines, losses, args.json);
-            return Ok(());
-        }
-        Scale::Paper => {
-            if let Some(first) = missing.first() {
-                anyhow::bail!(
-                    "{} is missing; see datasets/README.md and weights/README.md, or run --scale mini or --dry-run",
-                    first.display()
-                );
-            }
-            let run = fresh_run(&args.out, "detection-paper")?;
-            ("paper", paper(&PaperOptions { run, ..options }, &mut progress)?)
-        }
-        _ => ("mini", run_mini(&args, &mut progress)?),
-    };
-    let object = json!({ "scale": scale, "rows": rows });
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{}", table(&rows)?.render());
+    if scale != Scale::Paper {
+        return run_mini(&args, &mut progress);
     }
-    Ok(())
+    if args.levels {
+        bail!("--levels is a study of generated scenes: run it with --scale mini");
+    }
+    if args.dry_run {
+        let run = fresh_run(&args.out, "detection-dry")?;
+        options.run = run.clone();
+        let plan = dry_run(&options, &args.methods(), args.table == 1, &run, &mut progress)?;
+        let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
+        print_plan(&plan.lines, losses, args.json);
+        return Ok(());
+    }
+    if let Some(first) = missing.first() {
+        bail!(
+            "{} is missing; see datasets/README.md and weights/README.md, or run --scale mini or --dry-run",
+            first.display()
+        );
+    }
+    options.run = args.run("detection-paper")?;
+    let place = paper(&options, &mut progress)?;
+    study(&args, "paper", &place, &options.run, &mut progress)
 }
 
 fn explain_mini(missing: &[PathBuf]) {
@@ -120,69 +177,103 @@ fn explain_mini(missing: &[PathBuf]) {
     );
 }
 
-fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<Vec<Row>> {
+fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     let mut config = ExperimentConfig::embedded("mini")?;
-    let mut scenes = Scenes::default();
+    let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
     if args.smoke {
-        scenes = Scenes { base: 16, heads: 16, validation: 4, test: 8 };
-        for training in [&mut config.base, &mut config.ebm.training, &mut config.iou_net_star.training] {
-            training.steps = 4;
+        scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
+        step_factors.truncate(1);
+        for training in config.trainings_mut() {
+            training.steps = 2;
         }
     }
     let base_weights = args.weights.join("detector_mini.safetensors");
     if !args.from_scratch && !base_weights.is_file() {
-        anyhow::bail!("{} is missing; train it with --from-scratch --keep-base", base_weights.display());
+        bail!("{} is missing; train it with --from-scratch --keep-base", base_weights.display());
     }
-    let run = fresh_run(&args.out, "detection-mini")?;
+    if args.keep_base {
+        create_dir(&args.weights)?;
+    }
+    let run = args.run("detection-mini")?;
     let options = MiniOptions {
-        seeds: args.seeds,
         from_scratch: args.from_scratch,
         keep_base: args.keep_base,
         base_weights,
         data: args.datasets.join("generated/detection"),
         run: run.clone(),
+        heads: args.heads().cloned(),
+        resume: args.resume.is_some(),
         scenes,
+        step_factors,
     };
-    let outcome = mini(&config, &options, progress)?;
-    let report = run.join("report.md");
-    write_report(&report, &outcome.rows)?;
-    eprintln!("detections, checkpoints, metrics and report.md are in {}", run.display());
-    Ok(outcome.rows)
-}
-
-fn write_report(path: &Path, rows: &[Row]) -> Result<()> {
-    let text = format!("# Table 2, mini scale\n\n{}\n", table(rows)?.render());
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Mean ± sample standard deviation over seeds, beside the paper's figures.
-fn table(rows: &[Row]) -> Result<Table> {
-    let mut table = Table::new(["method", "AP", "AP50", "AP75", "boxes/s", "paper: AP", "AP50", "AP75"]);
-    for method in Method::ALL {
-        let own: Vec<&Row> = rows.iter().filter(|row| row.method == method).collect();
-        let cell = |value: fn(&Row) -> f64| -> Result<String> {
-            let values: Vec<f64> = own.iter().map(|row| 100.0 * value(row)).collect();
-            // Direct is one detector, whatever the seed: a spread of zero would claim more than was measured.
-            let shown = if method == Method::Direct { &values[..values.len().min(1)] } else { &values };
-            Ok(Summary::new(shown)?.cell(Spread::StandardDeviation, 1))
-        };
-        let rates: Vec<f64> = own.iter().filter_map(|row| row.boxes_per_second).collect();
-        let rate = if rates.is_empty() {
-            "–".into()
-        } else {
-            Summary::new(&rates)?.cell(Spread::StandardDeviation, 0)
-        };
-        let [ap, ap50, ap75] = method.published().map(|value| format!("{value:.1}"));
-        table.push([
-            method.title().to_owned(),
-            cell(|r| r.ap)?,
-            cell(|r| r.ap50)?,
-            cell(|r| r.ap75)?,
-            rate,
-            ap,
-            ap50,
-            ap75,
-        ])?;
+    let place = mini(&config, &options, progress)?;
+    if args.levels {
+        let splits = options.levels()?;
+        let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
+        eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
+        return finish(args, &run, "mini", "Levels of difficulty", &rows, &tables::levels(&rows)?);
     }
-    Ok(table)
+    study(args, "mini", &place, &run, progress)
+}
+
+/// The gain of the energy model by what makes a box uncertain, for each level.
+fn strata_of(splits: &[Split], run: &Path, seeds: u64) -> Result<Vec<(String, Vec<StratumRow>)>> {
+    let of_level = |split: &Split| {
+        let read = |name: &str| read_results(&run.join(format!("detections-{}-{name}.json", split.name)));
+        let refined = (0..seeds).map(|seed| read(&format!("ebm-{seed}"))).collect::<Result<Vec<_>, _>>()?;
+        let (replicates, key) = (eval_strata::REPLICATES, eval_strata::key());
+        let rows = reproduce::strata(&split.annotations, &read("direct")?, &refined, replicates, key)?;
+        Ok((split.name.clone(), rows))
+    };
+    splits.iter().map(of_level).collect()
+}
+
+/// The study that the arguments name.
+fn study(
+    args: &DetectionArgs,
+    scale: &str,
+    place: &Workplace,
+    run: &Path,
+    progress: &mut Console,
+) -> Result<()> {
+    if args.grid.is_some() {
+        let rows = step_lengths(place, &args.methods(), progress)?;
+        return finish(args, run, scale, "Step lengths", &rows, &tables::step_lengths(&rows)?);
+    }
+    if args.figure.is_some() {
+        let rows = figure3a(place, args.seeds, progress)?;
+        tables::plot_figure3a(run, &rows)?;
+        return finish(args, run, scale, "Figure 3a", &rows, &tables::figure3a(&rows)?);
+    }
+    if args.table == 1 {
+        let rows = table1(place, args.seeds, progress)?;
+        return finish(args, run, scale, "Table 1", &rows, &tables::table1(&rows)?);
+    }
+    let rows = table2(place, &args.methods(), args.seeds, progress)?;
+    finish(args, run, scale, "Table 2", &rows, &tables::table2(&rows)?)
+}
+
+/// Writes `results.json` and `report.md`, and prints one of them.
+fn finish<R: Serialize>(
+    args: &DetectionArgs,
+    run: &Path,
+    scale: &str,
+    title: &str,
+    rows: &[R],
+    table: &Table,
+) -> Result<()> {
+    let object = json!({ "scale": scale, "study": title, "rows": rows });
+    let write = |name: &str, text: &str| {
+        let path = run.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write("results.json", &serde_json::to_string_pretty(&object)?)?;
+    write("report.md", &format!("# {title}, {scale} scale\n\n{}\n", table.render()))?;
+    if args.json {
+        println!("{object}");
+    } else {
+        println!("{}", table.render());
+    }
+    eprintln!("detections, trained heads, metrics, results.json and report.md are in {}", run.display());
+    Ok(())
 }

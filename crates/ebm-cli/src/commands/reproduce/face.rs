@@ -78,8 +78,7 @@ const TRUNKS: [&str; 4] = [
 ];
 
 /// Runs the command.
-pub fn run(task: Task, args: &FaceArgs) -> Result<()> {
-    let mut progress = Console::new();
+pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     let known = || TRUNKS.iter().map(|name| args.weights.join(name)).find(|path| path.is_file());
     let weights = args.trunk.clone().or_else(known);
     let data = Data::source(task, &args.datasets);

@@ -1,6 +1,7 @@
 //! `ebm reproduce`, which `cargo xtask reproduce` starts.
 
 mod detection;
+mod detection_tables;
 mod face;
 mod face_figures;
 mod toy;
@@ -12,6 +13,9 @@ use anyhow::Result;
 use clap::Subcommand;
 use ebm_face::reproduce::Task;
 use serde_json::json;
+
+use crate::progress::Console;
+use crate::signals::Signals;
 
 /// What to reproduce.
 #[derive(Subcommand)]
@@ -29,12 +33,13 @@ pub enum Reproduce {
 }
 
 /// Runs the command.
-pub fn run(command: Reproduce) -> Result<()> {
+pub fn run(command: Reproduce, signals: &Signals) -> Result<()> {
+    let progress = || Ok::<_, anyhow::Error>(Console::stopping_at(signals.listen()?));
     match command {
-        Reproduce::Detection(args) => detection::run(args),
-        Reproduce::Tracking(args) => tracking::run(&args),
-        Reproduce::Age(args) => face::run(Task::Age, &args),
-        Reproduce::HeadPose(args) => face::run(Task::HeadPose, &args),
+        Reproduce::Detection(args) => detection::run(args, progress()?),
+        Reproduce::Tracking(args) => tracking::run(&args, progress()?),
+        Reproduce::Age(args) => face::run(Task::Age, &args, progress()?),
+        Reproduce::HeadPose(args) => face::run(Task::HeadPose, &args, progress()?),
         Reproduce::Toy(args) => toy::run(args),
     }
 }

@@ -73,7 +73,7 @@ pub struct TrackingArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &TrackingArgs) -> Result<()> {
+pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     let options = PaperOptions {
         datasets: args.datasets.clone(),
         weights: args.weights.clone(),
@@ -89,7 +89,6 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
         }
         given => given,
     };
-    let mut progress = Console::new();
     let config = settings(args, scale)?;
     if scale == Scale::Paper && args.dry_run {
         let run = fresh_run(&args.out, "tracking-dry")?;

@@ -1,0 +1,175 @@
+//! `ebm eval detection`.
+
+mod detect;
+mod report;
+mod worst;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_eval::{Detection, Error, GroundTruth, read_results_for, write_results, write_results_for_server};
+use serde_json::{Map, Value, json};
+
+use self::detect::detect;
+use self::report::{Report, Wanted};
+use super::create_dir;
+
+/// Arguments of `ebm eval detection`.
+#[derive(Args)]
+pub struct DetectionArgs {
+    /// COCO annotation file; with that of a test set, which has no annotations, the files for the evaluation server are
+    /// written.
+    #[arg(long)]
+    annotations: PathBuf,
+    /// COCO result file to score.
+    #[arg(long, conflicts_with = "detector")]
+    results: Option<PathBuf>,
+    /// Images of the annotation file, to run a model on or to draw on.
+    #[arg(long)]
+    images: Option<PathBuf>,
+    /// Where the result files of the model go.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Only the first so many images, by id.
+    #[arg(long)]
+    limit: Option<usize>,
+    /// Average precision by category and by size of the objects, too.
+    #[arg(long)]
+    per_class: bool,
+    /// What kinds of errors there are and what each costs in AP50, too.
+    #[arg(long)]
+    errors: bool,
+    /// Draw the images with the most errors into this PNG; of a model with a confidence branch, those after refinement.
+    #[arg(long, requires = "images")]
+    contact_sheet: Option<PathBuf>,
+    /// How many images to draw.
+    #[arg(long, default_value_t = 12, requires = "contact_sheet", value_parser = clap::value_parser!(u16).range(1..=100))]
+    worst: u16,
+    #[command(flatten)]
+    model: super::predict::ModelArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Detections by one method; without a name those of a result file.
+type Set = (String, Vec<Detection>);
+
+/// Runs the command.
+pub fn run(args: &DetectionArgs) -> Result<()> {
+    match (&args.results, &args.images) {
+        (None, None) => {
+            bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
+        }
+        (Some(_), Some(_)) if args.contact_sheet.is_none() => {
+            bail!("--images with --results is for --contact-sheet; leave it out, or say where to draw")
+        }
+        _ => {}
+    }
+    let mut truth = match GroundTruth::read(&args.annotations) {
+        Err(Error::NotAnnotated { .. }) if args.results.is_none() => return test_set(args),
+        truth => truth?,
+    };
+    let (sets, dataset) = match (&args.results, &args.images) {
+        (Some(results), images) => {
+            let sets = vec![(String::new(), read_results_for(results, &truth)?)];
+            (sets, images.as_deref().map(|images| dataset(args, images)).transpose()?)
+        }
+        (None, images) => {
+            let (sets, dataset) = detections(args, images.as_deref())?;
+            let kept: std::collections::BTreeSet<u64> = dataset.images.iter().map(|image| image.id).collect();
+            truth.images.retain(|id| kept.contains(id));
+            truth.boxes.retain(|object| kept.contains(&object.image_id));
+            (sets, Some(dataset))
+        }
+    };
+    if let (None, Some(out)) = (&args.results, &args.out) {
+        create_dir(out)?;
+        for (name, detections) in &sets {
+            write_results(&out.join(format!("{name}.json")), detections)?;
+        }
+    }
+
+    let wanted = Wanted { tables: args.per_class, errors: args.errors };
+    let mut reports = Vec::with_capacity(sets.len());
+    for (name, detections) in &sets {
+        reports.push(Report::new(name, &truth, detections, &wanted)?);
+    }
+    let sheet = match (&args.contact_sheet, &dataset, sets.last()) {
+        (Some(path), Some(dataset), Some((name, detections))) => {
+            let sheet = worst::draw(&truth, detections, dataset, args.worst.into(), path)?;
+            Some((name, path, sheet))
+        }
+        _ => None,
+    };
+    if args.json {
+        let mut object = match reports.as_slice() {
+            [only] if only.name.is_empty() => only.object()?,
+            several => several
+                .iter()
+                .map(|report| Ok((report.name.clone(), Value::Object(report.object()?))))
+                .collect::<Result<Map<_, _>>>()?,
+        };
+        if let Some((name, path, sheet)) = sheet {
+            object.insert("contact_sheet".into(), sheet.value(name, path)?);
+        }
+        println!("{}", Value::Object(object));
+        return Ok(());
+    }
+    for report in &reports {
+        print!("{}", report.text()?);
+    }
+    if let Some((_, path, sheet)) = sheet {
+        print!("{}", sheet.text(path)?);
+    }
+    Ok(())
+}
+
+/// The images of the annotation file, all of which must be there.
+fn dataset(args: &DetectionArgs, images: &Path) -> Result<CocoDataset> {
+    Ok(CocoDataset::load(&args.annotations, images, &LoadOptions::new(Purpose::Eval))?)
+}
+
+/// What the model finds on the images, and the images.
+fn detections(args: &DetectionArgs, images: Option<&Path>) -> Result<(Vec<Set>, CocoDataset)> {
+    let images = images.context("--images is missing: the folder with the images to run the model on")?;
+    detect(&args.model, &args.annotations, images, args.limit)
+}
+
+/// Writes the files for the server that alone knows the annotations.
+fn test_set(args: &DetectionArgs) -> Result<()> {
+    let file = args.annotations.display();
+    if args.per_class || args.errors || args.contact_sheet.is_some() {
+        bail!(
+            "{file} has no annotations, as the file of a test set: --per-class, --errors and --contact-sheet need \
+             some; leave them out, or evaluate the validation set"
+        );
+    }
+    let out = args.out.as_deref().with_context(|| {
+        format!("{file} has no annotations, as the file of a test set: say with --out where the files for the server go")
+    })?;
+    // The file is checked before the hours that the images may take.
+    GroundTruth::read_test_set(&args.annotations)?;
+    let (sets, dataset) = detections(args, args.images.as_deref())?;
+    create_dir(out)?;
+    let stem = args.annotations.file_stem().unwrap_or_default().to_string_lossy();
+    let split = stem.strip_prefix("image_info_").unwrap_or(&stem);
+    let mut files = Map::new();
+    for (name, detections) in &sets {
+        let path = out.join(format!("detections_{split}_{name}_results.json"));
+        write_results_for_server(&path, detections)?;
+        files.insert(name.clone(), json!(path));
+    }
+    if args.json {
+        println!("{}", json!({ "test_set": split, "images": dataset.images.len(), "results": files }));
+        return Ok(());
+    }
+    println!("{file} has no annotations: the figures come from the evaluation server.");
+    println!("Detections in {} images of {split}; zip one file and send it there:", dataset.images.len());
+    for path in files.values().filter_map(Value::as_str) {
+        println!("{path}");
+    }
+    Ok(())
+}

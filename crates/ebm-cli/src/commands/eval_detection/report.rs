@@ -1,0 +1,118 @@
+//! The figures of one set of detections, as JSON and as text.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use ebm_eval::{
+    CocoFigures, CocoTables, Detection, ErrorBreakdown, GroundTruth, Table, coco_tables, diagnose,
+    error_breakdown, evaluate_coco_in_memory,
+};
+use serde_json::{Map, Value, json};
+
+/// What to report beside the twelve figures.
+pub struct Wanted {
+    pub tables: bool,
+    pub errors: bool,
+}
+
+/// The figures of one set of detections.
+pub struct Report {
+    pub name: String,
+    figures: CocoFigures,
+    tables: Option<CocoTables>,
+    errors: Option<ErrorBreakdown>,
+}
+
+impl Report {
+    /// Scores the detections.
+    pub fn new(name: &str, truth: &GroundTruth, detections: &[Detection], wanted: &Wanted) -> Result<Self> {
+        let tables = wanted.tables.then(|| coco_tables(truth, detections)).transpose()?;
+        let figures = match &tables {
+            Some(tables) => tables.figures,
+            None => evaluate_coco_in_memory(truth, detections)?,
+        };
+        let errors = wanted
+            .errors
+            .then(|| -> Result<_> { Ok(error_breakdown(truth, detections, &diagnose(truth, detections)?)) });
+        Ok(Self { name: name.to_owned(), figures, tables, errors: errors.transpose()? })
+    }
+
+    /// The figures at the top, the tables beside them.
+    pub fn object(&self) -> Result<Map<String, Value>> {
+        let named = self.figures.named();
+        let mut object: Map<String, Value> =
+            named.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+        if let Some(tables) = &self.tables {
+            object.insert("per_class".into(), serde_json::to_value(&tables.categories)?);
+            object.insert("per_size".into(), serde_json::to_value(&tables.sizes)?);
+        }
+        if let Some(errors) = &self.errors {
+            object.insert("errors".into(), serde_json::to_value(errors)?);
+        }
+        Ok(object)
+    }
+
+    /// The same to read.
+    pub fn text(&self) -> Result<String> {
+        let mut text = String::new();
+        if !self.name.is_empty() {
+            writeln!(text, "{}", self.name)?;
+        }
+        for (figure, value) in self.figures.named() {
+            writeln!(text, "{figure:>10} {value:.4}")?;
+        }
+        if let Some(tables) = &self.tables {
+            write!(text, "\n{}\n{}", by_category(tables)?, by_size(tables)?)?;
+        }
+        if let Some(errors) = &self.errors {
+            write!(text, "\n{}", by_kind(errors)?)?;
+        }
+        Ok(text)
+    }
+}
+
+fn by_category(tables: &CocoTables) -> Result<String> {
+    let header = ["category", "objects", "AP", "AP50", "AP75", "AP small", "AP medium", "AP large"];
+    let mut table = Table::new(header);
+    for row in &tables.categories {
+        let values = [row.ap, row.ap50, row.ap75, row.ap_small, row.ap_medium, row.ap_large];
+        table.push([row.name.clone(), row.objects.to_string()].into_iter().chain(values.map(figure)))?;
+    }
+    Ok(table.render())
+}
+
+fn by_size(tables: &CocoTables) -> Result<String> {
+    let mut table = Table::new(["size", "objects", "AP", "AP50", "AP75", "AR"]);
+    for row in &tables.sizes {
+        let values = [row.ap, row.ap50, row.ap75, row.ar];
+        table.push([row.size.clone(), row.objects.to_string()].into_iter().chain(values.map(figure)))?;
+    }
+    Ok(table.render())
+}
+
+fn by_kind(errors: &ErrorBreakdown) -> Result<String> {
+    let mut table = Table::new(["error", "count", "gain in AP50 if fixed"]);
+    for cost in &errors.kinds {
+        table.push([cost.kind.name().to_owned(), cost.count.to_string(), gain(cost.delta_ap50)])?;
+    }
+    let wrong: usize = errors.kinds.iter().take(5).map(|cost| cost.count).sum();
+    let row = |name: &str, count: String, delta| [name.to_owned(), count, gain(delta)];
+    table.push(row("all wrong detections", wrong.to_string(), errors.delta_false_positives))?;
+    table.push(row("all objects not found", String::new(), errors.delta_false_negatives))?;
+    Ok(format!(
+        "AP50 {}, {} right detections, {} that count neither way\n\n{}",
+        figure(errors.ap50),
+        errors.correct,
+        errors.ignored,
+        table.render()
+    ))
+}
+
+/// A figure, or a dash where there is nothing that it could be of.
+fn figure(value: f64) -> String {
+    if value < 0.0 { "–".into() } else { format!("{value:.4}") }
+}
+
+fn gain(value: f64) -> String {
+    format!("{:+.4}", value.max(0.0))
+}

@@ -1,0 +1,214 @@
+//! Many small pictures with boxes and captions on one sheet.
+
+use anyhow::Result;
+use ebm_data::{Image, resize::resize_pillow};
+
+use crate::picture::{Colour, outline, paste};
+use crate::plot::{Label, label_width, labelled};
+
+const PAGE: Colour = [34, 34, 34];
+const INK: Colour = [235, 235, 235];
+const SHADOW: Colour = [0, 0, 0];
+/// Room for the picture of a tile.
+const WIDTH: usize = 400;
+const HEIGHT: usize = 300;
+const GAP: usize = 12;
+/// Height of the two lines below a picture.
+const CAPTION: usize = 42;
+const EM: f64 = 14.0;
+const SMALL_EM: f64 = 12.0;
+/// Height of a line of the legend.
+const LINE: usize = 26;
+const MAX_COLUMNS: usize = 5;
+
+/// A box in the pixels of its picture.
+pub struct Mark {
+    /// Left, top, width, height.
+    pub bbox: [f64; 4],
+    pub colour: Colour,
+    /// Of the line, in pixels of the sheet.
+    pub thickness: usize,
+    /// Written at the box's upper left corner, if the box has some room for it.
+    pub text: String,
+}
+
+/// A picture, what is drawn over it, and two lines below it, the second smaller.
+pub struct Tile {
+    pub image: Image,
+    pub marks: Vec<Mark>,
+    pub caption: [String; 2],
+}
+
+/// The tiles in reading order, on a dark page below a legend.
+pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image> {
+    let columns = ((tiles.len() as f64).sqrt().ceil() as usize).clamp(1, MAX_COLUMNS);
+    let rows = tiles.len().div_ceil(columns);
+    let width = columns * (WIDTH + GAP) + GAP;
+    let Legend { keys, mut labels, height: top } = Legend::new(legend, width)?;
+    let mut sheet = Image::filled(width, top + rows * (HEIGHT + CAPTION + GAP), PAGE)?;
+    for (corner, colour) in keys {
+        paste(&mut sheet, &Image::filled(KEY, KEY, colour)?, corner);
+    }
+    for (index, tile) in tiles.iter().enumerate() {
+        let left = GAP + index % columns * (WIDTH + GAP);
+        let top = top + index / columns * (HEIGHT + CAPTION + GAP);
+        let (picture, texts) = draw(tile)?;
+        // Centred above its caption.
+        let corner = (left + (WIDTH - picture.width) / 2, top + HEIGHT - picture.height);
+        paste(&mut sheet, &picture, corner);
+        let at = |x: i32, y: i32| (corner.0 as i32 + x, corner.1 as i32 + y);
+        labels.extend(
+            texts
+                .into_iter()
+                .map(|label| Label { position: at(label.position.0, label.position.1), ..label }),
+        );
+        for ((line, text), em) in tile.caption.iter().enumerate().zip([EM, SMALL_EM]) {
+            let position = (left as i32, (top + HEIGHT + 4 + line * 18) as i32);
+            labels.push(Label { text: shorten(text, em, WIDTH)?, position, em, colour: INK });
+        }
+    }
+    labelled(sheet, &labels)
+}
+
+/// Side of a coloured square of the legend.
+const KEY: usize = 14;
+
+/// What the colours mean.
+struct Legend {
+    /// Upper left corners of coloured squares.
+    keys: Vec<((usize, usize), Colour)>,
+    labels: Vec<Label>,
+    height: usize,
+}
+
+impl Legend {
+    /// In as many lines as it needs.
+    fn new(entries: &[(Colour, &str)], width: usize) -> Result<Self> {
+        let (mut keys, mut labels) = (Vec::new(), Vec::new());
+        let (mut x, mut y) = (GAP, GAP);
+        for &(colour, text) in entries {
+            let entry = KEY + 6 + label_width(text, EM)?.ceil() as usize + 2 * GAP;
+            if x > GAP && x + entry > width {
+                (x, y) = (GAP, y + LINE);
+            }
+            keys.push(((x, y), colour));
+            let position = ((x + KEY + 6) as i32, y as i32);
+            labels.push(Label { text: text.to_owned(), position, em: EM, colour: INK });
+            x += entry;
+        }
+        Ok(Self { keys, labels, height: y + LINE + GAP })
+    }
+}
+
+/// The tile's picture at its size on the sheet with its boxes, and their texts in its pixels.
+fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
+    let (width, height) = (tile.image.width as f64, tile.image.height as f64);
+    let scale = (WIDTH as f64 / width).min(HEIGHT as f64 / height);
+    let side = |length: f64, room: usize| ((length * scale).round() as usize).clamp(1, room);
+    let mut picture = resize_pillow(&tile.image, side(width, WIDTH), side(height, HEIGHT));
+    let mut labels = Vec::new();
+    for mark in &tile.marks {
+        let bbox = mark.bbox.map(|value| value * scale);
+        outline(&mut picture, bbox, mark.colour, mark.thickness);
+        let text = shorten(&mark.text, SMALL_EM, picture.width.saturating_sub(4))?;
+        let wide = label_width(&text, SMALL_EM)?.ceil() as usize;
+        // Where many small objects stand close together, their texts would hide them and one another.
+        if text.is_empty() || bbox[2] < wide as f64 / 2.0 || bbox[3] < SMALL_EM {
+            continue;
+        }
+        // Inside the picture, whatever the box.
+        let most = |length: usize, own: usize| length.saturating_sub(own + 2) as f64;
+        let x = (bbox[0] + 4.0).clamp(0.0, most(picture.width, wide)) as i32;
+        let y = (bbox[1] + 3.0).clamp(0.0, most(picture.height, 14)) as i32;
+        for (shift, colour) in [(1, SHADOW), (0, mark.colour)] {
+            let position = (x + shift, y + shift);
+            labels.push(Label { text: text.clone(), position, em: SMALL_EM, colour });
+        }
+    }
+    Ok((picture, labels))
+}
+
+/// As much of `text` as fits into `room` pixels.
+fn shorten(text: &str, em: f64, room: usize) -> Result<String> {
+    if label_width(text, em)? <= room as f64 {
+        return Ok(text.to_owned());
+    }
+    let mut kept: Vec<char> = text.chars().collect();
+    while kept.pop().is_some() {
+        let shorter: String = kept.iter().chain(&['…']).collect();
+        if label_width(&shorter, em)? <= room as f64 {
+            return Ok(shorter);
+        }
+    }
+    Ok(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RED: Colour = [200, 0, 0];
+
+    fn tile(width: usize, height: usize) -> Tile {
+        let mark = Mark { bbox: [0.0, 0.0, 10.0, 10.0], colour: RED, thickness: 2, text: String::new() };
+        Tile {
+            image: Image::filled(width, height, [90; 3]).unwrap(),
+            marks: vec![mark],
+            caption: ["name".into(), String::new()],
+        }
+    }
+
+    fn pixel(image: &Image, x: usize, y: usize) -> [u8; 3] {
+        <[u8; 3]>::try_from(&image.pixels[3 * (y * image.width + x)..][..3]).unwrap()
+    }
+
+    #[test]
+    fn tiles_stand_in_reading_order_at_one_scale_each() {
+        let legend = [(RED, "wrong")];
+        let sheet = contact_sheet(&[tile(40, 30), tile(10, 30), tile(40, 10)], &legend).unwrap();
+        let top = GAP + LINE + GAP;
+        assert_eq!(
+            (sheet.width, sheet.height),
+            (2 * (WIDTH + GAP) + GAP, top + 2 * (HEIGHT + CAPTION + GAP))
+        );
+        assert_eq!([pixel(&sheet, GAP, GAP), pixel(&sheet, 0, 0)], [RED, PAGE]);
+        // The first fills its room, at ten times its size.
+        assert_eq!(pixel(&sheet, GAP, top), RED);
+        assert_eq!(pixel(&sheet, GAP + 99, top + 50), RED);
+        assert_eq!(pixel(&sheet, GAP + 100, top + 50), [90; 3]);
+        assert_eq!(pixel(&sheet, GAP + WIDTH - 1, top + HEIGHT - 1), [90; 3]);
+        // The second is narrow and centred, the third low and at the bottom.
+        let second = GAP + WIDTH + GAP;
+        assert_eq!([pixel(&sheet, second + 149, top), pixel(&sheet, second + 150, top)], [PAGE, RED]);
+        let third = top + HEIGHT + CAPTION + GAP;
+        assert_eq!([pixel(&sheet, GAP, third + 199), pixel(&sheet, GAP, third + 200)], [PAGE, RED]);
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_short_ones_are_not() {
+        assert_eq!(shorten("short", EM, WIDTH).unwrap(), "short");
+        let cut = shorten(&"long".repeat(50), EM, 100).unwrap();
+        assert!(cut.ends_with('…') && label_width(&cut, EM).unwrap() <= 100.0, "{cut}");
+        assert_eq!(shorten("long", EM, 1).unwrap(), "");
+        // A text at the edge of a tiny picture does not fail.
+        let mut tiny = tile(1, 300);
+        tiny.marks[0].text = "category 0.95".into();
+        assert!(contact_sheet(&[tiny], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_text_needs_half_its_width() {
+        let texts = |width: f64, text: &str| {
+            let mut tile = tile(WIDTH, HEIGHT);
+            tile.marks[0].bbox = [0.0, 0.0, width, 40.0];
+            tile.marks[0].text = text.into();
+            draw(&tile).unwrap().1.len()
+        };
+        let half = label_width("category", SMALL_EM).unwrap() / 2.0;
+        // Each text has a shadow.
+        assert_eq!(
+            [texts(half + 1.0, "category"), texts(half - 1.0, "category"), texts(90.0, "")],
+            [2, 0, 0]
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! What the exit code says; docs/reliability.md has the table.
+
+use ebm_train::Error as TrainError;
+
+/// Something failed that has no code of its own.
+const FAILURE: u8 = 1;
+/// Data or a model's files are not what they should be.
+const DATA: u8 = 3;
+/// Losses or gradients were not finite too often.
+const NON_FINITE: u8 = 4;
+/// The disk is full, or the memory.
+const RESOURCES: u8 = 6;
+
+/// The code of an error; `interrupted` is that of the signal that arrived. Usage errors leave with 2 before this.
+pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
+    error.chain().find_map(|cause| of_cause(cause, interrupted)).unwrap_or(FAILURE)
+}
+
+fn of_cause(cause: &(dyn std::error::Error + 'static), interrupted: u8) -> Option<u8> {
+    if let Some(error) = cause.downcast_ref::<TrainError>() {
+        return match error {
+            TrainError::Interrupted { .. } => Some(interrupted),
+            TrainError::NonFinite { .. } | TrainError::NonFiniteTensor { .. } => Some(NON_FINITE),
+            TrainError::DiskFull { .. } => Some(RESOURCES),
+            TrainError::NoValidCheckpoint { .. }
+            | TrainError::CorruptCheckpoint { .. }
+            | TrainError::Json { .. }
+            | TrainError::MetricsLine { .. }
+            | TrainError::Schema { .. } => Some(DATA),
+            _ => None,
+        };
+    }
+    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+        use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+        return matches!(error.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull)
+            .then_some(RESOURCES);
+    }
+    let data = cause.is::<ebm_data::Error>() || cause.is::<ebm_eval::Error>();
+    let weights = cause.downcast_ref::<ebm_nn::Error>();
+    let weights = weights.is_some_and(|error| matches!(error, ebm_nn::Error::Format { .. }));
+    (data || weights).then_some(DATA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn a_cause_anywhere_in_the_chain_decides() {
+        let wrapped = |error: TrainError| anyhow::Error::new(error).context("while training");
+        let interrupted = TrainError::Interrupted { path: "run".into(), step: 3 };
+        assert_eq!(code(&wrapped(interrupted), 143), 143);
+        let hits = vec![1, 2, 3];
+        let poisoned = TrainError::NonFinite { step: 3, loss: f64::NAN, grad_norm: 1.0, hits };
+        assert_eq!(code(&wrapped(poisoned), 130), NON_FINITE);
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let disk = TrainError::DiskFull { path: "run".into(), needed: 1, source: full() };
+        assert_eq!(code(&wrapped(disk), 130), RESOURCES);
+        let report: anyhow::Result<()> = Err(full()).context("report.md");
+        assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);
+        assert_eq!(code(&anyhow!("anything"), 130), FAILURE);
+    }
+}

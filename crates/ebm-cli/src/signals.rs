@@ -1,0 +1,49 @@
+//! Ctrl-C and the like: the first signal lets a training finish its step and save, the second ends the process at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// What has arrived so far.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    arrived: Arc<AtomicBool>,
+    number: Arc<AtomicUsize>,
+}
+
+/// A process that a signal ended exits with this and the signal's number.
+const BASE: i32 = 128;
+
+impl Signals {
+    /// Takes over SIGINT and SIGTERM for the rest of the process; before, and in commands that save nothing, they keep
+    /// their usual effect.
+    pub fn listen(&self) -> Result<Self> {
+        for signal in [SIGINT, SIGTERM] {
+            let register = || {
+                // In this order: a first signal finds the flag down, a second one up.
+                flag::register_conditional_shutdown(signal, BASE + signal, self.arrived.clone())?;
+                flag::register_usize(signal, self.number.clone(), signal as usize)?;
+                flag::register(signal, self.arrived.clone())
+            };
+            register().with_context(|| format!("cannot listen for signal {signal}"))?;
+        }
+        Ok(self.clone())
+    }
+
+    /// Whether one has arrived.
+    pub fn arrived(&self) -> bool {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// The exit code that says which.
+    pub fn exit_code(&self) -> u8 {
+        let number = match self.number.load(Ordering::Relaxed) {
+            0 => SIGINT as usize,
+            number => number,
+        };
+        u8::try_from(BASE as usize + number).unwrap_or(u8::MAX)
+    }
+}

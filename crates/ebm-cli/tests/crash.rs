@@ -1,0 +1,171 @@
+//! A training that is killed, asked to stop, or started twice (goals R1, R5, R23 of docs/reliability.md), as whole processes.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ebm_seed::Key;
+use rand::Rng;
+
+const STEPS: usize = 30;
+
+/// A few generated scenes and the arguments that train a confidence branch on them.
+struct Case {
+    dir: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        let case = Self { dir: tempfile::tempdir().unwrap() };
+        let scenes = case.path("scenes");
+        let made =
+            ebm(&["data", "scenes", "--count", "4", "--out", scenes.to_str().unwrap()]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        case
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn train(&self, run: &str, resume: bool) -> Command {
+        let mut command = ebm(&["train", "branch", "--config", "mini", "--batch-size", "1", "--cache"]);
+        command.args(["--steps", &STEPS.to_string(), "--checkpoint-every", "5"]);
+        command.arg("--annotations").arg(self.path("scenes/annotations.json"));
+        command.arg("--images").arg(self.path("scenes/images"));
+        command.args([
+            "--detector",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors"),
+        ]);
+        command.arg("--run").arg(self.path(run));
+        if resume {
+            command.arg("--resume");
+        }
+        command
+    }
+
+    /// The trained branch of a run that nothing stopped.
+    fn uninterrupted(&self) -> Vec<u8> {
+        let output = self.train("whole", false).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.branch("whole")
+    }
+
+    fn branch(&self, run: &str) -> Vec<u8> {
+        std::fs::read(self.path(run).join("ebm.safetensors")).unwrap()
+    }
+}
+
+fn ebm(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    command
+}
+
+/// The steps that the run has logged.
+fn logged(run: &Path) -> usize {
+    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
+fn wait_for_steps(run: &Path, steps: usize) {
+    let start = Instant::now();
+    while logged(run) < steps {
+        assert!(start.elapsed() < Duration::from_secs(120), "no step {steps} in {}", run.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
+    const KILLS: usize = 20;
+    let case = Case::new();
+    let whole = case.uninterrupted();
+    let mut rng = Key::new(1).rng();
+    let (mut kills, mut round) = (0, 0);
+    while kills < KILLS {
+        let run = format!("killed-{round}");
+        let mut before = 0;
+        loop {
+            let mut child = case.train(&run, before > 0 || case.path(&run).exists()).spawn().unwrap();
+            // Often between steps, sometimes while it starts.
+            if kills < KILLS && rng.random_bool(0.8) {
+                let further = rng.random_range(1..8);
+                let start = Instant::now();
+                while logged(&case.path(&run)) < (before + further).min(STEPS)
+                    && child.try_wait().unwrap().is_none()
+                    && start.elapsed() < Duration::from_secs(60)
+                {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            std::thread::sleep(Duration::from_millis(rng.random_range(0..40)));
+            if kills < KILLS && child.try_wait().unwrap().is_none() {
+                child.kill().unwrap();
+                kills += 1;
+                child.wait().unwrap();
+                before = logged(&case.path(&run));
+                continue;
+            }
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", text(&output));
+            break;
+        }
+        assert!(case.branch(&run) == whole, "round {round}");
+        round += 1;
+    }
+}
+
+#[test]
+fn the_first_signal_saves_and_the_second_leaves_at_once() {
+    let case = Case::new();
+    let whole = case.uninterrupted();
+    for (name, code) in [("TERM", 143), ("INT", 130)] {
+        let child = case.train(name, false).spawn().unwrap();
+        wait_for_steps(&case.path(name), 3);
+        signal(&child, name);
+        let start = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        assert!(text(&output).contains("--resume"), "{}", text(&output));
+        let output = case.train(name, true).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        assert!(text(&output).contains("going on from step"), "{}", text(&output));
+        assert!(case.branch(name) == whole);
+    }
+    let child = case.train("twice", false).spawn().unwrap();
+    wait_for_steps(&case.path("twice"), 2);
+    let start = Instant::now();
+    signal(&child, "TERM");
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(output.status.code(), Some(143), "{}", text(&output));
+}
+
+#[test]
+fn a_second_process_on_a_run_is_told_who_holds_it() {
+    let case = Case::new();
+    let mut first = case.train("shared", false).spawn().unwrap();
+    wait_for_steps(&case.path("shared"), 1);
+    let second = case.train("shared", true).output().unwrap();
+    assert_eq!(second.status.code(), Some(1), "{}", text(&second));
+    assert!(text(&second).contains(&first.id().to_string()), "{}", text(&second));
+    first.kill().unwrap();
+    first.wait().unwrap();
+
+    // Nor does anything start over what is there without being told to.
+    let again = case.train("shared", false).output().unwrap();
+    assert!(text(&again).contains("already holds a run"), "{}", text(&again));
+}

@@ -1,0 +1,273 @@
+//! `ebm eval detection` as a user runs it: tables, errors, contact sheet, test sets, bad input.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ebm_data::{Image, decode::read_image, encode::write_png};
+use serde_json::{Value, json};
+
+const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn succeeds(args: &[&str]) -> String {
+    let output = ebm(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str], parts: &[&str]) {
+    let output = ebm(args);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{args:?} was not refused");
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+}
+
+/// Two images, three objects; results with a right detection, a localisation error, and one on nothing.
+struct Problem {
+    dir: tempfile::TempDir,
+    annotations: PathBuf,
+    results: PathBuf,
+}
+
+impl Problem {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let [annotations, results] = ["annotations.json", "results.json"].map(|name| dir.path().join(name));
+        let image = |id: u64, width: u64| json!({"id": id, "file_name": format!("{id}.png"), "width": width, "height": 100});
+        let object = |id: u64, image: u64, category: u64, x: f64| json!({"id": id, "image_id": image, "category_id": category, "bbox": [x, 10, 40, 40], "area": 1600, "iscrowd": 0});
+        let truth = json!({
+            "images": [image(1, 200), image(2, 300)],
+            "categories": [{"id": 3, "name": "disc"}, {"id": 7, "name": "ring"}],
+            "annotations": [object(1, 1, 3, 10.0), object(2, 2, 3, 10.0), object(3, 2, 7, 100.0)],
+        });
+        std::fs::write(&annotations, truth.to_string()).unwrap();
+        let problem = Self { dir, annotations, results };
+        problem.write(&json!([
+            {"image_id": 1, "category_id": 3, "bbox": [10, 10, 40, 40], "score": 0.9},
+            {"image_id": 2, "category_id": 3, "bbox": [30, 10, 40, 40], "score": 0.8},
+            {"image_id": 1, "category_id": 7, "bbox": [150, 50, 40, 40], "score": 0.3},
+        ]));
+        problem
+    }
+
+    fn write(&self, results: &Value) {
+        std::fs::write(&self.results, results.to_string()).unwrap();
+    }
+
+    fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let args =
+            ["eval", "detection", "--annotations", text(&self.annotations), "--results", text(&self.results)];
+        [&args[..], more].concat()
+    }
+
+    /// The images as files, in a folder of their own.
+    fn images(&self) -> PathBuf {
+        let folder = self.dir.path().join("images");
+        for (name, width) in [("1.png", 200), ("2.png", 300)] {
+            write_png(&folder.join(name), &Image::filled(width, 100, [60, 80, 100]).unwrap()).unwrap();
+        }
+        folder
+    }
+}
+
+#[test]
+fn tables_and_errors_stand_beside_the_twelve_figures() {
+    let problem = Problem::new();
+    let plain: Value = serde_json::from_str(&succeeds(&problem.args(&["--json"]))).unwrap();
+    let all: Value =
+        serde_json::from_str(&succeeds(&problem.args(&["--json", "--per-class", "--errors"]))).unwrap();
+    assert_eq!(plain.as_object().unwrap().len(), 12);
+    for (name, value) in plain.as_object().unwrap() {
+        assert_eq!(&all[name], value, "{name}");
+    }
+    // disc: 2 objects, one found at rank 1; 51 of 101 recalls. ring: nothing right.
+    let disc = &all["per_class"][0];
+    assert_eq!((disc["name"].as_str(), disc["objects"].as_u64()), (Some("disc"), Some(2)));
+    assert!((disc["ap50"].as_f64().unwrap() - 51.0 / 101.0).abs() < 1e-12, "{disc}");
+    assert_eq!((disc["ap_large"].as_f64(), all["per_class"][1]["ap"].as_f64()), (Some(-1.0), Some(0.0)));
+    let sizes = all["per_size"].as_array().unwrap();
+    assert_eq!(sizes.iter().map(|s| s["objects"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 0]);
+    let errors = &all["errors"];
+    assert_eq!(errors["ap50"], all["ap50"]);
+    let counts: Vec<u64> =
+        errors["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [0, 1, 0, 0, 1, 1]);
+    let localization = &errors["kinds"][1];
+    assert_eq!(localization["kind"], "localization");
+    // Put right, disc has an average precision of 1.
+    assert!((localization["delta_ap50"].as_f64().unwrap() - 50.0 / 101.0 / 2.0).abs() < 1e-12);
+
+    let printed = succeeds(&problem.args(&["--per-class", "--errors"]));
+    for part in ["| disc", "| ring", "| medium |", "| localization", "| missed", "ap50 0.2525"] {
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
+    }
+    let plain = succeeds(&problem.args(&[]));
+    assert_eq!(plain.lines().count(), 12);
+    assert!(printed.starts_with(&plain));
+}
+
+#[test]
+fn the_worst_images_are_drawn() {
+    let problem = Problem::new();
+    let (images, sheet) = (problem.images(), problem.dir.path().join("out/sheet.png"));
+    let more = ["--images", text(&images), "--contact-sheet", text(&sheet), "--worst", "1"];
+    let object: Value =
+        serde_json::from_str(&succeeds(&problem.args(&[&more[..], &["--json"]].concat()))).unwrap();
+    assert_eq!(object.as_object().unwrap().len(), 13);
+    let drawn = &object["contact_sheet"];
+    // From 0.9 on: precision 1, recall 1/3, F1 1/2; more detections only add wrong ones.
+    assert_eq!(drawn["operating_point"]["threshold"].as_f64(), Some(0.9));
+    assert!((drawn["operating_point"]["f1"].as_f64().unwrap() - 0.5).abs() < 1e-12);
+    let worst = drawn["images"].as_array().unwrap();
+    assert_eq!((worst.len(), worst[0]["file_name"].as_str()), (1, Some("2.png")));
+    assert_eq!((worst[0]["errors"]["missed"].as_u64(), worst[0]["penalty"].as_f64()), (Some(2), Some(2.0)));
+    let picture = read_image(&sheet).unwrap();
+    let missed = picture.pixels.chunks_exact(3).filter(|pixel| **pixel == [255, 60, 255]).count();
+    // Two boxes of 40 pixels at 4/3 of their size, three pixels wide.
+    assert!(missed > 2 * 4 * 3 * 45, "{missed}");
+
+    let printed = succeeds(&problem.args(&[&more[..4], &["--worst", "5"]].concat()));
+    assert!(
+        printed.contains("2.png: 0 of 2 found; 2 missed")
+            && printed.contains("1.png: 1 of 1 found; no errors")
+    );
+    refused(&problem.args(&["--contact-sheet", "x.png"]), &["--images"]);
+    refused(&problem.args(&["--images", text(&images)]), &["--contact-sheet"]);
+    refused(&problem.args(&[&more[..4], &["--worst", "0"]].concat()), &["--worst"]);
+    let nowhere = problem.dir.path().join("nowhere");
+    refused(
+        &problem.args(&["--images", text(&nowhere), "--contact-sheet", text(&sheet)]),
+        &["annotations.json", "2 of its 2 images", "nowhere/1.png", "give the folder"],
+    );
+}
+
+#[test]
+fn a_result_file_says_what_is_wrong_with_it() {
+    let problem = Problem::new();
+    let good = json!({"image_id": 1, "category_id": 3, "bbox": [10, 10, 40, 40], "score": 0.9});
+    let with = |key: &str, value: Value| {
+        let mut bad = good.clone();
+        bad[key] = value;
+        bad
+    };
+    for (bad, parts) in [
+        (with("image_id", json!(5)), ["image id 5", "annotation file"]),
+        (with("category_id", json!(1)), ["category id 1", "category ids"]),
+        (with("bbox", json!([1, 2, -3, 4])), ["width is -3", "repair"]),
+        (with("score", json!(97.5)), ["score is 97.5", "0..1"]),
+        (good.clone(), ["as detection 0", "drop"]),
+    ] {
+        problem.write(&json!([good, bad.clone(), bad]));
+        let places = ["results.json, detection 1", "first of 2 such of 3"];
+        refused(&problem.args(&[]), &[&parts[..], &places].concat());
+    }
+    for bad in ["NaN", "1e999"] {
+        std::fs::write(&problem.results, json!([good]).to_string().replace("0.9", bad)).unwrap();
+        refused(&problem.args(&[]), &["results.json", "line 1"]);
+    }
+    problem.write(&json!([]));
+    let figures: Value = serde_json::from_str(&succeeds(&problem.args(&["--json"]))).unwrap();
+    assert_eq!((figures["ap"].as_f64(), figures["ar100"].as_f64()), (Some(0.0), Some(0.0)));
+    succeeds(&problem.args(&["--per-class", "--errors"]));
+}
+
+/// Generated scenes, and their annotation file as JSON.
+fn scenes(dir: &Path) -> (PathBuf, PathBuf, Value) {
+    let scenes = dir.join("scenes");
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "2", "--seed", "9"]);
+    let annotations = scenes.join("annotations.json");
+    let json = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    (annotations, scenes.join("images"), json)
+}
+
+#[test]
+fn a_test_set_gets_the_files_for_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let (annotated, images, mut file) = scenes(dir.path());
+    file.as_object_mut().unwrap().remove("annotations");
+    let annotations = dir.path().join("image_info_test-dev2017.json");
+    std::fs::write(&annotations, file.to_string()).unwrap();
+    let out = dir.path().join("out");
+    let on = |annotations: &Path, more: &[&str]| {
+        let model = ["eval", "detection", "--config", "mini", "--detector", DETECTOR];
+        let paths = ["--images", text(&images), "--annotations", text(annotations)];
+        [&model[..], &paths, more].concat().into_iter().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let succeeds = |args: Vec<String>| succeeds(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let printed = succeeds(on(&annotations, &["--out", text(&out)]));
+    assert!(printed.contains("server") && printed.contains("2 images of test-dev2017"), "{printed}");
+    let path = out.join("detections_test-dev2017_direct_results.json");
+    assert!(printed.contains(text(&path)), "{printed}");
+    let sent: Vec<Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(!sent.is_empty());
+    let has_at_most = |value: &Value, decimals: usize| {
+        value.to_string().split_once('.').is_none_or(|(_, decimal)| decimal.len() <= decimals)
+    };
+    for detection in &sent {
+        assert_eq!(detection.as_object().unwrap().len(), 4);
+        let bbox = detection["bbox"].as_array().unwrap();
+        assert!(bbox.iter().all(|v| has_at_most(v, 2)) && has_at_most(&detection["score"], 5), "{detection}");
+    }
+    let object = succeeds(on(&annotations, &["--out", text(&out), "--json"]));
+    let object: Value = serde_json::from_str(&object).unwrap();
+    assert_eq!((object["test_set"].as_str(), object["images"].as_u64()), (Some("test-dev2017"), Some(2)));
+
+    // Where annotations are, the same model is scored, and its files are not rounded.
+    let object = succeeds(on(&annotated, &["--out", text(&out), "--json", "--errors"]));
+    let object: Value = serde_json::from_str(&object).unwrap();
+    assert_eq!(object["direct"].as_object().unwrap().len(), 13);
+    let kept: Vec<Value> = serde_json::from_slice(&std::fs::read(out.join("direct.json")).unwrap()).unwrap();
+    assert_eq!(kept.len(), sent.len());
+    assert!(kept.iter().any(|detection| !has_at_most(&detection["score"], 5)));
+
+    let refused = |args: Vec<String>, parts: &[&str]| {
+        refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), parts);
+    };
+    refused(on(&annotations, &[]), &["no annotations", "--out"]);
+    let errors = on(&annotations, &["--out", text(&out), "--errors"]);
+    refused(errors, &["no annotations", "--errors", "validation"]);
+    let results = ["eval", "detection", "--annotations", text(&annotations), "--results", text(&path)];
+    refused(
+        results.map(str::to_owned).to_vec(),
+        &["image_info_test-dev2017.json", "no annotations", "server"],
+    );
+}
+
+#[test]
+fn categories_and_images_must_fit_the_detector() {
+    let dir = tempfile::tempdir().unwrap();
+    let (annotations, images, mut file) = scenes(dir.path());
+    let evaluate = |annotations: &Path, images: &Path| {
+        let args = ["eval", "detection", "--detector", DETECTOR];
+        let paths = ["--annotations", text(annotations), "--images", text(images)];
+        let args = [&args[..], &paths].concat();
+        args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<String>>()
+    };
+    let refused = |args: &[String], parts: &[&str]| {
+        refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), parts);
+    };
+    let elsewhere = dir.path().join("elsewhere");
+    refused(&evaluate(&annotations, &elsewhere), &["2 of its 2 images are not in", "elsewhere", "000000"]);
+
+    let fewer = dir.path().join("fewer.json");
+    file["annotations"] = json!([]);
+    file["categories"] = json!([{"id": 2, "name": "a"}, {"id": 4, "name": "b"}]);
+    std::fs::write(&fewer, file.to_string()).unwrap();
+    refused(
+        &evaluate(&fewer, &images),
+        &["fewer.json", "2 categories (ids 2 to 4), not the 6", "detector_mini.safetensors", "--config"],
+    );
+    file["categories"] = (0..9).map(|id| json!({"id": id, "name": format!("c{id}")})).collect();
+    std::fs::write(&fewer, file.to_string()).unwrap();
+    refused(&evaluate(&fewer, &images), &["9 categories (ids 0 to 8), not the 6"]);
+}

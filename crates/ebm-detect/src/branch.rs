@@ -1,0 +1,80 @@
+//! What a method of Table 2 adds to the frozen detector.
+
+use std::{collections::BTreeMap, path::Path};
+
+use candle_core::{DType, Device, Tensor};
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+
+use crate::{
+    config::DetectorConfig,
+    energy_head::EnergyHead,
+    error::Result,
+    inference::Head,
+    method::Method,
+    parametric_head::ParametricHead,
+    weights::{load_exactly, load_head, new_head},
+};
+
+/// The newly added layers, which alone are trained.
+pub enum Branch {
+    /// A density in the place of the regression.
+    Density(ParametricHead),
+    /// A confidence, climbed by the boxes.
+    Confidence(EnergyHead),
+}
+
+impl Branch {
+    /// New, trainable layers. `detector` holds the detector's parameters, which a confidence starts from.
+    ///
+    /// # Errors
+    /// When the method adds nothing, or `detector` is of another architecture.
+    pub fn new(
+        method: Method,
+        config: &DetectorConfig,
+        detector: &BTreeMap<String, Tensor>,
+        device: &Device,
+        key: Key,
+    ) -> Result<(Self, ParamStore)> {
+        if method.baseline()?.is_none() {
+            let (head, store) = new_head(config, detector, device, key)?;
+            return Ok((Self::Confidence(head), store));
+        }
+        let store = ParamStore::new(key);
+        let head =
+            ParametricHead::new(method, config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
+        Ok((Self::Density(head), store))
+    }
+
+    /// The layers saved at `path`, frozen.
+    ///
+    /// # Errors
+    /// When the file is not readable or of another method or architecture.
+    pub fn load(method: Method, config: &DetectorConfig, path: &Path, device: &Device) -> Result<Self> {
+        if method.baseline()?.is_none() {
+            return Ok(Self::Confidence(load_head(config, path, device)?));
+        }
+        let store = ParamStore::new(Key::new(0));
+        store.freeze(|_| true);
+        let head =
+            ParametricHead::new(method, config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
+        load_exactly(&store, path, device)?;
+        Ok(Self::Density(head))
+    }
+
+    /// With the present parameters, as fast as they can be evaluated.
+    pub fn for_inference(self) -> Result<Predictor> {
+        Ok(match self {
+            Self::Density(head) => Predictor::Density(head),
+            Self::Confidence(head) => Predictor::Confidence(head.for_inference()?),
+        })
+    }
+}
+
+/// A [`Branch`] for prediction.
+pub enum Predictor {
+    /// A density in the place of the regression.
+    Density(ParametricHead),
+    /// A confidence, climbed by the boxes.
+    Confidence(Box<Head>),
+}

@@ -1,0 +1,204 @@
+//! The densities that replace Faster-RCNN's box regression in Table 2 (supplement, "Laplace/Gaussian").
+//!
+//! They describe the box coder's offset from a proposal to its object, given what the frozen box head sees (Feat-Box).
+//! Only the layers here are trained.
+//!
+//! | method | layers, each fully connected |
+//! |---|---|
+//! | Gaussian, Laplace | FC-BBMean and FC-BBVar: 4 numbers per class |
+//! | mixture of K | both K times, and one of K weights |
+//! | cVAE | FC-BBMean and FC-BBVar of z, their duplicates that also see z, and q(z given x, y) |
+//!
+//! The supplement names no network for the cVAE's q(z | x, y); here it is one more layer, which also sees the offset.
+
+use candle_core::Tensor;
+use candle_nn::{Init, VarBuilder};
+use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parametric};
+use rand::RngCore;
+
+use crate::{
+    box_head::ScoredProposals,
+    config::DetectorConfig,
+    error::{Error, Result},
+    foreground::Foreground,
+    layers::Linear,
+    method::Method,
+};
+
+const DIM: usize = 4;
+const INIT: Init = Init::Randn { mean: 0.0, stdev: 0.001 };
+
+/// A density over the offset of each class from a proposal; parameters under `box_density`.
+pub struct ParametricHead(Density);
+
+enum Density {
+    Mixture(Baseline, Mixture),
+    Latent(ConditionalVae, Latent),
+}
+
+/// K components of each class: the Gaussian and the Laplace have one.
+struct Mixture {
+    mean: Linear,
+    log_variance: Linear,
+    /// None where K is 1.
+    weights: Option<Linear>,
+    components: usize,
+}
+
+struct Latent {
+    prior: Linear,
+    posterior: Linear,
+    mean: Linear,
+    log_variance: Linear,
+    /// What z adds to the mean and the log-variance: row by class, `(K, Z · 8)`.
+    from_z: Tensor,
+}
+
+/// Feat-Box of some proposals, each with a class.
+pub struct ClassFeatures<'a> {
+    /// `(R, representation)`.
+    pub hidden: &'a Tensor,
+    /// Classes, at least one.
+    pub labels: &'a [u32],
+}
+
+impl ClassFeatures<'_> {
+    /// Of each row, the numbers of its class: `(R, K · n)` → `(R, n)`.
+    fn own_class(&self, of_all_classes: &Tensor, n: usize) -> Result<Tensor> {
+        let classes = of_all_classes.dim(1)? / n;
+        let rows = (0u32..).zip(self.labels).map(|(row, &label)| row * classes as u32 + label);
+        let rows = Tensor::from_iter(rows, of_all_classes.device())?;
+        Ok(of_all_classes.reshape(((), n))?.index_select(&rows, 0)?)
+    }
+}
+
+impl ParametricHead {
+    /// The layers of `method` for `config.num_classes` classes under `vb`, drawn from N(0, 0.001²), biases zero.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a method without a density, and when a parameter has another shape.
+    pub fn new(method: Method, config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
+        let baseline = method.baseline()?.ok_or_else(|| Error::Config {
+            name: method.key().into(),
+            reason: "it predicts no density over offsets".into(),
+        })?;
+        let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
+        let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
+        let mixture = |components: usize| -> Result<Mixture> {
+            let numbers = components * DIM * classes;
+            Ok(Mixture {
+                mean: layer("mean", width, numbers)?,
+                log_variance: layer("log_variance", width, numbers)?,
+                weights: (components > 1).then(|| layer("weights", width, components)).transpose()?,
+                components,
+            })
+        };
+        Ok(Self(match baseline {
+            Baseline::ConditionalVae(model) => {
+                let z = model.latent_dim();
+                let layers = Latent {
+                    prior: layer("prior", width, 2 * z)?,
+                    posterior: layer("posterior", width + DIM, 2 * z)?,
+                    mean: layer("mean", width, DIM * classes)?,
+                    log_variance: layer("log_variance", width, DIM * classes)?,
+                    from_z: vb.get_with_hints((classes, z * 2 * DIM), "from_z", INIT)?,
+                };
+                Density::Latent(model, layers)
+            }
+            Baseline::MixtureOfGaussians(ref model) => {
+                let layers = mixture(model.components())?;
+                Density::Mixture(baseline, layers)
+            }
+            model => Density::Mixture(model, mixture(1)?),
+        }))
+    }
+
+    /// The published loss, the mean over the sampled proposals; background contributes nothing. `rng` draws the cVAE's z.
+    pub fn loss(&self, sample: &Foreground, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let device = sample.hidden.device();
+        if sample.labels.is_empty() {
+            return Ok(Tensor::zeros((), sample.hidden.dtype(), device)?);
+        }
+        let features = ClassFeatures { hidden: &sample.hidden, labels: &sample.labels };
+        let y = &sample.targets;
+        let loss = match &self.0 {
+            Density::Mixture(model, layers) => model.loss(&layers.outputs(&features)?, y)?,
+            Density::Latent(model, layers) => {
+                let outputs = model.training_outputs(&OfClass(layers, &features), &(), y, rng)?;
+                model.loss(&outputs, y)?
+            }
+        };
+        Ok((loss * (sample.labels.len() as f64 / sample.sample_size as f64))?)
+    }
+
+    /// What the paper takes as the offset of each pair, the mean of its density. `rng` draws the cVAE's z.
+    pub fn offsets(&self, scored: &ScoredProposals, rng: &mut dyn RngCore) -> Result<Vec<[f32; 4]>> {
+        if scored.pairs.is_empty() {
+            return Ok(vec![]);
+        }
+        let rows = scored.pairs.iter().map(|pair| pair.row as u32);
+        let hidden = scored.hidden.index_select(&Tensor::from_iter(rows, scored.hidden.device())?, 0)?;
+        let labels: Vec<u32> = scored.pairs.iter().map(|pair| pair.label as u32).collect();
+        let mean = self.predict(&ClassFeatures { hidden: &hidden, labels: &labels }, rng)?;
+        Ok(mean.to_vec2::<f32>()?.iter().map(|row| std::array::from_fn(|i| row[i])).collect())
+    }
+
+    /// The mean of the density of each row, `(R, 4)`.
+    pub fn predict(&self, features: &ClassFeatures, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let mean = match &self.0 {
+            Density::Mixture(model, layers) => model.predict(&layers.outputs(features)?)?,
+            Density::Latent(model, layers) => {
+                let outputs = model.prediction_outputs(&OfClass(layers, features), &(), rng)?;
+                model.predict(&outputs)?
+            }
+        };
+        Ok(mean.detach())
+    }
+}
+
+impl Mixture {
+    /// `(R, P)` as the family lays them out.
+    fn outputs(&self, features: &ClassFeatures) -> Result<Tensor> {
+        let n = self.components * DIM;
+        let mean = features.own_class(&self.mean.forward(features.hidden)?, n)?;
+        let log_variance = features.own_class(&self.log_variance.forward(features.hidden)?, n)?;
+        Ok(match &self.weights {
+            Some(weights) => Tensor::cat(&[&weights.forward(features.hidden)?, &mean, &log_variance], 1)?,
+            None => Tensor::cat(&[&mean, &log_variance], 1)?,
+        })
+    }
+}
+
+/// The cVAE's layers applied to some proposals.
+struct OfClass<'a>(&'a Latent, &'a ClassFeatures<'a>);
+
+impl OfClass<'_> {
+    /// What x says about mean and log-variance, and what z adds to them: `(R, 1, 8)` and `(R, Z, 8)`.
+    fn decoder(&self) -> Result<(Tensor, Tensor)> {
+        let Self(layers, features) = self;
+        let mean = features.own_class(&layers.mean.forward(features.hidden)?, DIM)?;
+        let log_variance = features.own_class(&layers.log_variance.forward(features.hidden)?, DIM)?;
+        let labels = Tensor::new(features.labels, features.hidden.device())?;
+        let from_z = layers.from_z.index_select(&labels, 0)?;
+        let from_z = from_z.reshape((features.labels.len(), (), 2 * DIM))?;
+        Ok((Tensor::cat(&[&mean, &log_variance], 1)?.unsqueeze(1)?, from_z))
+    }
+}
+
+impl LatentVariableModel for OfClass<'_> {
+    type Features = ();
+
+    fn prior(&self, (): &()) -> ebm_core::Result<Tensor> {
+        self.0.prior.forward(self.1.hidden).map_err(ebm_core::Error::model)
+    }
+
+    fn posterior(&self, (): &(), y: &Tensor) -> ebm_core::Result<Tensor> {
+        let both = Tensor::cat(&[self.1.hidden, y], 1)?;
+        self.0.posterior.forward(&both).map_err(ebm_core::Error::model)
+    }
+
+    fn decode(&self, (): &(), z: &Tensor) -> ebm_core::Result<Tensor> {
+        let (from_x, from_z) = self.decoder().map_err(ebm_core::Error::model)?;
+        Ok(z.matmul(&from_z)?.broadcast_add(&from_x)?)
+    }
+}

@@ -1,0 +1,79 @@
+//! The supplement's grid search for λ and η, on the validation images.
+
+use ebm_train::Progress;
+use serde::{Deserialize, Serialize};
+
+use super::Workplace;
+use crate::{
+    branch::Predictor,
+    error::Result,
+    evaluation::{Contenders, Refiner},
+    inference::BoxAscent,
+    method::Method,
+};
+
+/// Factors of the configured lengths …
+const FACTORS: [f64; 5] = [0.0625, 0.25, 1.0, 4.0, 16.0];
+/// … of the lengths for size by those for position, around the configured ratio …
+const RATIOS: [f64; 3] = [0.25, 1.0, 4.0];
+/// … and η.
+const DECAYS: [f64; 3] = [0.2, 0.5, 0.8];
+
+/// A method with some settings of Algorithm S1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepLengthRow {
+    /// The method.
+    pub method: Method,
+    /// λ of the first two coordinates: position, or the upper left corner.
+    pub position: f64,
+    /// λ of the other two: size, or the lower right corner.
+    pub size: f64,
+    /// η.
+    pub decay: f64,
+    /// AP on the validation images, 0 to 1.
+    #[serde(rename = "AP")]
+    pub ap: f64,
+}
+
+/// Every combination for seed 0 of each of `methods` that climbs.
+///
+/// # Errors
+/// When a training fails, or data can not be read.
+pub fn step_lengths(
+    place: &Workplace,
+    methods: &[Method],
+    progress: &mut dyn Progress,
+) -> Result<Vec<StepLengthRow>> {
+    let mut rows = Vec::new();
+    for &method in methods {
+        let Some(configured) = place.config().confidence(method) else { continue };
+        let trained = place.train(place.config(), (method, 0), &format!("{}-0", method.key()), progress)?;
+        let Predictor::Confidence(head) = &trained.predictor else { continue };
+        let trials = grid(&configured.ascent());
+        let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };
+        let contenders = Contenders::refiners(trials.iter().map(refiner).collect());
+        let evaluation = place.evaluate(&place.validation, &contenders, progress)?;
+        for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
+            let [position, .., size] = ascent.step_length[..] else { continue };
+            let ap = place.validation.score(&refined.after)?.ap;
+            rows.push(StepLengthRow { method, position, size, decay: ascent.decay, ap });
+        }
+    }
+    Ok(rows)
+}
+
+/// The configured ascent with every combination of factor, ratio and η.
+fn grid(configured: &BoxAscent) -> Vec<BoxAscent> {
+    let mut trials = Vec::new();
+    for factor in FACTORS {
+        for ratio in RATIOS {
+            for decay in DECAYS {
+                let mut trial = configured.scaled(factor);
+                trial.ascent.step_length.iter_mut().skip(2).for_each(|length| *length *= ratio);
+                trial.ascent.decay = decay;
+                trials.push(trial);
+            }
+        }
+    }
+    trials
+}

@@ -54,7 +54,8 @@ impl WeightFile {
         let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
         let (found, metadata) = import::load_with_metadata(path, device)?;
         let conventions = metadata.get(CONVENTIONS).map(|text| {
-            toml::from_str(text).map_err(|error| refuse(format!("its metadata {CONVENTIONS}: {error}")))
+            toml::from_str::<Conventions>(text)
+                .map_err(|error| refuse(format!("its metadata {CONVENTIONS}: {error}")))
         });
         let mut file = Self {
             family: Family::of(found.keys().map(String::as_str)),

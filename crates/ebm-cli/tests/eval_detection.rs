@@ -98,7 +98,7 @@ fn tables_and_errors_stand_beside_the_twelve_figures() {
     let sizes = all["per_size"].as_array().unwrap();
     assert_eq!(sizes.iter().map(|s| s["objects"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 0]);
     let errors = &all["errors"];
-    assert_eq!(errors["ap50"], all["ap50"]);
+    assert!((errors["ap50"].as_f64().unwrap() - all["ap50"].as_f64().unwrap()).abs() < 1e-12, "{errors}");
     let counts: Vec<u64> =
         errors["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
     assert_eq!(counts, [0, 1, 0, 0, 1, 1]);
@@ -257,7 +257,7 @@ fn categories_and_images_must_fit_the_detector() {
         refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), parts);
     };
     let elsewhere = dir.path().join("elsewhere");
-    refused(&evaluate(&annotations, &elsewhere), &["2 of its 2 images are not in", "elsewhere", "000000"]);
+    refused(&evaluate(&annotations, &elsewhere), &["2 of its 2 images are not in", "elsewhere/000001.jpg"]);
 
     let fewer = dir.path().join("fewer.json");
     file["annotations"] = json!([]);

@@ -27,6 +27,7 @@ pub mod resize;
 pub mod scenes;
 pub mod sequences;
 pub mod transform;
+pub mod unpack;
 pub mod videos;
 
 pub use crate::error::{Error, Result};

@@ -136,6 +136,16 @@ pub enum Error {
         /// Where all defects are listed, if a report was asked for.
         report: Option<PathBuf>,
     },
+    /// A check has found defects.
+    #[error("{}: {defects} defects in {samples} samples; each is listed above", path.display())]
+    Defective {
+        /// What was checked.
+        path: PathBuf,
+        /// How many defects there are.
+        defects: usize,
+        /// Samples that were looked at.
+        samples: usize,
+    },
     /// More images of an annotation file are not where they were looked for than the configuration tolerates.
     #[error(
         "{}: {missing} of its {total} images are not in {}; first: {first}; give the folder that holds this split's \

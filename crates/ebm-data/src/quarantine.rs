@@ -80,6 +80,13 @@ pub enum DefectCode {
     NotRgb8,
 }
 
+impl std::fmt::Display for DefectCode {
+    /// As in a report: `bad_id`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// One defect: where, what kind, and in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defect {

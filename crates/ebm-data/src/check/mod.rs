@@ -11,6 +11,7 @@ mod sequences;
 
 use std::path::Path;
 
+use crate::error::{Error, Result};
 use crate::quarantine::{Defect, DefectCode, Quarantine};
 
 pub use coco::coco;
@@ -41,6 +42,17 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// Whether what is at `path` is without defects.
+    ///
+    /// # Errors
+    /// [`Error::Defective`] with their number if there are any.
+    pub fn verdict(&self, path: &Path) -> Result<()> {
+        match self.quarantine.defects.len() {
+            0 => Ok(()),
+            defects => Err(Error::Defective { path: path.to_owned(), defects, samples: self.samples }),
+        }
+    }
+
     fn record(&mut self, file: &Path, sample: &str, (code, detail): Finding) {
         self.quarantine.defects.push(Defect {
             file: file.to_owned(),

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 const OPTIONS: CheckOptions = CheckOptions { decode: true };
 
+const NONE: [DefectCode; 0] = [];
+
 /// A sound dataset of two images with two objects in a folder of its own.
 struct Fixture {
     dir: tempfile::TempDir,
@@ -118,7 +120,7 @@ fn classes_of_images() {
             fixture.file["images"][0]["width"] = json!(41);
             fixture.file["images"][0]["height"] = json!(29);
         });
-        assert_eq!(found, [], "{name}");
+        assert_eq!(found, NONE, "{name}");
     }
     assert_eq!(image("height", json!(0)), [BadImageSize]);
     assert_eq!(image("height", json!("40")), [StringNumber]);
@@ -159,7 +161,7 @@ fn classes_of_boxes() {
     assert_eq!(bbox(json!([60, 2, 3, 4])), [BoxOutside]);
     assert_eq!(bbox(json!([-9, 2, 9, 4])), [BoxOutside]);
     assert_eq!(bbox(json!([55, 2, 9, 4])), [BoxClipped]);
-    assert_eq!(bbox(json!([-0.5, 2, 9, 4])), []);
+    assert_eq!(bbox(json!([-0.5, 2, 9, 4])), NONE);
     assert_eq!(bbox(json!([0, 0, 601, 4])), [BoxTooLarge]);
     assert_eq!(bbox(json!([2e6, 0, 6, 4])), [BoxTooLarge]);
     assert_eq!(bbox(json!([1, 2, 3])), [BoxArity]);
@@ -183,8 +185,8 @@ fn classes_of_areas_and_flags() {
     assert_eq!(object("area", json!("100")), [StringNumber]);
     assert_eq!(object("area", json!(102)), [AreaMismatch]);
     // As good: the area of the box, and within one per cent.
-    assert_eq!(object("area", json!(200)), []);
-    assert_eq!(object("area", json!(100.9)), []);
+    assert_eq!(object("area", json!(200)), NONE);
+    assert_eq!(object("area", json!(100.9)), NONE);
     assert_eq!(object("iscrowd", json!(2)), [BadCrowdFlag]);
     assert_eq!(object("iscrowd", json!("0")), [StringNumber]);
 }
@@ -234,7 +236,7 @@ fn classes_of_faces() {
     let dir = tempfile::tempdir().unwrap();
     let save = |name: &str| write_jpeg(&dir.path().join(name), &picture(20, 20), 90).unwrap();
     save("34_0_1_20170117.jpg");
-    assert_eq!(codes(&utkface(dir.path(), &OPTIONS).unwrap()), []);
+    assert_eq!(codes(&utkface(dir.path(), &OPTIONS).unwrap()), NONE);
     save("121_0_1_20170117.jpg");
     save("x_0_1_20170117.jpg");
     fs::write(dir.path().join("35_0_1_20170117.jpg"), b"").unwrap();
@@ -255,7 +257,7 @@ fn classes_of_poses() {
         fs::write(folder.join(format!("frame_{number:05}_pose.txt")), pose).unwrap();
     };
     frame(1, "1 0 0\n0 1 0\n0 0 1\n\n0 0 1000\n");
-    assert_eq!(codes(&biwi(dir.path(), &OPTIONS).unwrap()), []);
+    assert_eq!(codes(&biwi(dir.path(), &OPTIONS).unwrap()), NONE);
     frame(2, "1 0 0\n0 2 0\n0 0 1\n\n0 0 1000\n");
     frame(3, "1 0 0\n0 nan 0\n0 0 1\n\n0 0 1000\n");
     frame(4, "1 0 0\n0 1 0\n0 0 1\n\n0 0 1000\n");
@@ -282,7 +284,7 @@ fn classes_of_sequences() {
     make("short", 2, 3);
     assert_eq!(check(), [FrameCount]);
     make("short", 3, 3);
-    assert_eq!(check(), []);
+    assert_eq!(check(), NONE);
     let folder = make("sound", 3, 3);
     fs::write(folder.join("00002.jpg"), b"garbage").unwrap();
     assert_eq!(check(), [UnreadableImage]);

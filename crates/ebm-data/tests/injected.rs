@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::write_dataset;
+use common::{picture, write_json};
 use ebm_data::Error;
 use ebm_data::check::{CheckOptions, coco as check_coco};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
@@ -17,6 +17,7 @@ use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::quarantine::DefectCode;
 use ebm_data::transform::{ResizeRule, Transform};
 use ebm_seed::Key;
+use serde_json::json;
 
 const COUNT: usize = 400;
 const SMALL: Transform =
@@ -25,7 +26,17 @@ const SMALL: Transform =
 /// A generated dataset of which one file in 100 is cut at a place of its own and one in 100 is garbage. The dataset and the
 /// ids of each kind.
 fn injected(dir: &Path) -> (Arc<CocoDataset>, BTreeSet<String>, BTreeSet<String>) {
-    let json = write_dataset(dir, COUNT);
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    for id in 0..COUNT {
+        let name = format!("{id:03}.jpg");
+        ebm_data::encode::write_jpeg(&dir.join(&name), &picture(40, 30 + id % 5), 90).unwrap();
+        images.push(json!({"id": id, "file_name": name, "width": 40, "height": 30 + id % 5}));
+        annotations
+            .push(json!({"id": id, "image_id": id, "category_id": 7, "bbox": [2, 3, 11, 13], "area": 143}));
+    }
+    let categories = json!([{"id": 7, "name": "thing"}]);
+    let file = json!({"images": images, "annotations": annotations, "categories": categories});
+    let json = write_json(&dir.join("annotations.json"), &file);
     let dataset = CocoDataset::load(&json, dir, &LoadOptions::new(Purpose::Train)).unwrap();
     let (mut cut, mut garbage) = (BTreeSet::new(), BTreeSet::new());
     for hundred in 0..COUNT / 100 {

@@ -14,7 +14,7 @@ use zip::write::SimpleFileOptions;
 const BUDGET: Budget = Budget { max_entries: 64, max_entry_bytes: 1 << 20, max_total_bytes: 1 << 20 };
 
 /// Each archive with what is wrong with it.
-const ATTACKS: [(&str, ArchiveFault); 38] = {
+const ATTACKS: [(&str, ArchiveFault); 39] = {
     use ArchiveFault::*;
     [
         ("parent.zip", UnsafeName),
@@ -40,6 +40,7 @@ const ATTACKS: [(&str, ArchiveFault); 38] = {
         ("hardlink.tar", Link),
         ("device.tar", Special),
         ("pipe.tar", Special),
+        ("folder_bomb.tar.gz", Special),
         ("case.tar", Duplicate),
         ("twice.tar", Duplicate),
         ("backslash.tar", UnsafeName),
@@ -133,7 +134,7 @@ fn tar_bytes(prefix: &str) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Directory);
     header.set_size(0);
-    builder.append_data(&mut header, format!("{prefix}deep/"), &[][..]).unwrap();
+    builder.append_data(&mut header, format!("{prefix}deep/"), std::io::empty()).unwrap();
     for (name, data) in FILES {
         let mut header = tar::Header::new_gnu();
         header.set_size(data.len() as u64);

@@ -88,8 +88,8 @@ fn components(name: &[u8]) -> Result<Vec<&str>, Refusal> {
         return Err(refuse("leads out of its folder"));
     }
     let has_drive =
-        |part: &&&str| matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
-    if parts.iter().find(has_drive).is_some() {
+        |part: &&str| matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    if parts.iter().any(has_drive) {
         return Err(refuse("holds a drive letter"));
     }
     Ok(parts)

@@ -31,6 +31,7 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
         let kind = entry.header().entry_type();
         let own_name = entry.header().path_bytes().into_owned();
         let shown = String::from_utf8_lossy(&own_name).into_owned();
+        let is_folder = kind == EntryType::Directory;
         match kind {
             EntryType::GNULongName => {
                 sink.count(&shown)?;
@@ -49,14 +50,17 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
                 sink.count(&shown)?;
                 read_small(&mut entry, &shown, size, MAX_PAX)?;
             }
-            EntryType::Directory => sink.folder(&next_name.take().unwrap_or(own_name))?,
-            EntryType::Regular | EntryType::Continuous => {
+            EntryType::Directory | EntryType::Regular | EntryType::Continuous => {
                 let name = next_name.take().unwrap_or(own_name);
-                if name.ends_with(b"/") {
-                    // Before there was a type for folders their name told.
+                // Before there was a type for folders their name told.
+                if !is_folder && !name.ends_with(b"/") {
+                    sink.file(&name, size, &mut entry)?;
+                } else if size == 0 {
                     sink.folder(&name)?;
                 } else {
-                    sink.file(&name, size, &mut entry)?;
+                    // Skipping its data would unpack them, however many there are.
+                    let detail = format!("it is a folder with {size} bytes of data");
+                    return Err(Fault::archive(&shown, ArchiveFault::Special, detail));
                 }
             }
             EntryType::Link | EntryType::Symlink | EntryType::GNULongLink => {
@@ -70,6 +74,8 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
                 return Err(Fault::archive(&shown, ArchiveFault::Special, detail));
             }
         }
+        // The end is what follows the last entry, whose own zeros do not count.
+        *zeros.borrow_mut() = 0;
     }
     // To the very end, where the checksum of a compressed archive is.
     let mut rest = archive.into_inner().take(MAX_TAIL + 1);

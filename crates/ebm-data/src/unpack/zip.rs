@@ -61,7 +61,7 @@ fn declared_entries(file: &mut BufReader<File>) -> std::io::Result<u64> {
     let len = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(len.saturating_sub(TAIL)))?;
     let mut tail = Vec::new();
-    file.take(TAIL).read_to_end(&mut tail)?;
+    file.by_ref().take(TAIL).read_to_end(&mut tail)?;
     let mut declared = 0;
     for at in 0..tail.len().saturating_sub(21) {
         if !tail[at..].starts_with(b"PK\x05\x06") {
@@ -83,7 +83,7 @@ fn declared_entries(file: &mut BufReader<File>) -> std::io::Result<u64> {
 fn wide_count(file: &mut BufReader<File>, place: u64) -> std::io::Result<Option<u64>> {
     file.seek(SeekFrom::Start(place))?;
     let mut record = Vec::new();
-    file.take(40).read_to_end(&mut record)?;
+    file.by_ref().take(40).read_to_end(&mut record)?;
     let count = record.get(32..40).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     Ok(count.filter(|_| record.starts_with(b"PK\x06\x06")))
 }

@@ -103,12 +103,19 @@ def tarred(name, entries, packed=False, form=tarfile.GNU_FORMAT):
     return write(name, gzip.compress(out, 9, mtime=0) if packed else out)
 
 
+def folder_with(size):
+    header = tarfile.TarInfo("folder")
+    header.type, header.size = tarfile.DIRTYPE, size
+    return header.tobuf(tarfile.GNU_FORMAT)
+
+
 def tars():
     tarred("parent.tar", [("good.txt", b"good", {}), ("../escaped.txt", b"x", {})])
     tarred("absolute.tar", [("/tmp/ebm-attack-escaped.txt", b"x", {})])
     tarred("symlink.tar", [("link", None, {"type": tarfile.SYMTYPE, "linkname": ".."}), ("link/escaped.txt", b"x", {})])
     tarred("hardlink.tar", [("link", None, {"type": tarfile.LNKTYPE, "linkname": "/etc/passwd"}), ("link", b"x", {})])
     tarred("device.tar", [("null", None, {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3})])
+    write("folder_bomb.tar.gz", gzip.compress(folder_with(8 * MEGABYTE) + bytes(8 * MEGABYTE + 1024), 9, mtime=0))
     tarred("pipe.tar", [("pipe", None, {"type": tarfile.FIFOTYPE})])
     tarred("case.tar", [("a/file.txt", b"1", {}), ("A/FILE.txt", b"2", {})])
     tarred("twice.tar", [("a.txt", b"1", {}), ("a.txt", b"2", {})])

@@ -13,6 +13,8 @@ use super::sink::{Fault, Sink};
 const MAX_NAME: u64 = 4096;
 /// The largest record of extended attributes, in bytes.
 const MAX_PAX: u64 = 1 << 16;
+/// The most headers that say something of the entry that follows.
+const MAX_EXTENDED: usize = 4;
 /// The most that may follow the last entry: zeros up to the tape's block.
 const MAX_TAIL: u64 = 1 << 20;
 /// The block of zeros that ends an archive, in bytes.
@@ -24,6 +26,7 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
     let mut archive = Archive::new(Watched { inner: source, zeros: Rc::clone(&zeros) });
     // A longer name or a pax name, for the entry that follows.
     let mut next_name: Option<Vec<u8>> = None;
+    let mut extended = 0;
     // As they are in the file: the library would read long names of any length.
     for entry in archive.entries().map_err(broken)?.raw(true) {
         let mut entry = entry.map_err(broken)?;
@@ -34,7 +37,7 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
         let is_folder = kind == EntryType::Directory;
         match kind {
             EntryType::GNULongName => {
-                sink.count(&shown)?;
+                count_extended(&mut extended, &shown)?;
                 let mut name = read_small(&mut entry, &shown, size, MAX_NAME)?;
                 if name.last() == Some(&0) {
                     name.pop();
@@ -42,15 +45,16 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
                 next_name = Some(name);
             }
             EntryType::XHeader => {
-                sink.count(&shown)?;
+                count_extended(&mut extended, &shown)?;
                 let records = read_small(&mut entry, &shown, size, MAX_PAX)?;
                 next_name = pax_name(&records, &shown)?.or(next_name);
             }
             EntryType::XGlobalHeader => {
-                sink.count(&shown)?;
+                count_extended(&mut extended, &shown)?;
                 read_small(&mut entry, &shown, size, MAX_PAX)?;
             }
             EntryType::Directory | EntryType::Regular | EntryType::Continuous => {
+                extended = 0;
                 let name = next_name.take().unwrap_or(own_name);
                 // Before there was a type for folders their name told.
                 if !is_folder && !name.ends_with(b"/") {
@@ -87,6 +91,16 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
     if *zeros.borrow() < END {
         let detail = "the block of zeros that ends a tar archive is missing: it is cut short";
         return Err(Fault::archive("", ArchiveFault::Damaged, detail));
+    }
+    Ok(())
+}
+
+/// Counts what only says something of the entry that follows; there is no end to it otherwise.
+fn count_extended(extended: &mut usize, name: &str) -> Result<(), Fault> {
+    *extended += 1;
+    if *extended > MAX_EXTENDED {
+        let detail = format!("more than {MAX_EXTENDED} extended headers stand before an entry");
+        return Err(Fault::archive(name, ArchiveFault::TooManyEntries, detail));
     }
     Ok(())
 }

@@ -153,8 +153,11 @@ fn already(target: &Path, sha256: &str) -> Result<Option<Unpacked>> {
     match fs::read_dir(target) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::io("list", target, source)),
-        Ok(mut entries) if entries.next().is_none() => return Ok(None),
-        Ok(_) => {}
+        Ok(mut entries) => {
+            if entries.next().is_none() {
+                return Ok(None);
+            }
+        }
     }
     let marker = read_limited(&target.join(MARKER), MARKER_LIMIT)
         .map_err(|_| occupied("files that no archive was unpacked to"))?;

@@ -3,6 +3,8 @@
 mod check;
 mod schema;
 
+pub(crate) use schema::shorten;
+
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};

@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 
+/// The last chunk of a PNG.
+const PNG_END: &[u8] = b"IEND\xae\x42\x60\x82";
+
 /// How large a file and its image may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
@@ -147,9 +150,17 @@ fn has_end_of_image(bytes: &[u8]) -> bool {
     }
 }
 
+/// Whether these bytes begin as a JPEG or PNG does and do not end as one.
+pub(crate) fn is_truncated(bytes: &[u8]) -> bool {
+    if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+        return !bytes.ends_with(PNG_END);
+    }
+    bytes.starts_with(&[0xff, 0xd8, 0xff]) && !has_end_of_image(bytes)
+}
+
 fn decode_png(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let fail = |error: ::image::ImageError| Error::decode(path, error);
-    if !bytes.ends_with(b"IEND\xae\x42\x60\x82") {
+    if !bytes.ends_with(PNG_END) {
         return Err(Error::decode(path, "truncated: the file does not end with its IEND chunk"));
     }
     let mut decode_limits = Limits::default();

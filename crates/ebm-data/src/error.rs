@@ -87,6 +87,22 @@ pub enum Error {
         /// Where, what is wrong, and what would be right.
         detail: String,
     },
+    /// An archive is hostile or damaged; nothing of it was kept.
+    #[error(
+        "{}: {}{detail} ({fault:?}); fetch the archive again, or from another place",
+        path.display(),
+        entry_prefix(entry)
+    )]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// The entry's name; empty where the archive as a whole is at fault.
+        entry: String,
+        /// The kind of fault.
+        fault: crate::unpack::ArchiveFault,
+        /// What is wrong.
+        detail: String,
+    },
     /// The name of an image tells no age, or an impossible one.
     #[error(
         "{name}: {detail}; UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years"
@@ -119,6 +135,16 @@ pub enum Error {
         first: String,
         /// Where all defects are listed, if a report was asked for.
         report: Option<PathBuf>,
+    },
+    /// A check has found defects.
+    #[error("{}: {defects} defects in {samples} samples; each is listed above", path.display())]
+    Defective {
+        /// What was checked.
+        path: PathBuf,
+        /// How many defects there are.
+        defects: usize,
+        /// Samples that were looked at.
+        samples: usize,
     },
     /// More images of an annotation file are not where they were looked for than the configuration tolerates.
     #[error(
@@ -172,4 +198,8 @@ fn report_hint(report: &Option<PathBuf>) -> String {
         Some(path) => format!("all are listed in {}", path.display()),
         None => "set a report path to list all, or raise max_bad_fraction".to_owned(),
     }
+}
+
+fn entry_prefix(entry: &str) -> String {
+    if entry.is_empty() { String::new() } else { format!("entry {entry:?}: ") }
 }

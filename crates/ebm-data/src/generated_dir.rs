@@ -115,10 +115,14 @@ fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> Result<
 }
 
 /// A directory beside the final one, removed unless it was renamed.
-struct Staging(PathBuf);
+pub(crate) struct Staging(PathBuf);
 
 impl Staging {
-    fn beside(dir: &Path) -> Result<Self> {
+    /// A new folder in that of `dir`, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `dir` has no name, [`Error::Io`].
+    pub(crate) fn beside(dir: &Path) -> Result<Self> {
         let Some(name) = dir.file_name() else {
             let detail = format!("{} does not name a directory to be made", dir.display());
             return Err(Error::Argument { name: "dir", detail });
@@ -138,6 +142,13 @@ impl Staging {
                 Err(source) => return Err(Error::io("create", &staging, source)),
             }
         }
+    }
+}
+
+impl Staging {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -9,6 +9,7 @@
 //! What is defective is written down as a [`quarantine::Defect`] and left out; above a tolerated fraction
 //! the answer is an error. Nothing here depends on the number of threads or on ambient randomness.
 
+pub mod check;
 pub mod coco;
 pub mod decode;
 mod draw;
@@ -27,6 +28,7 @@ pub mod resize;
 pub mod scenes;
 pub mod sequences;
 pub mod transform;
+pub mod unpack;
 pub mod videos;
 
 pub use crate::error::{Error, Result};

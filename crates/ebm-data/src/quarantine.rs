@@ -64,6 +64,27 @@ pub enum DefectCode {
     BadAnnotation,
     /// A sequence with more frames than boxes, or fewer.
     FrameCount,
+    /// A category whose id or name another has, or that lacks either.
+    BadCategory,
+    /// A number that is written as text.
+    StringNumber,
+    /// A box of which a part is outside its image.
+    BoxClipped,
+    /// An area that is neither that of the outline nor that of the box.
+    AreaMismatch,
+    /// An image file without a byte.
+    EmptyFile,
+    /// An image file whose end is missing.
+    TruncatedImage,
+    /// An image that is grey, CMYK, of 16 bits, or has transparency.
+    NotRgb8,
+}
+
+impl std::fmt::Display for DefectCode {
+    /// As in a report: `bad_id`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// One defect: where, what kind, and in words.

@@ -86,6 +86,63 @@ fn a_header_whose_length_looks_like_a_pickle_is_still_safetensors() {
 }
 
 #[test]
+fn a_header_of_450_mb_is_refused_before_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bomb");
+    // One file is as long as its header says, the other is not; neither takes room on the disk.
+    for length in [450_000_100, 1000] {
+        std::fs::write(&path, 450_000_000u64.to_le_bytes()).unwrap();
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        for load in [import::load, import::load_safetensors, import::fixed_point] {
+            let start = std::time::Instant::now();
+            let said = message(load(&path, &CPU));
+            assert!(said.contains("450000000") && said.contains("bomb"), "{said}");
+            // Reading and parsing it would take longer.
+            assert!(start.elapsed().as_millis() < 100);
+        }
+        assert!(import::metadata(&path).is_err());
+    }
+}
+
+#[test]
+fn no_damaged_safetensors_file_panics() {
+    let tensors = BTreeMap::from(["a", "b.c"].map(|name| (name.to_owned(), formula(name, &[2, 3]))));
+    let original = import::to_safetensors(&tensors).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("damaged");
+    let mut state = 3u32;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % below
+    };
+    let mut refused = 0;
+    for round in 0..300 {
+        let mut bytes = original.clone();
+        match round % 3 {
+            0 => bytes.truncate(random(original.len())),
+            1 => {
+                let at = random(bytes.len());
+                bytes[at] ^= 1 << random(8);
+            }
+            _ => {
+                let (from, to) = (random(bytes.len()), random(bytes.len()));
+                let len = random(bytes.len() - from.max(to)).min(32);
+                bytes.copy_within(from..from + len, to);
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        match import::load(&path, &CPU) {
+            Ok(found) => assert!(round % 3 != 0 && found.values().all(|tensor| tensor.elem_count() > 0)),
+            Err(error) => {
+                refused += 1;
+                assert!(error.to_string().contains("damaged"), "{error}");
+            }
+        }
+    }
+    assert!(refused > 150, "{refused}");
+}
+
+#[test]
 fn renaming_drops_and_refuses_collisions() {
     let tensors = BTreeMap::from(["a.x", "a.y", "b.x"].map(|name| (name.to_owned(), formula(name, &[1]))));
     let renamed = import::rename(tensors.clone(), |name| name.strip_prefix("a.").map(str::to_owned)).unwrap();

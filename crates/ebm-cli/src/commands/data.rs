@@ -21,6 +21,8 @@ pub enum Data {
         /// The PNG.
         out: PathBuf,
     },
+    /// Find every defect of a dataset: a line for each, exit code 3 if there are any.
+    Check(super::data_check::CheckArgs),
     /// Generate detection scenes in COCO format.
     Scenes {
         /// Where they go; must not exist, unless it holds the same scenes already.
@@ -42,6 +44,7 @@ pub enum Data {
 pub fn run(command: Data) -> Result<()> {
     match command {
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
+        Data::Check(args) => super::data_check::run(&args),
         Data::Scenes { out, count, seed, difficulty } => scenes(&out, count, seed, &difficulty),
     }
 }

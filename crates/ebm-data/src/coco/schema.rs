@@ -127,7 +127,7 @@ fn is_not_finite(entry: &Value) -> bool {
 }
 
 /// A value in at most 80 characters, for an error message.
-pub(super) fn shorten(value: &Value) -> Box<str> {
+pub(crate) fn shorten(value: &Value) -> Box<str> {
     let text = value.to_string();
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),

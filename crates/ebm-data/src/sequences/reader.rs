@@ -19,6 +19,8 @@ pub enum FrameCheck {
     Ends,
     /// Each frame must be there. Asks the file system for each: minutes for the 14 million of TrackingNet.
     All,
+    /// As [`FrameCheck::All`], and it is no error if all sequences are defective: for a list of all defects.
+    Report,
 }
 
 /// How to read a dataset of sequences.
@@ -104,7 +106,7 @@ impl<'a> Collector<'a> {
             return Err(Error::Format { path: root.to_owned(), expected: "a dataset of sequences", detail });
         }
         self.options.tolerance.apply(quarantine, sequences.len())?;
-        if sequences.is_empty() {
+        if sequences.is_empty() && self.options.check != FrameCheck::Report {
             let Tolerance { report, .. } = &self.options.tolerance;
             let bad = quarantine.defects.len();
             quarantine.check_fraction(bad, bad, (bad - 1) as f64 / bad as f64, report.as_deref())?;
@@ -135,7 +137,7 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
     }
     let step = match check {
         FrameCheck::Ends => last.max(1),
-        FrameCheck::All => 1,
+        FrameCheck::All | FrameCheck::Report => 1,
     };
     let absent = |i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path));
     let missing = (0..count).step_by(step).find_map(absent);

@@ -29,6 +29,10 @@ use crate::{Error, Result};
 /// The largest file that is read: 8 GiB.
 pub const MAX_FILE_BYTES: u64 = 8 << 30;
 
+/// The longest header of a safetensors file: 16 MiB, for some hundred thousand tensors. The format allows 100 MB, of which
+/// parsing makes several times as much.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+
 /// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
 /// torch `.pth` or a numpy `.pkl` file (see [`load_pth`]), told apart by their content.
 ///
@@ -83,10 +87,30 @@ fn read(path: &Path) -> Result<Vec<u8>> {
             format!("{length} bytes are more than the limit of {MAX_FILE_BYTES}"),
         ));
     }
-    let mut bytes = Vec::new();
+    let mut head = Vec::new();
+    (&file).take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
+    check_head(path, &head, length)?;
+    let mut bytes = head;
     // The length may be a lie (a pipe, a growing file), so the limit holds for the reading as well.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
+}
+
+/// The bytes that tell the format, and of a safetensors file the length of its header.
+const HEAD: usize = 16;
+
+/// Refuses what is neither pickled nor can be safetensors, before the rest is read: `length` is that of the file.
+fn check_head(path: &Path, head: &[u8], length: u64) -> Result<()> {
+    let Some(&header) = head.first_chunk::<8>().filter(|_| !pth::is_pickled(head)) else { return Ok(()) };
+    let header = u64::from_le_bytes(header);
+    let limit = MAX_HEADER_BYTES.min(length.saturating_sub(8));
+    if header <= limit {
+        return Ok(());
+    }
+    let reason = format!(
+        "not a complete safetensors file (its header would have {header} bytes, of at most {limit}); download or save it again"
+    );
+    Err(format_error(path, reason))
 }
 
 fn format_error(path: &Path, reason: impl Into<String>) -> Error {

@@ -1,0 +1,87 @@
+//! Whether an image file is a whole photograph in three colours of 8 bits.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::decode::{DecodeLimits, decode_image, is_truncated};
+use crate::error::{Error, Result};
+use crate::files::read_limited;
+use crate::quarantine::DefectCode;
+
+/// What is wrong with the image at `path`, of which the annotation tells `size`, columns and rows.
+///
+/// # Errors
+/// [`Error::Io`] where the machine fails; a missing file is a finding.
+pub(super) fn check(path: &Path, size: Option<(usize, usize)>, decode: bool) -> Result<Vec<Finding>> {
+    if !path.is_file() {
+        return Ok(vec![(DefectCode::MissingFile, path.display().to_string())]);
+    }
+    if !decode {
+        return Ok(Vec::new());
+    }
+    let limits = DecodeLimits::default();
+    let bytes = match read_limited(path, limits.max_file_bytes) {
+        Ok(bytes) => bytes,
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => return Ok(vec![(DefectCode::UnreadableImage, error.to_string())]),
+    };
+    if bytes.is_empty() {
+        return Ok(vec![(DefectCode::EmptyFile, path.display().to_string())]);
+    }
+    let image = match decode_image(&bytes, path, &limits) {
+        Ok(image) => image,
+        Err(error) => {
+            let cut = is_truncated(&bytes);
+            let code = if cut { DefectCode::TruncatedImage } else { DefectCode::UnreadableImage };
+            return Ok(vec![(code, error.to_string())]);
+        }
+    };
+    let mut found = Vec::new();
+    if let Some((width, height)) = size.filter(|size| *size != (image.width, image.height)) {
+        let detail = format!("{width}x{height} annotated, {}x{} in the file", image.width, image.height);
+        found.push((DefectCode::SizeMismatch, detail));
+    }
+    if let Some(kind) = unusual(&bytes) {
+        found.push((DefectCode::NotRgb8, format!("{}: {kind}", path.display())));
+    }
+    Ok(found)
+}
+
+/// What kind of pixels a file has that are not three colours of 8 bits; palettes of such colours are as good.
+fn unusual(bytes: &[u8]) -> Option<String> {
+    if bytes.starts_with(b"\x89PNG") {
+        let (&depth, &colour) = (bytes.get(24)?, bytes.get(25)?);
+        return match (colour, depth) {
+            (2, 8) | (3, _) => None,
+            (0 | 4, _) => Some(format!("grey{}, {depth} bits", if colour == 4 { " with alpha" } else { "" })),
+            (6, _) => Some(format!("colour with alpha, {depth} bits")),
+            _ => Some(format!("{depth} bits")),
+        };
+    }
+    let (precision, components) = jpeg_frame(bytes)?;
+    match (components, precision) {
+        (3, 8) => None,
+        (1, _) => Some("grey".to_owned()),
+        (4, _) => Some("CMYK".to_owned()),
+        _ => Some(format!("{components} components of {precision} bits")),
+    }
+}
+
+/// Bits and number of the components of a JPEG, from its frame header (ITU-T T.81, B.2.2).
+fn jpeg_frame(bytes: &[u8]) -> Option<(u8, u8)> {
+    let mut rest = bytes.get(2..)?;
+    loop {
+        match *rest {
+            [0xff, 0xff, ..] => rest = &rest[1..],
+            [0xff, 0x01 | 0xd0..=0xd7, ..] => rest = &rest[2..],
+            // SOF0 to SOF15 without the tables that share their range.
+            [0xff, marker @ 0xc0..=0xcf, ..] if ![0xc4, 0xc8, 0xcc].contains(&marker) => {
+                return Some((*rest.get(4)?, *rest.get(9)?));
+            }
+            [0xff, _, high, low, ..] => {
+                rest = rest.get(2 + usize::from(u16::from_be_bytes([high, low]))..)?;
+            }
+            _ => return None,
+        }
+    }
+}

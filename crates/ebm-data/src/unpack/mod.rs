@@ -1,0 +1,195 @@
+//! Archives of datasets, unpacked within bounds: zip, tar and gzipped tar.
+//!
+//! An archive is the word of a stranger. A name is normal components below the target and nothing else; there are
+//! no links and no devices; no two names differ by case alone; and the [`Budget`] bounds entries and bytes, both as
+//! declared and as unpacked. All goes into a folder beside the target, which is renamed when it is whole: a reader
+//! sees the target with everything in it, or no target.
+
+mod names;
+mod sink;
+mod tar;
+mod zip;
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::files::{read_limited, write_atomic};
+use crate::generated_dir::Staging;
+
+use sink::{Fault, Sink};
+
+/// The file in an unpacked folder that says which archive it came from.
+pub const MARKER: &str = ".unpacked.json";
+/// More than any marker has, in bytes.
+const MARKER_LIMIT: u64 = 1 << 16;
+
+/// What is wrong with an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ArchiveFault {
+    /// A name that is absolute or leads elsewhere, is no text, or holds a NUL, a backslash or a drive letter.
+    UnsafeName,
+    /// A symbolic or hard link.
+    Link,
+    /// A device, a pipe, or what only some programs understand, such as a sparse file.
+    Special,
+    /// A name that occurs twice, perhaps in other case, or both as a file and as a folder.
+    Duplicate,
+    /// More entries than the budget allows.
+    TooManyEntries,
+    /// More bytes than the budget allows, in one entry or in all.
+    TooLarge,
+    /// Two entries that share bytes of the archive.
+    Overlap,
+    /// An archive that is cut short, or whose checksums or sizes do not agree with its data.
+    Damaged,
+    /// Neither zip nor tar nor gzipped tar, or no file in it.
+    NoArchive,
+}
+
+/// How much an archive may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Files and folders.
+    pub max_entries: usize,
+    /// Bytes of the largest file.
+    pub max_entry_bytes: u64,
+    /// Bytes of all files.
+    pub max_total_bytes: u64,
+}
+
+impl Budget {
+    /// One per cent more than a manifest says: `entries` files and folders, the largest of `entry_bytes`, all of `total_bytes`.
+    pub fn of_manifest(entries: usize, entry_bytes: u64, total_bytes: u64) -> Self {
+        let more = |number: u64| number.saturating_add(number.div_ceil(100));
+        Self {
+            max_entries: entries.saturating_add(entries.div_ceil(100)),
+            max_entry_bytes: more(entry_bytes),
+            max_total_bytes: more(total_bytes),
+        }
+    }
+}
+
+/// What was unpacked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unpacked {
+    /// The archive's SHA-256 in hexadecimal.
+    pub sha256: String,
+    /// Files, without folders and the marker.
+    pub files: usize,
+    /// Bytes of these files.
+    pub bytes: u64,
+}
+
+/// Unpacks `archive` into the new folder `target`, whose parents are made, and leaves [`MARKER`] in it. The format is
+/// told from the content. A target that the same archive was unpacked into, and that has at least as many files and
+/// bytes, is left as it is.
+///
+/// # Errors
+/// [`Error::Archive`] with archive, entry and fault for a hostile or damaged one; [`Error::Argument`] if `target` holds
+/// something else; [`Error::Io`] for the machine's failures. After an error the target is as it was before.
+pub fn unpack(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked> {
+    let mut file = File::open(archive).map_err(|error| Error::io("read", archive, error))?;
+    let sha256 = digest(&mut file).map_err(|error| Error::io("read", archive, error))?;
+    if let Some(unpacked) = already(target, &sha256)? {
+        return Ok(unpacked);
+    }
+    let staging = Staging::beside(target)?;
+    let mut sink = Sink::new(staging.path(), *budget);
+    file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("read", archive, error))?;
+    fill(file, &mut sink).map_err(|fault| match fault {
+        Fault::Machine(error) => error,
+        Fault::Archive { entry, fault, detail } => {
+            Error::Archive { path: archive.to_owned(), entry, fault, detail }
+        }
+    })?;
+    let unpacked = Unpacked { sha256, files: sink.files(), bytes: sink.bytes() };
+    let marker = serde_json::to_vec(&unpacked).map_err(|error| Error::io("write", target, error.into()))?;
+    write_atomic(&staging.path().join(MARKER), &marker)?;
+    // An empty folder at the target gives way; anything else makes the rename fail.
+    fs::rename(staging.path(), target)
+        .map_err(|source| Error::io("move the unpacked files to", target, source))?;
+    Ok(unpacked)
+}
+
+fn fill(mut file: File, sink: &mut Sink) -> std::result::Result<(), Fault> {
+    let mut magic = [0; 4];
+    let read = file.read(&mut magic).and_then(|len| file.seek(SeekFrom::Start(0)).map(|_| len));
+    let len = read.map_err(Fault::unreadable)?;
+    let file = BufReader::with_capacity(1 << 16, file);
+    match &magic[..len] {
+        b"PK\x03\x04" | b"PK\x05\x06" => zip::fill(file, sink)?,
+        [0x1f, 0x8b, ..] => tar::fill(flate2::bufread::MultiGzDecoder::new(file), sink)?,
+        _ => tar::fill(file, sink)?,
+    }
+    match sink.files() {
+        0 => Err(Fault::archive("", ArchiveFault::NoArchive, "it holds no file")),
+        _ => Ok(()),
+    }
+}
+
+fn digest(file: &mut File) -> std::io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            len => hasher.update(&buffer[..len]),
+        }
+    }
+}
+
+/// What `target` holds if it came from the archive with this digest; `None` if there is nothing.
+fn already(target: &Path, sha256: &str) -> Result<Option<Unpacked>> {
+    let occupied = |what: &str| Error::Argument {
+        name: "target",
+        detail: format!("{} holds {what}; remove it or choose another folder", target.display()),
+    };
+    match fs::read_dir(target) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::io("list", target, source)),
+        Ok(mut entries) => {
+            if entries.next().is_none() {
+                return Ok(None);
+            }
+        }
+    }
+    let marker = read_limited(&target.join(MARKER), MARKER_LIMIT)
+        .map_err(|_| occupied("files that no archive was unpacked to"))?;
+    let unpacked: Unpacked =
+        serde_json::from_slice(&marker).map_err(|_| occupied("what another version has unpacked"))?;
+    if unpacked.sha256 != sha256 {
+        return Err(occupied("the files of another archive"));
+    }
+    let (files, bytes) = measure(target)?;
+    // The marker is a file as well.
+    if files <= unpacked.files || bytes < unpacked.bytes {
+        return Err(occupied("the files of this archive, but some are missing or cut short"));
+    }
+    Ok(Some(unpacked))
+}
+
+/// Files below a folder, and their bytes.
+fn measure(folder: &Path) -> Result<(usize, u64)> {
+    let (mut files, mut bytes) = (0, 0u64);
+    let mut open: Vec<PathBuf> = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        let fail = |source| Error::io("list", &folder, source);
+        for entry in fs::read_dir(&folder).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let meta = entry.metadata().map_err(fail)?;
+            if meta.is_dir() {
+                open.push(entry.path());
+            } else {
+                files += 1;
+                bytes = bytes.saturating_add(meta.len());
+            }
+        }
+    }
+    Ok((files, bytes))
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use ebm_data::fetch::{Error, Event, FetchOptions, Manifest, Outcome, State, embedded, get_entry};
+use ebm_data::fetch::{Error, Event, FetchOptions, Hub, Manifest, Outcome, State, embedded, get_entry};
 use ebm_seed::Key;
 use ebm_train::Progress as _;
 
@@ -45,7 +45,8 @@ pub fn run(args: &GetArgs) -> Result<()> {
     }
     // Two processes that were turned away together do not come back together.
     let key = Key::new(u64::from(std::process::id()));
-    let options = FetchOptions { offline: args.offline, ..FetchOptions::new(key) };
+    let hub = Hub::from_variables(|name| std::env::var(name).ok());
+    let options = FetchOptions { offline: args.offline, hub, ..FetchOptions::new(key) };
     let mut incomplete = None;
     for (manifest, dir) in &manifests {
         let Manifest { name, title, page, licence, citation, files } = manifest;

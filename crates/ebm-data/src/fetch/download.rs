@@ -9,7 +9,8 @@ use rand::Rng as _;
 
 use super::error::{Error, Result};
 use super::hash::{self, BUFFER, Pin};
-use super::http::{self, Answer, Resume};
+use super::hub::Hub;
+use super::http::{self, Answer, Ask, Resume};
 use super::part::{Meta, Part};
 use super::{Event, Report, space};
 
@@ -33,10 +34,12 @@ pub struct FetchOptions {
     pub longest_wait: Duration,
     /// Where the waits are drawn from. Processes that fetch the same should have different keys.
     pub key: Key,
+    /// For files of the Hugging Face Hub.
+    pub hub: Option<Hub>,
 }
 
 impl FetchOptions {
-    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most.
+    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most; no Hub.
     pub fn new(key: Key) -> Self {
         Self {
             offline: false,
@@ -46,6 +49,7 @@ impl FetchOptions {
             backoff: Duration::from_secs(1),
             longest_wait: Duration::from_secs(120),
             key,
+            hub: None,
         }
     }
 }
@@ -58,6 +62,10 @@ pub(super) struct Target<'a> {
     pub size: Option<u64>,
     /// Further bytes that must be free, for what is unpacked.
     pub reserve: u64,
+    /// Whether a hash that the pin does not tell whole is recorded beside the file.
+    pub record: bool,
+    /// Sent to the hosts of `urls` alone.
+    pub bearer: Option<&'a str>,
 }
 
 /// Why an attempt failed.
@@ -80,7 +88,7 @@ pub(super) fn download(target: &Target<'_>, options: &FetchOptions, report: Repo
         let mut part = Part::open(target.path)?;
         match from_address(target, url, &mut part, options, report) {
             Ok(sha256) => {
-                if !target.pin.is_whole() {
+                if target.record {
                     hash::record(target.path, &sha256)?;
                 }
                 part.commit()?;
@@ -108,8 +116,8 @@ fn from_address(
     options: &FetchOptions,
     report: Report<'_>,
 ) -> Result<String> {
-    let mut rng = options.key.split("backoff").split(url).rng();
-    let (mut failures, mut furthest) = (0, part.len());
+    let mut patience = Patience::new(url, options);
+    let mut furthest = part.len();
     loop {
         let attempt = attempt(target, url, part, options, report).and_then(|()| check(target, url, part));
         let (error, asked) = match attempt {
@@ -118,18 +126,56 @@ fn from_address(
             Err(Failure::Passing(error, asked)) => (error, asked),
         };
         if part.len() >= furthest.saturating_add(PROGRESS) {
-            failures = 0;
+            patience.failures = 0;
         }
         furthest = furthest.max(part.len());
-        failures += 1;
-        if failures >= options.attempts {
-            return Err(Error::GaveUp { attempts: failures, last: Box::new(error) });
+        patience.wait(error, asked, report)?;
+    }
+}
+
+/// The head of the answer, after as many attempts as a download has.
+pub(super) fn describe(ask: &Ask<'_>, options: &FetchOptions, report: Report<'_>) -> Result<Answer> {
+    let mut patience = Patience::new(ask.url, options);
+    loop {
+        let failure = match http::get(ask) {
+            Ok(answer) if answer.status < 400 => return Ok(answer),
+            Ok(answer) => refusal(ask.path, ask.url, answer.status, answer.retry_after, options),
+            Err(error @ Error::Network { .. }) => Failure::Passing(error, None),
+            Err(error) => return Err(error),
+        };
+        match failure {
+            Failure::Final(error) => return Err(error),
+            Failure::Passing(error, asked) => patience.wait(error, asked, report)?,
         }
-        let doubled = options.backoff.saturating_mul(1 << (failures - 1).min(16));
-        let jittered = doubled.min(options.longest_wait).mul_f64(rng.random_range(0.5..1.5));
-        let wait = jittered.max(asked.unwrap_or_default()).min(options.longest_wait);
+    }
+}
+
+/// Counts the attempts at an address.
+struct Patience<'a> {
+    options: &'a FetchOptions,
+    rng: ebm_seed::Rng,
+    /// In a row, without progress.
+    failures: u32,
+}
+
+impl<'a> Patience<'a> {
+    fn new(url: &str, options: &'a FetchOptions) -> Self {
+        Self { options, rng: options.key.split("backoff").split(url).rng(), failures: 0 }
+    }
+
+    /// Waits after a failed attempt, or gives up.
+    fn wait(&mut self, error: Error, asked: Option<Duration>, report: Report<'_>) -> Result<()> {
+        let FetchOptions { attempts, backoff, longest_wait, .. } = *self.options;
+        self.failures += 1;
+        if self.failures >= attempts {
+            return Err(Error::GaveUp { attempts: self.failures, last: Box::new(error) });
+        }
+        let doubled = backoff.saturating_mul(1 << (self.failures - 1).min(16));
+        let jittered = doubled.min(longest_wait).mul_f64(self.rng.random_range(0.5..1.5));
+        let wait = jittered.max(asked.unwrap_or_default()).min(longest_wait);
         report(Event::Retry { error: &error, wait });
         std::thread::sleep(wait);
+        Ok(())
     }
 }
 
@@ -151,7 +197,8 @@ fn attempt(
         return Ok(());
     }
     let resume = resumed.as_ref().map(|meta| Resume { start: part.len(), validator: meta.validator() });
-    let answer = http::get(path, url, resume.as_ref(), options.stall).map_err(|error| match error {
+    let ask = Ask { path, url, resume, stall: options.stall, bearer: target.bearer, facts: false };
+    let answer = http::get(&ask).map_err(|error| match error {
         Error::Network { .. } => Failure::Passing(error, None),
         other => Failure::Final(other),
     })?;
@@ -188,7 +235,7 @@ fn attempt(
             part.restart(None)?;
             return Err(Failure::Passing(protocol("the server has no such part; starting over"), None));
         }
-        (status, _) => return Err(refusal(target, url, status, answer.retry_after, options)),
+        (status, _) => return Err(refusal(path, url, status, answer.retry_after, options)),
     }
     if let Some(encoding) = &answer.encoding {
         part.restart(None)?;
@@ -212,13 +259,13 @@ fn agrees(now: &Option<String>, before: &Option<String>) -> bool {
 }
 
 fn refusal(
-    target: &Target<'_>,
+    path: &Path,
     url: &str,
     status: u16,
     asked: Option<Duration>,
     options: &FetchOptions,
 ) -> Failure {
-    let (path, url) = (target.path.to_owned(), url.to_owned());
+    let (path, url) = (path.to_owned(), url.to_owned());
     let busy = matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504);
     match asked {
         Some(wait) if busy && wait > options.longest_wait => {
@@ -298,7 +345,7 @@ fn check(target: &Target<'_>, url: &str, part: &mut Part) -> std::result::Result
         origin: url.into(),
         expected: target.pin.expected(),
         actual,
-        remedy: "what was fetched is removed; tell the manifest's keeper if it happens again",
+        remedy: "what was fetched is removed; if the publisher has changed the file, mend the manifest or the record beside it",
     };
     if part.mended {
         // The halves may be of different contents: once from the start tells.

@@ -19,6 +19,27 @@ pub(super) struct Resume<'a> {
     pub validator: Option<&'a str>,
 }
 
+/// What is asked for.
+pub(super) struct Ask<'a> {
+    /// The file that it is for, in messages.
+    pub path: &'a Path,
+    pub url: &'a str,
+    pub resume: Option<Resume<'a>>,
+    pub stall: Duration,
+    /// A token, for the host of `url` alone.
+    pub bearer: Option<&'a str>,
+    /// Whether the Hub's facts are enough, so that no redirect to the content is followed.
+    pub facts: bool,
+}
+
+/// What the Hugging Face Hub tells of a file before it redirects to the content.
+#[derive(Default)]
+pub(super) struct HubFacts {
+    pub commit: Option<String>,
+    pub tag: Option<String>,
+    pub size: Option<u64>,
+}
+
 /// The head of an answer, and its body.
 pub(super) struct Answer {
     pub status: u16,
@@ -33,11 +54,13 @@ pub(super) struct Answer {
     pub etag: Option<String>,
     pub last_modified: Option<String>,
     pub retry_after: Option<Duration>,
+    pub hub: HubFacts,
     pub body: Box<dyn Read>,
 }
 
-/// Asks for `url` and follows redirects that stay https, or on this machine.
-pub(super) fn get(path: &Path, url: &str, resume: Option<&Resume<'_>>, stall: Duration) -> Result<Answer> {
+/// Asks and follows redirects that stay https, or on this machine.
+pub(super) fn get(ask: &Ask<'_>) -> Result<Answer> {
+    let Ask { path, url, .. } = *ask;
     let refused = |to: &str, from: Option<&Uri>| Error::Insecure {
         path: path.into(),
         url: to.into(),
@@ -45,11 +68,19 @@ pub(super) fn get(path: &Path, url: &str, resume: Option<&Resume<'_>>, stall: Du
     };
     let protocol = |detail: String| Error::Protocol { path: path.into(), url: url.into(), detail };
     let mut uri = address::allowed(url).ok_or_else(|| refused(url, None))?;
+    let first = uri.authority().cloned();
+    let mut hub = HubFacts::default();
     for _ in 0..=MAX_REDIRECTS {
-        let response = send(&uri, resume, stall)
+        let bearer = ask.bearer.filter(|_| uri.authority() == first.as_ref());
+        let response = send(&uri, ask, bearer)
             .map_err(|detail| Error::Network { path: path.into(), url: uri.to_string(), detail })?;
         if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-            return Ok(answer(response));
+            hub.note(response.headers(), true);
+            return Ok(answer(response, hub));
+        }
+        hub.note(response.headers(), false);
+        if ask.facts && hub.commit.is_some() && hub.tag.is_some() {
+            return Ok(answer(response, hub));
         }
         let location = text(response.headers(), header::LOCATION)
             .ok_or_else(|| protocol("a redirect without Location".into()))?;
@@ -61,11 +92,25 @@ pub(super) fn get(path: &Path, url: &str, resume: Option<&Resume<'_>>, stall: Du
     Err(protocol(format!("more than {MAX_REDIRECTS} redirects")))
 }
 
+impl HubFacts {
+    /// Adds what an answer tells; only that of the `last` has the content's own tag and length.
+    fn note(&mut self, headers: &HeaderMap, last: bool) {
+        let named = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let own = |name: &str| named(name).filter(|_| last);
+        self.commit = self.commit.take().or_else(|| named("x-repo-commit"));
+        self.tag = self.tag.take().or_else(|| named("x-linked-etag")).or_else(|| own("etag"));
+        let size = |text: String| text.trim().parse().ok();
+        let told = named("x-linked-size").or_else(|| own("content-length"));
+        self.size = self.size.or_else(|| told.and_then(size));
+    }
+}
+
 fn send(
     uri: &Uri,
-    resume: Option<&Resume<'_>>,
-    stall: Duration,
+    ask: &Ask<'_>,
+    bearer: Option<&str>,
 ) -> std::result::Result<Response<Body>, String> {
+    let stall = ask.stall;
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -81,7 +126,10 @@ fn send(
     let local = uri.host().is_some_and(address::is_loopback);
     let agent = if local { config.proxy(None) } else { config }.build().new_agent();
     let mut request = agent.get(uri);
-    if let Some(Resume { start, validator }) = resume {
+    if let Some(token) = bearer {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if let Some(Resume { start, validator }) = &ask.resume {
         request = request.header(header::RANGE, format!("bytes={start}-"));
         if let Some(validator) = validator {
             request = request.header(header::IF_RANGE, *validator);
@@ -90,7 +138,7 @@ fn send(
     request.call().map_err(|error| error.to_string())
 }
 
-fn answer(response: Response<Body>) -> Answer {
+fn answer(response: Response<Body>, hub: HubFacts) -> Answer {
     let status = response.status().as_u16();
     let headers = response.headers();
     let get = |name| text(headers, name);
@@ -103,6 +151,7 @@ fn answer(response: Response<Body>) -> Answer {
         etag: get(header::ETAG),
         last_modified: get(header::LAST_MODIFIED),
         retry_after: get(header::RETRY_AFTER).as_deref().and_then(retry_after),
+        hub,
         body: Box::new(response.into_body().into_reader()),
     }
 }

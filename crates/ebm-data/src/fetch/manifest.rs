@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::address;
 use super::error::{Error, Result};
 use super::hash::{Pin, is_hex};
+use super::hub::HubFile;
 use crate::files::{read_limited, stays_inside};
 
 /// More than any manifest has, in bytes.
@@ -40,6 +41,8 @@ pub struct Entry {
     /// Where it is; tried in this order.
     #[serde(default)]
     pub urls: Vec<String>,
+    /// Where it is in the Hugging Face Hub, in place of addresses.
+    pub hub: Option<HubFile>,
     /// Without an address: what to fetch from the page and what to do with it, as an instruction.
     pub by_hand: Option<String>,
     /// In bytes, if published.
@@ -69,8 +72,13 @@ impl Entry {
         if !stays_inside(&self.path) {
             return Some("path must be relative and stay in its folder".into());
         }
-        if self.urls.is_empty() == self.by_hand.is_none() {
-            return Some("needs either urls or by_hand".into());
+        let ways = [!self.urls.is_empty(), self.hub.is_some(), self.by_hand.is_some()];
+        if ways.iter().filter(|way| **way).count() != 1 {
+            return Some("needs one of urls, hub and by_hand".into());
+        }
+        let parts = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
+        if let Some(part) = parts.into_iter().find(|part| !stays_inside(part)) {
+            return Some(format!("{part} is no name in the Hub"));
         }
         if let Some(url) = self.urls.iter().find(|url| address::allowed(url).is_none()) {
             return Some(format!("{url}: only https, or http on this machine"));
@@ -83,7 +91,7 @@ impl Entry {
             return Some("sha256_prefix must be 8 to 63 lower-case hexadecimal digits".into());
         }
         let folder = self.entries.is_some();
-        let file = self.size.is_some() || self.sha256.is_some() || prefix.is_some() || !self.urls.is_empty();
+        let file = self.size.is_some() || self.sha256.is_some() || prefix.is_some() || self.by_hand.is_none();
         (folder && file).then(|| "entries is for a folder, which has no address, size or hash".into())
     }
 }
@@ -136,7 +144,7 @@ pub mod embedded {
         "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs");
 
     /// Name and text of those in `weights/`.
-    pub const WEIGHTS: &[(&str, &str)] = texts!("weights": "resnet18", "resnet50", "fasterrcnn");
+    pub const WEIGHTS: &[(&str, &str)] = texts!("weights": "resnet18", "resnet50", "fasterrcnn", "hub-resnet50");
 
     /// The manifest of this name in a list.
     ///
@@ -183,9 +191,10 @@ mod tests {
         for (file, complaint) in [
             ("path = \"../x\"\nby_hand = \"do\"", "stay in its folder"),
             ("path = \"/x\"\nby_hand = \"do\"", "stay in its folder"),
-            ("path = \"x\"", "either urls or by_hand"),
-            ("path = \"x\"\nurls = [\"https://a\"]\nby_hand = \"do\"", "either urls or by_hand"),
+            ("path = \"x\"", "one of urls, hub and by_hand"),
+            ("path = \"x\"\nurls = [\"https://a\"]\nby_hand = \"do\"", "one of urls, hub and by_hand"),
             ("path = \"x\"\nurls = [\"http://a.org/x\"]", "only https"),
+            ("path = \"x\"\nhub = { repo = \"a/../b\", file = \"c\" }", "no name in the Hub"),
             ("path = \"x\"\nby_hand = \"do\"\nsha256 = \"abc\"", "64 lower-case"),
             ("path = \"x\"\nby_hand = \"do\"\nsha256_prefix = \"abc\"", "8 to 63"),
             ("path = \"x\"\nby_hand = \"do\"\nsize = 3\nentries = 4", "entries is for a folder"),

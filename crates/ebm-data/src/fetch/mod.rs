@@ -13,6 +13,7 @@ mod download;
 mod error;
 mod hash;
 mod http;
+mod hub;
 mod lock;
 mod manifest;
 mod part;
@@ -25,6 +26,7 @@ use std::time::Duration;
 pub use download::FetchOptions;
 pub use error::{Error, Result};
 pub use hash::{Pin, record_path, sha256_of};
+pub use hub::{Hub, HubFile};
 pub use manifest::{Entry, Manifest, embedded};
 
 /// What happens meanwhile.
@@ -140,7 +142,7 @@ pub fn get_entry(entry: &Entry, dir: &Path, options: &FetchOptions, report: Repo
         Some(state) => state,
         None => match &entry.by_hand {
             Some(instruction) => State::ByHand { instruction: instruction.clone() },
-            None if options.offline => State::Missing,
+            None if options.offline && entry.hub.is_none() => State::Missing,
             None => fetch(entry, &path, options, report)?,
         },
     };
@@ -156,13 +158,25 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
     if let Some(state) = present(entry, path, report)? {
         return Ok(state);
     }
-    let pin = entry.pin();
+    // A first download that was recorded stays the measure of a later one.
+    let published = entry.pin();
+    let recorded = hash::recorded(path).filter(|first| published.admits(first));
+    let pin = recorded.map_or(published, Pin::Sha256);
+    if let Some(source) = &entry.hub {
+        let hub = options.hub.as_ref().ok_or_else(|| Error::Manifest {
+            path: path.into(),
+            detail: "comes from the Hugging Face Hub, whose cache has no place: set HF_HOME".into(),
+        })?;
+        return hub::fetch((entry, &pin), source, path, (hub, options), report);
+    }
     let target = download::Target {
         path,
         urls: &entry.urls,
         pin: &pin,
         size: entry.size,
         reserve: entry.unpacked_size,
+        record: !pin.is_whole(),
+        bearer: None,
     };
     let sha256 = download::download(&target, options, report);
     report(Event::End);

@@ -3,6 +3,7 @@
 
 mod good;
 mod hostile;
+mod hub;
 mod interrupted;
 mod server;
 
@@ -44,6 +45,7 @@ fn unpinned(url: String) -> Entry {
     Entry {
         path: "x.bin".into(),
         urls: vec![url],
+        hub: None,
         by_hand: None,
         size: None,
         sha256: None,

@@ -1,4 +1,5 @@
 //! An HTTP server on loopback that a test scripts.
+#![allow(dead_code, reason = "two test programs use it, each a part")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,6 +15,7 @@ pub struct Request {
     /// First byte of the range.
     pub range: Option<usize>,
     pub if_range: Option<String>,
+    pub authorization: Option<String>,
 }
 
 /// What has come in and gone out so far.
@@ -74,12 +76,14 @@ fn read(stream: &TcpStream, log: &Log) -> Option<Request> {
         path: first.split(' ').nth(1)?.to_owned(),
         range: None,
         if_range: None,
+        authorization: None,
     };
     for line in lines {
         let line = line.ok()?;
         let Some((name, value)) = line.split_once(": ") else { return line.is_empty().then_some(request) };
         match name.to_ascii_lowercase().as_str() {
             "range" => request.range = value.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok(),
+            "authorization" => request.authorization = Some(value.to_owned()),
             "if-range" => request.if_range = Some(value.to_owned()),
             _ => {}
         }

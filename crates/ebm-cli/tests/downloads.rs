@@ -89,7 +89,8 @@ fn twenty_kills_and_the_file_is_right() {
     let output = finish(get(dir.path(), &["set"]));
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(std::fs::read(&place).unwrap() == whole);
-    let names: Vec<_> = std::fs::read_dir(place.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(place.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["x.bin"], "leftovers");
     let again = server.sent() - LEN as u64;
     eprintln!("{kills} kills, {again} bytes sent again");

@@ -206,9 +206,16 @@ fn a_module_of_the_standard_library_is_found() {
 
 #[test]
 fn a_socket_is_found() {
-    let opens = |path: &str, line: &str| !sockets(&[Source::new(path, line)], "crates/a/src/fetch").is_empty();
-    assert!(opens("crates/a/src/x.rs", "TcpStream::connect(a)") && opens("crates/b/src/fetch/x.rs", "use ureq::Agent;"));
-    assert!(!opens("crates/a/src/fetch/x.rs", "ureq::get(a)") && !opens("crates/a/tests/x.rs", "TcpListener::bind(a)"));
+    let opens =
+        |path: &str, line: &str| !sockets(&[Source::new(path, line)], "crates/a/src/fetch").is_empty();
+    assert!(
+        opens("crates/a/src/x.rs", "TcpStream::connect(a)")
+            && opens("crates/b/src/fetch/x.rs", "use ureq::Agent;")
+    );
+    assert!(
+        !opens("crates/a/src/fetch/x.rs", "ureq::get(a)")
+            && !opens("crates/a/tests/x.rs", "TcpListener::bind(a)")
+    );
     assert!(!opens("crates/a/src/x.rs", "// a TcpStream"));
 }
 

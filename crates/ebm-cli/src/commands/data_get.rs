@@ -10,14 +10,17 @@ use ebm_train::Progress as _;
 
 use crate::progress::Console;
 
-/// All weights, in place of their names.
+/// All weights of torchvision, in place of their names.
 const ALL_WEIGHTS: &str = "weights";
+
+/// Names of weights that are another's in another form begin so.
+const FROM_HUB: &str = "hub-";
 
 /// What to fetch and where to.
 #[derive(Args)]
 pub struct GetArgs {
     /// coco, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or weights for all
-    /// of them. NAME.toml in a folder of --datasets or --weights comes first.
+    /// three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// The folder of datasets.
@@ -36,7 +39,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
     let mut manifests = Vec::new();
     for name in &args.names {
         if name == ALL_WEIGHTS {
-            for (name, _) in embedded::WEIGHTS {
+            for (name, _) in embedded::WEIGHTS.iter().filter(|(name, _)| !name.starts_with(FROM_HUB)) {
                 manifests.push(find(name, args)?);
             }
         } else {
@@ -89,18 +92,25 @@ fn line(Outcome { path, state }: &Outcome, page: &str) -> String {
     match state {
         State::Verified { sha256 } => format!("{path}: verified, SHA-256 {sha256}"),
         State::Recorded { sha256 } => {
-            format!("{path}: there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with")
+            format!(
+                "{path}: there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with"
+            )
         }
-        State::Fetched { sha256, trusted: false } => format!("{path}: fetched and verified, SHA-256 {sha256}"),
+        State::Fetched { sha256, trusted: false } => {
+            format!("{path}: fetched and verified, SHA-256 {sha256}")
+        }
         State::Fetched { sha256, trusted: true } => {
-            format!("{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it")
+            format!(
+                "{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it"
+            )
         }
         State::Folder { entries } => format!("{path}: there, {entries} entries"),
         State::Missing => format!("{path}: missing; it would be fetched without --offline"),
         State::ByHand { instruction } => {
-            format!("{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}")
+            format!(
+                "{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}"
+            )
         }
-        other => format!("{path}: {other:?}"),
     }
 }
 
@@ -125,6 +135,5 @@ fn reporter() -> impl FnMut(Event<'_>) {
         Event::Retry { error, wait } => {
             console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
         }
-        _ => {}
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn is_loopback(host: &str) -> bool {
 pub(super) fn join(base: &Uri, location: &str) -> Option<String> {
     let scheme = base.scheme_str()?;
     let authority = base.authority()?;
-    if location.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric())) {
+    if location.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
+    {
         return Some(location.to_owned());
     }
     if location.starts_with("//") {
@@ -49,9 +50,13 @@ mod tests {
 
     #[test]
     fn only_https_or_this_machine() {
-        for good in
-            ["https://a.org/x", "http://127.0.0.1:80/x", "http://127.8.0.1/x", "http://localhost/", "http://[::1]:9/x"]
-        {
+        for good in [
+            "https://a.org/x",
+            "http://127.0.0.1:80/x",
+            "http://127.8.0.1/x",
+            "http://localhost/",
+            "http://[::1]:9/x",
+        ] {
             assert!(allowed(good).is_some(), "{good}");
         }
         for bad in [

@@ -9,8 +9,8 @@ use rand::Rng as _;
 
 use super::error::{Error, Result};
 use super::hash::{self, BUFFER, Pin};
-use super::hub::Hub;
 use super::http::{self, Answer, Ask, Resume};
+use super::hub::Hub;
 use super::part::{Meta, Part};
 use super::{Event, Report, space};
 
@@ -226,7 +226,8 @@ fn attempt(
                 && agrees(&answer.last_modified, &meta.last_modified);
             if !same {
                 part.restart(None)?;
-                let error = protocol("the content has changed since the first part was fetched; starting over");
+                let error =
+                    protocol("the content has changed since the first part was fetched; starting over");
                 return Err(Failure::Passing(error, None));
             }
             part.mended = true;
@@ -239,7 +240,9 @@ fn attempt(
     }
     if let Some(encoding) = &answer.encoding {
         part.restart(None)?;
-        return Err(protocol(&format!("the answer is in the encoding {encoding}, which was not asked for")).into());
+        return Err(
+            protocol(&format!("the answer is in the encoding {encoding}, which was not asked for")).into()
+        );
     }
     receive(target, url, part, answer, options, report)
 }
@@ -251,20 +254,15 @@ fn resumable(target: &Target<'_>, url: &str, part: &Part) -> Option<Meta> {
     let sizes_agree = target.size.is_none_or(|size| size == total);
     // Without a validator of the server, only the hash of the whole can tell that two halves belong together.
     let told_apart = meta.validator().is_some() || *target.pin != Pin::FirstUse;
-    (part.len() > 0 && part.len() <= total && meta.url == url && sizes_agree && told_apart).then(|| meta.clone())
+    (part.len() > 0 && part.len() <= total && meta.url == url && sizes_agree && told_apart)
+        .then(|| meta.clone())
 }
 
 fn agrees(now: &Option<String>, before: &Option<String>) -> bool {
     now.is_none() || before.is_none() || now == before
 }
 
-fn refusal(
-    path: &Path,
-    url: &str,
-    status: u16,
-    asked: Option<Duration>,
-    options: &FetchOptions,
-) -> Failure {
+fn refusal(path: &Path, url: &str, status: u16, asked: Option<Duration>, options: &FetchOptions) -> Failure {
     let (path, url) = (path.to_owned(), url.to_owned());
     let busy = matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504);
     match asked {
@@ -287,7 +285,8 @@ fn receive(
 ) -> std::result::Result<(), Failure> {
     let (path, url) = (target.path, url.to_owned());
     let total = part.meta().and_then(|meta| meta.total);
-    let left = |part: &Part| total.map_or(0, |total| total - part.len().min(total)).saturating_add(target.reserve);
+    let left =
+        |part: &Part| total.map_or(0, |total| total - part.len().min(total)).saturating_add(target.reserve);
     let free = path.parent().and_then(space::free);
     if let Some(free) = free.filter(|&free| free < left(part)) {
         return Err(Error::DiskFull { path: path.into(), needed: left(part), free: Some(free) }.into());
@@ -295,7 +294,8 @@ fn receive(
     report(Event::Begin { path, url: &url, done: part.len(), total });
     let least = (options.min_rate * options.stall.as_secs_f64()) as u64;
     let stalled = |received| {
-        let error = Error::Stalled { path: path.into(), url: url.clone(), received, least, window: options.stall };
+        let error =
+            Error::Stalled { path: path.into(), url: url.clone(), received, least, window: options.stall };
         Failure::Passing(error, None)
     };
     let (mut window, mut in_window) = (Instant::now(), 0);

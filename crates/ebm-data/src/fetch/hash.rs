@@ -54,7 +54,11 @@ pub(super) fn hex(hash: Sha256) -> String {
 }
 
 /// Adds all that `reader` has left to `hash`, and tells each step's number of bytes.
-pub(super) fn update(hash: &mut Sha256, reader: &mut impl Read, step: &mut dyn FnMut(usize)) -> std::io::Result<()> {
+pub(super) fn update(
+    hash: &mut Sha256,
+    reader: &mut impl Read,
+    step: &mut dyn FnMut(usize),
+) -> std::io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
         match reader.read(&mut buffer) {
@@ -117,7 +121,13 @@ pub(super) fn verify(
     }
     let sha256 = sha256_of(path, step)?;
     let wrong = |expected, remedy| {
-        Err(Error::WrongHash { path: path.into(), origin: origin(), expected, actual: sha256.clone(), remedy })
+        Err(Error::WrongHash {
+            path: path.into(),
+            origin: origin(),
+            expected,
+            actual: sha256.clone(),
+            remedy,
+        })
     };
     if !pin.admits(&sha256) {
         return wrong(pin.expected(), "move the file away and run again");
@@ -127,7 +137,9 @@ pub(super) fn verify(
     }
     match recorded(path) {
         Some(first) if first == sha256 => Ok((sha256, false)),
-        Some(first) => wrong(first, "it has changed since its hash was recorded beside it: move both away and run again"),
+        Some(first) => {
+            wrong(first, "it has changed since its hash was recorded beside it: move both away and run again")
+        }
         None => record(path, &sha256).map(|()| (sha256, true)),
     }
 }

@@ -72,8 +72,11 @@ pub(super) fn get(ask: &Ask<'_>) -> Result<Answer> {
     let mut hub = HubFacts::default();
     for _ in 0..=MAX_REDIRECTS {
         let bearer = ask.bearer.filter(|_| uri.authority() == first.as_ref());
-        let response = send(&uri, ask, bearer)
-            .map_err(|detail| Error::Network { path: path.into(), url: uri.to_string(), detail })?;
+        let response = send(&uri, ask, bearer).map_err(|detail| Error::Network {
+            path: path.into(),
+            url: uri.to_string(),
+            detail,
+        })?;
         if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
             hub.note(response.headers(), true);
             return Ok(answer(response, hub));
@@ -105,11 +108,7 @@ impl HubFacts {
     }
 }
 
-fn send(
-    uri: &Uri,
-    ask: &Ask<'_>,
-    bearer: Option<&str>,
-) -> std::result::Result<Response<Body>, String> {
+fn send(uri: &Uri, ask: &Ask<'_>, bearer: Option<&str>) -> std::result::Result<Response<Body>, String> {
     let stall = ask.stall;
     let config = Agent::config_builder()
         .http_status_as_error(false)

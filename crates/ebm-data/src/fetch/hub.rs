@@ -52,7 +52,11 @@ pub struct Hub {
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { cache, endpoint, offline, .. } = self;
-        f.debug_struct("Hub").field("cache", cache).field("endpoint", endpoint).field("offline", offline).finish()
+        f.debug_struct("Hub")
+            .field("cache", cache)
+            .field("endpoint", endpoint)
+            .field("offline", offline)
+            .finish()
     }
 }
 
@@ -96,7 +100,8 @@ pub(super) fn fetch(
 
 /// The blob that the revision's snapshot links to.
 fn in_cache(kept: &CacheRepo, source: &HubFile) -> Option<PathBuf> {
-    let of_commit = || Some(kept.pointer_path(&source.revision).join(&source.file)).filter(|path| path.exists());
+    let of_commit =
+        || Some(kept.pointer_path(&source.revision).join(&source.file)).filter(|path| path.exists());
     let pointer = kept.get(&source.file).or_else(of_commit)?;
     fs::canonicalize(pointer).ok()
 }
@@ -110,9 +115,11 @@ fn into_cache(
     report: Report<'_>,
 ) -> Result<PathBuf> {
     let revision = source.revision.replace('/', "%2F");
-    let url = format!("{}/{}/resolve/{revision}/{}", hub.endpoint.trim_end_matches('/'), source.repo, source.file);
+    let url =
+        format!("{}/{}/resolve/{revision}/{}", hub.endpoint.trim_end_matches('/'), source.repo, source.file);
     let root = hub.cache.join(Repo::new(source.repo.clone(), RepoType::Model).folder_name());
-    let protocol = |detail: String| Error::Protocol { path: root.join(&source.file), url: url.clone(), detail };
+    let protocol =
+        |detail: String| Error::Protocol { path: root.join(&source.file), url: url.clone(), detail };
     let bearer = hub.token.as_deref();
     let ask = Ask { path: &root, url: &url, resume: None, stall: options.stall, bearer, facts: true };
     // The body is not read: the content is asked for when its name is known.
@@ -179,7 +186,11 @@ fn copy(pin: &Pin, blob: &Path, path: &Path, report: Report<'_>) -> Result<Strin
     }
     let actual = part.sha256();
     let name = blob.file_name().and_then(|name| name.to_str()).filter(|name| is_hex(name, 64));
-    let expected = if pin.admits(&actual) { name.filter(|name| *name != actual).map(str::to_owned) } else { Some(pin.expected()) };
+    let expected = if pin.admits(&actual) {
+        name.filter(|name| *name != actual).map(str::to_owned)
+    } else {
+        Some(pin.expected())
+    };
     if let Some(expected) = expected {
         part.discard();
         let origin = format!("{} of the Hub's cache", blob.display());

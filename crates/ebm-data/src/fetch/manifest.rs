@@ -76,8 +76,8 @@ impl Entry {
         if ways.iter().filter(|way| **way).count() != 1 {
             return Some("needs one of urls, hub and by_hand".into());
         }
-        let parts = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
-        if let Some(part) = parts.into_iter().find(|part| !stays_inside(part)) {
+        let mut parts = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
+        if let Some(part) = parts.find(|part| !stays_inside(part)) {
             return Some(format!("{part} is no name in the Hub"));
         }
         if let Some(url) = self.urls.iter().find(|url| address::allowed(url).is_none()) {
@@ -144,7 +144,8 @@ pub mod embedded {
         "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs");
 
     /// Name and text of those in `weights/`.
-    pub const WEIGHTS: &[(&str, &str)] = texts!("weights": "resnet18", "resnet50", "fasterrcnn", "hub-resnet50");
+    pub const WEIGHTS: &[(&str, &str)] =
+        texts!("weights": "resnet18", "resnet50", "fasterrcnn", "hub-resnet50");
 
     /// The manifest of this name in a list.
     ///

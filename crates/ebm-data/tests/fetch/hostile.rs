@@ -46,7 +46,10 @@ fn a_body_that_stays_short_is_given_up_and_kept() {
     let (state, _) = fetch(&unpinned(server.url("x")), dir.path(), &options());
     let (attempts, error) = last(state);
     assert_eq!((attempts, server.requests().len()), (5, 5));
-    assert!(matches!(error, Error::ShortBody { expected, actual: 5000, .. } if expected == LEN as u64), "{error}");
+    assert!(
+        matches!(error, Error::ShortBody { expected, actual: 5000, .. } if expected == LEN as u64),
+        "{error}"
+    );
     assert_eq!(names(dir.path()), ["x.bin.part", "x.bin.part.meta"]);
 }
 
@@ -222,9 +225,15 @@ fn a_redirect_away_from_https_is_refused_unasked() {
     let dir = tempfile::tempdir().unwrap();
     let (state, _) = fetch(&unpinned(server.url("away")), dir.path(), &options());
     let Err(error @ Error::Insecure { .. }) = state else { panic!("{state:?}") };
-    assert!(error.to_string().contains("http://192.0.2.1/x is refused (redirected from http://127.0.0.1:"), "{error}");
+    assert!(
+        error.to_string().contains("http://192.0.2.1/x is refused (redirected from http://127.0.0.1:"),
+        "{error}"
+    );
     let (state, _) = fetch(&unpinned(server.url("loop")), dir.path(), &options());
-    assert!(matches!(&state, Err(Error::Protocol { detail, .. }) if detail.contains("redirects")), "{state:?}");
+    assert!(
+        matches!(&state, Err(Error::Protocol { detail, .. }) if detail.contains("redirects")),
+        "{state:?}"
+    );
     let (state, _) = fetch(&unpinned("http://192.0.2.1/x".into()), dir.path(), &options());
     assert!(matches!(state, Err(Error::Insecure { from: None, .. })), "{state:?}");
     assert_eq!(names(dir.path()), [""; 0]);

@@ -89,7 +89,10 @@ fn other_content_than_the_hub_publishes_never_gets_its_name() {
     let server = hub_of(&whole, &wrong);
     let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (state, _) = fetch(&entry(), dir.path(), &with_hub(&server, home.path(), &[]));
-    assert!(matches!(&state, Err(Error::WrongHash { expected, .. }) if *expected == sha256(&whole)), "{state:?}");
+    assert!(
+        matches!(&state, Err(Error::WrongHash { expected, .. }) if *expected == sha256(&whole)),
+        "{state:?}"
+    );
     let root = home.path().join("hub/models--timm--net");
     assert_eq!(crate::names(&root.join("blobs")), [""; 0]);
     assert!(!root.join("snapshots").exists() && crate::names(dir.path()).is_empty());

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::process::hand_over;
 
 /// Builds `ebm` and becomes `ebm <command> <arguments>`, run from `root`.
-pub fn run(root: &Path, command: &str, arguments: &[OsString]) -> Result<i32> {
+pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32> {
     let executable = build(root)?;
-    hand_over(Command::new(executable).arg(command).args(arguments).current_dir(root))
+    hand_over(Command::new(executable).args(command).args(arguments).current_dir(root))
 }
 
 /// Builds `ebm` in release mode; the executable's path. Cargo's messages go to stderr.

@@ -34,6 +34,15 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Fetch datasets and weights: builds `ebm` in release mode and runs `ebm data get …`.
+    ///
+    /// Every argument goes to `ebm data get` as it is, `--help` included.
+    #[command(disable_help_flag = true)]
+    Download {
+        /// The arguments of `ebm data get`, for example `utkface weights`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
 }
@@ -43,14 +52,15 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce` and `ci`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download` and `ci`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
         std::process::exit(error.exit_code())
     });
     let result = match cli.task {
-        Task::Reproduce { arguments } => ebm::run(workspace_root(), "reproduce", &arguments),
+        Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
+        Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
         Task::Ci => ci::run(workspace_root()),
     };
     match result {

@@ -58,6 +58,13 @@ fn reproduce_passes_everything_on_and_adds_nothing_to_stdout() {
 }
 
 #[test]
+fn download_becomes_data_get() {
+    let _alone = alone();
+    let output = with_ebm(r#"echo "$@""#, &["download", "coco", "--offline"]);
+    assert_eq!(text(&output.stdout), "data get coco --offline\n");
+}
+
+#[test]
 fn the_exit_code_and_the_signal_are_those_of_ebm() {
     let _alone = alone();
     assert_eq!(with_ebm("exit 5", &["reproduce", "detection"]).status.code(), Some(5));

@@ -14,7 +14,7 @@ const TEST_SUPPORT: &str = "ebm-seed";
 
 /// Two versions of one of these would be two incompatible sets of types, or the second copy of a parser of
 /// files from outside.
-const ONE_VERSION: [&str; 6] = ["candle-core", "candle-nn", "gemm", "rand", "safetensors", "zip"];
+const ONE_VERSION: [&str; 7] = ["candle-core", "candle-nn", "gemm", "rand", "safetensors", "ureq", "zip"];
 
 /// A row of the table.
 #[derive(Debug, PartialEq)]

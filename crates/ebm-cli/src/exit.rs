@@ -1,5 +1,6 @@
 //! What the exit code says; docs/reliability.md has the table.
 
+use ebm_data::fetch::Error as FetchError;
 use ebm_train::Error as TrainError;
 
 /// Something failed that has no code of its own.
@@ -30,6 +31,18 @@ fn of_cause(cause: &(dyn std::error::Error + 'static), interrupted: u8) -> Optio
             _ => None,
         };
     }
+    if let Some(error) = cause.downcast_ref::<FetchError>() {
+        return match error {
+            FetchError::DiskFull { .. } => Some(RESOURCES),
+            FetchError::Manifest { .. }
+            | FetchError::Incomplete { .. }
+            | FetchError::Missing { .. }
+            | FetchError::Size { .. }
+            | FetchError::LongBody { .. }
+            | FetchError::WrongHash { .. } => Some(DATA),
+            _ => None,
+        };
+    }
     if let Some(error) = cause.downcast_ref::<std::io::Error>() {
         use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
         return matches!(error.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull)
@@ -57,6 +70,10 @@ mod tests {
         let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
         let disk = TrainError::DiskFull { path: "run".into(), needed: 1, source: full() };
         assert_eq!(code(&wrapped(disk), 130), RESOURCES);
+        let disk = FetchError::DiskFull { path: "a.zip".into(), needed: 2, free: Some(1) };
+        assert_eq!(code(&disk.into(), 130), RESOURCES);
+        let missing = FetchError::Missing { name: "coco".into(), missing: 1, total: 4 };
+        assert_eq!(code(&missing.into(), 130), DATA);
         let report: anyhow::Result<()> = Err(full()).context("report.md");
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);
         assert_eq!(code(&anyhow!("anything"), 130), FAILURE);

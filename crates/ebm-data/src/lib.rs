@@ -17,6 +17,7 @@ mod drawing;
 pub mod encode;
 pub mod error;
 pub mod faces;
+pub mod fetch;
 pub mod files;
 mod generated_dir;
 pub mod image;

@@ -17,6 +17,9 @@ const DEFINED_ONCE: [&str; 3] = ["log_sum_exp", "refine", "iou"];
 /// What the method never touches: files, the environment, the network, processes, threads, clocks.
 const NOT_IN_CORE: [&str; 6] = ["fs", "env", "net", "process", "thread", "time"];
 
+/// Where sockets are opened, and nowhere else.
+const NETWORK: &str = "crates/ebm-data/src/fetch";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
@@ -73,6 +76,11 @@ fn a_formula_has_one_owner() {
 #[test]
 fn the_method_touches_nothing_outside() {
     assert_none(&rules::standard_modules(&sources(), "crates/ebm-core/src", &NOT_IN_CORE));
+}
+
+#[test]
+fn one_module_talks_to_the_network() {
+    assert_none(&rules::sockets(&sources(), NETWORK));
 }
 
 #[test]

@@ -110,6 +110,15 @@ pub fn standard_modules(sources: &[Source], folder: &str, modules: &[&str]) -> V
     places.map(|place| format!("{place}: {folder} uses none of std::{{{}}}", modules.join(", "))).collect()
 }
 
+/// Sockets and clients of the network in the product, outside the folder `allowed`.
+pub fn sockets(sources: &[Source], allowed: &str) -> Vec<String> {
+    let of_the_network = ["ureq", "hf_hub", "TcpStream", "TcpListener", "UdpSocket", "UnixStream"];
+    let opens = |line: &str| words(line).any(|word| of_the_network.contains(&word));
+    let judged = sources.iter().filter(|source| source.is_product() && !source.is_under(allowed));
+    let places = judged.flat_map(|source| source.places(opens));
+    places.map(|place| format!("{place}: only {allowed} talks to the network")).collect()
+}
+
 /// Draws from a generator that nobody passed. Benchmarks may: what they compute is thrown away.
 pub fn ambient_randomness(sources: &[Source]) -> Vec<String> {
     let sources_of_it = [
@@ -193,6 +202,21 @@ fn a_module_of_the_standard_library_is_found() {
     );
     assert!(!forbidden("use std::fmt;") && !forbidden("let fs = 1;") && !forbidden("// std::fs"));
     assert!(standard_modules(&[Source::new("other/src/a.rs", "use std::fs;")], "core", &["fs"]).is_empty());
+}
+
+#[test]
+fn a_socket_is_found() {
+    let opens =
+        |path: &str, line: &str| !sockets(&[Source::new(path, line)], "crates/a/src/fetch").is_empty();
+    assert!(
+        opens("crates/a/src/x.rs", "TcpStream::connect(a)")
+            && opens("crates/b/src/fetch/x.rs", "use ureq::Agent;")
+    );
+    assert!(
+        !opens("crates/a/src/fetch/x.rs", "ureq::get(a)")
+            && !opens("crates/a/tests/x.rs", "TcpListener::bind(a)")
+    );
+    assert!(!opens("crates/a/src/x.rs", "// a TcpStream"));
 }
 
 #[test]

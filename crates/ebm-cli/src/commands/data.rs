@@ -11,9 +11,13 @@ use ebm_data::{
 };
 use ebm_seed::Key;
 
+use super::data_get::{self, GetArgs};
+
 /// What to make.
 #[derive(Subcommand)]
 pub enum Data {
+    /// Fetch datasets and weights from their publishers, or verify those that are there.
+    Get(GetArgs),
     /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
     Decode {
         /// A JPEG or PNG file.
@@ -43,6 +47,7 @@ pub enum Data {
 /// Runs the command.
 pub fn run(command: Data) -> Result<()> {
     match command {
+        Data::Get(args) => data_get::run(&args),
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
         Data::Check(args) => super::data_check::run(&args),
         Data::Scenes { out, count, seed, difficulty } => scenes(&out, count, seed, &difficulty),

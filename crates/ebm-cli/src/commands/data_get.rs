@@ -1,0 +1,139 @@
+//! `ebm data get`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use ebm_data::fetch::{Error, Event, FetchOptions, Hub, Manifest, Outcome, State, embedded, get_entry};
+use ebm_seed::Key;
+use ebm_train::Progress as _;
+
+use crate::progress::Console;
+
+/// All weights of torchvision, in place of their names.
+const ALL_WEIGHTS: &str = "weights";
+
+/// Names of weights that are another's in another form begin so.
+const FROM_HUB: &str = "hub-";
+
+/// What to fetch and where to.
+#[derive(Args)]
+pub struct GetArgs {
+    /// coco, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or weights for all
+    /// three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// The folder of datasets.
+    #[arg(long, default_value = "datasets")]
+    datasets: PathBuf,
+    /// The folder of weights.
+    #[arg(long, default_value = "weights")]
+    weights: PathBuf,
+    /// Fetch nothing: verify what is there and list what is missing.
+    #[arg(long)]
+    offline: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &GetArgs) -> Result<()> {
+    let mut manifests = Vec::new();
+    for name in &args.names {
+        if name == ALL_WEIGHTS {
+            for (name, _) in embedded::WEIGHTS.iter().filter(|(name, _)| !name.starts_with(FROM_HUB)) {
+                manifests.push(find(name, args)?);
+            }
+        } else {
+            manifests.push(find(name, args)?);
+        }
+    }
+    // Two processes that were turned away together do not come back together.
+    let key = Key::new(u64::from(std::process::id()));
+    let hub = Hub::from_variables(|name| std::env::var(name).ok());
+    let options = FetchOptions { offline: args.offline, hub, ..FetchOptions::new(key) };
+    let mut incomplete = None;
+    for (manifest, dir) in &manifests {
+        let Manifest { name, title, page, licence, citation, files } = manifest;
+        eprintln!("{title}, {page}\n  licence: {licence}\n  cite: {citation}");
+        let mut missing = 0;
+        for entry in files {
+            let outcome = get_entry(entry, dir, &options, &mut reporter())?;
+            println!("{}", line(&outcome, page));
+            missing += usize::from(!outcome.state.is_there());
+        }
+        if missing > 0 {
+            let error = Error::Missing { name: name.clone(), missing, total: files.len() };
+            incomplete = incomplete.or(Some(error));
+        }
+    }
+    incomplete.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The manifest and the folder that its paths are relative to.
+fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
+    let lists = [(&args.datasets, embedded::DATASETS), (&args.weights, embedded::WEIGHTS)];
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    for (dir, _) in lists.iter().filter(|_| is_name) {
+        let path = dir.join(name).with_extension("toml");
+        if path.is_file() {
+            return Ok((Manifest::read(&path)?, dir.to_path_buf()));
+        }
+    }
+    for (dir, list) in lists {
+        if let Some(manifest) = embedded::find(list, name)? {
+            return Ok((manifest, dir.clone()));
+        }
+    }
+    let known = embedded::DATASETS.iter().chain(embedded::WEIGHTS).map(|(name, _)| (*name).to_owned());
+    Err(Error::UnknownName { name: name.into(), known: known.chain([ALL_WEIGHTS.into()]).collect() }.into())
+}
+
+fn line(Outcome { path, state }: &Outcome, page: &str) -> String {
+    let path = path.display();
+    match state {
+        State::Verified { sha256 } => format!("{path}: verified, SHA-256 {sha256}"),
+        State::Recorded { sha256 } => {
+            format!(
+                "{path}: there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with"
+            )
+        }
+        State::Fetched { sha256, trusted: false } => {
+            format!("{path}: fetched and verified, SHA-256 {sha256}")
+        }
+        State::Fetched { sha256, trusted: true } => {
+            format!(
+                "{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it"
+            )
+        }
+        State::Folder { entries } => format!("{path}: there, {entries} entries"),
+        State::Missing => format!("{path}: missing; it would be fetched without --offline"),
+        State::ByHand { instruction } => {
+            format!(
+                "{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}"
+            )
+        }
+    }
+}
+
+/// Shows a download on standard error, in mebibytes.
+fn reporter() -> impl FnMut(Event<'_>) {
+    let mut console = Console::new();
+    let mebibytes = |bytes: u64| (bytes >> 20) as usize;
+    let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
+    move |event| match event {
+        Event::Begin { path, done, total, .. } => {
+            console.begin(&format!("fetching {} (MiB)", name(path)), total.map_or(0, mebibytes));
+            console.advance(mebibytes(done), "");
+        }
+        Event::Verify { path, total } => {
+            // What takes no time needs no line.
+            if total >= 1 << 28 {
+                console.begin(&format!("verifying {} (MiB)", name(path)), mebibytes(total));
+            }
+        }
+        Event::Advance { done } => console.advance(mebibytes(done), ""),
+        Event::End => console.end(),
+        Event::Retry { error, wait } => {
+            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `ebm data get` as a user runs it, from a server on loopback: killed, twice at once, from manifests.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
+
+#[path = "../../ebm-data/tests/fetch/server.rs"]
+mod server;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ebm_seed::Key;
+use rand::{Rng as _, RngCore as _};
+use server::Server;
+use sha2::{Digest as _, Sha256};
+
+const LEN: usize = 24 << 20;
+const KILLS: usize = 20;
+/// Of one kill: what was under way when it came.
+const AGAIN: u64 = 1 << 20;
+
+/// `ebm data get` with its folders under `dir`.
+fn get(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
+    command.args(["data", "get"]).args(args);
+    command.arg("--datasets").arg(dir.join("datasets")).arg("--weights").arg(dir.join("weights"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn finish(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn content() -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    Key::new(1).split("content").rng().fill_bytes(&mut bytes);
+    bytes
+}
+
+/// A folder whose `datasets/set.toml` knows the file at `url`.
+fn workplace(url: &str, content: &[u8]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("datasets")).unwrap();
+    let sha256: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+    let manifest = format!(
+        "name = \"set\"\ntitle = \"Set\"\npage = \"p\"\nlicence = \"free\"\ncitation = \"c\"\n\
+         [[file]]\npath = \"set/x.bin\"\nurls = [\"{url}\"]\nsize = {}\nsha256 = \"{sha256}\"\n",
+        content.len()
+    );
+    std::fs::write(dir.path().join("datasets/set.toml"), manifest).unwrap();
+    dir
+}
+
+#[test]
+fn twenty_kills_and_the_file_is_right() {
+    let whole = content();
+    let bytes = whole.clone();
+    let server = Server::start(move |request, reply| {
+        // Slow enough that a kill comes in the middle; the socket's buffers are what a kill may lose.
+        for chunk in reply.good_head(request, &bytes, "\"a\"").chunks(1 << 16) {
+            if !reply.body(chunk) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let dir = workplace(&server.url("x"), &whole);
+    let place = dir.path().join("datasets/set/x.bin");
+    let mut rng = Key::new(2).split("kills").rng();
+    let mut kills = 0;
+    while kills < KILLS && !place.exists() {
+        let (before, mut child) = (server.sent(), get(dir.path(), &["set"]).spawn().unwrap());
+        let wanted = before + rng.random_range(1..1 << 20);
+        while server.sent() < wanted && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if place.exists() {
+            assert!(std::fs::read(&place).unwrap() == whole, "the final name was there unverified");
+        }
+        kills += 1;
+    }
+    let output = finish(get(dir.path(), &["set"]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(std::fs::read(&place).unwrap() == whole);
+    let names: Vec<_> =
+        std::fs::read_dir(place.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["x.bin"], "leftovers");
+    let again = server.sent() - LEN as u64;
+    eprintln!("{kills} kills, {again} bytes sent again");
+    assert_eq!(kills, KILLS);
+    assert!(again <= kills as u64 * AGAIN, "{again} bytes were sent again in {kills} kills");
+}
+
+#[test]
+fn the_second_process_is_told_who_is_first() {
+    let whole = content();
+    let bytes = whole.clone();
+    let server = Server::start(move |request, reply| {
+        let body = reply.good_head(request, &bytes, "\"a\"");
+        reply.body(&body[..1000]);
+        std::thread::sleep(Duration::from_millis(1500));
+        reply.body(&body[1000..]);
+    });
+    let dir = workplace(&server.url("x"), &whole);
+    let first = get(dir.path(), &["set"]).spawn().unwrap();
+    while server.sent() < 1000 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let start = Instant::now();
+    let second = finish(get(dir.path(), &["set"]));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(second.status.code(), Some(1));
+    let (errors, id) = (text(&second.stderr), first.id());
+    assert!(errors.contains(&format!("process {id} is fetching this file")), "{errors}");
+    assert!(first.wait_with_output().unwrap().status.success());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn what_is_to_be_fetched_by_hand_is_said_and_the_codes_are_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = finish(get(dir.path(), &["biwi", "--offline"]));
+    assert_eq!(output.status.code(), Some(3));
+    let page = text(&output.stdout);
+    for part in ["biwi/BIWI_train.npz: missing", "https://github.com/shamangary/FSA-Net", "how:", "to:"] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    let output = finish(get(dir.path(), &["weights", "--offline"]));
+    assert_eq!(text(&output.stdout).matches("would be fetched without --offline").count(), 3);
+    let output = finish(get(dir.path(), &["../coco"]));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("there is no manifest ../coco; there are coco, utkface"), "{errors}");
+    // A wrong file in place of the right one is a defect of the data.
+    let server = Server::start(|request, reply| reply.good(request, b"wrong"));
+    let dir = workplace(&server.url("x"), b"right");
+    let output = finish(get(dir.path(), &["set"]));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("SHA-256"), "{}", text(&output.stderr));
+}

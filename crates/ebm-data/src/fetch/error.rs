@@ -1,0 +1,222 @@
+//! What can go wrong between a publisher's server and a file in its place.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a file could not be fetched or verified.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A manifest is not what it should be.
+    #[error("{}: {detail}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// Where, what is wrong, and what would be right.
+        detail: String,
+    },
+    /// A folder is there, but not what belongs into it.
+    #[error("{}: {detail}", path.display())]
+    Incomplete {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        detail: String,
+    },
+    /// Files of a manifest are not there.
+    #[error("{name}: {missing} of {total} files are not there: see the list above")]
+    Missing {
+        /// The manifest.
+        name: String,
+        /// Files that are not there.
+        missing: usize,
+        /// Files in all.
+        total: usize,
+    },
+    /// No manifest has this name.
+    #[error("there is no manifest {name}; there are {}", known.join(", "))]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// Those that exist.
+        known: Vec<String>,
+    },
+    /// Another process fetches the same file.
+    #[error("{}: process {holder} is fetching this file; wait until it has ended and run again", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// The other process' id, or "unknown".
+        holder: String,
+    },
+    /// An address that is neither https nor on this machine.
+    #[error("{}: {url} is refused{}: only https, or http on this machine; fetch the file by hand if you trust it", path.display(), redirected(from))]
+    Insecure {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// The address that redirected there, if any.
+        from: Option<String>,
+    },
+    /// The server's answer is not the file.
+    #[error("{}: {url} answers {status}; see the dataset's page for another address", path.display())]
+    Status {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// The server asks to come back later than we wait.
+    #[error("{}: {url} answers {status} and asks to wait {} s; run again after that", path.display(), wait.as_secs())]
+    RetryLater {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// The time that the server asks for.
+        wait: Duration,
+    },
+    /// No connection, or it broke.
+    #[error("{}: {url}: {detail}", path.display())]
+    Network {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// The network's complaint.
+        detail: String,
+    },
+    /// The server's answer contradicts HTTP or itself.
+    #[error("{}: {url}: {detail}", path.display())]
+    Protocol {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// Nothing, or next to nothing, came for too long.
+    #[error("{}: {url} stalled at byte {received}: less than {least} bytes in {} ms", path.display(), window.as_millis())]
+    Stalled {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// Bytes of the file that are here.
+        received: u64,
+        /// Bytes expected in the window.
+        least: u64,
+        /// The window.
+        window: Duration,
+    },
+    /// The connection ended before the file did.
+    #[error("{}: {url} ended at byte {actual} of {expected}", path.display())]
+    ShortBody {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// Bytes promised.
+        expected: u64,
+        /// Bytes that are here.
+        actual: u64,
+    },
+    /// More came than was promised.
+    #[error("{}: {url} sent more than the {expected} bytes that were promised; the manifest or the server is wrong", path.display())]
+    LongBody {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// Bytes promised.
+        expected: u64,
+    },
+    /// The server, or a file, has another size than the manifest says.
+    #[error("{}: {origin} has {actual} bytes where the manifest says {expected}; fetch the file that the manifest means, or mend the manifest", path.display())]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// The address, or "the file".
+        origin: String,
+        /// The manifest's size.
+        expected: u64,
+        /// The size found.
+        actual: u64,
+    },
+    /// The content is not what was published, or not what was fetched first.
+    #[error("{}: {origin} has SHA-256 {actual} where {expected} is expected; {remedy}", path.display())]
+    WrongHash {
+        /// The file.
+        path: PathBuf,
+        /// The address, or "the file".
+        origin: String,
+        /// The manifest's hash, its beginning, or the one recorded at the first download.
+        expected: String,
+        /// The hash found.
+        actual: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The same failure came up in every attempt.
+    #[error("{last}; {attempts} attempts without progress; run again to go on from there")]
+    GaveUp {
+        /// Attempts.
+        attempts: u32,
+        /// The last failure.
+        last: Box<Error>,
+    },
+    /// The file does not fit on the disk.
+    #[error("{}: {needed} bytes are needed and {} are free; free some space and run again to go on from there", path.display(), free.map_or("too few".into(), |free| free.to_string()))]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+        /// Bytes still to be written.
+        needed: u64,
+        /// Bytes free, where the system tells.
+        free: Option<u64>,
+    },
+    /// The operating system refused to read or write a file.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// What was attempted: "read", "write", …
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Whether another address for the same file may do better.
+    pub(super) fn is_of_the_address(&self) -> bool {
+        match self {
+            Self::GaveUp { last, .. } => last.is_of_the_address(),
+            Self::Manifest { .. }
+            | Self::Incomplete { .. }
+            | Self::Missing { .. }
+            | Self::UnknownName { .. }
+            | Self::Locked { .. }
+            | Self::DiskFull { .. }
+            | Self::Io { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+fn redirected(from: &Option<String>) -> String {
+    from.as_ref().map(|from| format!(" (redirected from {from})")).unwrap_or_default()
+}

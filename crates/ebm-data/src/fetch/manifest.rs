@@ -1,0 +1,211 @@
+//! What there is to fetch, from where, and how it is recognised.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::address;
+use super::error::{Error, Result};
+use super::hash::{Pin, is_hex};
+use super::hub::HubFile;
+use crate::files::{read_limited, stays_inside};
+
+/// More than any manifest has, in bytes.
+const MANIFEST_LIMIT: u64 = 1 << 20;
+
+/// A dataset or a set of weights. Read from `datasets/<name>.toml` or `weights/<name>.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// What `ebm data get` calls it; the manifest's file is named the same.
+    pub name: String,
+    /// What people call it.
+    pub title: String,
+    /// The publisher's page.
+    pub page: String,
+    /// Under which terms it may be used.
+    pub licence: String,
+    /// What to cite.
+    pub citation: String,
+    /// The files.
+    #[serde(rename = "file")]
+    pub files: Vec<Entry>,
+}
+
+/// One file, or one folder that is put there by hand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Where it goes, relative to the folder of datasets or of weights.
+    pub path: String,
+    /// Where it is; tried in this order.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// Where it is in the Hugging Face Hub, in place of addresses.
+    pub hub: Option<HubFile>,
+    /// Without an address: what to fetch from the page and what to do with it, as an instruction.
+    pub by_hand: Option<String>,
+    /// In bytes, if published.
+    pub size: Option<u64>,
+    /// 64 hexadecimal digits, if published.
+    pub sha256: Option<String>,
+    /// The first digits, where only they are published.
+    pub sha256_prefix: Option<String>,
+    /// Bytes that it takes when unpacked.
+    #[serde(default)]
+    pub unpacked_size: u64,
+    /// Of a folder: how many files it holds at least.
+    pub entries: Option<u64>,
+}
+
+impl Entry {
+    /// What is known of its hash.
+    pub fn pin(&self) -> Pin {
+        match (&self.sha256, &self.sha256_prefix) {
+            (Some(whole), _) => Pin::Sha256(whole.clone()),
+            (None, Some(first)) => Pin::Prefix(first.clone()),
+            (None, None) => Pin::FirstUse,
+        }
+    }
+
+    fn complaint(&self) -> Option<String> {
+        if !stays_inside(&self.path) {
+            return Some("path must be relative and stay in its folder".into());
+        }
+        let ways = [!self.urls.is_empty(), self.hub.is_some(), self.by_hand.is_some()];
+        if ways.iter().filter(|way| **way).count() != 1 {
+            return Some("needs one of urls, hub and by_hand".into());
+        }
+        let mut parts = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
+        if let Some(part) = parts.find(|part| !stays_inside(part)) {
+            return Some(format!("{part} is no name in the Hub"));
+        }
+        if let Some(url) = self.urls.iter().find(|url| address::allowed(url).is_none()) {
+            return Some(format!("{url}: only https, or http on this machine"));
+        }
+        if self.sha256.as_ref().is_some_and(|hash| !is_hex(hash, 64)) {
+            return Some("sha256 must be 64 lower-case hexadecimal digits".into());
+        }
+        let prefix = self.sha256_prefix.as_ref();
+        if prefix.is_some_and(|first| !(8..64).contains(&first.len()) || !is_hex(first, first.len())) {
+            return Some("sha256_prefix must be 8 to 63 lower-case hexadecimal digits".into());
+        }
+        let folder = self.entries.is_some();
+        let file = self.size.is_some() || self.sha256.is_some() || prefix.is_some() || self.by_hand.is_none();
+        (folder && file).then(|| "entries is for a folder, which has no address, size or hash".into())
+    }
+}
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and those of [`Manifest::parse`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let invalid = |detail: String| Error::Manifest { path: path.into(), detail };
+        let bytes = read_limited(path, MANIFEST_LIMIT).map_err(|error| match error {
+            crate::Error::Io { action, path, source } => Error::Io { action, path, source },
+            other => invalid(other.to_string()),
+        })?;
+        Self::parse(path, &String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?)
+    }
+
+    /// Reads the text of a manifest; `path` is for messages, and its stem is the name that the text must have.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] with the place if the text is no manifest.
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        let invalid = |detail: String| Error::Manifest { path: path.into(), detail };
+        let manifest: Self = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
+        if path.file_stem().is_none_or(|stem| stem != manifest.name.as_str()) {
+            return Err(invalid(format!("the name {} must be that of the file", manifest.name)));
+        }
+        if let Some((entry, complaint)) =
+            manifest.files.iter().find_map(|entry| Some((entry, entry.complaint()?)))
+        {
+            return Err(invalid(format!("{}: {complaint}", entry.path)));
+        }
+        Ok(manifest)
+    }
+}
+
+/// The manifests that come with the program.
+pub mod embedded {
+    use super::{Manifest, Path, Result};
+
+    macro_rules! texts {
+        ($folder:literal: $($name:literal),*) => {
+            &[$(($name, include_str!(concat!("../../../../", $folder, "/", $name, ".toml")))),*]
+        };
+    }
+
+    /// Name and text of those in `datasets/`.
+    pub const DATASETS: &[(&str, &str)] = texts!("datasets":
+        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs");
+
+    /// Name and text of those in `weights/`.
+    pub const WEIGHTS: &[(&str, &str)] =
+        texts!("weights": "resnet18", "resnet50", "fasterrcnn", "hub-resnet50");
+
+    /// The manifest of this name in a list.
+    ///
+    /// # Errors
+    /// Those of [`Manifest::parse`].
+    pub fn find(list: &[(&str, &str)], name: &str) -> Result<Option<Manifest>> {
+        let Some((name, text)) = list.iter().find(|(known, _)| *known == name) else { return Ok(None) };
+        Manifest::parse(Path::new(&format!("{name}.toml")), text).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(file: &str) -> Result<Manifest> {
+        let head = "name = \"a\"\ntitle = \"A\"\npage = \"p\"\nlicence = \"l\"\ncitation = \"c\"\n[[file]]\n";
+        Manifest::parse(Path::new("a.toml"), &format!("{head}{file}"))
+    }
+
+    #[test]
+    fn every_embedded_manifest_is_read() {
+        for (name, text) in embedded::DATASETS.iter().chain(embedded::WEIGHTS) {
+            let manifest = Manifest::parse(Path::new(&format!("{name}.toml")), text).unwrap();
+            assert!(!manifest.files.is_empty() && !manifest.licence.is_empty(), "{name}");
+        }
+        assert!(embedded::find(embedded::DATASETS, "coco").unwrap().is_some());
+        assert!(embedded::find(embedded::DATASETS, "resnet18").unwrap().is_none());
+    }
+
+    #[test]
+    fn the_best_pin_counts() {
+        let hash = "a".repeat(64);
+        let file = format!("path = \"x\"\nurls = [\"https://a/x\"]\nsha256 = \"{hash}\"");
+        assert_eq!(parse(&file).unwrap().files[0].pin(), Pin::Sha256(hash));
+        let file = "path = \"x\"\nurls = [\"https://a/x\"]\nsha256_prefix = \"0123abcd\"";
+        let pin = parse(file).unwrap().files[0].pin();
+        assert!(pin.admits(&format!("0123abcd{}", "0".repeat(56))) && !pin.admits(&"0".repeat(64)));
+        assert_eq!(parse("path = \"x\"\nby_hand = \"do\"").unwrap().files[0].pin(), Pin::FirstUse);
+    }
+
+    #[test]
+    fn a_wrong_manifest_is_refused_with_the_place() {
+        for (file, complaint) in [
+            ("path = \"../x\"\nby_hand = \"do\"", "stay in its folder"),
+            ("path = \"/x\"\nby_hand = \"do\"", "stay in its folder"),
+            ("path = \"x\"", "one of urls, hub and by_hand"),
+            ("path = \"x\"\nurls = [\"https://a\"]\nby_hand = \"do\"", "one of urls, hub and by_hand"),
+            ("path = \"x\"\nurls = [\"http://a.org/x\"]", "only https"),
+            ("path = \"x\"\nhub = { repo = \"a/../b\", file = \"c\" }", "no name in the Hub"),
+            ("path = \"x\"\nby_hand = \"do\"\nsha256 = \"abc\"", "64 lower-case"),
+            ("path = \"x\"\nby_hand = \"do\"\nsha256_prefix = \"abc\"", "8 to 63"),
+            ("path = \"x\"\nby_hand = \"do\"\nsize = 3\nentries = 4", "entries is for a folder"),
+            ("path = \"x\"\nby_hand = \"do\"\nsize = -3", "size"),
+            ("path = \"x\"\nby_hand = \"do\"\nsiez = 3", "siez"),
+        ] {
+            let error = parse(file).unwrap_err().to_string();
+            assert!(error.starts_with("a.toml: ") && error.contains(complaint), "{error}");
+        }
+        let other = Manifest::parse(Path::new("b.toml"), "name = \"a\"").unwrap_err();
+        assert!(matches!(other, Error::Manifest { .. }));
+    }
+}

@@ -1,0 +1,82 @@
+//! Downloads from servers on loopback: real sockets, hostile scripts.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod good;
+mod hostile;
+mod hub;
+mod interrupted;
+mod server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use ebm_data::fetch::{Entry, Error, Event, FetchOptions, State, get_entry};
+use ebm_seed::Key;
+use rand::RngCore as _;
+use sha2::{Digest as _, Sha256};
+
+/// Patient for nobody: a stall is 300 ms, a wait some milliseconds.
+fn options() -> FetchOptions {
+    FetchOptions {
+        stall: Duration::from_millis(300),
+        backoff: Duration::from_millis(2),
+        longest_wait: Duration::from_secs(2),
+        ..FetchOptions::new(Key::new(0))
+    }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Key::new(len as u64).split("content").rng().fill_bytes(&mut bytes);
+    bytes
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A file `x.bin` at `url` that is known to be `content`.
+fn pinned(url: String, content: &[u8]) -> Entry {
+    Entry { sha256: Some(sha256(content)), size: Some(content.len() as u64), ..unpinned(url) }
+}
+
+/// A file `x.bin` at `url` of which nothing is known.
+fn unpinned(url: String) -> Entry {
+    Entry {
+        path: "x.bin".into(),
+        urls: vec![url],
+        hub: None,
+        by_hand: None,
+        size: None,
+        sha256: None,
+        sha256_prefix: None,
+        unpacked_size: 0,
+        entries: None,
+    }
+}
+
+/// Fetches `entry` into `dir`; how it stands, and how many attempts failed on the way.
+fn fetch(entry: &Entry, dir: &Path, options: &FetchOptions) -> (Result<State, Error>, usize) {
+    let mut retries = 0;
+    let mut report = |event: Event<'_>| {
+        if let Event::Retry { .. } = event {
+            retries += 1;
+        }
+    };
+    let outcome = get_entry(entry, dir, options, &mut report).map(|outcome| outcome.state);
+    (outcome, retries)
+}
+
+/// The names in `dir`, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = std::fs::read_dir(dir).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+/// That the file is there with this content and nothing beside it.
+fn assert_whole(dir: &Path, content: &[u8]) {
+    assert!(std::fs::read(dir.join("x.bin")).unwrap() == content, "x.bin has another content");
+    assert_eq!(names(dir), ["x.bin"]);
+}

@@ -1,5 +1,6 @@
 //! Annotation files in COCO's format and their images.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -99,10 +100,9 @@ fn check_images(
         };
         let size = side("width", &image.width).zip(side("height", &image.height));
         if let Some(id) = integer("id", &image.id, DefectCode::BadId, &mut own) {
-            if sizes.contains_key(&id) {
-                own.push((DefectCode::DuplicateImageId, id.to_string()));
-            } else {
-                sizes.insert(id, size);
+            match sizes.entry(id) {
+                Entry::Occupied(_) => own.push((DefectCode::DuplicateImageId, id.to_string())),
+                Entry::Vacant(place) => drop(place.insert(size)),
             }
         }
         match image.file_name.as_str().filter(|name| stays_inside(name)) {

@@ -71,13 +71,13 @@ pub(super) struct Target<'a> {
 /// Why an attempt failed.
 enum Failure {
     /// Another attempt may do better, after the server's wait if it asks for one.
-    Passing(Error, Option<Duration>),
-    Final(Error),
+    Passing(Box<Error>, Option<Duration>),
+    Final(Box<Error>),
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Final(error)
+        Self::Final(Box::new(error))
     }
 }
 
@@ -122,8 +122,8 @@ fn from_address(
         let attempt = attempt(target, url, part, options, report).and_then(|()| check(target, url, part));
         let (error, asked) = match attempt {
             Ok(sha256) => return Ok(sha256),
-            Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::Passing(error, asked)) => (error, asked),
+            Err(Failure::Final(error)) => return Err(*error),
+            Err(Failure::Passing(error, asked)) => (*error, asked),
         };
         if part.len() >= furthest.saturating_add(PROGRESS) {
             patience.failures = 0;
@@ -140,12 +140,12 @@ pub(super) fn describe(ask: &Ask<'_>, options: &FetchOptions, report: Report<'_>
         let failure = match http::get(ask) {
             Ok(answer) if answer.status < 400 => return Ok(answer),
             Ok(answer) => refusal(ask.path, ask.url, answer.status, answer.retry_after, options),
-            Err(error @ Error::Network { .. }) => Failure::Passing(error, None),
+            Err(error @ Error::Network { .. }) => Failure::Passing(error.into(), None),
             Err(error) => return Err(error),
         };
         match failure {
-            Failure::Final(error) => return Err(error),
-            Failure::Passing(error, asked) => patience.wait(error, asked, report)?,
+            Failure::Final(error) => return Err(*error),
+            Failure::Passing(error, asked) => patience.wait(*error, asked, report)?,
         }
     }
 }
@@ -199,8 +199,8 @@ fn attempt(
     let resume = resumed.as_ref().map(|meta| Resume { start: part.len(), validator: meta.validator() });
     let ask = Ask { path, url, resume, stall: options.stall, bearer: target.bearer, facts: false };
     let answer = http::get(&ask).map_err(|error| match error {
-        Error::Network { .. } => Failure::Passing(error, None),
-        other => Failure::Final(other),
+        Error::Network { .. } => Failure::Passing(error.into(), None),
+        other => Failure::Final(other.into()),
     })?;
     match (answer.status, &resumed) {
         (200, _) => {
@@ -228,13 +228,16 @@ fn attempt(
                 part.restart(None)?;
                 let error =
                     protocol("the content has changed since the first part was fetched; starting over");
-                return Err(Failure::Passing(error, None));
+                return Err(Failure::Passing(error.into(), None));
             }
             part.mended = true;
         }
         (416, Some(_)) => {
             part.restart(None)?;
-            return Err(Failure::Passing(protocol("the server has no such part; starting over"), None));
+            return Err(Failure::Passing(
+                protocol("the server has no such part; starting over").into(),
+                None,
+            ));
         }
         (status, _) => return Err(refusal(path, url, status, answer.retry_after, options)),
     }
@@ -267,10 +270,10 @@ fn refusal(path: &Path, url: &str, status: u16, asked: Option<Duration>, options
     let busy = matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504);
     match asked {
         Some(wait) if busy && wait > options.longest_wait => {
-            Failure::Final(Error::RetryLater { path, url, status, wait })
+            Failure::Final(Error::RetryLater { path, url, status, wait }.into())
         }
-        _ if busy => Failure::Passing(Error::Status { path, url, status }, asked),
-        _ => Failure::Final(Error::Status { path, url, status }),
+        _ if busy => Failure::Passing(Error::Status { path, url, status }.into(), asked),
+        _ => Failure::Final(Error::Status { path, url, status }.into()),
     }
 }
 
@@ -296,7 +299,7 @@ fn receive(
     let stalled = |received| {
         let error =
             Error::Stalled { path: path.into(), url: url.clone(), received, least, window: options.stall };
-        Failure::Passing(error, None)
+        Failure::Passing(error.into(), None)
     };
     let (mut window, mut in_window) = (Instant::now(), 0);
     let mut buffer = vec![0; BUFFER];
@@ -309,7 +312,7 @@ fn receive(
             Err(_) if total.is_some_and(|total| part.len() < total) => break,
             Err(error) => {
                 let error = Error::Network { path: path.into(), url, detail: error.to_string() };
-                return Err(Failure::Passing(error, None));
+                return Err(Failure::Passing(error.into(), None));
             }
         };
         if let Some(expected) = total.filter(|&total| part.len() + n as u64 > total) {
@@ -328,7 +331,7 @@ fn receive(
     match total {
         Some(expected) if part.len() < expected => {
             let error = Error::ShortBody { path: path.into(), url, expected, actual: part.len() };
-            Err(Failure::Passing(error, None))
+            Err(Failure::Passing(error.into(), None))
         }
         _ => Ok(()),
     }
@@ -350,7 +353,7 @@ fn check(target: &Target<'_>, url: &str, part: &mut Part) -> std::result::Result
     if part.mended {
         // The halves may be of different contents: once from the start tells.
         part.restart(None)?;
-        return Err(Failure::Passing(error, None));
+        return Err(Failure::Passing(error.into(), None));
     }
-    Err(Failure::Final(error))
+    Err(Failure::Final(error.into()))
 }

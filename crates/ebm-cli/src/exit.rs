@@ -14,7 +14,17 @@ const RESOURCES: u8 = 6;
 
 /// The code of an error; `interrupted` is that of the signal that arrived. Usage errors leave with 2 before this.
 pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
+    // A full disk is one, whatever was being done.
+    if error.chain().any(is_of_resources) {
+        return RESOURCES;
+    }
     error.chain().find_map(|cause| of_cause(cause, interrupted)).unwrap_or(FAILURE)
+}
+
+fn is_of_resources(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    let error = cause.downcast_ref::<std::io::Error>();
+    error.is_some_and(|e| matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull))
 }
 
 fn of_cause(cause: &(dyn std::error::Error + 'static), interrupted: u8) -> Option<u8> {
@@ -42,11 +52,6 @@ fn of_cause(cause: &(dyn std::error::Error + 'static), interrupted: u8) -> Optio
             | FetchError::WrongHash { .. } => Some(DATA),
             _ => None,
         };
-    }
-    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
-        use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
-        return matches!(error.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull)
-            .then_some(RESOURCES);
     }
     let data = cause.is::<ebm_data::Error>() || cause.is::<ebm_eval::Error>();
     let weights = cause.downcast_ref::<ebm_nn::Error>();
@@ -76,6 +81,8 @@ mod tests {
         assert_eq!(code(&missing.into(), 130), DATA);
         let report: anyhow::Result<()> = Err(full()).context("report.md");
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);
+        let unpacking = ebm_data::Error::Io { action: "write", path: "a".into(), source: full() };
+        assert_eq!(code(&unpacking.into(), 130), RESOURCES);
         assert_eq!(code(&anyhow!("anything"), 130), FAILURE);
     }
 }

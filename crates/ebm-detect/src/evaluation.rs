@@ -7,7 +7,7 @@ use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, Sample},
 };
-use ebm_eval::Detection;
+use ebm_eval::{Detection, detections::MAX_COORDINATE};
 use ebm_seed::Key;
 
 use crate::{
@@ -123,7 +123,9 @@ pub fn evaluate(
     let to_result = |candidate: &Candidate, sample: &Sample| -> Option<Detection> {
         // A class that the dataset does not have cannot be scored there.
         let category_id = dataset.category_id(candidate.label)?;
-        let bbox = to_original(&candidate.bbox, sample, convention);
+        // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as it is.
+        let bbox = to_original(&candidate.bbox, sample, convention)
+            .map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
         Some(Detection { image_id: sample.image_id, category_id, bbox, score: f64::from(candidate.score) })
     };
     let mut evaluation = Evaluation {

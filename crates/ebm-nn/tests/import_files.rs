@@ -195,3 +195,25 @@ fn the_real_resnet50_loads() {
     assert_eq!(maps[3].dims(), [1, 2048, 4, 3]);
     maps.iter().for_each(check_features);
 }
+
+#[test]
+fn equal_tensors_and_metadata_are_equal_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("with.safetensors");
+    let tensors = BTreeMap::from(["b", "a"].map(|name| (name.to_owned(), formula(name, &[3, 5]))));
+    let awkward = "a \"quoted\" \\ line\nand\ttab, \u{1}, π";
+    let metadata: BTreeMap<String, String> =
+        (0..9).map(|i| (format!("key {i}"), awkward.repeat(i))).collect();
+    for tensors in [tensors, BTreeMap::new()] {
+        let mut written = Vec::new();
+        for _ in 0..3 {
+            import::save_safetensors_with(&path, &tensors, &metadata).unwrap();
+            written.push(std::fs::read(&path).unwrap());
+        }
+        assert!(written.iter().all(|bytes| *bytes == written[0]));
+        assert_eq!(import::metadata(&path).unwrap(), metadata);
+        let found = import::load(&path, &CPU).unwrap();
+        assert!(found.keys().eq(tensors.keys()));
+        assert!(found.iter().all(|(name, tensor)| to_vec(tensor) == to_vec(&tensors[name])));
+    }
+}

@@ -75,7 +75,11 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     }
     println!("tensors        {}, {} numbers", found.tensors, found.parameters);
     if !found.unused.is_empty() {
-        println!("left out       {}", found.unused.join(", "));
+        const SHOWN: usize = 6;
+        let more = found.unused.len().saturating_sub(SHOWN);
+        let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+        let first = &found.unused[..found.unused.len().min(SHOWN)];
+        println!("left out       {}{more}", first.join(", "));
     }
     println!("written        {output}, {bytes} bytes");
     println!("sha256         {sha256}");

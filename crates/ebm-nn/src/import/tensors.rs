@@ -1,6 +1,6 @@
 //! The safetensors format, and 8-bit fixed point in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -111,10 +111,41 @@ pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>> {
 }
 
 fn serialize(tensors: &BTreeMap<String, Tensor>, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>> {
-    let pairs =
-        || metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<HashMap<_, _>>();
-    safetensors::serialize(tensors, (!metadata.is_empty()).then(pairs))
-        .map_err(|error| Error::Argument { op: "import::to_safetensors", reason: error.to_string() })
+    let bytes = safetensors::serialize(tensors, None)
+        .map_err(|error| Error::Argument { op: "import::to_safetensors", reason: error.to_string() })?;
+    Ok(if metadata.is_empty() { bytes } else { with_metadata(&bytes, metadata) })
+}
+
+/// The file `bytes` with metadata in name order. The library keeps them in a hash map, which writes them in another
+/// order in every run.
+fn with_metadata(bytes: &[u8], metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    // A length of 8 bytes, an object in JSON that is filled up with blanks to a multiple of 8, the data.
+    let length = bytes.first_chunk().map_or(0, |length| u64::from_le_bytes(*length)) as usize;
+    let (header, data) = bytes[8..].split_at(length);
+    let entries = header[1..].trim_ascii_end();
+    let pairs: Vec<String> =
+        metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
+    let mut header = format!("{{\"__metadata__\":{{{}}}", pairs.join(",")).into_bytes();
+    if entries != b"}" {
+        header.push(b',');
+    }
+    header.extend_from_slice(entries);
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes()[..], &header, data].concat()
+}
+
+/// A string in JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// Writes `tensors` to the safetensors file `path`: to a file beside it that is then renamed, so that

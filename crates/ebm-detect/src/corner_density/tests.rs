@@ -1,0 +1,167 @@
+//! Closed forms of densities of boxes.
+
+use ebm_seed::Key;
+
+use super::*;
+
+/// f(y) = −½ Σ ((y − μ) / σ)² + c, whatever the image: a box with independent normal coordinates.
+struct Normal {
+    sigma: [f64; 4],
+    constant: f64,
+}
+
+const BOX: BBox = [20.0, 30.0, 60.0, 50.0];
+/// Centre and size of `BOX` in the coordinates of f.
+const MEAN: [f64; 4] = [1.0, 2.0, 3.688_879_454_113_936, 2.995_732_273_553_991];
+
+impl EnergyModel for Normal {
+    type Features = BoxFeatures;
+
+    fn score(&self, _: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        let [mean, sigma] = [MEAN, self.sigma].map(|values| Tensor::new(&values, y.device()));
+        let z = y.to_dtype(DType::F64)?.broadcast_sub(&mean?)?.broadcast_div(&sigma?)?;
+        Ok(((z.sqr()?.sum(2)? * -0.5)? + self.constant)?.to_dtype(y.dtype())?)
+    }
+}
+
+const SIGMA: [f64; 4] = [0.02, 0.05, 0.04, 0.03];
+
+fn density(model: &Normal, proposal: &[f64], samples: usize) -> BoxDensity {
+    density_from(BOX, model, proposal, samples)
+}
+
+/// The reference size is that of `from`, which must be the size of `BOX`.
+fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) -> BoxDensity {
+    let pyramid = [Tensor::zeros((1, 1, 4, 4), DType::F32, &Device::Cpu).unwrap()];
+    let proposal = GaussianMixture::isotropic(proposal, 4).unwrap();
+    let found = BoxDensity::about(
+        model,
+        &pyramid,
+        (&[0], &[1], &[from]),
+        BoxConvention::HalfOpen,
+        (&proposal, samples),
+        &mut Key::new(7).rng(),
+    );
+    found.unwrap().remove(0)
+}
+
+fn normal() -> BoxDensity {
+    density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.03, 0.06], 40_000)
+}
+
+/// Mean and standard deviation of each edge c ± w/2, where c is normal and w log-normal.
+fn expected() -> [(f64, f64); 4] {
+    let [width, height] = [40.0, 20.0];
+    let side = |center: f64, size: f64, sigma: f64, log_sigma: f64, sign: f64| {
+        let square = log_sigma * log_sigma;
+        let mean = center + sign * 0.5 * size * (0.5 * square).exp();
+        let variance = 0.25 * size * size * square.exp() * (square.exp() - 1.0);
+        (mean, (variance + (sigma * size).powi(2)).sqrt())
+    };
+    [
+        side(40.0, width, SIGMA[0], SIGMA[2], -1.0),
+        side(40.0, height, SIGMA[1], SIGMA[3], -1.0),
+        side(40.0, width, SIGMA[0], SIGMA[2], 1.0),
+        side(40.0, height, SIGMA[1], SIGMA[3], 1.0),
+    ]
+}
+
+#[test]
+fn edges_have_the_moments_and_the_intervals_of_the_closed_form() {
+    let density = normal();
+    for (edge, (mean, deviation)) in expected().into_iter().enumerate() {
+        let marginal = density.edge(edge).unwrap();
+        assert!((marginal.mean() - mean).abs() < 0.05 * deviation, "edge {edge}: {}", marginal.mean());
+        // Nearly normal: the region of mass 0.9 reaches 1.645 deviations to both sides.
+        let region = marginal.highest_density_region(0.9).unwrap();
+        assert_eq!(region.intervals.len(), 1);
+        let half = 0.5 * region.width();
+        assert!((half / (1.645 * deviation) - 1.0).abs() < 0.05, "edge {edge}: {half} of {deviation}");
+        let inside = density.samples().filter(|(edges, _)| region.contains(edges[edge]));
+        let mass: f64 = inside.map(|(_, weight)| weight).sum();
+        assert!((mass - 0.9).abs() < 0.02, "edge {edge}: {mass}");
+    }
+}
+
+#[test]
+fn a_corner_is_distributed_as_its_two_edges() {
+    let (density, expected) = (normal(), expected());
+    for corner in [Corner::TopLeft, Corner::TopRight, Corner::BottomLeft, Corner::BottomRight] {
+        let map = density.corner(corner, 101).unwrap();
+        assert!((map.p.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        for (axis, place) in corner.coordinates().into_iter().enumerate() {
+            let at = |i: usize| {
+                let index = if axis == 0 { i % map.size } else { i / map.size };
+                map.first[axis] + map.step[axis] * index as f64
+            };
+            let mean: f64 = map.p.iter().enumerate().map(|(i, p)| p * at(i)).sum();
+            let variance: f64 = map.p.iter().enumerate().map(|(i, p)| p * (at(i) - mean).powi(2)).sum();
+            let (center, deviation) = expected[place];
+            assert!((mean - center).abs() < 0.05 * deviation, "{corner:?}: {mean} is not {center}");
+            let found = variance.sqrt() / deviation;
+            assert!((found - 1.0).abs() < 0.05, "{corner:?}: {found} of the deviation");
+        }
+        // Two independent normal coordinates: the smallest set of mass 0.9 is an ellipse, χ² = 2 ln 10.
+        let [(_, x), (_, y)] = corner.coordinates().map(|place| expected[place]);
+        let ellipse = std::f64::consts::TAU * 10f64.ln() * x * y;
+        assert!((map.area(0.9) / ellipse - 1.0).abs() < 0.08, "{} of {ellipse}", map.area(0.9));
+        let level = map.level(0.9);
+        let mass: f64 = map.p.iter().filter(|p| **p >= level).sum();
+        assert!((0.9..0.902).contains(&mass), "{mass}");
+        // The samples themselves are in it as often.
+        let inside = density.samples().filter(|(edges, _)| {
+            let [column, row] = [0, 1].map(|axis| {
+                let value = edges[corner.coordinates()[axis]];
+                ((value - map.first[axis]) / map.step[axis]).round()
+            });
+            let within = |place: f64| place >= 0.0 && place < map.size as f64;
+            within(column) && within(row) && map.p[row as usize * map.size + column as usize] >= level
+        });
+        let mass: f64 = inside.map(|(_, weight)| weight).sum();
+        assert!((mass - 0.9).abs() < 0.02, "{mass}");
+    }
+}
+
+#[test]
+fn a_constant_added_to_f_changes_nothing() {
+    let [plain, raised] =
+        [0.0, 64.0].map(|constant| density(&Normal { sigma: SIGMA, constant }, &[0.05], 2000));
+    for ((a, v), (b, w)) in plain.samples().zip(raised.samples()) {
+        // In single precision f + 64 has an error of 4e-6.
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-3) && (v - w).abs() < 1e-3 * v.max(1e-4));
+    }
+}
+
+#[test]
+fn the_samples_follow_the_density() {
+    // Of a mixture of the density itself and one twice as wide in four coordinates 0.65 would be effective.
+    for sigma in [[0.05; 4], SIGMA] {
+        let found = density(&Normal { sigma, constant: 0.0 }, &[0.0375, 0.075, 0.15], 4000);
+        let share = found.effective_sample_size() / 4000.0;
+        assert!(share > 0.5 && share < 0.75, "{share}");
+        assert!((found.weights.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+    // From a box that is 12 pixels away; the left edge's standard deviation is 1.1.
+    let from = [32.0, 30.0, 72.0, 50.0];
+    let found = density_from(from, &Normal { sigma: SIGMA, constant: 0.0 }, &[0.0375, 0.075, 0.15], 4000);
+    let share = found.effective_sample_size() / 4000.0;
+    assert!(share > 0.4, "{share}");
+    let left = found.edge(0).unwrap().mean();
+    assert!((left - expected()[0].0).abs() < 0.1, "{left}");
+}
+
+#[test]
+fn scaling_scales_edges_by_their_axis() {
+    let density = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 10);
+    let scaled = density.clone().scaled([2.0, 3.0]);
+    for (a, b) in density.edges.iter().zip(&scaled.edges) {
+        assert_eq!([2.0 * a[0], 3.0 * a[1], 2.0 * a[2], 3.0 * a[3]], *b);
+    }
+}
+
+#[test]
+fn samples_without_spread_are_refused() {
+    let one = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 1);
+    assert!(matches!(one.edge(0), Err(Error::NonFinite { .. })));
+    assert!(matches!(one.corner(Corner::TopRight, 50), Err(Error::NonFinite { .. })));
+}

@@ -144,6 +144,10 @@ impl BoxHead {
         let flat = (0u32..).zip(proposals).flat_map(|(i, own)| own.iter().map(move |p| (i, p.bbox)));
         let (images, boxes): (Vec<u32>, Vec<BBox>) = flat.unzip();
         let hidden = self.hidden(pyramid, &boxes, &images)?;
+        if boxes.is_empty() {
+            // A softmax without rows is an error.
+            return Ok(ScoredProposals { hidden, boxes, images, pairs: vec![], batch: proposals.len() });
+        }
         let scores = candle_nn::ops::softmax(&self.class.forward(&hidden)?, D::Minus1)?.to_vec2::<f32>()?;
         let mut pairs = Vec::new();
         for (row, scores) in scores.iter().enumerate() {
@@ -297,4 +301,30 @@ struct Sample {
     foreground: Vec<usize>,
     /// … and their offsets.
     targets: Vec<[f32; 4]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+    use ebm_nn::params::ParamStore;
+    use ebm_seed::Key;
+
+    use crate::config::ExperimentConfig;
+
+    #[test]
+    fn images_without_proposals_or_objects_are_no_error() {
+        let (config, device) = (ExperimentConfig::embedded("mini").unwrap().detector, Device::Cpu);
+        let store = ParamStore::new(Key::new(1));
+        let head = BoxHead::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+        let level = |side| Tensor::zeros((2, config.backbone.fpn_channels, side, side), DType::F32, &device);
+        let pyramid: Vec<Tensor> = [40, 20, 10, 5].map(|side| level(side).unwrap()).to_vec();
+        let scored = head.score(&pyramid, &[vec![], vec![]]).unwrap();
+        let offsets = head.offsets(&scored).unwrap();
+        assert_eq!(head.candidates(&scored, &offsets, &[(160, 160); 2]), [vec![], vec![]]);
+
+        let pool = head.foreground(&pyramid, 0, &[], &(vec![], vec![])).unwrap();
+        let sample = ForegroundPool::sample(&[&pool], &mut Key::new(2).rng()).unwrap();
+        assert_eq!((sample.labels.len(), sample.hidden.dim(0).unwrap(), sample.sample_size), (0, 0, 0));
+    }
 }

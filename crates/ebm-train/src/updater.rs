@@ -1,10 +1,13 @@
 //! From a loss to changed parameters: gradient, clipping, learning rate, optimiser.
 
+use crate::checkpoint::CheckpointData;
 use crate::trainer::StepReport;
 use candle_core::Tensor;
 use candle_core::backprop::GradStore;
 use ebm_nn::Result;
+use ebm_nn::import::LoadPolicy;
 use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
+use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use std::collections::BTreeMap;
 
@@ -45,20 +48,21 @@ impl Updater {
         self.optimizer.step(gradients, self.schedule.learning_rate(step as u64))
     }
 
-    /// The optimiser's state, to be saved beside the parameters.
+    /// What a checkpoint holds: the parameters of `store` and the optimiser's state.
     ///
     /// # Errors
     /// When the device runs out of memory.
-    pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
-        self.optimizer.state()
+    pub fn checkpoint(&self, store: &ParamStore) -> Result<CheckpointData> {
+        Ok(CheckpointData { model: store.tensors()?, optimizer: self.optimizer.state()? })
     }
 
-    /// Restores what [`state`](Self::state) returned.
+    /// Takes up what [`checkpoint`](Self::checkpoint) returned.
     ///
     /// # Errors
-    /// When a tensor is not of this optimiser.
-    pub fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()> {
-        self.optimizer.load_state(state)
+    /// When names or shapes are not exactly those of `store`, or a tensor is not of this optimiser.
+    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> Result<()> {
+        store.load(&data.model, LoadPolicy::STRICT)?;
+        self.optimizer.load_state(&data.optimizer)
     }
 }
 

@@ -45,6 +45,20 @@ pub fn create_dir(path: &Path) -> Result<()> {
     })
 }
 
+/// Where a run's files go: to the one that is resumed, or to a fresh one.
+pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
+    match resume {
+        Some(run) if !run.is_dir() => {
+            anyhow::bail!(
+                "--resume {}: there is no such run; give the directory that it named",
+                run.display()
+            )
+        }
+        Some(run) => Ok(run.to_owned()),
+        None => fresh_run(root, name),
+    }
+}
+
 /// `runs/<name>-<n>` with the smallest n that is not taken.
 pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
     create_dir(root)?;

@@ -70,7 +70,7 @@ pub struct MiniOptions {
 const DATA_SEED: u64 = 2020;
 const BATCH: usize = 10;
 /// The usual factors of the configured step lengths.
-pub const STEP_FACTORS: [f64; 4] = [0.0625, 0.25, 1.0, 4.0];
+pub const STEP_FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
 /// The levels of difficulty.
 pub const LEVELS: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("normal", Difficulty::Normal), ("hard", Difficulty::Hard)];
@@ -113,8 +113,8 @@ pub fn mini(
         detector,
         weights,
         source,
-        validation,
-        test,
+        validation: Rc::new(validation),
+        test: Rc::new(test),
         run: options.run.clone(),
         heads: options.heads.clone(),
         resume: options.resume,

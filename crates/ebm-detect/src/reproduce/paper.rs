@@ -81,8 +81,7 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
     progress.begin("reading annotations", 1);
     let (annotations, images) = options.split("train");
     let train = Arc::new(load_dataset(&annotations, &images, Purpose::Train)?);
-    let open = || Split::open("val2017", options.split("val"), 1);
-    let (validation, test) = (open()?, open()?);
+    let test = Rc::new(Split::open("val2017", options.split("val"), 1)?);
     progress.end();
     Ok(Workplace {
         source: streamed(&config, train, &device),
@@ -90,7 +89,7 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
         config,
         device,
         detector,
-        validation,
+        validation: test.clone(),
         test,
         run: options.run.clone(),
         heads: options.heads.clone(),

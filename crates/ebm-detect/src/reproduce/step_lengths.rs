@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::Workplace;
+use super::{STEP_FACTORS, Workplace};
 use crate::{
     branch::Predictor,
     error::Result,
@@ -12,9 +12,7 @@ use crate::{
     method::Method,
 };
 
-/// Factors of the configured lengths …
-const FACTORS: [f64; 5] = [0.0625, 0.25, 1.0, 4.0, 16.0];
-/// … of the lengths for size by those for position, around the configured ratio …
+/// Of the lengths for size by those for position, around the configured ratio; beside [`STEP_FACTORS`] of both …
 const RATIOS: [f64; 3] = [0.25, 1.0, 4.0];
 /// … and η.
 const DECAYS: [f64; 3] = [0.2, 0.5, 0.8];
@@ -65,7 +63,7 @@ pub fn step_lengths(
 /// The configured ascent with every combination of factor, ratio and η.
 fn grid(configured: &BoxAscent) -> Vec<BoxAscent> {
     let mut trials = Vec::new();
-    for factor in FACTORS {
+    for factor in STEP_FACTORS {
         for ratio in RATIOS {
             for decay in DECAYS {
                 let mut trial = configured.scaled(factor);

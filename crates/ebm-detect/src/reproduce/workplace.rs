@@ -94,8 +94,8 @@ pub struct Workplace {
     /// The detector's parameters, which confidences start from.
     pub(super) weights: BTreeMap<String, Tensor>,
     pub(super) source: Source,
-    pub(super) validation: Split,
-    pub(super) test: Split,
+    pub(super) validation: Rc<Split>,
+    pub(super) test: Rc<Split>,
     /// Runs and detections go here.
     pub(super) run: PathBuf,
     /// Branches that an earlier run left here are not trained again.

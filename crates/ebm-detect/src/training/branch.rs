@@ -7,7 +7,6 @@ use candle_core::{Tensor, backprop::GradStore};
 use ebm_core::{MonteCarloNll, Objective, Proposal, QualityRegression};
 use ebm_nn::{
     boxes::{BBox, paired_iou},
-    import::LoadPolicy,
     params::ParamStore,
 };
 use ebm_seed::Key;
@@ -148,12 +147,11 @@ impl TrainTask for BranchTask {
     }
 
     fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(CheckpointData { model: self.store.tensors()?, optimizer: self.updater.state()? })
+        Ok(self.updater.checkpoint(&self.store)?)
     }
 
     fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        self.store.load(&data.model, LoadPolicy::STRICT)?;
-        Ok(self.updater.load_state(&data.optimizer)?)
+        Ok(self.updater.restore(&self.store, &data)?)
     }
 }
 

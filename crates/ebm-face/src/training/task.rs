@@ -2,7 +2,6 @@
 
 use candle_core::Tensor;
 use candle_core::backprop::GradStore;
-use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
@@ -66,11 +65,10 @@ impl<S: BatchSource> TrainTask for FaceTask<S> {
     }
 
     fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(CheckpointData { model: self.store.tensors()?, optimizer: self.updater.state()? })
+        Ok(self.updater.checkpoint(&self.store)?)
     }
 
     fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        self.store.load(&data.model, LoadPolicy::STRICT)?;
-        Ok(self.updater.load_state(&data.optimizer)?)
+        Ok(self.updater.restore(&self.store, &data)?)
     }
 }

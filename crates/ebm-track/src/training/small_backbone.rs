@@ -7,7 +7,6 @@ use candle_core::backprop::GradStore;
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_core::math::log_softmax;
-use ebm_nn::import::LoadPolicy;
 use ebm_nn::init;
 use ebm_nn::ops::{linear, prroi_pool};
 use ebm_nn::optim::{Adam, ParamGroup};
@@ -130,11 +129,10 @@ impl TrainTask for SmallBackboneTask {
     }
 
     fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(CheckpointData { model: self.store.tensors()?, optimizer: self.updater.state()? })
+        Ok(self.updater.checkpoint(&self.store)?)
     }
 
     fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        self.store.load(&data.model, LoadPolicy::STRICT)?;
-        Ok(self.updater.load_state(&data.optimizer)?)
+        Ok(self.updater.restore(&self.store, &data)?)
     }
 }

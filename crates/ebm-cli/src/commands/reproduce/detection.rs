@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{detection_tables as tables, print_plan};
-use crate::commands::{create_dir, eval_strata, fresh_run};
+use crate::commands::{create_dir, eval_strata, fresh_run, run_dir};
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,11 +109,6 @@ impl DetectionArgs {
         self.heads.as_ref().or(self.resume.as_ref())
     }
 
-    /// Where this run's files go: to the one that is resumed, or to a new one.
-    fn run(&self, name: &str) -> Result<PathBuf> {
-        self.resume.clone().map_or_else(|| fresh_run(&self.out, name), Ok)
-    }
-
     fn methods(&self) -> Vec<Method> {
         match (self.figure, self.methods.as_slice()) {
             (Some(FigureName::Trade), _) => vec![Method::Ebm],
@@ -165,7 +160,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
             first.display()
         );
     }
-    options.run = args.run("detection-paper")?;
+    options.run = run_dir(args.resume.as_deref(), &args.out, "detection-paper")?;
     let place = paper(&options, &mut progress)?;
     study(&args, "paper", &place, &options.run, &mut progress)
 }
@@ -202,7 +197,7 @@ fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     if args.keep_base {
         create_dir(&args.weights)?;
     }
-    let run = args.run("detection-mini")?;
+    let run = run_dir(args.resume.as_deref(), &args.out, "detection-mini")?;
     let options = MiniOptions {
         from_scratch: args.from_scratch,
         keep_base: args.keep_base,

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::print_plan;
 use super::tracking_figures::figures;
-use crate::commands::fresh_run;
+use crate::commands::{fresh_run, run_dir};
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,19 +75,6 @@ pub struct TrackingArgs {
     smoke: bool,
 }
 
-impl TrackingArgs {
-    /// Where this run's files go: to the one that is resumed, or to a new one.
-    fn run(&self, name: &str) -> Result<PathBuf> {
-        match &self.resume {
-            Some(run) if !run.is_dir() => {
-                bail!("--resume {}: there is no such run; give the directory that it named", run.display())
-            }
-            Some(run) => Ok(run.clone()),
-            None => fresh_run(&self.out, name),
-        }
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     let options = PaperOptions {
@@ -122,12 +109,12 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
                     first.display()
                 );
             }
-            let run = args.run("tracking-paper")?;
+            let run = run_dir(args.resume.as_deref(), &args.out, "tracking-paper")?;
             let outcome = paper(&config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
             ("paper", run, outcome)
         }
         _ => {
-            let run = args.run("tracking-mini")?;
+            let run = run_dir(args.resume.as_deref(), &args.out, "tracking-mini")?;
             let outcome = run_mini(args, &config, &run, &mut progress)?;
             ("mini", run, outcome)
         }

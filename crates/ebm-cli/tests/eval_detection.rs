@@ -265,9 +265,14 @@ fn categories_and_images_must_fit_the_detector() {
     std::fs::write(&fewer, file.to_string()).unwrap();
     refused(
         &evaluate(&fewer, &images),
-        &["fewer.json", "2 categories (ids 2 to 4), not the 6", "detector_mini.safetensors", "--config"],
+        &[
+            "fewer.json",
+            "2 categories (ids 2 to 4), but the model has 6",
+            "detector_mini.safetensors",
+            "configuration",
+        ],
     );
     file["categories"] = (0..9).map(|id| json!({"id": id, "name": format!("c{id}")})).collect();
     std::fs::write(&fewer, file.to_string()).unwrap();
-    refused(&evaluate(&fewer, &images), &["9 categories (ids 0 to 8), not the 6"]);
+    refused(&evaluate(&fewer, &images), &["9 categories (ids 0 to 8), but the model has 6"]);
 }

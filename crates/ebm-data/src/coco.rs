@@ -1,8 +1,10 @@
 //! Datasets in COCO's annotation format.
 
+mod categories;
 mod check;
 mod schema;
 
+pub use categories::Category;
 pub(crate) use schema::shorten;
 
 use std::path::{Path, PathBuf};
@@ -34,22 +36,23 @@ pub struct LoadOptions {
     pub report: Option<PathBuf>,
     /// The largest annotation file to read, in bytes.
     pub max_json_bytes: u64,
+    /// How many labels the model has, the background not counted, which decides how categories are labelled (see
+    /// [`Category::label`]); `None` where there is no model.
+    pub labels: Option<usize>,
 }
 
 impl LoadOptions {
-    /// The settings for results to publish: files checked, 1 defect in 1000, no report, 2 GiB of annotations.
+    /// The settings for results to publish: files checked, 1 defect in 1000, no report, 2 GiB of annotations; no model.
     pub fn new(purpose: Purpose) -> Self {
-        Self { purpose, check_files: true, max_bad_fraction: 1e-3, report: None, max_json_bytes: 2 << 30 }
+        Self {
+            purpose,
+            check_files: true,
+            max_bad_fraction: 1e-3,
+            report: None,
+            max_json_bytes: 2 << 30,
+            labels: None,
+        }
     }
-}
-
-/// A category of objects; its label is its position in [`CocoDataset::categories`] plus 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Category {
-    /// The id in the annotation file; ids need not be contiguous.
-    pub id: u64,
-    /// The name.
-    pub name: String,
 }
 
 /// An annotated object.
@@ -102,7 +105,7 @@ impl CocoDataset {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON, has
-    /// no usable categories, or nothing to train on; above the tolerated fraction [`Error::MissingImages`] and, for
+    /// no usable categories, or nothing to train on; [`Error::Categories`] for those of another model; above the tolerated fraction [`Error::MissingImages`] and, for
     /// other defects, [`Error::TooManyDefects`], after the report was written.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
         check_max_bad_fraction(options.max_bad_fraction)?;
@@ -110,7 +113,11 @@ impl CocoDataset {
         let fail = |detail: String| Error::Json { path: annotations.to_owned(), detail };
         let raw: schema::File = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
         drop(bytes);
-        let categories = check::categories(&raw.categories).map_err(fail)?;
+        let mut categories = categories::checked(&raw.categories).map_err(fail)?;
+        if let Some(labels) = options.labels {
+            categories::relabel(&mut categories, labels)
+                .map_err(|detail| Error::Categories { path: annotations.to_owned(), detail })?;
+        }
         let checked = check::check(raw, annotations, images_dir, &categories, options.check_files);
 
         let report = options.report.as_deref();
@@ -145,12 +152,13 @@ impl CocoDataset {
 
     /// The label, from 1, of the category with this id.
     pub fn label(&self, category_id: u64) -> Option<usize> {
-        check::label(&self.categories, category_id)
+        categories::label(&self.categories, category_id)
     }
 
-    /// The id of the category with this label; none for the background, 0.
+    /// The id of the category with this label; none for the background, 0, and for a label without a category.
     pub fn category_id(&self, label: usize) -> Option<u64> {
-        Some(self.categories.get(label.checked_sub(1)?)?.id)
+        let index = self.categories.binary_search_by_key(&label, |category| category.label).ok()?;
+        Some(self.categories.get(index)?.id)
     }
 }
 

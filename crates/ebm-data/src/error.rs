@@ -77,6 +77,18 @@ pub enum Error {
         /// Line, column and complaint.
         detail: String,
     },
+    /// The categories are not those of the model.
+    #[error(
+        "{}: {detail}; give the annotations of the categories that it was trained on, or the configuration that belongs \
+         to these",
+        path.display()
+    )]
+    Categories {
+        /// The file.
+        path: PathBuf,
+        /// What both have.
+        detail: String,
+    },
     /// A file is not what it is read as.
     #[error("{}: not {expected}: {detail}", path.display())]
     Format {

@@ -110,12 +110,13 @@ pub fn evaluate(
 ) -> Result<Evaluation> {
     let config = detector.config();
     let convention = config.convention.into();
-    if dataset.categories.len() + 1 > config.num_classes {
+    if let Some(last) = dataset.categories.last().filter(|last| last.label >= config.num_classes) {
         return Err(Error::Config {
             name: "categories".into(),
             reason: format!(
-                "the dataset has {} categories, the detector knows {}; use the annotations it was trained on",
-                dataset.categories.len(),
+                "{} has the label {}, the detector knows {}; use the annotations it was trained on",
+                last.name,
+                last.label,
                 config.num_classes - 1
             ),
         });

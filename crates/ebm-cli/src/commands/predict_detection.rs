@@ -81,11 +81,12 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
+    let labels = model.config.detector.labels();
     let mut stdout = std::io::stdout().lock();
     for path in &args.images {
         let image = read_image(path)?;
         let detected = model.detect(&image, &device)?;
-        let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path))?;
+        let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path, labels))?;
         let Detected { refinement, sample, .. } = &detected;
         let convention = model.config.detector.convention.into();
         let corners = |c: &Candidate| to_original(&c.bbox, sample, convention);
@@ -185,9 +186,9 @@ fn densities(
     Ok(())
 }
 
-/// The labels and boxes, `[x, y, width, height]`, that `annotations` has for the image.
-fn annotated(annotations: &Path, image: &Path) -> Result<Vec<(usize, [f64; 4])>> {
-    let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
+/// The labels, for a model with that many, and boxes, `[x, y, width, height]`, that `annotations` has for the image.
+fn annotated(annotations: &Path, image: &Path, labels: usize) -> Result<Vec<(usize, [f64; 4])>> {
+    let options = LoadOptions { check_files: false, labels: Some(labels), ..LoadOptions::new(Purpose::Eval) };
     let dataset = CocoDataset::load(annotations, image.parent().unwrap_or(Path::new("")), &options)?;
     let known = dataset.images.iter().find(|known| image.file_name() == Some(known.file_name.as_ref()));
     let known =

@@ -125,8 +125,9 @@ impl CommonArgs {
         Ok(config)
     }
 
-    fn dataset(&self) -> Result<Arc<CocoDataset>> {
-        let options = LoadOptions::new(Purpose::Train);
+    fn dataset(&self, config: &ExperimentConfig) -> Result<Arc<CocoDataset>> {
+        let labels = Some(config.detector.labels());
+        let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Train) };
         let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
         dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
         Ok(Arc::new(dataset))
@@ -145,7 +146,7 @@ impl CommonArgs {
         progress: &mut Console,
     ) -> Result<Box<dyn BatchSource>> {
         let (device, convention) = (Device::Cpu, config.detector.convention.into());
-        let dataset = self.dataset()?;
+        let dataset = self.dataset(config)?;
         let transform = config.detector.input.transform();
         let key = self.key().split("data");
         if !self.cache {

@@ -22,29 +22,6 @@ pub(super) struct Checked {
 /// A defect's kind and the offending value.
 type Finding = (DefectCode, String);
 
-/// The categories by ascending id, or what is wrong with them: labels would mean nothing.
-pub(super) fn categories(raw: &[schema::Category]) -> Result<Vec<Category>, String> {
-    let mut categories: Vec<Category> =
-        raw.iter().map(|category| Category { id: category.id, name: category.name.clone() }).collect();
-    categories.sort_by_key(|category| category.id);
-    if categories.is_empty() {
-        return Err("no categories".to_owned());
-    }
-    if let Some(pair) = categories.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        return Err(format!("category id {} occurs twice", pair[0].id));
-    }
-    let mut names = HashSet::new();
-    match categories.iter().find(|category| !names.insert(&category.name)) {
-        Some(category) => Err(format!("category name {:?} occurs twice", category.name)),
-        None => Ok(categories),
-    }
-}
-
-/// The label, from 1, of a category id; `categories` ascend.
-pub(super) fn label(categories: &[Category], id: u64) -> Option<usize> {
-    categories.binary_search_by_key(&id, |category| category.id).ok().map(|index| index + 1)
-}
-
 /// Checks all records; images come out by ascending id.
 pub(super) fn check(
     raw: schema::File,
@@ -152,7 +129,7 @@ fn check_annotation(
     let image = image.ok_or_else(|| (DefectCode::OrphanImage, describe("image_id", raw.image_id)))?;
     let label = raw
         .category_id
-        .and_then(|id| label(categories, id))
+        .and_then(|id| super::categories::label(categories, id))
         .ok_or_else(|| (DefectCode::OrphanCategory, describe("category_id", raw.category_id)))?;
     let iscrowd =
         raw.iscrowd.ok_or_else(|| (DefectCode::BadCrowdFlag, "iscrowd is neither 0 nor 1".to_owned()))?;

@@ -203,6 +203,11 @@ impl DetectorConfig {
     /// Strides of P2 … P6.
     pub const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
 
+    /// Labels of objects: 1 to this; the background is 0.
+    pub fn labels(&self) -> usize {
+        self.num_classes.saturating_sub(1)
+    }
+
     /// Why the values contradict each other, if they do.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         let requirements = [

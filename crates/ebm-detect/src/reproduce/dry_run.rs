@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::{
-    coco::Purpose,
+    coco::{CocoDataset, LoadOptions, Purpose},
     scenes::{self, SceneConfig},
 };
 use ebm_nn::params::ParamStore;
@@ -69,11 +69,13 @@ pub fn dry_run(
 
     let (annotations, images) = options.split("train");
     let (dataset, origin) = if annotations.is_file() {
-        (load_dataset(&annotations, &images, Purpose::Train)?, annotations.display().to_string())
+        let dataset = load_dataset((&annotations, &images), Purpose::Train, &config.detector)?;
+        (dataset, annotations.display().to_string())
     } else {
         let set = scenes::generate(&scratch.join("dry-run"), &SceneConfig::default(), 4, Key::new(0))?;
         let origin = "generated scenes, in place of COCO's".to_owned();
-        (load_dataset(&set.annotations, &set.images, Purpose::Train)?, origin)
+        // Fewer categories than the detector knows serve as well here.
+        (CocoDataset::load(&set.annotations, &set.images, &LoadOptions::new(Purpose::Train))?, origin)
     };
     plan.lines.push(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);

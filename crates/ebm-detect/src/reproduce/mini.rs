@@ -90,14 +90,14 @@ pub fn mini(
     let count = if options.from_scratch { options.scenes.base } else { options.scenes.heads };
     let train = options.generate(&format!("train-{count}"), Difficulty::Normal, count)?;
     progress.advance(1, "train");
-    let validation = options.split("validation", Difficulty::Normal, options.scenes.validation)?;
+    let validation = options.split("validation", (Difficulty::Normal, options.scenes.validation), config)?;
     progress.advance(2, "validation");
-    let test = options.split("test", Difficulty::Normal, options.scenes.test)?;
+    let test = options.split("test", (Difficulty::Normal, options.scenes.test), config)?;
     progress.end();
 
     let detector = Rc::new(base_detector(config, options, &train, &device, progress)?);
     let weights = read(&options.base_path(), &device)?;
-    let mut dataset = load_dataset(&train.annotations, &train.images, Purpose::Train)?;
+    let mut dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
     dataset.images.truncate(options.scenes.heads);
     let cache = Rc::new(cache_features(config, &detector, &Arc::new(dataset), &device, progress)?);
     let foreground = Rc::new(foreground(&detector, &cache, progress)?);
@@ -127,13 +127,18 @@ impl MiniOptions {
     ///
     /// # Errors
     /// When they can not be written.
-    pub fn levels(&self) -> Result<Vec<Split>> {
-        LEVELS.into_iter().map(|(name, level)| self.split(name, level, self.scenes.test)).collect()
+    pub fn levels(&self, config: &ExperimentConfig) -> Result<Vec<Split>> {
+        LEVELS.into_iter().map(|(name, level)| self.split(name, (level, self.scenes.test), config)).collect()
     }
 
-    fn split(&self, name: &str, difficulty: Difficulty, count: usize) -> Result<Split> {
+    fn split(
+        &self,
+        name: &str,
+        (difficulty, count): (Difficulty, usize),
+        config: &ExperimentConfig,
+    ) -> Result<Split> {
         let set = self.generate(name, difficulty, count)?;
-        Split::open(name, (set.annotations, set.images), BATCH)
+        Split::open(name, (set.annotations, set.images), BATCH, &config.detector)
     }
 
     fn generate(&self, name: &str, difficulty: Difficulty, count: usize) -> Result<GeneratedSet> {
@@ -162,7 +167,7 @@ fn base_detector(
         let key = Key::new(DATA_SEED).split("detector");
         let store = ParamStore::new(key.split("init"));
         let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, device))?;
-        let dataset = load_dataset(&train.annotations, &train.images, Purpose::Train)?;
+        let dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
         let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
         let loader = LoaderConfig { drop_last: true, workers: 1, ..loader };
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;

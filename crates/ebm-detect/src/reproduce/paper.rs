@@ -80,8 +80,8 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
     let detector = Rc::new(load_detector(&config.detector, &path, &device)?);
     progress.begin("reading annotations", 1);
     let (annotations, images) = options.split("train");
-    let train = Arc::new(load_dataset(&annotations, &images, Purpose::Train)?);
-    let test = Rc::new(Split::open("val2017", options.split("val"), 1)?);
+    let train = Arc::new(load_dataset((&annotations, &images), Purpose::Train, &config.detector)?);
+    let test = Rc::new(Split::open("val2017", options.split("val"), 1, &config.detector)?);
     progress.end();
     Ok(Workplace {
         source: streamed(&config, train, &device),

@@ -19,7 +19,7 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::Precision;
 use crate::{
     branch::{Branch, Predictor},
-    config::ExperimentConfig,
+    config::{DetectorConfig, ExperimentConfig},
     error::{Error, Result},
     evaluation::{Contenders, Evaluation, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
@@ -44,12 +44,17 @@ pub struct Split {
 }
 
 impl Split {
-    /// Reads the annotations; `batch` images will be run at a time.
+    /// Reads the annotations for a detector; `batch` images will be run at a time.
     ///
     /// # Errors
     /// When they can not be read, or an image is not there.
-    pub fn open(name: &str, (annotations, images): (PathBuf, PathBuf), batch: usize) -> Result<Self> {
-        let dataset = Arc::new(load_dataset(&annotations, &images, Purpose::Eval)?);
+    pub fn open(
+        name: &str,
+        (annotations, images): (PathBuf, PathBuf),
+        batch: usize,
+        detector: &DetectorConfig,
+    ) -> Result<Self> {
+        let dataset = Arc::new(load_dataset((&annotations, &images), Purpose::Eval, detector)?);
         let truth = GroundTruth::read(&annotations)?;
         Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
     }
@@ -60,8 +65,14 @@ impl Split {
     }
 }
 
-pub(super) fn load_dataset(annotations: &Path, images: &Path, purpose: Purpose) -> Result<CocoDataset> {
-    Ok(CocoDataset::load(annotations, images, &LoadOptions::new(purpose))?)
+/// The annotated images, with the detector's labels.
+pub(super) fn load_dataset(
+    (annotations, images): (&Path, &Path),
+    purpose: Purpose,
+    detector: &DetectorConfig,
+) -> Result<CocoDataset> {
+    let options = LoadOptions { labels: Some(detector.labels()), ..LoadOptions::new(purpose) };
+    Ok(CocoDataset::load(annotations, images, &options)?)
 }
 
 /// Each image once, in order, for inference.

@@ -211,7 +211,7 @@ fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
     };
     let place = mini(&config, &options, progress)?;
     if args.levels {
-        let splits = options.levels()?;
+        let splits = options.levels(&config)?;
         let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
         eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
         return finish(args, &run, "mini", "Levels of difficulty", &rows, &tables::levels(&rows)?);

@@ -1,0 +1,78 @@
+//! Categories and the labels that a model has for them.
+
+use std::collections::HashSet;
+
+use super::schema;
+
+/// A category of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Category {
+    /// The id in the annotation file; ids need not be contiguous.
+    pub id: u64,
+    /// The name.
+    pub name: String,
+    /// What a model calls it, from 1: the position among the ids in ascending order; or the id itself where the model has as
+    /// many labels as the highest id says, as torchvision's 90 for COCO's 80 categories.
+    pub label: usize,
+}
+
+/// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean nothing.
+pub(super) fn checked(raw: &[schema::Category]) -> Result<Vec<Category>, String> {
+    let named =
+        |category: &schema::Category| Category { id: category.id, name: category.name.clone(), label: 0 };
+    let mut categories: Vec<Category> = raw.iter().map(named).collect();
+    categories.sort_by_key(|category| category.id);
+    if categories.is_empty() {
+        return Err("no categories".to_owned());
+    }
+    if let Some(pair) = categories.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(format!("category id {} occurs twice", pair[0].id));
+    }
+    let mut names = HashSet::new();
+    if let Some(category) = categories.iter().find(|category| !names.insert(&category.name)) {
+        return Err(format!("category name {:?} occurs twice", category.name));
+    }
+    (1..).zip(&mut categories).for_each(|(label, category)| category.label = label);
+    Ok(categories)
+}
+
+/// Labels the categories for a model with that many labels, or says how they differ from it.
+pub(super) fn relabel(categories: &mut [Category], labels: usize) -> Result<(), String> {
+    if categories.len() == labels {
+        return Ok(());
+    }
+    let [lowest, highest] = [categories.first(), categories.last()].map(|c| c.map_or(0, |c| c.id));
+    if lowest < 1 || highest != labels as u64 {
+        let count = categories.len();
+        return Err(format!("{count} categories (ids {lowest} to {highest}), but the model has {labels}"));
+    }
+    categories.iter_mut().for_each(|category| category.label = category.id as usize);
+    Ok(())
+}
+
+/// The label, from 1, of a category id; `categories` ascend.
+pub(super) fn label(categories: &[Category], id: u64) -> Option<usize> {
+    let index = categories.binary_search_by_key(&id, |category| category.id).ok()?;
+    Some(categories.get(index)?.label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
+        let raw: Vec<_> = ids.iter().map(|&id| schema::Category { id, name: format!("c{id}") }).collect();
+        let mut categories = checked(&raw)?;
+        relabel(&mut categories, labels)?;
+        Ok(categories.iter().map(|category| category.label).collect())
+    }
+
+    #[test]
+    fn labels_are_positions_or_ids() {
+        assert_eq!(labelled(&[4, 1, 2], 3).unwrap(), [1, 2, 3]);
+        assert_eq!(labelled(&[4, 1, 2], 4).unwrap(), [1, 2, 4]);
+        let mismatch = labelled(&[1, 2, 4], 6).unwrap_err();
+        assert_eq!(mismatch, "3 categories (ids 1 to 4), but the model has 6");
+        assert!(labelled(&[1, 2, 4], 2).is_err() && labelled(&[0, 4], 4).is_err());
+    }
+}

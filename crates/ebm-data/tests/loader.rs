@@ -63,6 +63,20 @@ fn threads_do_not_change_the_batches() {
 }
 
 #[test]
+fn a_thousand_batches_are_the_same_with_0_1_4_and_16_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = dataset(dir.path(), 8);
+    let run = |workers| {
+        let loader = Loader::new(Arc::clone(&dataset), config(2, workers), Key::new(5)).unwrap();
+        digest(loader.batches(0..1000).unwrap())
+    };
+    let reference = run(0);
+    for workers in [1, 4, 16] {
+        assert_eq!(run(workers), reference, "{workers} workers");
+    }
+}
+
+#[test]
 fn epochs_differ_and_hold_every_image_once() {
     let dir = tempfile::tempdir().unwrap();
     let loader = Loader::new(dataset(dir.path(), 10), config(2, 2), Key::new(1)).unwrap();

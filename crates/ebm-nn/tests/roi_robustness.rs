@@ -3,8 +3,11 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_nn::Error;
+use ebm_nn::boxes::{BoxConvention, iou_matrix, nms};
 use ebm_nn::ops::{prroi_pool, roi_align};
+use ebm_seed::Key;
 use proptest::prelude::*;
+use rand::{Rng, RngCore};
 
 fn map(c: usize) -> Tensor {
     let values: Vec<f32> = (0..2 * c * 5 * 7).map(|i| ((i * 41) % 19) as f32 / 9.0 - 1.0).collect();
@@ -85,6 +88,51 @@ proptest! {
             let row = format!("row {} of rois", at / 5);
             let refused = matches!(result, Err(Error::Argument { reason, .. }) if reason.contains(&row));
             prop_assert!(refused);
+        }
+    }
+}
+
+/// Any number of boxes of one of eight kinds each: with area, empty, turned around, in another world, smaller than a pixel …
+fn absurd(count: usize, rng: &mut impl Rng) -> Vec<[f32; 4]> {
+    let one = |rng: &mut dyn RngCore| -> [f32; 4] {
+        let mut near = || rng.random_range(-10.0f32..20.0);
+        let [x, y, w, h] = [near(), near(), near(), near()];
+        match rng.random_range(0..8) {
+            0 => [x, y, x, y],
+            1 => [x, y, x + 1e-30, y + 1e-3],
+            2 => [1e30 * x, 1e30 * y, 1e30 * w, 1e30 * h],
+            3 => [x, y, x - w.abs(), y - h.abs()],
+            4 => [1e-30 * x, 1e-30 * y, 1e-30, 1e-30],
+            5 => [x + 1e4, y - 1e4, x + 1e4 + w.abs(), y],
+            6 => [x, y, x.next_up(), y.next_up()],
+            _ => [x, y, x + w.abs(), y + h.abs()],
+        }
+    };
+    (0..count).map(|_| one(rng)).collect()
+}
+
+#[test]
+fn a_million_absurd_boxes_give_finite_results() {
+    let features = map(1);
+    let mut rng = Key::new(16).rng();
+    for count in std::iter::repeat_n(10_000, 100).chain([0, 1]) {
+        let rows = absurd(count, &mut rng);
+        let rois: Vec<f32> = rows.iter().flat_map(|&[x0, y0, x1, y1]| [0.0, x0, y0, x1, y1]).collect();
+        let rois = Tensor::from_vec(rois, (count, 5), &Device::Cpu).unwrap();
+        let pooled = prroi_pool(&features, &rois, (2, 2), 0.5).unwrap();
+        let aligned = roi_align(&features, &rois, (2, 2), 0.5, 2, true).unwrap();
+        assert_eq!((pooled.dims(), aligned.dims()), (&[count, 1, 2, 2][..], &[count, 1, 2, 2][..]));
+        assert!(all_finite(&pooled) && all_finite(&aligned));
+        for convention in [BoxConvention::HalfOpen, BoxConvention::Inclusive] {
+            let some = &rows[..rows.len().min(500)];
+            let scores: Vec<f32> = (0..some.len()).map(|i| i as f32).collect();
+            let kept = nms(some, &scores, 0.5, convention).unwrap();
+            assert!(kept.len() <= some.len() && kept.is_empty() == some.is_empty());
+            assert!(
+                iou_matrix(some, &some[..some.len().min(20)], convention)
+                    .iter()
+                    .all(|iou| (0.0..=1.0).contains(iou))
+            );
         }
     }
 }

@@ -102,16 +102,21 @@ fn newest_files(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_flipped_bit_in_any_byte_of_any_file_is_noticed() {
     let dir = three();
+    let mut count = 0;
     for file in newest_files(dir.path()) {
         let good = fs::read(&file).unwrap();
-        let flips = (0..good.len()).map(|byte| {
-            let mut bytes = good.clone();
+        let flips = (0..good.len()).flat_map(|byte| {
             // Neighbouring bytes lose different bits: 5 is odd.
-            bytes[byte] ^= 1 << (5 * byte % 8);
-            bytes
+            [5 * byte % 8, (5 * byte + 3) % 8].map(|bit| {
+                let mut bytes = good.clone();
+                bytes[byte] ^= 1 << bit;
+                bytes
+            })
         });
+        count += 2 * good.len();
         assert_noticed(dir.path(), &file, flips);
     }
+    assert!(count >= 1000, "{count}");
 }
 
 #[test]

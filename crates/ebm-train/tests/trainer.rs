@@ -20,6 +20,8 @@ struct Quadratic {
     momentum: Tensor,
     noise: f64,
     non_finite_at: Vec<usize>,
+    poison: f64,
+    only_gradient: bool,
     fail_at: Option<usize>,
 }
 
@@ -27,7 +29,15 @@ impl Quadratic {
     fn new() -> Self {
         let weight = Tensor::new(&[4.0, -3.0, 2.5], &Device::Cpu).unwrap();
         let momentum = weight.zeros_like().unwrap();
-        Self { weight, momentum, noise: 0.1, non_finite_at: Vec::new(), fail_at: None }
+        Self {
+            weight,
+            momentum,
+            noise: 0.1,
+            non_finite_at: Vec::new(),
+            poison: f64::NAN,
+            only_gradient: false,
+            fail_at: None,
+        }
     }
 }
 
@@ -46,11 +56,11 @@ impl TrainTask for Quadratic {
             |t: &Tensor| -> Result<f64, BoxError> { Ok(t.sqr()?.sum_all()?.to_scalar::<f64>()? / 2.0) };
         let bad = self.non_finite_at.contains(&step);
         let report = StepReport {
-            loss: if bad { f64::NAN } else { half_square(&residual)? },
-            grad_norm: (2.0 * half_square(&gradient)?).sqrt(),
+            loss: if bad && !self.only_gradient { self.poison } else { half_square(&residual)? },
+            grad_norm: if bad { self.poison } else { (2.0 * half_square(&gradient)?).sqrt() },
             scalars: BTreeMap::from([("lr".to_string(), rate(step))]),
         };
-        Ok((report, if bad { (gradient * f64::NAN)? } else { gradient }))
+        Ok((report, if bad { (gradient * self.poison)? } else { gradient }))
     }
 
     fn apply(&mut self, step: usize, gradient: Tensor) -> Result<(), BoxError> {
@@ -287,6 +297,28 @@ fn a_non_finite_step_changes_nothing_and_delays_the_checkpoint() {
     let checkpoints: Vec<_> =
         recorder.events.iter().filter(|event| event.starts_with("checkpoint")).collect();
     assert_eq!(checkpoints, ["checkpoint 4", "checkpoint 6"]);
+}
+
+#[test]
+fn wherever_it_strikes_nothing_poisoned_is_kept() {
+    const STEPS: usize = 100;
+    for at in 0..STEPS {
+        let root = tempfile::tempdir().unwrap();
+        let run = new_run(root.path());
+        let poison = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][at % 3];
+        let hit =
+            || Quadratic { non_finite_at: vec![at], poison, only_gradient: at % 2 == 0, ..Quadratic::new() };
+        let mut task = hit();
+        // The step after the hit is the last: were the guard late, its checkpoint would hold what it did.
+        go(&run, 0..at + 2, STEPS + 1, &mut task, &mut ()).unwrap();
+        let skipped: Vec<usize> =
+            read_metrics(&run.metrics_path()).unwrap().iter().filter(|r| r.skipped).map(|r| r.step).collect();
+        assert_eq!(skipped, [at]);
+        let saved = load_latest(&run.checkpoints_path()).unwrap().checkpoint;
+        let finite = |tensor: &Tensor| tensor.to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite());
+        assert!(saved.data.model.values().chain(saved.data.optimizer.values()).all(finite), "{at}");
+        assert_eq!(saved.state.guard_hits, [at]);
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn hostile(frequency: f64, slope: f64, patches: u64) -> impl Fn(f64) -> (f64, f6
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_the_model_does_y_stays_finite(

@@ -58,7 +58,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let signals = Signals::default();
-    match run(Cli::parse().command, &signals) {
+    let command = Cli::parse().command;
+    match signals::report_file_size_limit().and_then(|()| run(command, &signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

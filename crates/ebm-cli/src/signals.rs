@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// What has arrived so far.
@@ -12,6 +12,13 @@ use signal_hook::flag;
 pub struct Signals {
     arrived: Arc<AtomicBool>,
     number: Arc<AtomicUsize>,
+}
+
+/// Makes a write beyond the limit on file sizes an error like any full disk's, instead of a signal that ends the process
+/// without a word.
+pub fn report_file_size_limit() -> Result<()> {
+    let ignored = Arc::new(AtomicBool::new(false));
+    flag::register(SIGXFSZ, ignored).map(drop).context("cannot listen for SIGXFSZ")
 }
 
 /// A process that a signal ended exits with this and the signal's number.

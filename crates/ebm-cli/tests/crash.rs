@@ -2,67 +2,18 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+#[path = "common/training.rs"]
+mod training;
+
+use std::path::Path;
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use ebm_seed::Key;
 use rand::Rng;
+use training::Case;
 
 const STEPS: usize = 30;
-
-/// A few generated scenes and the arguments that train a confidence branch on them.
-struct Case {
-    dir: tempfile::TempDir,
-}
-
-impl Case {
-    fn new() -> Self {
-        let case = Self { dir: tempfile::tempdir().unwrap() };
-        let scenes = case.path("scenes");
-        let made =
-            ebm(&["data", "scenes", "--count", "4", "--out", scenes.to_str().unwrap()]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        case
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn train(&self, run: &str, resume: bool) -> Command {
-        let mut command = ebm(&["train", "branch", "--config", "mini", "--batch-size", "1", "--cache"]);
-        command.args(["--steps", &STEPS.to_string(), "--checkpoint-every", "5"]);
-        command.arg("--annotations").arg(self.path("scenes/annotations.json"));
-        command.arg("--images").arg(self.path("scenes/images"));
-        command.args([
-            "--detector",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors"),
-        ]);
-        command.arg("--run").arg(self.path(run));
-        if resume {
-            command.arg("--resume");
-        }
-        command
-    }
-
-    /// The trained branch of a run that nothing stopped.
-    fn uninterrupted(&self) -> Vec<u8> {
-        let output = self.train("whole", false).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        self.branch("whole")
-    }
-
-    fn branch(&self, run: &str) -> Vec<u8> {
-        std::fs::read(self.path(run).join("ebm.safetensors")).unwrap()
-    }
-}
-
-fn ebm(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
-    command
-}
 
 /// The steps that the run has logged.
 fn logged(run: &Path) -> usize {
@@ -89,7 +40,7 @@ fn text(output: &Output) -> String {
 #[test]
 fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
     const KILLS: usize = 20;
-    let case = Case::new();
+    let case = Case::new(STEPS, 5);
     let whole = case.uninterrupted();
     let mut rng = Key::new(1).rng();
     let (mut kills, mut round) = (0, 0);
@@ -128,7 +79,7 @@ fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
 
 #[test]
 fn the_first_signal_saves_and_the_second_leaves_at_once() {
-    let case = Case::new();
+    let case = Case::new(STEPS, 5);
     let whole = case.uninterrupted();
     for (name, code) in [("TERM", 143), ("INT", 130)] {
         let child = case.train(name, false).spawn().unwrap();
@@ -156,7 +107,7 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
 
 #[test]
 fn a_second_process_on_a_run_is_told_who_holds_it() {
-    let case = Case::new();
+    let case = Case::new(STEPS, 5);
     let mut first = case.train("shared", false).spawn().unwrap();
     wait_for_steps(&case.path("shared"), 1);
     let second = case.train("shared", true).output().unwrap();

@@ -30,6 +30,19 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The largest file of settings that is read, in bytes: thousands of times what people write.
+pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
+
+/// The text of a file of settings.
+///
+/// # Errors
+/// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Io`] where it is no UTF-8.
+pub fn read_settings(path: &Path) -> Result<String> {
+    let no_text =
+        |error| Error::io("read", path, std::io::Error::new(std::io::ErrorKind::InvalidData, error));
+    String::from_utf8(read_limited(path, MAX_SETTINGS_BYTES)?).map_err(no_text)
+}
+
 /// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.
 ///
 /// Parent directories are made. The content is not forced to the disk, so a power failure may lose it.

@@ -52,6 +52,10 @@ impl Space {
     }
 }
 
+/// No box reaches further, in pixels: the exponential of a finite log w may be none, and where no image is, f is the same
+/// everywhere.
+const REACH: f32 = 1e7;
+
 /// What f needs of the image and of B objects; computed once for all y.
 pub struct BoxFeatures {
     /// P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
@@ -132,7 +136,7 @@ impl BoxFeatures {
 
     /// The same with exclusive ends, whatever the convention.
     pub fn continuous_corners(&self, y: &Tensor) -> Result<Tensor> {
-        Ok(self.space.target_space().decode(y)?)
+        Ok(self.space.target_space().decode(y)?.clamp(-REACH, REACH)?)
     }
 }
 
@@ -277,6 +281,25 @@ mod tests {
         assert!(gradient2.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.1);
         assert!(difference(&f, &f2) < 1e-5);
         assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");
+    }
+
+    /// However far a step throws them: log w of 3e4 is no width any more.
+    #[test]
+    fn boxes_without_bounds_have_a_finite_f() {
+        let (head, features) = small();
+        let wide = Tensor::new(&[[[0f32, 0., 3e4, 3e4], [1e30, -1e30, 0.1, 90.]]], &Device::Cpu).unwrap();
+        let y = features.targets().unwrap().broadcast_add(&wide).unwrap();
+        for f in [head.score(&features, &y), head.pack().unwrap().score(&features, &y)] {
+            assert!(
+                f.unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|f| f.is_finite())
+            );
+        }
+        let rule = ebm_core::StepRule::Backtracking;
+        let ascent = ebm_core::GradientAscent { steps: 10, step_length: vec![1e4; 4], decay: 0.9, rule };
+        let head = head.pack().unwrap();
+        let refined = ebm_core::refine(&head, &features, &features.targets().unwrap(), &ascent).unwrap();
+        let pair = [&refined.f_init, &refined.f].map(|f| f.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+        assert!(pair[0].iter().zip(&pair[1]).all(|(before, after)| after >= before));
     }
 
     /// A branch with four channels, and two objects' and one object's boxes on two images.

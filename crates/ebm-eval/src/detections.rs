@@ -2,6 +2,7 @@
 
 use crate::error::{BoxProblem, Error, Result};
 use crate::ground_truth::GroundTruth;
+use ebm_data::files::read_limited;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -173,9 +174,15 @@ pub(crate) fn check_range(
     Ok(())
 }
 
+/// The largest JSON file that is read, in bytes.
+const MAX_JSON_BYTES: u64 = 4 << 30;
+
 /// Reads and parses a whole JSON file.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = fs::read(path).map_err(|source| Error::Io { path: path.into(), action: "read", source })?;
+    let bytes = read_limited(path, MAX_JSON_BYTES).map_err(|error| match error {
+        ebm_data::Error::Io { path, action, source } => Error::Io { path, action, source },
+        other => other.into(),
+    })?;
     serde_json::from_slice(&bytes).map_err(|source| Error::Json { path: path.into(), source })
 }
 

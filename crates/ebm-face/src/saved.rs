@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device};
 use ebm_core::GradientAscent;
 use ebm_core::parametric::Baseline;
-use ebm_data::files::write_atomic;
+use ebm_data::files::{read_settings, write_atomic};
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -89,7 +89,7 @@ impl RunConfig {
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.toml");
         let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-        let text = std::fs::read_to_string(&path).map_err(|error| {
+        let text = read_settings(&path).map_err(|error| {
             fail(format!(
                 "{error}; a run of `ebm reproduce` or `ebm train` of an age or a head pose is expected"
             ))
@@ -124,7 +124,7 @@ fn read_refinement(dir: &Path) -> Result<Option<GradientAscent>> {
         return Ok(None);
     }
     let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-    let text = std::fs::read_to_string(&path).map_err(|error| fail(error.to_string()))?;
+    let text = read_settings(&path).map_err(|error| fail(error.to_string()))?;
     toml::from_str(&text).map(Some).map_err(|error| fail(error.to_string()))
 }
 

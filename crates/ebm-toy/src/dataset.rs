@@ -1,5 +1,7 @@
 //! The two synthetic problems: their true densities and draws from them.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use rand::{Rng, RngCore};
@@ -114,14 +116,26 @@ fn log_add(a: f64, b: f64) -> f64 {
     high + (low - high).exp().ln_1p()
 }
 
+/// The largest file of points that is read, in bytes.
+const MAX_BYTES: u64 = 1 << 30;
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    if size > MAX_BYTES {
+        let reason = format!("{size} bytes are more than the {MAX_BYTES} that are read");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    io::read_to_string(file.take(MAX_BYTES))
+}
+
 impl Points {
     /// Reads two columns, x and y, separated by a comma; a first line that is no pair of numbers is a header.
     ///
     /// # Errors
     /// [`Error::Read`] and [`Error::Csv`], with the line.
     pub fn read_csv(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = read_text(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let mut points = Self::default();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();

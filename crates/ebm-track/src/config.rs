@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ebm_data::files::read_settings;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -100,7 +101,7 @@ impl ExperimentConfig {
     /// As [`parse`](Self::parse), and when the file can not be read.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = read_settings(path)
             .map_err(|error| Error::Settings { name: name.clone(), reason: error.to_string() })?;
         Self::parse(&name, &text)
     }

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::Device;
-use ebm_data::files::write_atomic;
+use ebm_data::files::{read_settings, write_atomic};
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ impl SavedConfig {
     pub fn load(dir: &Path, backbone: Option<&Path>, device: &Device) -> Result<(Self, Backbone, BoxModule)> {
         let path = dir.join(CONFIG);
         let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-        let text = std::fs::read_to_string(&path)
+        let text = read_settings(&path)
             .map_err(|error| fail(format!("{error}; a run of `ebm reproduce tracking` is expected")))?;
         let config: Self = toml::from_str(&text).map_err(|error| fail(error.to_string()))?;
         let root = dir.parent().unwrap_or(Path::new("."));

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Turns an operating-system error into the variant with the right remedy. `needed` is the size of what
@@ -109,10 +109,25 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// Reads a whole file; none where there is no such file. Never maps it into memory: a file truncated
+/// The largest file that is read where it holds text, and the largest of all, in bytes.
+pub(crate) const MAX_TEXT_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_BYTES: u64 = ebm_nn::import::MAX_FILE_BYTES;
+
+/// Reads a whole file of at most `limit` bytes; none where there is no such file. Never maps it into memory: a file truncated
 /// while mapped kills the process.
-pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+pub(crate) fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    let read = || {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        if size > limit {
+            let reason = format!("{size} bytes are more than the {limit} that are read");
+            return Err(io::Error::new(ErrorKind::InvalidData, reason));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        file.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    match read() {
         Ok(bytes) => Ok(Some(bytes)),
         Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(io_error(path, "read", 0, source)),

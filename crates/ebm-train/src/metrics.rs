@@ -1,7 +1,7 @@
 //! The metrics log: one JSON object a line, appended as training goes.
 
 use crate::error::{Error, Result};
-use crate::files::{io_error, read_if_exists};
+use crate::files::{MAX_BYTES, io_error, read_if_exists};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -105,7 +105,7 @@ impl MetricsLog {
 /// # Errors
 /// [`Error::MetricsLine`] for any other malformed line, [`Error::Io`].
 pub fn read_metrics(path: &Path) -> Result<Vec<MetricsRecord>> {
-    let text = read_if_exists(path)?.unwrap_or_default();
+    let text = read_if_exists(path, MAX_BYTES)?.unwrap_or_default();
     let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let lines = text[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     lines

@@ -15,7 +15,7 @@ use crate::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "config.toml";
@@ -76,8 +76,14 @@ impl RunDir {
     /// [`Error::Io`] where there is no run, [`Error::RunLocked`], [`Error::NotWritable`].
     pub fn open(path: &Path) -> Result<Self> {
         let file = path.join(CONFIG);
-        let read =
-            || std::fs::read_to_string(&file).map_err(|source| files::io_error(&file, "read", 0, source));
+        let read = || {
+            let missing = || io::Error::from(io::ErrorKind::NotFound);
+            let bytes = files::read_if_exists(&file, files::MAX_TEXT_BYTES)?;
+            let text = bytes.ok_or_else(missing).and_then(|bytes| {
+                String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+            });
+            text.map_err(|source| files::io_error(&file, "read", 0, source))
+        };
         read()?;
         let lock = lock(path)?;
         // Again, now that nobody else can be creating the run.

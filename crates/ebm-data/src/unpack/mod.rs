@@ -73,6 +73,14 @@ impl Budget {
             max_total_bytes: more(total_bytes),
         }
     }
+
+    /// The largest archive that is read: all content stored as it is, with a tar's padding or a zip's two headers.
+    fn max_archive_bytes(&self) -> u64 {
+        const PER_ENTRY: u64 = 4096;
+        const AROUND: u64 = 1 << 20;
+        let entries = u64::try_from(self.max_entries).unwrap_or(u64::MAX);
+        self.max_total_bytes.saturating_add(entries.saturating_mul(PER_ENTRY)).saturating_add(AROUND)
+    }
 }
 
 /// What was unpacked.
@@ -95,6 +103,13 @@ pub struct Unpacked {
 /// something else; [`Error::Io`] for the machine's failures. After an error the target is as it was before.
 pub fn unpack(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked> {
     let mut file = File::open(archive).map_err(|error| Error::io("read", archive, error))?;
+    let size = file.metadata().map_err(|error| Error::io("read", archive, error))?.len();
+    if size > budget.max_archive_bytes() {
+        let detail =
+            format!("{size} bytes are more than such an archive has ({})", budget.max_archive_bytes());
+        let (path, entry, fault) = (archive.to_owned(), String::new(), ArchiveFault::TooLarge);
+        return Err(Error::Archive { path, entry, fault, detail });
+    }
     let sha256 = digest(&mut file).map_err(|error| Error::io("read", archive, error))?;
     if let Some(unpacked) = already(target, &sha256)? {
         return Ok(unpacked);

@@ -5,6 +5,7 @@ mod training;
 
 use std::path::Path;
 
+use ebm_data::files::read_settings;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
@@ -67,7 +68,7 @@ impl ExperimentConfig {
     /// Reads a TOML file.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = read_settings(path)
             .map_err(|error| Error::Config { name: name.clone(), reason: error.to_string() })?;
         Self::parse(&name, &text)
     }

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::{BackboneConfig, EnergyHeadConfig};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
+use ebm_data::files::read_settings;
 
 /// A table of the paper for faces: the data's form, the networks, their training, and the rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,7 +91,7 @@ impl ExperimentConfig {
     /// [`Error::Settings`] naming the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = read_settings(path)
             .map_err(|error| Error::Settings { name: name.clone(), reason: error.to_string() })?;
         Self::parse(&name, &text)
     }

@@ -5,7 +5,7 @@ use super::{
     list_steps, step_name, sums, tensors,
 };
 use crate::error::{Error, Result};
-use crate::files::read_if_exists;
+use crate::files::{MAX_BYTES, MAX_TEXT_BYTES, read_if_exists};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub fn load_latest(dir: &Path) -> Result<Loaded> {
     let mut skipped = Vec::new();
     let mut steps = list_steps(dir)?;
     let pointer = dir.join(LATEST);
-    match read_if_exists(&pointer) {
+    match read_if_exists(&pointer, MAX_TEXT_BYTES) {
         Ok(None) if steps.is_empty() => return Err(Error::NoCheckpoint { path: dir.into() }),
         Ok(None) => skipped.push(Skipped { path: pointer, reason: "it does not exist".into() }),
         Ok(Some(text)) => match sums::parse_latest(dir, &text) {
@@ -99,8 +99,8 @@ fn first_valid(dir: &Path, steps: &[usize], mut skipped: Vec<Skipped>) -> Result
 
 /// Reads a checkpoint after its files agree with `SHA256SUMS` and the sums with `verify_sums`.
 fn read_verified(path: &Path, verify_sums: impl Fn(&[u8]) -> Result<()>) -> Result<Checkpoint> {
-    let sums = read(path, SUMS)?;
-    let [model, optimizer, state] = [read(path, MODEL)?, read(path, OPTIMIZER)?, read(path, STATE)?];
+    let [sums, state] = [read(path, SUMS, MAX_TEXT_BYTES)?, read(path, STATE, MAX_TEXT_BYTES)?];
+    let [model, optimizer] = [read(path, MODEL, MAX_BYTES)?, read(path, OPTIMIZER, MAX_BYTES)?];
     sums::verify(path, &sums, &[(MODEL, &model), (OPTIMIZER, &optimizer), (STATE, &state)])?;
     verify_sums(&sums)?;
     Ok(Checkpoint {
@@ -112,8 +112,8 @@ fn read_verified(path: &Path, verify_sums: impl Fn(&[u8]) -> Result<()>) -> Resu
     })
 }
 
-fn read(dir: &Path, name: &str) -> Result<Vec<u8>> {
+fn read(dir: &Path, name: &str, limit: u64) -> Result<Vec<u8>> {
     let path = dir.join(name);
-    read_if_exists(&path)?
+    read_if_exists(&path, limit)?
         .ok_or_else(|| Error::CorruptCheckpoint { path, problem: "it does not exist".into() })
 }

@@ -6,7 +6,6 @@ use super::{
 use crate::error::{Error, Result};
 use crate::files;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which checkpoints survive the next one.
@@ -59,7 +58,8 @@ impl BestMetric {
         for step in list_steps(dir)? {
             let path = dir.join(step_name(step)).join(STATE);
             // A checkpoint without a readable state is no candidate.
-            let state = fs::read(&path).ok().and_then(|bytes| CheckpointState::parse(&bytes, &path).ok());
+            let bytes = files::read_if_exists(&path, files::MAX_TEXT_BYTES).ok().flatten();
+            let state = bytes.and_then(|bytes| CheckpointState::parse(&bytes, &path).ok());
             scored.extend(state.and_then(|state| Some((self.score(&state)?, step))));
         }
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
@@ -179,6 +179,7 @@ mod tests {
     use crate::checkpoint::{CheckpointData, SCHEMA_VERSION, load_latest};
     use crate::files::faults::{Fault, with};
     use candle_core::{Device, Tensor};
+    use std::fs;
 
     fn checkpoint(step: usize) -> Checkpoint {
         let tensor = Tensor::new(&[step as f64, 1.0], &Device::Cpu).unwrap();

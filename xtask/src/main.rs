@@ -7,6 +7,7 @@
 mod ci;
 mod ebm;
 mod process;
+mod soak;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -45,6 +46,8 @@ enum Task {
     },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
+    /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
+    Soak(soak::SoakArgs),
 }
 
 fn main() {
@@ -52,7 +55,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download` and `ci`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `ci` and `soak`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -62,6 +65,7 @@ fn main() {
         Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
         Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
         Task::Ci => ci::run(workspace_root()),
+        Task::Soak(args) => soak::run(workspace_root(), &args),
     };
     match result {
         Ok(code) => std::process::exit(code),

@@ -39,18 +39,19 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
-    const KILLS: usize = 20;
+    // `cargo xtask soak` asks for more.
+    let kills_wanted = std::env::var("EBM_KILLS").map_or(20, |text| text.parse().unwrap());
     let case = Case::new(STEPS, 5);
     let whole = case.uninterrupted();
     let mut rng = Key::new(1).rng();
     let (mut kills, mut round) = (0, 0);
-    while kills < KILLS {
+    while kills < kills_wanted {
         let run = format!("killed-{round}");
         let mut before = 0;
         loop {
             let mut child = case.train(&run, before > 0 || case.path(&run).exists()).spawn().unwrap();
             // Often between steps, sometimes while it starts.
-            if kills < KILLS && rng.random_bool(0.8) {
+            if kills < kills_wanted && rng.random_bool(0.8) {
                 let further = rng.random_range(1..8);
                 let start = Instant::now();
                 while logged(&case.path(&run)) < (before + further).min(STEPS)
@@ -61,7 +62,7 @@ fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
                 }
             }
             std::thread::sleep(Duration::from_millis(rng.random_range(0..40)));
-            if kills < KILLS && child.try_wait().unwrap().is_none() {
+            if kills < kills_wanted && child.try_wait().unwrap().is_none() {
                 child.kill().unwrap();
                 kills += 1;
                 child.wait().unwrap();

@@ -156,7 +156,9 @@ fn camera_seeds() -> Vec<Vec<u8>> {
 
 fn read_biwi(path: &Path) -> Result<(), Refusal> {
     let options = biwi::FramesOptions { tolerance: ANY, ..Default::default() };
-    Ok(biwi::load_frames(folder(folder(path)), &options).map(drop)?)
+    let faces = biwi::load_frames(folder(folder(path)), &options)?;
+    // A frame that is not as it should be is left out, and what it lacks is written down.
+    faces.quarantine.defects.first().map_or(Ok(()), |defect| Err(defect.detail.as_str().into()))
 }
 
 fn npz_seeds() -> Vec<Vec<u8>> {

@@ -9,7 +9,7 @@ use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
@@ -19,7 +19,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn json(args: &[&str]) -> Value {
+fn answer(args: &[&str]) -> Value {
     let output = ebm(&[args, &["--json"]].concat());
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -46,7 +46,7 @@ fn a_detector_of_maskrcnn_benchmark_is_converted() {
     std::fs::write(&config, narrow.replace("representation = 1024", "representation = 8")).unwrap();
     let args = ["weights", "convert", text(&pth), text(&out), "--config", text(&config)];
 
-    let found = json(&args);
+    let found = answer(&args);
     assert_eq!((&found["family"], &found["configuration"]), (&"maskrcnn_benchmark".into(), &Value::Null));
     let written = import::load(&out, &Device::Cpu).unwrap();
     let numbers: usize = written.values().map(|tensor| tensor.elem_count()).sum();
@@ -56,10 +56,10 @@ fn a_detector_of_maskrcnn_benchmark_is_converted() {
     assert_eq!(found["sha256"].as_str().unwrap().len(), 64);
 
     refused(&args, "--force");
-    let half = json(&[&args[..], &["--half", "--force"]].concat());
+    let half = answer(&[&args[..], &["--half", "--force"]].concat());
     assert!(half["bytes"].as_u64() < found["bytes"].as_u64() && half["sha256"] != found["sha256"]);
     // Again, and by another way, the same bytes.
-    assert_eq!(json(&[&args[..], &["--force"]].concat())["sha256"], found["sha256"]);
+    assert_eq!(answer(&[&args[..], &["--force"]].concat())["sha256"], found["sha256"]);
 
     refused(&["weights", "convert", text(&pth), "out.pth"], ".safetensors");
     refused(&["weights", "convert", text(&out), text(&out), "--force"], "another name for the output");
@@ -77,11 +77,11 @@ fn a_converted_detector_chooses_its_configuration() {
     let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));
     let mini = in_tree("weights/detector_mini.safetensors");
     refused(&["weights", "convert", text(&mini), text(&out)], "--config");
-    let found = json(&["weights", "convert", text(&mini), text(&out), "--config", "mini"]);
+    let found = answer(&["weights", "convert", text(&mini), text(&out), "--config", "mini"]);
     assert_eq!((&found["family"], &found["configuration"]), (&"torchvision".into(), &"mini".into()));
     // Converted again it needs no configuration any more.
     let again = dir.path().join("again.safetensors");
-    assert_eq!(json(&["weights", "convert", text(&out), text(&again)])["configuration"], "mini");
+    assert_eq!(answer(&["weights", "convert", text(&out), text(&again)])["configuration"], "mini");
 
     assert!(ebm(&["data", "scenes", "--out", text(&scenes), "--count", "1"]).status.success());
     let image = (std::fs::read_dir(scenes.join("images")).unwrap())
@@ -107,7 +107,7 @@ fn residual_networks_are_converted_and_others_refused() {
     }
     import::save_safetensors(&input, &tensors).unwrap();
     let args = ["weights", "convert", text(&input), text(&out)];
-    let found = json(&args);
+    let found = answer(&args);
     assert_eq!(found["family"], "resnet");
     assert_eq!(found["parameters"].as_u64(), Some(store.num_elements() as u64));
     assert_eq!(found["unused"].as_array().unwrap().len(), 3);
@@ -117,4 +117,42 @@ fn residual_networks_are_converted_and_others_refused() {
     refused(&[&args[..], &["--force"]].concat(), "1 missing: layer3.4.bn2.running_var");
     import::save_safetensors(&input, &[("w".to_owned(), tensors["bn1.bias"].clone())].into()).unwrap();
     refused(&[&args[..], &["--force"]].concat(), "it has w");
+}
+
+#[test]
+fn a_card_tells_what_was_trained_and_how_good_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("ebm-1");
+    std::fs::create_dir(&run).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("ebm-1/config.toml", include_str!("../../ebm-detect/configs/mini.toml"));
+    write("ebm-1/metrics.jsonl", "{\"step\":599,\"loss\":-2.5,\"grad_norm\":1.0}\n");
+    write("ebm-1/model.safetensors", "weights");
+    refused(&["weights", "card", text(&run)], "--results");
+    let row = |seed: u32, ap: f64| json!({"method": "ebm", "seed": seed, "AP": ap, "step_factor": null});
+    let results = json!({"scale": "mini", "study": "Table 2", "rows": [row(0, 0.1), row(1, 0.47)]});
+    write("results.json", &results.to_string());
+
+    let output = ebm(&["weights", "card", text(&run), "--licence", "mit"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let card = std::fs::read_to_string(run.join("README.md")).unwrap();
+    let (_, after) = card.split_once("---\n").unwrap();
+    let (metadata, page) = after.split_once("\n---\n").unwrap();
+    let line = |key: &str| metadata.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    assert_eq!((line("license: "), line("pipeline_tag: ")), ("\"mit\"", "object-detection"));
+    let index: Value = serde_json::from_str(line("model-index: ")).unwrap();
+    let metrics = &index[0]["results"][0]["metrics"];
+    assert_eq!((metrics[0]["type"].as_str(), metrics[0]["value"].as_f64()), (Some("AP"), Some(0.47)));
+    assert_eq!(metrics.as_array().unwrap().len(), 1);
+    for part in [
+        "# ebm-1",
+        "Table 2, mini",
+        "600 steps; the last loss is -2.5000",
+        "| model.safetensors | 7 |",
+        "[detector]",
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    refused(&["weights", "card", text(&run)], "--force");
+    refused(&["weights", "card", text(dir.path())], "no .safetensors file");
 }

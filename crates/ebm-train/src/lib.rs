@@ -17,6 +17,7 @@
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
 
 pub mod checkpoint;
+mod dump;
 mod error;
 mod files;
 pub mod guard;

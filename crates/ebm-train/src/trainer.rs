@@ -3,6 +3,7 @@
 use crate::checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Retention, SCHEMA_VERSION, load_latest,
 };
+use crate::dump;
 use crate::error::{BoxError, Error, Result};
 use crate::guard::{NonFiniteGuard, Verdict};
 use crate::metrics::{MetricsLog, MetricsRecord};
@@ -118,6 +119,8 @@ pub fn train<T: TrainTask>(
 
 /// A run between two steps.
 struct Run {
+    /// Its directory.
+    path: PathBuf,
     /// The number of completed steps.
     step: usize,
     seed: u64,
@@ -146,7 +149,18 @@ impl Run {
             observer.event(Event::Started { step: steps.start, end: steps.end, resumed_from: None });
             let (guard, metrics) = Default::default();
             let step = steps.start;
-            return Ok(Self { step, seed, config_digest, store, log, guard, metrics, last_checkpoint: None });
+            let last_checkpoint = None;
+            return Ok(Self {
+                path: options.run.path().into(),
+                step,
+                seed,
+                config_digest,
+                store,
+                log,
+                guard,
+                metrics,
+                last_checkpoint,
+            });
         }
         if !options.resume {
             return Err(Error::HasCheckpoints { path: dir });
@@ -167,7 +181,8 @@ impl Run {
         let (step, end, path) = (state.step, steps.end, loaded.path);
         observer.event(Event::Started { step, end, resumed_from: Some(&path) });
         let (guard, metrics) = (NonFiniteGuard::new(state.guard_hits), state.metrics);
-        Ok(Self { step, seed, config_digest, store, log, guard, metrics, last_checkpoint: Some(path) })
+        let (path, last_checkpoint) = (options.run.path().into(), Some(path));
+        Ok(Self { path, step, seed, config_digest, store, log, guard, metrics, last_checkpoint })
     }
 
     /// Runs one step and returns whether its update was skipped.
@@ -179,7 +194,12 @@ impl Run {
         let skipped = !matches!(verdict, Ok(Verdict::Apply));
         // Logged also where the guard gives up: this line is what explains why.
         self.log.append(&record(step, &report, skipped))?;
-        verdict?;
+        if let Err(error) = verdict {
+            let data = task.state().map_err(fail)?;
+            let path = dump::write(&self.path, step, &report, self.guard.hits(), &data)?;
+            observer.event(Event::Warning { message: &format!("{} holds what led to it", path.display()) });
+            return Err(error);
+        }
         if !skipped {
             task.apply(step, update).map_err(fail)?;
             self.metrics = finite_metrics(&report);

@@ -332,6 +332,10 @@ fn the_third_hit_ends_the_run_also_across_a_resume() {
     let error = go(&run, 0..23, 5, &mut task, &mut ()).unwrap_err();
     let Error::NonFinite { step: 12, hits, .. } = &error else { panic!("{error}") };
     assert_eq!(*hits, [3, 8, 12]);
+    let dump = fs::read_to_string(run.path().join("non_finite.json")).unwrap();
+    let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
+    assert_eq!((dump["step"].as_u64(), dump["loss"].as_str()), (Some(12), Some("NaN")));
+    assert!(dump["largest_in_model"]["w"].as_f64().unwrap() > 0.0);
     assert!(task.weight.to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite()));
     // The last checkpoint is the one before, and the log tells what happened.
     assert_eq!(load_latest(&run.checkpoints_path()).unwrap().checkpoint.state.step, 10);

@@ -16,6 +16,7 @@ pub mod predict_tracking;
 pub mod reproduce;
 pub mod train;
 pub mod weights;
+pub mod weights_card;
 
 use std::path::{Path, PathBuf};
 

@@ -14,6 +14,8 @@ pub enum Weights {
     /// Make a file of ours out of weights made elsewhere: Faster-RCNN of torchvision, maskrcnn-benchmark or Detectron, or a
     /// ResNet.
     Convert(ConvertArgs),
+    /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines read.
+    Card(super::weights_card::CardArgs),
 }
 
 /// Arguments of `ebm weights convert`.
@@ -42,6 +44,7 @@ pub struct ConvertArgs {
 pub fn run(command: Weights) -> Result<()> {
     match command {
         Weights::Convert(args) => run_convert(&args),
+        Weights::Card(args) => super::weights_card::run(&args),
     }
 }
 
@@ -86,7 +89,8 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     Ok(())
 }
 
-fn size_and_sha256(path: &Path) -> Result<(usize, String)> {
+/// A file's length in bytes and its SHA-256 in hexadecimal.
+pub fn size_and_sha256(path: &Path) -> Result<(usize, String)> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let hex = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     Ok((bytes.len(), hex))

@@ -203,7 +203,13 @@ fn every_image_comes_once_in_an_epoch_of_features() {
 }
 
 fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> ebm_face::reproduce::Outcome {
-    let options = Options { seeds: 2, ablation: true, cache: root.join("features"), run: root.join("run") };
+    let options = Options {
+        seeds: 2,
+        ablation: true,
+        cache: root.join("features"),
+        run: root.join("run"),
+        resume: false,
+    };
     mini(config, data, &options, &mut ()).unwrap()
 }
 
@@ -225,6 +231,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let again = {
         let options = Options {
             run: dir.path().join("again"),
+            resume: false,
             seeds: 2,
             ablation: false,
             cache: dir.path().join("features"),
@@ -232,6 +239,15 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
         mini(&config, &data, &options, &mut ()).unwrap()
     };
     assert_eq!(again.rows, outcome.rows);
+
+    // As if it had been stopped before one head: the others are taken as they are.
+    std::fs::remove_dir_all(dir.path().join("again/ebm-1")).unwrap();
+    let resumed = {
+        let [run, cache] = ["again", "features"].map(|name| dir.path().join(name));
+        mini(&config, &data, &Options { run, cache, seeds: 2, ablation: false, resume: true }, &mut ())
+            .unwrap()
+    };
+    assert_eq!(resumed.rows, outcome.rows);
 
     // The saved networks on the same images.
     let root = dir.path().join("run");

@@ -48,7 +48,7 @@ pub fn paper(
             let (mut task, steps) = (new.task, new.steps);
             let text = saved.to_toml()?;
             let spec = RunSpec::new((&options.run, &name), &text, steps, seed);
-            let run = train_run(&spec, &mut task, progress)?;
+            let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
             let (network, store) = task.into_network();
             save(&store, run.path())?;
             let Some(trunk) = network.trunk else { continue };

@@ -32,4 +32,6 @@ pub struct Options {
     pub cache: PathBuf,
     /// Checkpoints, metrics, parameters.
     pub run: PathBuf,
+    /// Whether what an earlier process began in `run` goes on.
+    pub resume: bool,
 }

@@ -56,7 +56,7 @@ pub fn mini(
         return Err(Error::Settings { name: config.title.clone(), reason });
     };
     let weights = options.run.join("trunk.safetensors");
-    train_trunk(config, training, &data.train, (&options.run, &weights), progress)?;
+    train_trunk(config, training, &data.train, (options, &weights), progress)?;
     frozen(config, data, &weights, options, progress)
 }
 
@@ -69,7 +69,7 @@ fn train_trunk(
     config: &ExperimentConfig,
     TrunkTraining { method, training }: &TrunkTraining,
     faces: &Arc<Faces>,
-    (run, weights): (&Path, &Path),
+    (options, weights): (&Options, &Path),
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let key = Key::new(SHARED_SEED).split("trunk");
@@ -84,7 +84,8 @@ fn train_trunk(
     let steps = training.steps(faces.faces.len());
     let mut task = FaceTask::new(network, store, source, training, key.split("train"));
     let text = config.to_toml()?;
-    train_run(&RunSpec::new((run, "trunk"), &text, steps, SHARED_SEED), &mut task, progress)?;
+    let spec = RunSpec::new((&options.run, "trunk"), &text, steps, SHARED_SEED);
+    train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
     let (_, store) = task.into_network();
     let prefix = format!("{TRUNK}.");
     let named = store.tensors()?.into_iter();
@@ -227,7 +228,7 @@ impl Trainer<'_> {
         };
         let text = saved.to_toml()?;
         let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
-        let run = train_run(&spec, &mut task, progress)?;
+        let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
         let (network, store) = task.into_network();
         save(&store, run.path())?;
         TrainedHead::new(network.head)

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::face_figures::figures;
 use super::print_plan;
-use crate::commands::fresh_run;
+use crate::commands::run_dir;
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,6 +37,9 @@ pub struct FaceArgs {
     /// Seeds of each head.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
+    /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
+    #[arg(long)]
+    resume: Option<PathBuf>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
@@ -113,13 +116,14 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         }
         _ => Data::read(task, &args.datasets, &mut progress)?,
     };
-    let run = fresh_run(&args.out, &format!("{}-{name}", task.key()))?;
+    let run = run_dir(args.resume.as_deref(), &args.out, &format!("{}-{name}", task.key()))?;
     data.record(&run)?;
     let options = Options {
         seeds: args.seeds,
         ablation: !args.no_ablation,
         cache: args.cache.clone(),
         run: run.clone(),
+        resume: args.resume.is_some(),
     };
     let trunk = || {
         weights.clone().with_context(|| {

@@ -9,6 +9,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use candle_core::{DType, Device};
+use ebm_nn::import;
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 use rand::{Rng as _, RngCore as _};
 use server::Server;
@@ -147,4 +151,58 @@ fn what_is_to_be_fetched_by_hand_is_said_and_the_codes_are_right() {
     let output = finish(get(dir.path(), &["set"]));
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("SHA-256"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_resnet_comes_from_the_hub_into_the_shared_cache_and_is_converted() {
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let store = ParamStore::new(Key::new(1));
+    let config = ResNetConfig { width: 8, ..ResNetConfig::resnet50(Norm::Train) };
+    ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+    import::save_safetensors(&path("published.safetensors"), &store.tensors().unwrap()).unwrap();
+    let bytes = std::fs::read(path("published.safetensors")).unwrap();
+    let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (tag, size) = (sha256.clone(), bytes.len());
+    let server = Server::start(move |request, reply| match request.path.as_str() {
+        "/timm/resnet50.tv_in1k/resolve/main/model.safetensors" => reply.head(
+            "302 Found",
+            &[
+                &format!("X-Repo-Commit: {COMMIT}"),
+                &format!("X-Linked-ETag: \"{tag}\""),
+                &format!("X-Linked-Size: {size}"),
+                "Location: /cdn",
+                "Content-Length: 0",
+            ],
+        ),
+        _ => reply.good(request, &bytes),
+    });
+    let from_hub = |place: &Path| {
+        let mut command = get(place, &["hub-resnet50"]);
+        command.env("HF_HOME", path("hf")).env("HF_ENDPOINT", &server.address);
+        command
+    };
+    let output = finish(from_hub(dir.path()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(path("hf/hub/models--timm--resnet50.tv_in1k/blobs").join(&sha256).is_file());
+
+    // Another project on the same machine needs no network any more.
+    let (requests, elsewhere) = (server.requests().len(), path("elsewhere"));
+    let mut offline = from_hub(&elsewhere);
+    offline.env("HF_HUB_OFFLINE", "1");
+    let output = finish(offline);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(server.requests().len(), requests);
+
+    let mut convert = Command::new(env!("CARGO_BIN_EXE_ebm"));
+    convert.args(["weights", "convert"]).arg(elsewhere.join("weights/resnet50.safetensors"));
+    let output = finish({
+        convert.arg(path("converted.safetensors"));
+        convert
+    });
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("a ResNet"), "{}", text(&output.stdout));
+    let converted = import::load(&path("converted.safetensors"), &Device::Cpu).unwrap();
+    assert_eq!(converted.len(), store.tensors().unwrap().len());
 }

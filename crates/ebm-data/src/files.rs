@@ -36,11 +36,13 @@ pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// The text of a file of settings.
 ///
 /// # Errors
-/// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Io`] where it is no UTF-8.
+/// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Format`] where it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
-    let no_text =
-        |error| Error::io("read", path, std::io::Error::new(std::io::ErrorKind::InvalidData, error));
-    String::from_utf8(read_limited(path, MAX_SETTINGS_BYTES)?).map_err(no_text)
+    String::from_utf8(read_limited(path, MAX_SETTINGS_BYTES)?).map_err(|error| Error::Format {
+        path: path.to_owned(),
+        expected: "a text in UTF-8",
+        detail: error.to_string(),
+    })
 }
 
 /// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.

@@ -60,7 +60,13 @@ pub const TARGETS: &[Target] = &[
         prepare: alone,
         read: |path| Ok(read_boxes(path).map(drop)?),
     },
-    Target { name: "manifest", file: "m.toml", seeds: manifest_seeds, prepare: alone, read: read_manifest },
+    Target {
+        name: "manifest",
+        file: "coco.toml",
+        seeds: manifest_seeds,
+        prepare: alone,
+        read: read_manifest,
+    },
     Target { name: "zip", file: "a.zip", seeds: npz_seeds, prepare: alone, read: read_archive },
     Target { name: "tar", file: "a.tar", seeds: tar_seeds, prepare: alone, read: read_archive },
 ];
@@ -176,11 +182,14 @@ fn box_seeds() -> Vec<Vec<u8>> {
     vec![b"1,2,3,4\n-5.5\t6\t7\t8e1\nNaN NaN NaN NaN\n".to_vec()]
 }
 
+/// A manifest's name is that of its file.
 fn manifest_seeds() -> Vec<Vec<u8>> {
+    let renamed =
+        |text: &str, name: &str| text.replace(&format!("name = \"{name}\""), "name = \"coco\"").into();
     vec![
         include_bytes!("../../../datasets/coco.toml").to_vec(),
-        include_bytes!("../../../datasets/biwi.toml").to_vec(),
-        include_bytes!("../../../weights/hub-resnet50.toml").to_vec(),
+        renamed(include_str!("../../../datasets/biwi.toml"), "biwi"),
+        renamed(include_str!("../../../weights/hub-resnet50.toml"), "hub-resnet50"),
     ]
 }
 

@@ -8,7 +8,7 @@ use ebm_seed::Key;
 use rand::Rng;
 
 /// Damaged versions of each seed.
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 1000;
 /// Far above what any of the small files takes.
 const TIME: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,8 @@
 
 use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, LaunchConfig, ValidAsZeroBits};
 use candle_core::cuda_backend::{CudaDType, CudaDevice, CudaFunc};
-use candle_core::{CudaStorage, DType, Layout, Result, WithDType, bail};
+use candle_core::op::BackpropOp;
+use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
 /// A module for each `.cu` file, as PTX.
 pub(crate) mod ptx {
@@ -77,6 +78,11 @@ pub(crate) fn strides<const N: usize>(layout: &Layout) -> Result<[i64; N]> {
         Ok(strides) => Ok(strides.map(|stride| stride as i64)),
         Err(_) => bail!("expected {N} dimensions, got {:?}", layout.shape()),
     }
+}
+
+/// A tensor of these numbers, in no graph.
+pub(crate) fn tensor(storage: CudaStorage, shape: impl Into<Shape>) -> Tensor {
+    Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
 }
 
 /// The error of an operation on another type.

@@ -1,5 +1,8 @@
 //! In-place elementwise updates: one pass over memory on the CPU, composed of tensor operations elsewhere.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{
     CpuStorage, DType, Error, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var, WithDType,
 };
@@ -30,9 +33,14 @@ pub(super) struct SubtractRatio {
     pub eps: f64,
 }
 
+/// Whether the updates in one pass serve this parameter.
+fn has_kernel(p: &Var) -> bool {
+    p.device().is_cpu() || p.device().is_cuda()
+}
+
 impl Blend {
     pub(super) fn run(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
-        if x.device().is_cpu() { x.inplace_op3(g, p, self) } else { self.composed(x, g, p) }
+        if has_kernel(x) { x.inplace_op3(g, p, self) } else { self.composed(x, g, p) }
     }
 
     fn composed(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
@@ -44,7 +52,7 @@ impl Blend {
 
 impl Subtract {
     pub(super) fn run(&self, p: &Var, v: &Var) -> Result<()> {
-        if p.device().is_cpu() { p.inplace_op2(v, self) } else { self.composed(p, v) }
+        if has_kernel(p) { p.inplace_op2(v, self) } else { self.composed(p, v) }
     }
 
     fn composed(&self, p: &Var, v: &Var) -> Result<()> {
@@ -54,7 +62,7 @@ impl Subtract {
 
 impl SubtractRatio {
     pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
-        if p.device().is_cpu() { p.inplace_op3(m, v, self) } else { self.composed(p, m, v) }
+        if has_kernel(p) { p.inplace_op3(m, v, self) } else { self.composed(p, m, v) }
     }
 
     fn composed(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
@@ -137,6 +145,19 @@ macro_rules! inplace_op3 {
                 }
                 Ok(())
             }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_fwd(
+                &self,
+                s1: &mut candle_core::CudaStorage,
+                l1: &Layout,
+                s2: &candle_core::CudaStorage,
+                l2: &Layout,
+                s3: &candle_core::CudaStorage,
+                l3: &Layout,
+            ) -> Result<()> {
+                self.cuda((s1, l1), (s2, l2), (s3, l3))
+            }
         }
     };
 }
@@ -164,6 +185,17 @@ impl InplaceOp2 for Subtract {
             _ => return Err(unsupported(name)),
         }
         Ok(())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s1: &mut candle_core::CudaStorage,
+        l1: &Layout,
+        s2: &candle_core::CudaStorage,
+        l2: &Layout,
+    ) -> Result<()> {
+        self.cuda((s1, l1), (s2, l2))
     }
 }
 

@@ -1,5 +1,8 @@
 //! ReLU with torch's derivative at 0, which is 0 (candle's is 1), alone and after a sum.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
@@ -11,7 +14,7 @@ use crate::ops::storage::window;
 /// # Errors
 /// When a tensor operation fails.
 pub fn relu(x: &Tensor) -> Result<Tensor> {
-    if x.device().is_cpu() { Ok(x.contiguous()?.apply_op1(Relu)?) } else { masked(x) }
+    if has_kernel(x) { Ok(x.contiguous()?.apply_op1(Relu)?) } else { masked(x) }
 }
 
 /// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
@@ -27,11 +30,16 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         }
         .into());
     }
-    if a.device().is_cpu() {
+    if has_kernel(a) {
         Ok(a.contiguous()?.apply_op2(&b.contiguous()?, AddRelu)?)
     } else {
         masked(&(a + b)?)
     }
+}
+
+/// Whether the operations below serve this tensor.
+fn has_kernel(x: &Tensor) -> bool {
+    x.device().is_cpu() || x.device().is_cuda()
 }
 
 /// The form for other devices: the product's gradient with respect to x is the mask.
@@ -58,6 +66,15 @@ impl CustomOp1 for Relu {
             _ => return Err(unsupported()),
         };
         Ok((y, l.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((cuda::relu((x, l))?, l.shape().clone()))
     }
 
     fn bwd(&self, _x: &Tensor, y: &Tensor, g: &Tensor) -> candle_core::Result<Option<Tensor>> {
@@ -87,6 +104,17 @@ impl CustomOp2 for AddRelu {
             _ => return Err(unsupported()),
         };
         Ok((y, la.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        a: &candle_core::CudaStorage,
+        la: &Layout,
+        b: &candle_core::CudaStorage,
+        lb: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((cuda::add_relu((a, la), (b, lb))?, la.shape().clone()))
     }
 
     fn bwd(
@@ -127,6 +155,17 @@ impl CustomOp2 for Mask {
             _ => return Err(unsupported()),
         };
         Ok((d, lg.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        g: &candle_core::CudaStorage,
+        lg: &Layout,
+        y: &candle_core::CudaStorage,
+        ly: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((cuda::mask((g, lg), (y, ly))?, lg.shape().clone()))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
-use candle_core::{CudaStorage, Layout, Result, Shape};
+use candle_core::{CudaStorage, Layout, Result, Shape, Storage, Tensor};
 
-use crate::ops::cuda::{Element, count, elements, from_first, launch, sizes, strides};
+use crate::ops::cuda::{Element, count, elements, from_first, launch, sizes, strides, tensor};
 
 /// A tensor on a GPU.
 pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
@@ -113,4 +113,33 @@ fn bin_strides(layout: &Layout) -> Result<[i64; 3]> {
         candle_core::bail!("the bins of a gradient must follow each other, not with strides {:?}", layout.stride());
     }
     Ok([boxes, channels, column])
+}
+
+/// A gradient (R, C, ph, pw) with its numbers in the order in which those of `features` are, for threads to read neighbours.
+pub(crate) fn gradient_for(features: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if is_channels_last(features) {
+        return grad.permute((0, 2, 3, 1))?.contiguous()?.permute((0, 3, 1, 2));
+    }
+    grad.contiguous()
+}
+
+/// The gradient in `features` that `run` makes, in the order of their numbers; `grad` is of [`gradient_for`].
+pub(crate) fn d_map(
+    features: &Tensor,
+    rois: &Tensor,
+    grad: &Tensor,
+    run: impl FnOnce(Argument<'_>, Argument<'_>, bool) -> Result<CudaStorage>,
+) -> Result<Tensor> {
+    let ((grad, grad_layout), (rois, rois_layout)) = (grad.storage_and_layout(), rois.storage_and_layout());
+    let (Storage::Cuda(grad), Storage::Cuda(rois)) = (&*grad, &*rois) else {
+        candle_core::bail!("the gradient and the boxes must be on the map's device")
+    };
+    let inner = is_channels_last(features);
+    let found = run((rois, rois_layout), (grad, grad_layout), inner)?;
+    let (n, c, h, w) = features.dims4()?;
+    if inner { tensor(found, (n, h, w, c)).permute((0, 3, 1, 2)) } else { Ok(tensor(found, (n, c, h, w))) }
+}
+
+fn is_channels_last(map: &Tensor) -> bool {
+    map.stride().get(1) == Some(&1) && !map.is_contiguous()
 }

@@ -39,10 +39,10 @@ macro_rules! libraries {
         ];
 
         /// The functions, by their own names for the linker.
+        #[expect(unsafe_code, reason = "stands for the libraries' functions of these names")]
         mod functions {
             $($(
                 #[allow(non_snake_case, reason = "the library's name")]
-                #[expect(unsafe_code, reason = "stands for the library's function of this name")]
                 // SAFETY: no other symbol has this name, since no library is linked; the body keeps all registers that hold arguments.
                 #[unsafe(no_mangle)]
                 #[unsafe(naked)]

@@ -1,7 +1,7 @@
 //! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
 
 use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, LaunchConfig, ValidAsZeroBits};
-use candle_core::cuda_backend::{CudaDType, CudaDevice, CudaFunc};
+use candle_core::cuda_backend::CudaDType;
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
@@ -40,14 +40,9 @@ pub(crate) fn from_first<'a, T: Element>(storage: &'a CudaStorage, layout: &Layo
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
-/// The kernel `name` of a module, for elements of type T.
-pub(crate) fn function<T: Element>(
-    device: &CudaDevice,
-    module: &str,
-    text: &'static str,
-    name: &str,
-) -> Result<CudaFunc> {
-    device.get_or_load_custom_func(&format!("{name}_{}", T::SUFFIX), module, text)
+/// The full name of a kernel, for elements of type T.
+pub(crate) fn kernel<T: Element>(name: &str) -> String {
+    format!("{name}_{}", T::SUFFIX)
 }
 
 /// Blocks and threads for `count` threads that have work.
@@ -97,7 +92,8 @@ macro_rules! launch {
         use candle_core::cuda_backend::WrapErr;
         use candle_core::cuda_backend::cudarc::driver::PushKernelArg;
         use $crate::ops::cuda;
-        let function = cuda::function::<$t>($device, stringify!($module), cuda::ptx::$module, $name)?;
+        let name = cuda::kernel::<$t>($name);
+        let function = $device.get_or_load_custom_func(&name, stringify!($module), cuda::ptx::$module)?;
         let count = cuda::count($count)?;
         if count > 0 {
             let mut arguments = function.builder();

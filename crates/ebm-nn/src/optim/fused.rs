@@ -206,12 +206,13 @@ fn unsupported(op: &'static str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::testing::devices;
     use candle_core::Device;
 
-    fn var(seed: f64, dtype: DType) -> Var {
+    fn var(seed: f64, dtype: DType, device: &Device) -> Var {
         // More than one chunk, and not a multiple of it.
         let values: Vec<f64> = (0..CHUNK + 37).map(|i| (seed + i as f64 * 0.37).sin().abs() + 0.1).collect();
-        let tensor = Tensor::from_vec(values, CHUNK + 37, &Device::Cpu).unwrap();
+        let tensor = Tensor::from_vec(values, CHUNK + 37, device).unwrap();
         Var::from_tensor(&tensor.to_dtype(dtype).unwrap()).unwrap()
     }
 
@@ -222,7 +223,11 @@ mod tests {
 
     #[test]
     fn the_fused_and_the_composed_updates_agree() {
-        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-14)] {
+        let types = [(DType::F32, 1e-6), (DType::F64, 1e-14)];
+        for (device, (dtype, tolerance)) in
+            devices().into_iter().flat_map(|device| types.map(|pair| (device.clone(), pair)))
+        {
+            let var = |seed, dtype| var(seed, dtype, &device);
             let (g, m, v) = (var(2., dtype), var(3., dtype), var(4., dtype));
             for square in [false, true] {
                 let blend = Blend { keep: 0.9, add: 0.3, decay: 0.01, square };
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn mixed_types_are_refused() {
-        let (a, b) = (var(1., DType::F32), var(1., DType::F64));
+        let (a, b) = (var(1., DType::F32, &Device::Cpu), var(1., DType::F64, &Device::Cpu));
         assert!(Subtract { rate: 1. }.run(&a, &b).is_err());
     }
 }

@@ -193,32 +193,38 @@ fn unsupported() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{Device, Var};
+    use crate::ops::testing::devices;
+    use candle_core::Var;
 
     #[test]
     fn values_and_derivatives_are_torchs() {
         let data = [-1.5, 0., 2., f64::NAN];
-        for f in [relu as fn(&Tensor) -> Result<Tensor>, masked] {
-            let x = Var::new(&data[..3], &Device::Cpu).unwrap();
+        let forms = [relu as fn(&Tensor) -> Result<Tensor>, masked];
+        for (device, f) in devices().into_iter().flat_map(|device| forms.map(|f| (device.clone(), f))) {
+            let x = Var::new(&data[..3], &device).unwrap();
             let y = f(&x).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2.]);
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
             assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3.]);
         }
-        let y = relu(&Tensor::new(&data, &Device::Cpu).unwrap()).unwrap().to_vec1::<f64>().unwrap();
-        assert!(y[3].is_nan());
+        for device in devices() {
+            let y = relu(&Tensor::new(&data, &device).unwrap()).unwrap().to_vec1::<f64>().unwrap();
+            assert!(y[3].is_nan());
+        }
     }
 
     #[test]
     fn a_sum_passes_its_gradient_to_both() {
-        let a = Var::new(&[[1f32, -2.], [3., 1.]], &Device::Cpu).unwrap();
-        let b = Var::new(&[[1f32, 5.], [-4., -1.]], &Device::Cpu).unwrap();
-        let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
-        assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
-        let grads = y.sum_all().unwrap().backward().unwrap();
-        for var in [&a, &b] {
-            assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
+        for device in devices() {
+            let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
+            let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
+            let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
+            assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
+            let grads = y.sum_all().unwrap().backward().unwrap();
+            for var in [&a, &b] {
+                assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
+            }
+            assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
         }
-        assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
     }
 }

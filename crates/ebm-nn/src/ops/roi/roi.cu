@@ -59,7 +59,8 @@ __device__ void reach(u32 count, const T *rois, const Span *spans, Reach *reache
   }
 }
 
-// A thread for each image: the boxes between its first and its last one.
+// A thread for each image: the boxes between its first and its last one. The same for both types.
+template <typename T>
 __device__ void boxes_of(u32 count, const Reach *reaches, Span *ranges, int boxes) {
   FOR_EACH(n, count) {
     Span range = {0, 0};
@@ -198,9 +199,8 @@ KERNEL(roi_forward, forward,
        (count, map, rois, spans, tables, out, channels, channels_inner, Strides{s_image, s_channel, s_row, s_column}, AXES))
 KERNEL(roi_reach, reach, (u32 count, const float *rois, const Span *spans, Reach *reaches, GEOMETRY),
        (u32 count, const double *rois, const Span *spans, Reach *reaches, GEOMETRY), (count, rois, spans, reaches, AXES))
-extern "C" __global__ void roi_boxes_of(u32 count, const Reach *reaches, Span *ranges, int boxes) {
-  boxes_of(count, reaches, ranges, boxes);
-}
+KERNEL(roi_boxes_of, boxes_of, (u32 count, const Reach *reaches, Span *ranges, int boxes),
+       (u32 count, const Reach *reaches, Span *ranges, int boxes), (count, reaches, ranges, boxes))
 KERNEL(roi_backward_map, backward_map,
        (u32 count, const float *grad, const Reach *reaches, const Span *ranges, const Span *spans, const float *tables,
         float *d_map, int channels, int channels_inner, GRAD, GEOMETRY),

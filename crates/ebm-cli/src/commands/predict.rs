@@ -15,6 +15,7 @@ use ebm_detect::{
 };
 
 use super::config_for;
+use crate::device::DeviceArgs;
 use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
 use super::predict_tracking::{self, TrackingArgs};
@@ -51,9 +52,16 @@ pub struct ModelArgs {
     /// Factor of the configured step lengths.
     #[arg(long, default_value_t = 1.0)]
     step_factor: f64,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 impl ModelArgs {
+    /// The device to compute on.
+    pub fn device(&self) -> Result<Device> {
+        self.device.open()
+    }
+
     /// The detector's file, for messages.
     pub fn weights_name(&self) -> String {
         self.detector.as_deref().map_or_else(|| "the detector".into(), |path| path.display().to_string())

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
 mod ci;
+mod cuda_setup;
 mod ebm;
 mod process;
 
@@ -43,6 +44,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Install what building with `--features cuda` needs, through pip: a compiler for GPUs, no GPU.
+    CudaSetup {
+        /// Where to; by default target/cuda-13.0.
+        directory: Option<OsString>,
+    },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
 }
@@ -52,7 +58,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download` and `ci`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup` and `ci`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -61,6 +67,7 @@ fn main() {
     let result = match cli.task {
         Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
         Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
+        Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
         Task::Ci => ci::run(workspace_root()),
     };
     match result {

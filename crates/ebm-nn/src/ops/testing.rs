@@ -93,7 +93,8 @@ pub(crate) fn check_gradients(
     check_devices(f, inputs, 1e-9)
 }
 
-fn check_gradients_there(
+/// [`check_gradients`] on the inputs' device alone.
+pub(crate) fn check_gradients_there(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
     eps: f64,

@@ -71,7 +71,14 @@ impl SubtractRatio {
     }
 }
 
-/// Σ g² in `f64`.
+/// Σ g² of a gradient on another device, there, as a tensor without dimensions.
+pub(super) fn sum_of_squares_there(g: &Tensor) -> Result<Tensor> {
+    // f32 squares overflow above 1.8e19, where a gradient is of no use either.
+    let g = if g.dtype() == DType::F64 { g.detach() } else { g.detach().to_dtype(DType::F32)? };
+    g.sqr()?.sum_all()
+}
+
+/// Σ g² in `f64`, on the CPU.
 pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
     let g = g.detach().flatten_all()?.contiguous()?;
     let (storage, layout) = g.storage_and_layout();
@@ -79,8 +86,7 @@ pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
     match &*storage {
         Storage::Cpu(CpuStorage::F32(x)) => Ok(chunk_sums(window(x, layout)?, f64::from)),
         Storage::Cpu(CpuStorage::F64(x)) => Ok(chunk_sums(window(x, layout)?, |v| v)),
-        // f32 squares overflow above 1.8e19, where a gradient is of no use either.
-        _ => g.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>().map(f64::from),
+        _ => g.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>(),
     }
 }
 

@@ -30,7 +30,11 @@ mod cuda {
             .arg("-std=c++17")
             .arg("-O3")
             .build_ptx()
-            .map_err(|error| format!("{error}\nnvcc is needed: run `cargo xtask cuda-setup` and source the file that it names"))?
+            .map_err(|error| {
+                format!(
+                    "{error}\nnvcc is needed: run `cargo xtask cuda-setup` and source the file that it names"
+                )
+            })?
             .write(out.join("ptx.rs"))?;
         Ok(())
     }

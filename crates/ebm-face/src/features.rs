@@ -166,7 +166,8 @@ impl FeatureCache<'_> {
         }
         let loader =
             FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
-        let table = FeatureTable::compute((self.trunk, &Device::Cpu), &loader, (name, faces.faces.len()), progress)?;
+        let table =
+            FeatureTable::compute((self.trunk, &Device::Cpu), &loader, (name, faces.faces.len()), progress)?;
         std::fs::create_dir_all(&self.dir).map_err(|source| Error::Io {
             action: "create",
             path: self.dir.clone(),

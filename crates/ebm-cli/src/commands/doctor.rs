@@ -40,7 +40,11 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         println!("{object}");
         return Ok(());
     }
-    println!("ebm       {}, built {} CUDA", env!("CARGO_PKG_VERSION"), if HAS_CUDA { "with" } else { "without" });
+    println!(
+        "ebm       {}, built {} CUDA",
+        env!("CARGO_PKG_VERSION"),
+        if HAS_CUDA { "with" } else { "without" }
+    );
     println!("CPU       {}, {threads} threads", std::env::consts::ARCH);
     for line in lines(&found) {
         println!("{line}");

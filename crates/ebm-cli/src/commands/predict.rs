@@ -15,10 +15,10 @@ use ebm_detect::{
 };
 
 use super::config_for;
-use crate::device::DeviceArgs;
 use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
 use super::predict_tracking::{self, TrackingArgs};
+use crate::device::DeviceArgs;
 
 /// What to predict.
 #[derive(Subcommand)]

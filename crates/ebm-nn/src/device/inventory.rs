@@ -54,8 +54,12 @@ pub struct Library {
 /// Name, files, what for, and whether nothing works without it.
 pub(super) type Wanted = (&'static str, &'static [&'static str], &'static str, bool);
 
-pub(super) const DRIVER: Wanted =
-    ("CUDA driver", &["libcuda.so.1", "libcuda.so"], "everything on a GPU; it comes with NVIDIA's driver", true);
+pub(super) const DRIVER: Wanted = (
+    "CUDA driver",
+    &["libcuda.so.1", "libcuda.so"],
+    "everything on a GPU; it comes with NVIDIA's driver",
+    true,
+);
 pub(super) const CUBLAS: Wanted =
     ("cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products", true);
 pub(super) const CURAND: Wanted = ("cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device", true);
@@ -103,7 +107,10 @@ impl Inventory {
 fn kernel_module() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     let words = text.lines().next()?.split_whitespace();
-    words.into_iter().find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit())).map(str::to_owned)
+    words
+        .into_iter()
+        .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
+        .map(str::to_owned)
 }
 
 macro_rules! driver {

@@ -78,7 +78,7 @@ libraries! {
         cuMemPoolSetAttribute cuMemcpyDtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyHtoDAsync_v2
         cuMemcpyPeerAsync cuMemsetD8Async cuModuleGetFunction cuModuleLoad cuModuleLoadData
         cuModuleUnload cuStreamBeginCapture_v2 cuStreamDestroy_v2 cuStreamEndCapture
-        cuStreamIsCapturing cuStreamSynchronize cuStreamWaitEvent;
+        cuCtxSynchronize cuStreamCreate cuStreamIsCapturing cuStreamSynchronize cuStreamWaitEvent;
     CUBLAS, else 1:
         cublasCreate_v2 cublasDestroy_v2 cublasDgemmStridedBatched cublasGemmStridedBatchedEx
         cublasSetStream_v2;

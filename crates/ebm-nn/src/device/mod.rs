@@ -44,7 +44,8 @@ impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let unknown = || format!("no device is called `{text}`; devices are `auto`, `cpu`, `cuda` and `cuda:N`");
+        let unknown =
+            || format!("no device is called `{text}`; devices are `auto`, `cpu`, `cuda` and `cuda:N`");
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
@@ -100,7 +101,8 @@ fn cuda(number: usize) -> Result<Device> {
 
 #[cfg(not(feature = "cuda"))]
 fn cuda(number: usize) -> Result<Device> {
-    let reason = "this program was built without the feature `cuda`; build it with `--features cuda`".to_owned();
+    let reason =
+        "this program was built without the feature `cuda`; build it with `--features cuda`".to_owned();
     Err(Error::Device { device: format!("cuda:{number}"), reason })
 }
 

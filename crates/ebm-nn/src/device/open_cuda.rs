@@ -1,21 +1,31 @@
 //! A GPU, set up for one stream.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use candle_core::Device;
 use candle_core::cuda_backend::cudarc::driver::{result, sys};
 
-/// Opens GPU `number`.
+/// GPU `number`. It is opened once in a process: candle takes two openings of one GPU for two devices.
 pub(super) fn open(number: usize) -> Result<Device, String> {
+    static OPENED: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = opened.get(&number) {
+        return Ok(device.clone());
+    }
     super::libraries::load()?;
-    let device = Device::new_cuda(number).map_err(|error| error.to_string())?;
+    // A stream of its own, the same for every thread that computes.
+    let device = Device::new_cuda_with_stream(number).map_err(|error| error.to_string())?;
     disable_event_tracking(&device).map_err(|error| error.to_string())?;
     keep_freed_memory(number).map_err(|error| error.to_string())?;
+    opened.insert(number, device.clone());
     Ok(device)
 }
 
 /// Spares two events for every tensor.
 #[expect(unsafe_code, reason = "candle leaves the synchronisation of several streams to the caller")]
 fn disable_event_tracking(device: &Device) -> candle_core::Result<()> {
-    // SAFETY: the device is new, and all work on it goes to its one stream: nothing in this workspace opens another.
+    // SAFETY: the device is new, and all work on it, from any thread, goes to its one stream: nothing in this workspace opens another.
     unsafe { device.as_cuda_device()?.disable_event_tracking() };
     Ok(())
 }

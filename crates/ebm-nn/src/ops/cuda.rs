@@ -1,7 +1,7 @@
 //! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
 
-use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, LaunchConfig, ValidAsZeroBits};
 use candle_core::cuda_backend::CudaDType;
+use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, LaunchConfig, ValidAsZeroBits};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
@@ -36,7 +36,10 @@ pub(crate) fn elements<'a, T: Element>(storage: &'a CudaStorage, layout: &Layout
 }
 
 /// The numbers from a tensor's first element on, for a kernel that is given the strides.
-pub(crate) fn from_first<'a, T: Element>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, T>> {
+pub(crate) fn from_first<'a, T: Element>(
+    storage: &'a CudaStorage,
+    layout: &Layout,
+) -> Result<CudaView<'a, T>> {
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
@@ -47,14 +50,20 @@ pub(crate) fn kernel<T: Element>(name: &str) -> String {
 
 /// Blocks and threads for `count` threads that have work.
 pub(crate) fn config(count: u32) -> LaunchConfig {
-    LaunchConfig { grid_dim: (count.div_ceil(BLOCK).max(1), 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
+    LaunchConfig {
+        grid_dim: (count.div_ceil(BLOCK).max(1), 1, 1),
+        block_dim: (BLOCK, 1, 1),
+        shared_mem_bytes: 0,
+    }
 }
 
 /// A number of threads, or of elements, as the kernels count them: below 2³¹.
 pub(crate) fn count(number: usize) -> Result<u32> {
     match i32::try_from(number) {
         Ok(number) => Ok(number.unsigned_abs()),
-        Err(_) => bail!("{number} elements are too many for a GPU's kernel; take fewer images or boxes at a time"),
+        Err(_) => {
+            bail!("{number} elements are too many for a GPU's kernel; take fewer images or boxes at a time")
+        }
     }
 }
 

@@ -134,7 +134,11 @@ impl CustomOp1 for MaxPool {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, s: &candle_core::CudaStorage, l: &Layout) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
         let ([n, c], [h, w]) = (self.0.planes, self.0.output());
         Ok((self.0.cuda_forward(s, l, 1)?, Shape::from((n, c, h, w))))
     }

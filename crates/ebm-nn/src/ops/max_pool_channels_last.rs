@@ -15,7 +15,8 @@ use crate::Result;
 /// As there.
 pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
-    if !x.device().is_cpu() && !x.device().is_cuda() {
+    // On a GPU, convolutions leave maps in the other order.
+    if !x.device().is_cpu() && (view.is_contiguous() || !x.device().is_cuda()) {
         return Ok(max_pool2d(&view, kernel, stride, padding)?.permute((0, 2, 3, 1))?);
     }
     let pool = Pool::checked(&view, kernel, stride, padding)?;
@@ -110,7 +111,11 @@ impl CustomOp1 for MaxPool {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, s: &candle_core::CudaStorage, l: &Layout) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
         let ([n, c], [h, w]) = (self.0.planes, self.0.output());
         Ok((self.0.cuda_forward(s, l, c)?, Shape::from((n, h, w, c))))
     }

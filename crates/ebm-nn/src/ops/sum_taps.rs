@@ -128,7 +128,11 @@ impl CustomOp1 for Taps {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, s: &candle_core::CudaStorage, l: &Layout) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
         Ok((self.cuda(s, l)?, self.output()))
     }
 

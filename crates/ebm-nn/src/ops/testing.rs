@@ -33,7 +33,8 @@ pub(crate) fn devices() -> Vec<Device> {
 
 /// Largest difference of two tensors, which may be on different devices, over the second's largest magnitude (at least 1).
 pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
-    let values = |t: &Tensor| t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
+    let values =
+        |t: &Tensor| t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     if a.dims() != b.dims() {
         candle_core::bail!("{:?} and {:?} are compared", a.dims(), b.dims());
     }
@@ -46,7 +47,11 @@ pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
 
 /// Fails where `f` of f32 or f64 inputs gives on another device values, or gradients of their weighted sum, that differ from the
 /// CPU's by more than `tolerance` of the largest.
-pub(crate) fn check_devices(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], tolerance: f64) -> Result<()> {
+pub(crate) fn check_devices(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Tensor],
+    tolerance: f64,
+) -> Result<()> {
     let run = |device: &Device| -> Result<Vec<Tensor>> {
         let vars: Vec<Var> =
             inputs.iter().map(|t| Var::from_tensor(&t.to_device(device)?)).collect::<Result<_>>()?;
@@ -64,12 +69,20 @@ pub(crate) fn check_devices(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[T
     for device in devices().iter().skip(1) {
         let found = run(device)?;
         if found.len() != expected.len() {
-            candle_core::bail!("{} results on {:?}, {} on the CPU", found.len(), device.location(), expected.len());
+            candle_core::bail!(
+                "{} results on {:?}, {} on the CPU",
+                found.len(),
+                device.location(),
+                expected.len()
+            );
         }
         for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
             let distance = distance(found, expected)?;
             if distance > tolerance {
-                candle_core::bail!("result {number} on {:?} is {distance:e} from the CPU's", device.location());
+                candle_core::bail!(
+                    "result {number} on {:?} is {distance:e} from the CPU's",
+                    device.location()
+                );
             }
         }
     }

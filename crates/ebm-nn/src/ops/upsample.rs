@@ -99,7 +99,11 @@ impl CustomOp1 for Nearest {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, s: &candle_core::CudaStorage, l: &Layout) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
         let ([n, c], [h, w]) = (self.planes, self.large);
         Ok((self.cuda(s, l, false)?, Shape::from((n, c, h, w))))
     }
@@ -127,7 +131,11 @@ impl CustomOp1 for NearestGradient {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, s: &candle_core::CudaStorage, l: &Layout) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
         let ([n, c], [h, w]) = (self.0.planes, self.0.small);
         Ok((self.0.cuda(s, l, true)?, Shape::from((n, c, h, w))))
     }

@@ -14,7 +14,13 @@ use crate::ops::storage::window;
 /// # Errors
 /// When a tensor operation fails.
 pub fn relu(x: &Tensor) -> Result<Tensor> {
-    if has_kernel(x) { Ok(x.contiguous()?.apply_op1(Relu)?) } else { masked(x) }
+    if !has_kernel(x) {
+        return masked(x);
+    }
+    match channels_second(x)? {
+        Some(stored) => Ok(stored.apply_op1(Relu)?.permute(CHANNELS_LAST)?),
+        None => Ok(x.contiguous()?.apply_op1(Relu)?),
+    }
 }
 
 /// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
@@ -30,11 +36,35 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         }
         .into());
     }
-    if has_kernel(a) {
-        Ok(a.contiguous()?.apply_op2(&b.contiguous()?, AddRelu)?)
-    } else {
-        masked(&(a + b)?)
+    if !has_kernel(a) {
+        return masked(&(a + b)?);
     }
+    match channels_second(a)? {
+        Some(a) => {
+            let b = b.permute(CHANNELS_SECOND)?.contiguous()?;
+            Ok(a.apply_op2(&b, AddRelu)?.permute(CHANNELS_LAST)?)
+        }
+        None => Ok(a.contiguous()?.apply_op2(&b.contiguous()?, AddRelu)?),
+    }
+}
+
+/// g where y is positive, else 0.
+#[cfg(feature = "cuda")]
+pub(crate) fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
+    g.apply_op2_no_bwd(y, &Mask)
+}
+
+/// Of (N, H, W, C), to (N, C, H, W) and back.
+const CHANNELS_SECOND: (usize, usize, usize, usize) = (0, 3, 1, 2);
+const CHANNELS_LAST: (usize, usize, usize, usize) = (0, 2, 3, 1);
+
+/// A map on a GPU (N, H, W, C) that is stored as (N, C, H, W), as convolutions leave it there: in that order, so that nothing is moved.
+fn channels_second(x: &Tensor) -> Result<Option<Tensor>> {
+    if x.device().is_cpu() || x.rank() != 4 || x.is_contiguous() {
+        return Ok(None);
+    }
+    let stored = x.permute(CHANNELS_SECOND)?;
+    Ok(stored.is_contiguous().then_some(stored))
 }
 
 /// Whether the operations below serve this tensor.

@@ -162,6 +162,7 @@ int cuDevicePrimaryCtxRetain(void **context, int) { *context = &handle; return 0
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxGetCurrent(void **context) { *context = &handle; return 0; }
 int cuCtxSetCurrent(void *) { return 0; }
+int cuCtxSynchronize() { return 0; }
 int cuGetErrorString(int, const char **text) { *text = "an error of the stand-in"; return 0; }
 
 int cuStreamCreate(void **stream, unsigned) { *stream = &handle; return 0; }

@@ -67,14 +67,8 @@ pub fn mini(
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;
     progress.end();
     let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
-    let place = Workplace {
-        config,
-        run,
-        device,
-        backbone: Rc::new(backbone),
-        path: &path,
-        resume: options.resume,
-    };
+    let place =
+        Workplace { config, run, device, backbone: Rc::new(backbone), path: &path, resume: options.resume };
 
     // Every method and seed learns from the same features.
     let sources = (train, coco_sequences(&options.coco)?);

@@ -91,14 +91,8 @@ pub fn paper(
         reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
     })?;
     let backbone = Rc::new(Backbone::load(&path, device)?);
-    let place = Workplace {
-        config,
-        run: &options.run,
-        device,
-        backbone,
-        path: &path,
-        resume: options.resume,
-    };
+    let place =
+        Workplace { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;

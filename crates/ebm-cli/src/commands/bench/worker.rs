@@ -68,6 +68,11 @@ mod tests {
     #[test]
     fn an_unknown_request_is_refused() {
         let task = work::works(true).iter().find(|work| work.name == "conv-forward").unwrap().task;
-        assert!(serve(task, &Device::Cpu, &b"walk\n"[..], Vec::new()).unwrap_err().to_string().contains("\"walk\""));
+        assert!(
+            serve(task, &Device::Cpu, &b"walk\n"[..], Vec::new())
+                .unwrap_err()
+                .to_string()
+                .contains("\"walk\"")
+        );
     }
 }

@@ -81,7 +81,11 @@ impl CustomOp1 for Columns {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, s: &candle_core::CudaStorage, l: &Layout) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
         Ok((cuda::columns(self, s, l)?, self.shape()))
     }
 

@@ -26,7 +26,12 @@ const WORKSPACE: usize = 1 << 30;
 /// x (N, C, H, W), w (O, C, kh, kw), bias (O) -> (N, O, oh, ow), differentiable in all three.
 ///
 /// Products of f32 go through TF32 where the GPU has it, as in PyTorch; sums are f32.
-pub(super) fn conv2d(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, geometry: Geometry) -> crate::Result<Tensor> {
+pub(super) fn conv2d(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: Geometry,
+) -> crate::Result<Tensor> {
     let y = x.contiguous()?.apply_op2(&w.contiguous()?, Conv2d { geometry, role: Role::Forward })?;
     Ok(match bias {
         Some(bias) => y.broadcast_add(&bias.reshape((1, geometry.filters, 1, 1))?)?,
@@ -103,7 +108,8 @@ impl<T: Element + CudnnDataType> Described<T> {
             Ok(Self {
                 conv: cudnn.create_conv2d::<T>(pair(g.padding), pair([g.stride; 2]), [1, 1], mode)?,
                 x: cudnn.create_4d_tensor::<T>(format, four([g.batch, g.channels, g.height, g.width]))?,
-                w: cudnn.create_4d_filter::<T>(format, four([g.filters, g.channels, g.kernel[0], g.kernel[1]]))?,
+                w: cudnn
+                    .create_4d_filter::<T>(format, four([g.filters, g.channels, g.kernel[0], g.kernel[1]]))?,
                 y: cudnn.create_4d_tensor::<T>(format, four([g.batch, g.filters, out_h, out_w]))?,
             })
         };
@@ -233,11 +239,23 @@ impl CustomOp2 for Conv2d {
         bail!("{} runs on a GPU only", self.name())
     }
 
-    fn cuda_fwd(&self, a: &CudaStorage, al: &Layout, b: &CudaStorage, bl: &Layout) -> Result<(CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        a: &CudaStorage,
+        al: &Layout,
+        b: &CudaStorage,
+        bl: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
         Ok((by_type!(a, "conv2d", run(self, (a, al), (b, bl)))?, self.shape()))
     }
 
-    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, dy: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let dy = dy.contiguous()?;
         let with = |role| Self { role, ..*self };
         let dx = x.track_op().then(|| w.apply_op2_no_bwd(&dy, &with(Role::Data))).transpose()?;

@@ -13,7 +13,12 @@ impl Pool {
     }
 
     /// The maxima of x; `inner` is 1 for (N, C, H, W), and C for (N, H, W, C).
-    pub(in crate::ops) fn cuda_forward(&self, s: &CudaStorage, l: &Layout, inner: usize) -> Result<CudaStorage> {
+    pub(in crate::ops) fn cuda_forward(
+        &self,
+        s: &CudaStorage,
+        l: &Layout,
+        inner: usize,
+    ) -> Result<CudaStorage> {
         fn run<T: Element>(pool: &Pool, s: &CudaStorage, l: &Layout, inner: usize) -> Result<CudaStorage> {
             let [h, w, oh, ow, kernel, stride, padding, inner] = pool.parameters(inner)?;
             let device = s.device();

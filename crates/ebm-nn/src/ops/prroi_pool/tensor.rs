@@ -85,7 +85,8 @@ impl PrRoiPool {
             })
         });
         let of_rois = rois.track_op().then(|| {
-            let (g, r, f) = (grad.storage_and_layout(), rois.storage_and_layout(), features.storage_and_layout());
+            let (g, r, f) =
+                (grad.storage_and_layout(), rois.storage_and_layout(), features.storage_and_layout());
             let (Storage::Cuda(g0), Storage::Cuda(r0), Storage::Cuda(f0)) = (&*g.0, &*r.0, &*f.0) else {
                 return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
             };

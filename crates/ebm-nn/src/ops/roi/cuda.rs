@@ -110,7 +110,10 @@ fn bin_strides(layout: &Layout) -> Result<[i64; 3]> {
     let [boxes, channels, row, column] = strides(layout)?;
     let (_, _, _, out_w) = layout.shape().dims4()?;
     if row != column * out_w as i64 {
-        candle_core::bail!("the bins of a gradient must follow each other, not with strides {:?}", layout.stride());
+        candle_core::bail!(
+            "the bins of a gradient must follow each other, not with strides {:?}",
+            layout.stride()
+        );
     }
     Ok([boxes, channels, column])
 }

@@ -47,7 +47,12 @@ impl Subtract {
 
 impl SubtractRatio {
     pub(super) fn cuda(&self, p: Updated<'_>, m: Argument<'_>, v: Argument<'_>) -> Result<()> {
-        fn run<T: Element>(op: &SubtractRatio, p: Updated<'_>, m: Argument<'_>, v: Argument<'_>) -> Result<()> {
+        fn run<T: Element>(
+            op: &SubtractRatio,
+            p: Updated<'_>,
+            m: Argument<'_>,
+            v: Argument<'_>,
+        ) -> Result<()> {
             let (device, len) = (m.0.device(), p.1.shape().elem_count());
             let (m, v) = (elements::<T>(m.0, m.1)?, elements::<T>(v.0, v.1)?);
             let mut p = elements_mut::<T>(p.0, p.1)?;

@@ -49,9 +49,7 @@ impl Place<'_> {
 pub fn prepare(task: Task, device: &Device) -> Result<Run> {
     let place = &Place { store: ParamStore::new(Key::new(0).split("bench")), device };
     match task {
-        Task::Resnet { depth, batch, height, width } => {
-            resnet::prepare(place, depth, (batch, height, width))
-        }
+        Task::Resnet { depth, batch, height, width } => resnet::prepare(place, depth, (batch, height, width)),
         Task::ResnetFpn { channels, batch, height, width } => {
             fpn::prepare(place, channels, (batch, height, width))
         }

@@ -1,7 +1,8 @@
 """PyTorch's side of `ebm bench`, which runs one process of this script for each work and form:
 
     python peer.py probe                     versions, as JSON
-    python peer.py work TASK FORM THREADS    TASK is JSON: {"task": NAME, sizes …}; NAME is a function below
+    python peer.py work TASK FORM THREADS DEVICE
+                                             TASK is JSON: {"task": NAME, sizes …}; NAME is a function below
 
 After its set-up a work prints `ready`. Then it answers lines on standard input: `run` does the work once and prints
 seconds, `peak` prints the largest resident size since `ready` in MiB. The end of the input ends it.
@@ -193,9 +194,10 @@ class Refinement:
     outputs, of which the box's own is taken. torch has no PrRoIPool on a CPU: here it is two products with a view of the
     map for each box (Wy F Wx', no copies), the weights made for all boxes at once."""
 
-    classes, decay, step_length = 91, 0.5, torch.tensor([1e-3, 1e-3, 4e-3, 4e-3])
+    classes, decay = 91, 0.5
 
     def __init__(self, boxes, channels, hidden, height, width):
+        self.step_length = torch.tensor([1e-3, 1e-3, 4e-3, 4e-3])
         sides = [(-(-height // stride), -(-width // stride)) for stride in (4, 8, 16, 32)]
         self.maps = [torch.randn(h, w, channels) for h, w in sides]
         self.sizes = torch.tensor([m.shape[1::-1] for m in self.maps])
@@ -290,18 +292,24 @@ def peak_mib():
         return None
 
 
-def work(task, form, threads):
+def work(task, form, threads, device="cpu"):
+    torch.set_default_device(device)
+    on_gpu = torch.device(device).type == "cuda"
+    torch.backends.cudnn.benchmark = on_gpu
     torch.manual_seed(0)
     torch.set_num_threads(int(threads))
     sizes = json.loads(task)
     run = globals()[sizes.pop("task")](form, **sizes)
+    finish = torch.cuda.synchronize if on_gpu else lambda: None
     run()  # What is compiled or packed in the first run belongs to the set-up.
+    finish()
     forget_peak()
     say("ready")
     for line in sys.stdin:
         if line.strip() == "run":
             start = time.perf_counter()
             result = run()
+            finish()
             elapsed = time.perf_counter() - start
             del result
             say(elapsed)

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
 mod ci;
+mod cuda_setup;
 mod ebm;
 mod process;
 mod soak;
@@ -44,6 +45,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Install what building with `--features cuda` needs, through pip: a compiler for GPUs, no GPU.
+    CudaSetup {
+        /// Where to; by default target/cuda-13.0.
+        directory: Option<OsString>,
+    },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
     /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
@@ -55,7 +61,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download`, `ci` and `soak`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `ci` and `soak`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -64,6 +70,7 @@ fn main() {
     let result = match cli.task {
         Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
         Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
+        Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
         Task::Ci => ci::run(workspace_root()),
         Task::Soak(args) => soak::run(workspace_root(), &args),
     };

@@ -9,7 +9,7 @@ const FAILURE: u8 = 1;
 const DATA: u8 = 3;
 /// Losses or gradients were not finite too often.
 const NON_FINITE: u8 = 4;
-/// The disk is full, or the memory.
+/// The disk is full, or the memory, the GPU's too.
 const RESOURCES: u8 = 6;
 
 /// The code of an error; `interrupted` is that of the signal that arrived. Usage errors leave with 2 before this.
@@ -23,6 +23,10 @@ pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
 
 fn is_of_resources(cause: &(dyn std::error::Error + 'static)) -> bool {
     use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    // The driver's error reaches here as text only.
+    if cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY") {
+        return true;
+    }
     let error = cause.downcast_ref::<std::io::Error>();
     error.is_some_and(|e| matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull))
 }
@@ -83,6 +87,8 @@ mod tests {
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);
         let unpacking = ebm_data::Error::Io { action: "write", path: "a".into(), source: full() };
         assert_eq!(code(&unpacking.into(), 130), RESOURCES);
+        let gpu = anyhow!("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")").context("training");
+        assert_eq!(code(&gpu, 130), RESOURCES);
         assert_eq!(code(&anyhow!("anything"), 130), FAILURE);
     }
 }

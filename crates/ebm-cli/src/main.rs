@@ -5,6 +5,7 @@ mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;
+mod device;
 mod exit;
 mod memory;
 mod picture;
@@ -49,6 +50,8 @@ enum Command {
     /// Weights made elsewhere.
     #[command(subcommand)]
     Weights(commands::weights::Weights),
+    /// Say what this machine has to compute with, and what is missing for what.
+    Doctor(commands::doctor::DoctorArgs),
     /// Time the networks beside PyTorch in one run.
     Bench(commands::bench::BenchArgs),
     /// One process of `bench`.
@@ -76,6 +79,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Data(command) => commands::data::run(command),
         Command::Weights(command) => commands::weights::run(command),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::Bench(args) => commands::bench::run(args),
         Command::BenchWorker(args) => commands::bench::run_worker(args),
     }

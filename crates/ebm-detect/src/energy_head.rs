@@ -97,13 +97,9 @@ impl BoxFeatures {
         Ok(Self { space: Space::new(coordinates, &self.boxes)?, ..self })
     }
 
-    /// The pyramid without its history, on the CPU with the channels innermost.
+    /// The pyramid without its history, with the channels innermost.
     pub(crate) fn readable(pyramid: &[Tensor]) -> Result<Vec<Tensor>> {
-        let read_often = |level: &Tensor| {
-            let level = level.detach();
-            if level.device().is_cpu() { Ok(channels_last(&level)?) } else { Ok(level) }
-        };
-        pyramid.iter().map(read_often).collect()
+        pyramid.iter().map(|level| Ok(channels_last(&level.detach())?)).collect()
     }
 
     /// P2 … P6.

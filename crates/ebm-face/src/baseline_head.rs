@@ -1,6 +1,6 @@
 //! The networks of the baselines (supplement, Age Estimation and Head-Pose Estimation).
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use candle_nn::{Init, Linear, VarBuilder};
 use ebm_core::parametric::{Baseline, OrdinalHead, Parametric, coral_logits};
 use ebm_nn::init;
@@ -77,6 +77,13 @@ impl BaselineHead {
             Some(biases) => coral_logits(&outputs, biases)?,
             None => outputs,
         })
+    }
+}
+
+impl BaselineHead {
+    /// The device of its parameters.
+    pub(crate) fn device(&self) -> &Device {
+        self.branches.first().map_or(&Device::Cpu, |branch| branch.out.weight().device())
     }
 }
 

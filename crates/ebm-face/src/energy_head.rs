@@ -1,6 +1,6 @@
 //! f(x, y) from the features g_x (supplement, Age Estimation and Head-Pose Estimation, "Ours").
 
-use candle_core::{Tensor, Var};
+use candle_core::{Device, Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::EnergyModel;
 use ebm_nn::init;
@@ -81,11 +81,11 @@ impl EnergyHead {
     /// The head with its present parameters, for prediction on the CPU.
     ///
     /// # Errors
-    /// On another device.
+    /// When memory runs out.
     pub fn pack(&self) -> Result<PackedEnergyHead> {
         Ok(PackedEnergyHead {
-            weight: self.x_weight()?.detach().contiguous()?,
-            bias: self.join.1.detach(),
+            weight: self.x_weight()?.detach().contiguous()?.to_device(&Device::Cpu)?,
+            bias: self.join.1.detach().to_device(&Device::Cpu)?,
             late: self.late()?.pack()?,
         })
     }

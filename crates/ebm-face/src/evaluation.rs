@@ -15,7 +15,9 @@ const ROWS: usize = 256;
 /// # Errors
 /// When `g_x` has another shape.
 pub fn outputs(head: &BaselineHead, g_x: &Tensor) -> Result<Tensor> {
-    by_rows(&[g_x], |rows| Ok(head.forward(&rows[0])?.detach()))
+    let g_x = g_x.to_device(head.device())?;
+    let outputs = by_rows(&[&g_x], |rows| Ok(head.forward(&rows[0])?.detach()))?;
+    Ok(outputs.to_device(&Device::Cpu)?)
 }
 
 /// A baseline's estimates `(N, D)` from its head's `outputs`.

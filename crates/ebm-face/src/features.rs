@@ -73,9 +73,9 @@ impl FeatureTable {
         y.extend_from_slice(&self.targets[row * self.dim..][..self.dim]);
     }
 
-    /// Runs `trunk` over all images.
+    /// Runs `trunk`, whose parameters are on `device`, over all images.
     pub(crate) fn compute(
-        trunk: &dyn Backbone,
+        (trunk, device): (&dyn Backbone, &Device),
         loader: &FaceLoader,
         stage: (&str, usize),
         progress: &mut dyn Progress,
@@ -84,7 +84,7 @@ impl FeatureTable {
         progress.begin(stage.0, stage.1);
         for batch in loader.epoch(0)? {
             let batch = batch?;
-            let g_x = trunk.features(&images(&batch, &Device::Cpu)?, false)?;
+            let g_x = trunk.features(&images(&batch, device)?, false)?;
             let y = targets(&batch, &Device::Cpu)?;
             (table.num_features, table.dim) = (g_x.dim(1)?, y.dim(1)?);
             table.features.extend(g_x.flatten_all()?.to_vec1::<f32>()?);
@@ -166,7 +166,8 @@ impl FeatureCache<'_> {
         }
         let loader =
             FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
-        let table = FeatureTable::compute(self.trunk, &loader, (name, faces.faces.len()), progress)?;
+        let table =
+            FeatureTable::compute((self.trunk, &Device::Cpu), &loader, (name, faces.faces.len()), progress)?;
         std::fs::create_dir_all(&self.dir).map_err(|source| Error::Io {
             action: "create",
             path: self.dir.clone(),

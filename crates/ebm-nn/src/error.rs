@@ -15,6 +15,14 @@ pub enum Error {
         /// What was wrong and what is expected.
         reason: String,
     },
+    /// A device cannot be had.
+    #[error("{device}: {reason}")]
+    Device {
+        /// The device, as [`Choice`](crate::device::Choice) writes it.
+        device: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {

@@ -3,12 +3,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`ops`] | convolution, pooling, PrRoIPool, RoIAlign, up-sampling: each with a tested gradient |
+//! | [`device`] | which device to compute on, and what is there |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
 //! | [`norm`], [`resnet`], [`fpn`] | the backbone |
 //! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
 
 pub mod boxes;
+pub mod device;
 mod error;
 pub mod fpn;
 pub mod import;

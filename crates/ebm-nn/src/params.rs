@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
+use candle_nn::Init;
+pub use candle_nn::VarBuilder;
 use candle_nn::var_builder::SimpleBackend;
-use candle_nn::{Init, VarBuilder};
 use ebm_seed::Key;
 
 use crate::import::{self, LoadPolicy, LoadReport};

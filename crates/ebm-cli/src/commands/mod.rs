@@ -4,6 +4,7 @@ pub mod bench;
 pub mod data;
 pub mod data_check;
 pub mod data_get;
+pub mod doctor;
 pub mod eval;
 pub mod eval_detection;
 pub mod eval_face;

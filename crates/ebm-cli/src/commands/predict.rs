@@ -18,6 +18,7 @@ use super::config_for;
 use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
 use super::predict_tracking::{self, TrackingArgs};
+use crate::device::DeviceArgs;
 
 /// What to predict.
 #[derive(Subcommand)]
@@ -51,9 +52,16 @@ pub struct ModelArgs {
     /// Factor of the configured step lengths.
     #[arg(long, default_value_t = 1.0)]
     step_factor: f64,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 impl ModelArgs {
+    /// The device to compute on.
+    pub fn device(&self) -> Result<Device> {
+        self.device.open()
+    }
+
     /// The detector's file, for messages.
     pub fn weights_name(&self) -> String {
         self.detector.as_deref().map_or_else(|| "the detector".into(), |path| path.display().to_string())

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::{
     Image,
@@ -76,7 +75,7 @@ impl From<CornerName> for Corner {
 
 /// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
-    let device = Device::Cpu;
+    let device = args.model.device()?;
     let model = Model::load(&args.model, &device)?;
     if let Some(out) = &args.out {
         create_dir(out)?;

@@ -25,6 +25,7 @@ use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, TrainTask, train_run};
 
 use super::{create_dir, predict::method};
+use crate::device::DeviceArgs;
 use crate::progress::Console;
 use crate::signals::Signals;
 
@@ -72,6 +73,8 @@ pub struct CommonArgs {
     /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop.
     #[arg(long)]
     resume: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Steps between checkpoints.
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
@@ -142,16 +145,17 @@ impl CommonArgs {
         &self,
         config: &ExperimentConfig,
         batch_size: usize,
+        device: &Device,
         maps: impl Fn(&ImageBatch) -> ebm_detect::Result<Vec<candle_core::Tensor>>,
         progress: &mut Console,
     ) -> Result<Box<dyn BatchSource>> {
-        let (device, convention) = (Device::Cpu, config.detector.convention.into());
+        let convention = config.detector.convention.into();
         let dataset = self.dataset(config)?;
         let transform = config.detector.input.transform();
         let key = self.key().split("data");
         if !self.cache {
             let loader = Loader::new(dataset, LoaderConfig::train(transform, batch_size), key)?;
-            return Ok(Box::new(StreamSource::new(loader, device, convention)));
+            return Ok(Box::new(StreamSource::new(loader, device.clone(), convention)));
         }
         // One batch pads all images alike, so that any of them can be trained on together.
         let all = dataset.images.len();
@@ -160,7 +164,7 @@ impl CommonArgs {
         progress.begin("features of the frozen layers", all);
         for batch in loader.epoch(0)? {
             let batch = batch?;
-            let images = ImageBatch::new(&batch, &device)?;
+            let images = ImageBatch::new(&batch, device)?;
             let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
             cache.push(&maps(&images)?, &images, objects)?;
         }
@@ -188,7 +192,7 @@ impl CommonArgs {
 }
 
 fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
-    let (config, device) = (args.common.config(None)?, Device::Cpu);
+    let (config, device) = (args.common.config(None)?, args.common.device.open()?);
     if args.common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
@@ -201,7 +205,7 @@ fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
     let maps = |images: &ImageBatch| {
         Ok(detector.body(&images.pixels, false)?.iter().map(candle_core::Tensor::detach).collect())
     };
-    let source = args.common.source(&config, config.base.batch_size, maps, progress)?;
+    let source = args.common.source(&config, config.base.batch_size, &device, maps, progress)?;
     let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
     args.common.train(&config, config.base.steps, &mut task, progress)?;
     let path = args.common.run.join("detector.safetensors");
@@ -211,8 +215,9 @@ fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
 }
 
 fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
-    let (config, device, method) = (args.common.config(Some(&args.detector))?, Device::Cpu, args.method);
+    let (config, method) = (args.common.config(Some(&args.detector))?, args.method);
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
+    let device = args.common.device.open()?;
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
     let key = args.common.key().split(method.key());
@@ -220,7 +225,7 @@ fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
     let store = branch.1.clone();
     let backbone = detector.for_inference()?;
     let maps = move |images: &ImageBatch| backbone.features(&images.pixels);
-    let source = args.common.source(&config, training.batch_size, maps, progress)?;
+    let source = args.common.source(&config, training.batch_size, &device, maps, progress)?;
     let source = BranchSource::Images(source);
     let mut task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
     args.common.train(&config, training.steps, &mut task, progress)?;

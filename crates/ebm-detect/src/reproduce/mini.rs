@@ -64,6 +64,8 @@ pub struct MiniOptions {
     pub scenes: Scenes,
     /// Factors of the configured step lengths among which the validation scenes choose.
     pub step_factors: Vec<f64>,
+    /// Where everything is computed.
+    pub device: Device,
 }
 
 /// Root of all seeds of the data and the detector: the same for every run, so that results compare.
@@ -84,7 +86,7 @@ pub fn mini(
     options: &MiniOptions,
     progress: &mut dyn Progress,
 ) -> Result<Workplace> {
-    let device = Device::Cpu;
+    let device = options.device.clone();
     progress.begin("generating scenes", 3);
     // The branches never need more than the detector saw; without it their share is enough.
     let count = if options.from_scratch { options.scenes.base } else { options.scenes.heads };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use candle_core::Device;
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
@@ -86,7 +87,12 @@ pub fn evaluate(
             None => {
                 let loader = FaceLoaderConfig::in_order(config.experiment.input.transform(false), 8);
                 let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-                let table = FeatureTable::compute(&*trunk, &loader, ("images", faces.faces.len()), progress)?;
+                let table = FeatureTable::compute(
+                    (&*trunk, &Device::Cpu),
+                    &loader,
+                    ("images", faces.faces.len()),
+                    progress,
+                )?;
                 let seen = Rc::new(Seen { g_x: table.features()?, y: table.targets()? });
                 tables.insert(name, Rc::clone(&seen));
                 seen

@@ -17,7 +17,7 @@ use super::{Options, Outcome};
 use crate::config::{ExperimentConfig, TrainingConfig};
 use crate::features::FeatureTable;
 use crate::network::{ENERGY, Head, Network, TRUNK};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, packed, save};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, save};
 use crate::training::{BatchSource, FaceTask, StreamSource};
 use crate::{Backbone, BackboneConfig, Result, TrunkFile, preload_backbone, preload_trunk};
 
@@ -52,10 +52,14 @@ pub fn paper(
             let (network, store) = task.into_network();
             save(&store, run.path())?;
             let Some(trunk) = network.trunk else { continue };
-            let trunk = packed(trunk)?;
-            let validation = Rc::new(see(config, &*trunk, &data.validation, progress)?);
+            // What is packed computes on the CPU.
+            let (trunk, device) = match trunk.pack()? {
+                Some(packed) => (packed, &Device::Cpu),
+                None => (trunk, device),
+            };
+            let validation = Rc::new(see(config, (&*trunk, device), &data.validation, progress)?);
             let results = match &data.test {
-                Some(test) => Rc::new(see(config, &*trunk, test, progress)?),
+                Some(test) => Rc::new(see(config, (&*trunk, device), test, progress)?),
                 None => Rc::clone(&validation),
             };
             entries.push(Entry { method, seed, head: TrainedHead::new(network.head)?, validation, results });
@@ -72,7 +76,7 @@ fn methods(config: &ExperimentConfig) -> Vec<String> {
 /// g_x of a split, by the trained trunk.
 fn see(
     config: &ExperimentConfig,
-    trunk: &dyn Backbone,
+    trunk: (&dyn Backbone, &Device),
     faces: &Arc<Faces>,
     progress: &mut dyn Progress,
 ) -> Result<Seen> {

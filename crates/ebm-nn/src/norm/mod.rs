@@ -1,6 +1,8 @@
 //! Batch normalisation.
 
 mod batch;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod rows;
 
 use candle_core::{DType, Tensor, Var};
@@ -86,6 +88,10 @@ impl BatchNorm {
         }
         if self.uses_batch(train) {
             return self.by_batch(x, channels, |x| {
+                #[cfg(feature = "cuda")]
+                if x.device().is_cuda() {
+                    return gpu::fused(x, [&self.weight, &self.bias], None, false, self.config.eps);
+                }
                 let form = if x.device().is_cpu() { batch::fused } else { batch::composed };
                 form(x, &self.weight, &self.bias, self.config.eps)
             });
@@ -124,14 +130,22 @@ impl BatchNorm {
             return self.by_batch(x, channels, fused);
         }
         // The channels second, as `forward` wants them.
-        let mut order: Vec<usize> = (0..x.rank()).collect();
-        order.insert(1, x.rank() - 1);
-        order.pop();
-        let y = self.forward(&x.permute(order)?, train)?;
-        let mut order: Vec<usize> = (0..x.rank()).collect();
-        order.remove(1);
-        order.push(1);
-        let y = y.permute(order)?;
+        let mut second: Vec<usize> = (0..x.rank()).collect();
+        second.insert(1, x.rank() - 1);
+        second.pop();
+        let mut last: Vec<usize> = (0..x.rank()).collect();
+        last.remove(1);
+        last.push(1);
+        #[cfg(feature = "cuda")]
+        if self.uses_batch(train) && x.device().is_cuda() {
+            let affine = [&self.weight, &self.bias];
+            let residual = residual.map(|residual| residual.permute(second.as_slice())).transpose()?;
+            let fused = |x: &Tensor| gpu::fused(x, affine, residual.as_ref(), relu, self.config.eps);
+            let y = self.by_batch(&x.permute(second.as_slice())?, channels, fused)?;
+            return Ok(y.permute(last)?);
+        }
+        let y = self.forward(&x.permute(second)?, train)?;
+        let y = y.permute(last)?;
         match (residual, relu) {
             (Some(residual), true) => crate::resnet::add_relu(&y, residual),
             (Some(residual), false) => Ok((y + residual)?),

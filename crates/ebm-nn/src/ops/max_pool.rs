@@ -1,5 +1,8 @@
 //! Maximum pooling that differentiates for any kernel and stride.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{
     CpuStorage, CustomOp1, CustomOp2, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType,
 };
@@ -130,6 +133,16 @@ impl CustomOp1 for MaxPool {
         Ok((y, Shape::from((n, c, h, w))))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        let ([n, c], [h, w]) = (self.0.planes, self.0.output());
+        Ok((self.0.cuda_forward(s, l, 1)?, Shape::from((n, c, h, w))))
+    }
+
     fn bwd(&self, x: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {
         x.apply_op2_no_bwd(&grad.contiguous()?, &MaxPoolGradient(self.0)).map(Some)
     }
@@ -157,6 +170,17 @@ impl CustomOp2 for MaxPoolGradient {
             _ => f32::to_cpu_storage_owned(self.0.backward(elements(s1, l1)?, elements(s2, l2)?)),
         };
         Ok((dx, l1.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s1: &candle_core::CudaStorage,
+        l1: &Layout,
+        s2: &candle_core::CudaStorage,
+        l2: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        Ok((self.0.cuda_backward((s1, l1), (s2, l2), 1)?, l1.shape().clone()))
     }
 }
 

@@ -15,7 +15,8 @@ use crate::Result;
 /// As there.
 pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
-    if !x.device().is_cpu() {
+    // On a GPU, convolutions leave maps in the other order.
+    if !x.device().is_cpu() && (view.is_contiguous() || !x.device().is_cuda()) {
         return Ok(max_pool2d(&view, kernel, stride, padding)?.permute((0, 2, 3, 1))?);
     }
     let pool = Pool::checked(&view, kernel, stride, padding)?;
@@ -109,6 +110,16 @@ impl CustomOp1 for MaxPool {
         Ok((y, Shape::from((n, h, w, c))))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        let ([n, c], [h, w]) = (self.0.planes, self.0.output());
+        Ok((self.0.cuda_forward(s, l, c)?, Shape::from((n, h, w, c))))
+    }
+
     fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> CandleResult<Option<Tensor>> {
         x.apply_op2_no_bwd(&dy.contiguous()?, &Gradient(Self(self.0))).map(Some)
     }
@@ -136,6 +147,18 @@ impl CustomOp2 for Gradient {
             _ => f32::to_cpu_storage_owned(self.0.backward(elements(s1, l1)?, elements(s2, l2)?)),
         };
         Ok((dx, l1.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s1: &candle_core::CudaStorage,
+        l1: &Layout,
+        s2: &candle_core::CudaStorage,
+        l2: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        let [_, channels] = self.0.0.planes;
+        Ok((self.0.0.cuda_backward((s1, l1), (s2, l2), channels)?, l1.shape().clone()))
     }
 }
 

@@ -3,6 +3,8 @@
 //! One folder or file per operation. candle's own are not used where `docs/candle.md` shows them wrong.
 
 mod conv2d;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 mod gemm;
 mod late_fusion;
 mod linear;

@@ -1,5 +1,8 @@
 //! RoIAlign: the mean of bilinear samples on a regular grid in each bin.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{CpuStorage, CustomOp2, DType, Layout, Shape, Storage, Tensor};
 
 use super::roi::{self, AxisWeights, BoxWeights, Real, Roi, check_arguments, check_rois, features_of, parse};
@@ -154,6 +157,20 @@ impl CustomOp2 for RoiAlign {
         Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        features: &candle_core::CudaStorage,
+        features_layout: &Layout,
+        rois: &candle_core::CudaStorage,
+        rois_layout: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        let (_, c, _, _) = features_layout.shape().dims4()?;
+        let (boxes, _) = rois_layout.shape().dims2()?;
+        let result = self.cuda_forward((features, features_layout), (rois, rois_layout))?;
+        Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
+    }
+
     fn bwd(
         &self,
         features: &Tensor,
@@ -163,6 +180,13 @@ impl CustomOp2 for RoiAlign {
     ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
         let of_features = match (features.track_op(), features.dtype()) {
             (false, _) => None,
+            #[cfg(feature = "cuda")]
+            _ if features.device().is_cuda() => {
+                let grad = roi::cuda::gradient_for(features, grad)?;
+                Some(roi::cuda::d_map(features, rois, &grad, |rois, grad, inner| {
+                    self.cuda_backward(features.shape(), rois, grad, inner)
+                })?)
+            }
             (true, DType::F64) => Some(self.backward::<f64>(features, rois, grad)?),
             (true, _) => Some(self.backward::<f32>(features, rois, grad)?),
         };

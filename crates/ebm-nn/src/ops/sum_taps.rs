@@ -5,6 +5,9 @@
 //! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k² columns runs
 //! at the speed of any other.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use std::ops::Range;
 
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType};
@@ -66,6 +69,14 @@ struct Taps {
 }
 
 impl Taps {
+    fn output(&self) -> Shape {
+        let [n, height, width] = self.shape;
+        match self.spread {
+            true => Shape::from((n, height, width, self.kernel * self.kernel)),
+            false => Shape::from((n, height, width)),
+        }
+    }
+
     /// The outputs of a side of `size` that tap `tap` reaches, and the input that the first of them reads.
     fn reach(&self, tap: usize, size: usize) -> (Range<usize>, usize) {
         let half = self.kernel / 2;
@@ -113,12 +124,16 @@ impl CustomOp1 for Taps {
             CpuStorage::F64(_) => f64::to_cpu_storage_owned(self.run(elements(s, l)?)),
             _ => f32::to_cpu_storage_owned(self.run(elements(s, l)?)),
         };
-        let [n, height, width] = self.shape;
-        let shape = match self.spread {
-            true => Shape::from((n, height, width, self.kernel * self.kernel)),
-            false => Shape::from((n, height, width)),
-        };
-        Ok((y, shape))
+        Ok((y, self.output()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        Ok((self.cuda(s, l)?, self.output()))
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {

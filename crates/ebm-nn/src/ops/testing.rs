@@ -1,4 +1,4 @@
-//! Finite differences for the gradient tests of the operations.
+//! Finite differences for the gradient tests of the operations, on every device that is there.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
@@ -20,7 +20,76 @@ pub(crate) fn noise_tensor(shape: &[usize], salt: u64) -> Result<Tensor> {
     Tensor::from_vec(noise(shape.iter().product(), salt), shape, &Device::Cpu)
 }
 
-/// Compares the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64 input with
+/// The CPU, and with the feature `cuda` the first GPU where there is one: what the operations' tests run on.
+pub(crate) fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::Cpu];
+    if let Ok(opened) = crate::device::open(crate::device::Choice::Auto)
+        && !opened.device.is_cpu()
+    {
+        devices.push(opened.device);
+    }
+    devices
+}
+
+/// Largest difference of two tensors, which may be on different devices, over the second's largest magnitude (at least 1).
+pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
+    let values =
+        |t: &Tensor| t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
+    if a.dims() != b.dims() {
+        candle_core::bail!("{:?} and {:?} are compared", a.dims(), b.dims());
+    }
+    let (a, b) = (values(a)?, values(b)?);
+    let scale = b.iter().fold(1.0f64, |most, v| most.max(v.abs()));
+    // NaN is as far as can be.
+    let far = |(a, b): (&f64, &f64)| if (a - b).is_nan() { f64::INFINITY } else { (a - b).abs() };
+    Ok(a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale)
+}
+
+/// Fails where `f` of f32 or f64 inputs gives on another device values, or gradients of their weighted sum, that differ from the
+/// CPU's by more than `tolerance` of the largest.
+pub(crate) fn check_devices(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Tensor],
+    tolerance: f64,
+) -> Result<()> {
+    let run = |device: &Device| -> Result<Vec<Tensor>> {
+        let vars: Vec<Var> =
+            inputs.iter().map(|t| Var::from_tensor(&t.to_device(device)?)).collect::<Result<_>>()?;
+        let tracked: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+        let out = f(&tracked)?;
+        let weights = noise_tensor(out.dims(), 0x5EED)?.to_dtype(out.dtype())?.to_device(device)?;
+        let grads = (&out * weights)?.sum_all()?.backward()?;
+        let mut found = vec![out.detach()];
+        for var in &vars {
+            found.extend(grads.get(var).cloned());
+        }
+        Ok(found)
+    };
+    let expected = run(&Device::Cpu)?;
+    for device in devices().iter().skip(1) {
+        let found = run(device)?;
+        if found.len() != expected.len() {
+            candle_core::bail!(
+                "{} results on {:?}, {} on the CPU",
+                found.len(),
+                device.location(),
+                expected.len()
+            );
+        }
+        for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let distance = distance(found, expected)?;
+            if distance > tolerance {
+                candle_core::bail!(
+                    "result {number} on {:?} is {distance:e} from the CPU's",
+                    device.location()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares, on every device, the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64 input with
 /// central differences of step `eps`. The weights differ per output element, so that a gradient routed to the
 /// wrong place shows. Fails with the input's number, the element and both values where they
 /// differ by more than `tol * max(1, |numeric|)`, or where an input gets no gradient.
@@ -30,10 +99,25 @@ pub(crate) fn check_gradients(
     eps: f64,
     tol: f64,
 ) -> Result<()> {
+    for device in devices() {
+        let inputs = inputs.iter().map(|t| t.to_device(&device)).collect::<Result<Vec<_>>>()?;
+        check_gradients_there(&f, &inputs, eps, tol)?;
+    }
+    check_devices(f, inputs, 1e-9)
+}
+
+/// [`check_gradients`] on the inputs' device alone.
+pub(crate) fn check_gradients_there(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Tensor],
+    eps: f64,
+    tol: f64,
+) -> Result<()> {
+    let Some(device) = inputs.first().map(|t| t.device().clone()) else { return Ok(()) };
     let vars = inputs.iter().map(Var::from_tensor).collect::<Result<Vec<_>>>()?;
     let tracked: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
     let out = f(&tracked)?;
-    let weights = noise_tensor(out.dims(), 0x5EED)?;
+    let weights = noise_tensor(out.dims(), 0x5EED)?.to_device(&device)?;
     let scalar = |t: &Tensor| -> Result<f64> {
         let t = t.to_dtype(DType::F64)?;
         (t * &weights)?.sum_all()?.to_scalar::<f64>()

@@ -1,5 +1,8 @@
 //! Nearest-neighbour resizing whose gradient adds to what else reads its input.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
@@ -95,6 +98,16 @@ impl CustomOp1 for Nearest {
         Ok((y, Shape::from((n, c, h, w))))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        let ([n, c], [h, w]) = (self.planes, self.large);
+        Ok((self.cuda(s, l, false)?, Shape::from((n, c, h, w))))
+    }
+
     fn bwd(&self, _: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {
         grad.contiguous()?.apply_op1_no_bwd(&NearestGradient(*self)).map(Some)
     }
@@ -115,6 +128,16 @@ impl CustomOp1 for NearestGradient {
         };
         let ([n, c], [h, w]) = (self.0.planes, self.0.small);
         Ok((dx, Shape::from((n, c, h, w))))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        let ([n, c], [h, w]) = (self.0.planes, self.0.small);
+        Ok((self.0.cuda(s, l, true)?, Shape::from((n, c, h, w))))
     }
 }
 

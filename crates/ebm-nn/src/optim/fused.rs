@@ -1,5 +1,8 @@
 //! In-place elementwise updates: one pass over memory on the CPU, composed of tensor operations elsewhere.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{
     CpuStorage, DType, Error, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var, WithDType,
 };
@@ -30,9 +33,14 @@ pub(super) struct SubtractRatio {
     pub eps: f64,
 }
 
+/// Whether the updates in one pass serve this parameter.
+fn has_kernel(p: &Var) -> bool {
+    p.device().is_cpu() || p.device().is_cuda()
+}
+
 impl Blend {
     pub(super) fn run(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
-        if x.device().is_cpu() { x.inplace_op3(g, p, self) } else { self.composed(x, g, p) }
+        if has_kernel(x) { x.inplace_op3(g, p, self) } else { self.composed(x, g, p) }
     }
 
     fn composed(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
@@ -44,7 +52,7 @@ impl Blend {
 
 impl Subtract {
     pub(super) fn run(&self, p: &Var, v: &Var) -> Result<()> {
-        if p.device().is_cpu() { p.inplace_op2(v, self) } else { self.composed(p, v) }
+        if has_kernel(p) { p.inplace_op2(v, self) } else { self.composed(p, v) }
     }
 
     fn composed(&self, p: &Var, v: &Var) -> Result<()> {
@@ -54,7 +62,7 @@ impl Subtract {
 
 impl SubtractRatio {
     pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
-        if p.device().is_cpu() { p.inplace_op3(m, v, self) } else { self.composed(p, m, v) }
+        if has_kernel(p) { p.inplace_op3(m, v, self) } else { self.composed(p, m, v) }
     }
 
     fn composed(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
@@ -63,7 +71,14 @@ impl SubtractRatio {
     }
 }
 
-/// Σ g² in `f64`.
+/// Σ g² of a gradient on another device, there, as a tensor without dimensions.
+pub(super) fn sum_of_squares_there(g: &Tensor) -> Result<Tensor> {
+    // f32 squares overflow above 1.8e19, where a gradient is of no use either.
+    let g = if g.dtype() == DType::F64 { g.detach() } else { g.detach().to_dtype(DType::F32)? };
+    g.sqr()?.sum_all()
+}
+
+/// Σ g² in `f64`, on the CPU.
 pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
     let g = g.detach().flatten_all()?.contiguous()?;
     let (storage, layout) = g.storage_and_layout();
@@ -71,8 +86,7 @@ pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
     match &*storage {
         Storage::Cpu(CpuStorage::F32(x)) => Ok(chunk_sums(window(x, layout)?, f64::from)),
         Storage::Cpu(CpuStorage::F64(x)) => Ok(chunk_sums(window(x, layout)?, |v| v)),
-        // f32 squares overflow above 1.8e19, where a gradient is of no use either.
-        _ => g.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>().map(f64::from),
+        _ => g.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>(),
     }
 }
 
@@ -137,6 +151,19 @@ macro_rules! inplace_op3 {
                 }
                 Ok(())
             }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_fwd(
+                &self,
+                s1: &mut candle_core::CudaStorage,
+                l1: &Layout,
+                s2: &candle_core::CudaStorage,
+                l2: &Layout,
+                s3: &candle_core::CudaStorage,
+                l3: &Layout,
+            ) -> Result<()> {
+                self.cuda((s1, l1), (s2, l2), (s3, l3))
+            }
         }
     };
 }
@@ -165,6 +192,17 @@ impl InplaceOp2 for Subtract {
         }
         Ok(())
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        s1: &mut candle_core::CudaStorage,
+        l1: &Layout,
+        s2: &candle_core::CudaStorage,
+        l2: &Layout,
+    ) -> Result<()> {
+        self.cuda((s1, l1), (s2, l2))
+    }
 }
 
 fn unsupported(op: &'static str) -> Error {
@@ -174,12 +212,13 @@ fn unsupported(op: &'static str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::testing::devices;
     use candle_core::Device;
 
-    fn var(seed: f64, dtype: DType) -> Var {
+    fn var(seed: f64, dtype: DType, device: &Device) -> Var {
         // More than one chunk, and not a multiple of it.
         let values: Vec<f64> = (0..CHUNK + 37).map(|i| (seed + i as f64 * 0.37).sin().abs() + 0.1).collect();
-        let tensor = Tensor::from_vec(values, CHUNK + 37, &Device::Cpu).unwrap();
+        let tensor = Tensor::from_vec(values, CHUNK + 37, device).unwrap();
         Var::from_tensor(&tensor.to_dtype(dtype).unwrap()).unwrap()
     }
 
@@ -190,7 +229,11 @@ mod tests {
 
     #[test]
     fn the_fused_and_the_composed_updates_agree() {
-        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-14)] {
+        let types = [(DType::F32, 1e-6), (DType::F64, 1e-14)];
+        for (device, (dtype, tolerance)) in
+            devices().into_iter().flat_map(|device| types.map(|pair| (device.clone(), pair)))
+        {
+            let var = |seed, dtype| var(seed, dtype, &device);
             let (g, m, v) = (var(2., dtype), var(3., dtype), var(4., dtype));
             for square in [false, true] {
                 let blend = Blend { keep: 0.9, add: 0.3, decay: 0.01, square };
@@ -212,7 +255,7 @@ mod tests {
 
     #[test]
     fn mixed_types_are_refused() {
-        let (a, b) = (var(1., DType::F32), var(1., DType::F64));
+        let (a, b) = (var(1., DType::F32, &Device::Cpu), var(1., DType::F64, &Device::Cpu));
         assert!(Subtract { rate: 1. }.run(&a, &b).is_err());
     }
 }

@@ -89,11 +89,17 @@ fn with_groups(params: Vec<(String, Var)>, group: impl Fn(&str) -> ParamGroup) -
 /// # Errors
 /// When a gradient cannot be read.
 pub fn grad_norm<'a>(params: impl IntoIterator<Item = &'a Var>, grads: &GradStore) -> Result<f64> {
-    let mut sum = 0.;
+    let (mut sum, mut elsewhere) = (0., Vec::new());
     for var in params {
-        if let Some(grad) = grads.get(var) {
-            sum += fused::sum_of_squares(grad)?;
+        match grads.get(var) {
+            Some(grad) if grad.device().is_cpu() => sum += fused::sum_of_squares(grad)?,
+            Some(grad) => elsewhere.push(fused::sum_of_squares_there(grad)?),
+            None => {}
         }
+    }
+    if !elsewhere.is_empty() {
+        // One transfer for all parameters.
+        sum += Tensor::stack(&elsewhere, 0)?.to_dtype(DType::F64)?.to_vec1::<f64>()?.iter().sum::<f64>();
     }
     Ok(sum.sqrt())
 }

@@ -1,5 +1,8 @@
 //! ReLU with torch's derivative at 0, which is 0 (candle's is 1), alone and after a sum.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
@@ -11,7 +14,13 @@ use crate::ops::storage::window;
 /// # Errors
 /// When a tensor operation fails.
 pub fn relu(x: &Tensor) -> Result<Tensor> {
-    if x.device().is_cpu() { Ok(x.contiguous()?.apply_op1(Relu)?) } else { masked(x) }
+    if !has_kernel(x) {
+        return masked(x);
+    }
+    match channels_second(x)? {
+        Some(stored) => Ok(stored.apply_op1(Relu)?.permute(CHANNELS_LAST)?),
+        None => Ok(x.contiguous()?.apply_op1(Relu)?),
+    }
 }
 
 /// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
@@ -27,11 +36,40 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         }
         .into());
     }
-    if a.device().is_cpu() {
-        Ok(a.contiguous()?.apply_op2(&b.contiguous()?, AddRelu)?)
-    } else {
-        masked(&(a + b)?)
+    if !has_kernel(a) {
+        return masked(&(a + b)?);
     }
+    match channels_second(a)? {
+        Some(a) => {
+            let b = b.permute(CHANNELS_SECOND)?.contiguous()?;
+            Ok(a.apply_op2(&b, AddRelu)?.permute(CHANNELS_LAST)?)
+        }
+        None => Ok(a.contiguous()?.apply_op2(&b.contiguous()?, AddRelu)?),
+    }
+}
+
+/// g where y is positive, else 0.
+#[cfg(feature = "cuda")]
+pub(crate) fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
+    g.apply_op2_no_bwd(y, &Mask)
+}
+
+/// Of (N, H, W, C), to (N, C, H, W) and back.
+const CHANNELS_SECOND: (usize, usize, usize, usize) = (0, 3, 1, 2);
+const CHANNELS_LAST: (usize, usize, usize, usize) = (0, 2, 3, 1);
+
+/// A map on a GPU (N, H, W, C) that is stored as (N, C, H, W), as convolutions leave it there: in that order, so that nothing is moved.
+fn channels_second(x: &Tensor) -> Result<Option<Tensor>> {
+    if x.device().is_cpu() || x.rank() != 4 || x.is_contiguous() {
+        return Ok(None);
+    }
+    let stored = x.permute(CHANNELS_SECOND)?;
+    Ok(stored.is_contiguous().then_some(stored))
+}
+
+/// Whether the operations below serve this tensor.
+fn has_kernel(x: &Tensor) -> bool {
+    x.device().is_cpu() || x.device().is_cuda()
 }
 
 /// The form for other devices: the product's gradient with respect to x is the mask.
@@ -58,6 +96,15 @@ impl CustomOp1 for Relu {
             _ => return Err(unsupported()),
         };
         Ok((y, l.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &candle_core::CudaStorage,
+        l: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((cuda::relu((x, l))?, l.shape().clone()))
     }
 
     fn bwd(&self, _x: &Tensor, y: &Tensor, g: &Tensor) -> candle_core::Result<Option<Tensor>> {
@@ -87,6 +134,17 @@ impl CustomOp2 for AddRelu {
             _ => return Err(unsupported()),
         };
         Ok((y, la.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        a: &candle_core::CudaStorage,
+        la: &Layout,
+        b: &candle_core::CudaStorage,
+        lb: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((cuda::add_relu((a, la), (b, lb))?, la.shape().clone()))
     }
 
     fn bwd(
@@ -128,6 +186,17 @@ impl CustomOp2 for Mask {
         };
         Ok((d, lg.shape().clone()))
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        g: &candle_core::CudaStorage,
+        lg: &Layout,
+        y: &candle_core::CudaStorage,
+        ly: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((cuda::mask((g, lg), (y, ly))?, lg.shape().clone()))
+    }
 }
 
 /// NaN stays NaN.
@@ -154,32 +223,38 @@ fn unsupported() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{Device, Var};
+    use crate::ops::testing::devices;
+    use candle_core::Var;
 
     #[test]
     fn values_and_derivatives_are_torchs() {
         let data = [-1.5, 0., 2., f64::NAN];
-        for f in [relu as fn(&Tensor) -> Result<Tensor>, masked] {
-            let x = Var::new(&data[..3], &Device::Cpu).unwrap();
+        let forms = [relu as fn(&Tensor) -> Result<Tensor>, masked];
+        for (device, f) in devices().into_iter().flat_map(|device| forms.map(|f| (device.clone(), f))) {
+            let x = Var::new(&data[..3], &device).unwrap();
             let y = f(&x).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2.]);
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
             assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3.]);
         }
-        let y = relu(&Tensor::new(&data, &Device::Cpu).unwrap()).unwrap().to_vec1::<f64>().unwrap();
-        assert!(y[3].is_nan());
+        for device in devices() {
+            let y = relu(&Tensor::new(&data, &device).unwrap()).unwrap().to_vec1::<f64>().unwrap();
+            assert!(y[3].is_nan());
+        }
     }
 
     #[test]
     fn a_sum_passes_its_gradient_to_both() {
-        let a = Var::new(&[[1f32, -2.], [3., 1.]], &Device::Cpu).unwrap();
-        let b = Var::new(&[[1f32, 5.], [-4., -1.]], &Device::Cpu).unwrap();
-        let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
-        assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
-        let grads = y.sum_all().unwrap().backward().unwrap();
-        for var in [&a, &b] {
-            assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
+        for device in devices() {
+            let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
+            let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
+            let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
+            assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
+            let grads = y.sum_all().unwrap().backward().unwrap();
+            for var in [&a, &b] {
+                assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
+            }
+            assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
         }
-        assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
     }
 }

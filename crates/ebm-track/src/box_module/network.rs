@@ -153,8 +153,7 @@ pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
 
 /// A map (N, C, H, W) as (N, H, W, C).
 fn innermost(map: &Tensor) -> Result<Tensor> {
-    let map = if map.device().is_cpu() { channels_last(map)? } else { map.clone() };
-    Ok(map.permute((0, 2, 3, 1))?)
+    Ok(channels_last(map)?.permute((0, 2, 3, 1))?)
 }
 
 /// Boxes of the map (N, H, W, C) of that scale, pooled to (R, C, bins, bins).

@@ -80,6 +80,7 @@ pub(super) struct Trained {
 pub(super) struct Workplace<'a> {
     pub config: &'a ExperimentConfig,
     pub run: &'a Path,
+    /// Where box modules are trained.
     pub device: &'a Device,
     /// The backbone and its file.
     pub backbone: Rc<Backbone>,
@@ -131,6 +132,14 @@ impl Workplace<'_> {
         Ok(Trained { method, seed, refinement, step_factor, network })
     }
 
+    /// The backbone on the CPU, where trackers run.
+    pub fn tracking_backbone(&self) -> Result<Rc<Backbone>> {
+        if self.device.is_cpu() {
+            return Ok(Rc::clone(&self.backbone));
+        }
+        Ok(Rc::new(Backbone::load(self.path, &Device::Cpu)?))
+    }
+
     /// A trained module in the tracker, on every dataset. The boxes go to the module's own directory.
     pub fn measure(
         &self,
@@ -140,8 +149,8 @@ impl Workplace<'_> {
         progress: &mut dyn Progress,
     ) -> Result<()> {
         let Trained { method, seed, refinement, step_factor, network } = trained;
-        let backbone = Rc::clone(&self.backbone);
-        let networks = Networks { backbone, boxes: network, refinement, device: self.device.clone() };
+        let backbone = self.tracking_backbone()?;
+        let networks = Networks { backbone, boxes: network, refinement, device: Device::Cpu };
         let module = self.run.join(module_name(method, seed));
         for (place, test) in tests.iter().enumerate() {
             progress.message(&format!("{}, seed {seed}, on {}", method.title(), test.name));

@@ -15,6 +15,7 @@ use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
 use super::compare::{Comparison, Test, Workplace};
 use super::data::{Videos, coco_sequences, pair_loader};
+use crate::Backbone;
 use crate::box_module::PackedBoxModule;
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
@@ -40,6 +41,8 @@ pub struct MiniOptions {
     pub run: PathBuf,
     /// Whether an interrupted run in `run` goes on.
     pub resume: bool,
+    /// Where box modules are trained. Trackers run on the CPU.
+    pub device: Device,
 }
 
 /// The name of the generated videos in results.
@@ -56,7 +59,7 @@ pub fn mini(
     options: &MiniOptions,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
-    let (device, run): (Device, &Path) = (Device::Cpu, &options.run);
+    let (device, run): (&Device, &Path) = (&options.device, &options.run);
     let Some(counts) = &config.generated else {
         let reason = "mini scale needs [generated]".to_owned();
         return Err(Error::Settings { name: "generated".to_owned(), reason });
@@ -64,21 +67,17 @@ pub fn mini(
     progress.begin("generating videos", 1);
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;
     progress.end();
-    let (path, backbone) = options.backbone.open(config, &train, run, &device, progress)?;
-    let place = Workplace {
-        config,
-        run,
-        device: &device,
-        backbone: Rc::new(backbone),
-        path: &path,
-        resume: options.resume,
-    };
+    let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
+    let place =
+        Workplace { config, run, device, backbone: Rc::new(backbone), path: &path, resume: options.resume };
 
     // Every method and seed learns from the same features.
     let sources = (train, coco_sequences(&options.coco)?);
-    let pairs = stream(&place, PairRecipe::ATOM, sources, "pairs")?;
+    let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, "pairs")?;
     let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
-    let mut held_out = stream(&place, PairRecipe::ATOM_VALIDATION, (validation, None), "validation")?;
+    let held_out = (&Device::Cpu, &place.tracking_backbone()?);
+    let mut held_out =
+        stream(&place, held_out, PairRecipe::ATOM_VALIDATION, (validation, None), "validation")?;
     let batches = if config.step_factors.is_empty() { 0 } else { VALIDATION_BATCHES };
     let held_out = (0..batches).map(|step| held_out.batch(step)).collect::<Result<Vec<_>>>()?;
 
@@ -103,13 +102,14 @@ pub fn mini(
 
 fn stream(
     place: &Workplace<'_>,
+    (device, backbone): (&Device, &Rc<Backbone>),
     recipe: PairRecipe,
     sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),
     name: &str,
 ) -> Result<StreamPairs> {
     let key = Key::new(0).split(name);
     let loader = pair_loader(place.config, recipe, place.config.training.batch_size, sources, key)?;
-    Ok(StreamPairs::new(CropStream::new(loader, place.device.clone()), Rc::clone(&place.backbone)))
+    Ok(StreamPairs::new(CropStream::new(loader, device.clone()), Rc::clone(backbone)))
 }
 
 /// The factor of the configured step lengths with the best boxes on the held-out pairs.

@@ -40,6 +40,8 @@ pub struct PaperOptions {
     pub run: PathBuf,
     /// Whether an interrupted run in `run` goes on.
     pub resume: bool,
+    /// Where box modules are trained. Trackers run on the CPU.
+    pub device: Device,
 }
 
 /// What paper scale would do.
@@ -83,20 +85,14 @@ pub fn paper(
     options: &PaperOptions,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
-    let device = Device::Cpu;
+    let device = &options.device;
     let path = find_backbone(&options.weights)?.ok_or_else(|| Error::Weights {
         path: options.weights.clone(),
         reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
     })?;
-    let backbone = Rc::new(Backbone::load(&path, &device)?);
-    let place = Workplace {
-        config,
-        run: &options.run,
-        device: &device,
-        backbone,
-        path: &path,
-        resume: options.resume,
-    };
+    let backbone = Rc::new(Backbone::load(&path, device)?);
+    let place =
+        Workplace { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;
@@ -168,10 +164,10 @@ pub fn dry_run(
     options: &PaperOptions,
     progress: &mut dyn Progress,
 ) -> Result<Plan> {
-    let device = Device::Cpu;
+    let device = &options.device;
     let backbone = Rc::new(match find_backbone(&options.weights)? {
-        Some(path) => Backbone::load(&path, &device)?,
-        None => random_backbone(&device)?,
+        Some(path) => Backbone::load(&path, device)?,
+        None => random_backbone(device)?,
     });
     let video = VideoConfig { frames: 24, ..VideoConfig::default() };
     let sequences = generate(&options.run.join("videos"), &video, 2, Key::new(0).split("dry run"))?;
@@ -182,7 +178,7 @@ pub fn dry_run(
     for (done, method) in Method::ALL.into_iter().enumerate() {
         let key = Key::new(0).split(method.key());
         let store = ParamStore::new(key.split("init"));
-        let module = BoxModule::new(&sizes, store.var_builder(DType::F32, &device))?;
+        let module = BoxModule::new(&sizes, store.var_builder(DType::F32, device))?;
         parameters = store.trainable().iter().map(|(_, var)| var.elem_count()).sum();
         let loader = loader_of(PairRecipe::ATOM, DRY_BATCH, Arc::clone(&sampler), key.split("data"))?;
         let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Rc::clone(&backbone));

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use ebm_nn::device::Choice;
 use serde::Serialize;
 
 use super::peer::Python;
@@ -22,6 +23,8 @@ pub struct Plan {
     pub rounds: usize,
     pub threads: usize,
     pub smoke: bool,
+    /// Of both sides.
+    pub device: Choice,
 }
 
 /// The times of one process.
@@ -123,7 +126,7 @@ pub fn measure(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Meas
 fn command(work: &Work, peer: &Peer, python: Option<&Python>, plan: &Plan) -> Result<Option<Command>> {
     match (peer.ours, python) {
         (Some(name), _) => ours(name, plan).map(Some),
-        (None, Some(python)) => python.worker(work.task, peer.form, plan.threads).map(Some),
+        (None, Some(python)) => python.worker(work.task, peer.form, plan.threads, plan.device).map(Some),
         (None, None) => Ok(None),
     }
 }
@@ -132,6 +135,7 @@ fn command(work: &Work, peer: &Peer, python: Option<&Python>, plan: &Plan) -> Re
 fn ours(name: &str, plan: &Plan) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench-worker", name]).args(plan.smoke.then_some("--smoke"));
+    command.args(["--device", &plan.device.to_string()]);
     command.env("RAYON_NUM_THREADS", plan.threads.to_string());
     Ok(command)
 }

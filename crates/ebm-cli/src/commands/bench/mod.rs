@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::files::write_atomic;
+use ebm_nn::device::{Choice, open};
 
 use self::compare::Plan;
 use self::machine::Machine;
@@ -58,10 +59,13 @@ pub struct BenchArgs {
     /// Threads of each process [default: all cores].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
+    /// Where both sides compute: cpu, cuda or cuda:N.
+    #[arg(long, value_name = "DEVICE", default_value_t = Choice::Cpu)]
+    device: Choice,
     /// The Python that has PyTorch.
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
-    /// The file to write, `-` for none [default: docs/performance.md, but `-` with --only or --smoke].
+    /// The file to write, `-` for none [default: docs/performance.md, but `-` with --only, --smoke or a GPU].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object in place of the page.
@@ -78,6 +82,8 @@ pub struct WorkerArgs {
     name: String,
     #[arg(long)]
     smoke: bool,
+    #[arg(long, default_value_t = Choice::Cpu)]
+    device: Choice,
 }
 
 /// Runs one process of the comparison: answers on standard output what it is asked on standard input.
@@ -86,7 +92,7 @@ pub fn run_worker(args: WorkerArgs) -> Result<()> {
     let Some(work) = works.iter().find(|work| work.name == args.name) else {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
-    worker::serve(work.task, std::io::stdin().lock(), std::io::stdout().lock())
+    worker::serve(work.task, &open(args.device)?.device, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 /// Runs the comparison.
@@ -105,6 +111,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         rounds: args.rounds.map_or(if args.smoke { SMOKE_ROUNDS } else { ROUNDS }, |n| n as usize),
         threads: args.threads.map_or(machine.cores, |n| n as usize),
         smoke: args.smoke,
+        device: compute_device(args.device)?,
     };
     let python = Python::find(&args.python);
     if let Err(error) = &python {
@@ -131,6 +138,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let report = Report {
         date: machine::today(),
         command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
+        device: plan.device.to_string(),
         machine,
         peaks,
         peer: python.map(|python| python.versions),
@@ -155,13 +163,22 @@ pub fn run(args: BenchArgs) -> Result<()> {
     Ok(())
 }
 
+/// The device by its number, known to be there before an hour of measuring.
+fn compute_device(choice: Choice) -> Result<Choice> {
+    let found = match open(choice)?.device.location() {
+        candle_core::DeviceLocation::Cuda { gpu_id } => Choice::Cuda(gpu_id),
+        _ => Choice::Cpu,
+    };
+    Ok(found)
+}
+
 fn row(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Row> {
     Ok(Row { work: *work, cost: cost::cost(work.task)?, measured: compare::measure(work, python, plan)? })
 }
 
 /// The file to write, if any. A part of the table or a smoke test goes into a file only where one is named.
 fn destination(args: &BenchArgs) -> Result<Option<PathBuf>> {
-    let whole = args.only.is_empty() && !args.smoke;
+    let whole = args.only.is_empty() && !args.smoke && args.device == Choice::Cpu;
     let default = if whole { PAGE } else { NOWHERE };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default));
     if out == Path::new(NOWHERE) {
@@ -208,7 +225,7 @@ mod tests {
     #[test]
     fn only_a_whole_run_has_a_file_by_default() {
         let out = |args: &[&str]| destination(&parse(args).unwrap());
-        for part in [&["--only", "conv"][..], &["--smoke"], &["--out", "-"]] {
+        for part in [&["--only", "conv"][..], &["--smoke"], &["--out", "-"], &["--device", "cuda"]] {
             assert_eq!(out(part).unwrap(), None, "{part:?}");
         }
         assert_eq!(out(&["--smoke", "--out", "x.md"]).unwrap(), Some(PathBuf::from("x.md")));

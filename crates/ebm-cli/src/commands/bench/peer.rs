@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use ebm_nn::device::Choice;
 use serde::{Deserialize, Serialize};
 
 use super::work::Task;
@@ -61,10 +62,10 @@ impl Python {
     ///
     /// # Errors
     /// When the task cannot be written as JSON.
-    pub fn worker(&self, task: Task, form: &str, threads: usize) -> Result<Command> {
+    pub fn worker(&self, task: Task, form: &str, threads: usize, device: Choice) -> Result<Command> {
         let mut command = script(&self.path);
         let threads = threads.to_string();
-        command.args(["work", &serde_json::to_string(&task)?, form, &threads]);
+        command.args(["work", &serde_json::to_string(&task)?, form, &threads, &device.to_string()]);
         command.env("OMP_NUM_THREADS", &threads).env("MKL_NUM_THREADS", &threads);
         Ok(command)
     }

@@ -31,6 +31,8 @@ pub struct Report {
     pub threads: usize,
     pub rounds: usize,
     pub smoke: bool,
+    /// Where both sides computed.
+    pub device: String,
     pub rows: Vec<Row>,
 }
 
@@ -179,6 +181,7 @@ impl Report {
             ("memory", &machine.memory),
             ("instructions", &machine.instructions),
             ("system", &machine.system),
+            ("computed on", &self.device),
             ("ebm", EBM),
             ("candle", CANDLE),
             ("rustc", RUSTC),
@@ -270,7 +273,7 @@ fn notes(rows: &[Row]) -> String {
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let versions = json!({ "ebm": EBM, "candle": CANDLE, "rustc": RUSTC, "peer": self.peer });
-        let mut report = serializer.serialize_struct("Report", 9)?;
+        let mut report = serializer.serialize_struct("Report", 10)?;
         report.serialize_field("date", &self.date)?;
         report.serialize_field("command", &self.command)?;
         report.serialize_field("machine", &self.machine)?;
@@ -279,6 +282,7 @@ impl Serialize for Report {
         report.serialize_field("threads", &self.threads)?;
         report.serialize_field("rounds", &self.rounds)?;
         report.serialize_field("smoke", &self.smoke)?;
+        report.serialize_field("device", &self.device)?;
         report.serialize_field("works", &self.rows)?;
         report.end()
     }

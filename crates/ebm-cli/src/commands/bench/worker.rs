@@ -4,14 +4,21 @@ use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use candle_core::Device;
 
 use super::works;
 use crate::memory;
 
-/// Serves `task` until the input ends.
-pub fn serve(task: super::work::Task, requests: impl BufRead, mut answers: impl Write) -> Result<()> {
-    let mut run = works::prepare(task)?;
+/// Serves `task` on `device` until the input ends.
+pub fn serve(
+    task: super::work::Task,
+    device: &Device,
+    requests: impl BufRead,
+    mut answers: impl Write,
+) -> Result<()> {
+    let mut run = works::prepare(task, device)?;
     drop(run()?);
+    device.synchronize()?;
     memory::forget_peak();
     let mut say = |answer: &str| {
         writeln!(answers, "{answer}")?;
@@ -23,6 +30,7 @@ pub fn serve(task: super::work::Task, requests: impl BufRead, mut answers: impl 
             "run" => {
                 let start = Instant::now();
                 let result = run()?;
+                device.synchronize()?;
                 let elapsed = start.elapsed();
                 drop(result);
                 say(&elapsed.as_secs_f64().to_string())?;
@@ -44,7 +52,7 @@ mod tests {
     fn all_works_answer() {
         for work in work::works(true) {
             let mut answers = Vec::new();
-            serve(work.task, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
+            serve(work.task, &Device::Cpu, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
             let answers = String::from_utf8(answers).unwrap();
             let lines: Vec<&str> = answers.lines().collect();
             let &[ready, first, _, second] = &lines[..] else { panic!("{}: {answers}", work.name) };
@@ -60,6 +68,11 @@ mod tests {
     #[test]
     fn an_unknown_request_is_refused() {
         let task = work::works(true).iter().find(|work| work.name == "conv-forward").unwrap().task;
-        assert!(serve(task, &b"walk\n"[..], Vec::new()).unwrap_err().to_string().contains("\"walk\""));
+        assert!(
+            serve(task, &Device::Cpu, &b"walk\n"[..], Vec::new())
+                .unwrap_err()
+                .to_string()
+                .contains("\"walk\"")
+        );
     }
 }

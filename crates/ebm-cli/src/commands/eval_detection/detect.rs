@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
-use candle_core::Device;
 use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
@@ -23,7 +22,8 @@ pub fn detect(
     images: &Path,
     limit: Option<usize>,
 ) -> Result<(Vec<Set>, CocoDataset)> {
-    let model = Model::load(args, &Device::Cpu)?;
+    let device = args.device()?;
+    let model = Model::load(args, &device)?;
     let options =
         LoadOptions { labels: Some(model.config.detector.labels()), ..LoadOptions::new(Purpose::Eval) };
     let mut dataset = CocoDataset::load(annotations, images, &options)
@@ -39,7 +39,7 @@ pub fn detect(
     let mut progress = Console::new();
     progress.begin("images", dataset.images.len());
     let contenders = Contenders::refiners(refiners);
-    let evaluation = evaluate(&model.detector, &dataset, &loader, &contenders, &Device::Cpu, &mut |done| {
+    let evaluation = evaluate(&model.detector, &dataset, &loader, &contenders, &device, &mut |done| {
         progress.advance(done, "");
     })?;
     progress.end();

@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::{detection_tables as tables, print_plan};
 use crate::commands::{create_dir, eval_strata, fresh_run, run_dir};
+use crate::device::DeviceArgs;
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,6 +90,8 @@ pub struct DetectionArgs {
     /// Paper: only the plan, the shapes, the memory and two steps.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -126,7 +129,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         run: PathBuf::new(),
         heads: args.heads().cloned(),
         resume: args.resume.is_some(),
-        device: Device::Cpu,
+        device: args.device.open()?,
     };
     if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
         bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());
@@ -141,7 +144,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         given => given,
     };
     if scale != Scale::Paper {
-        return run_mini(&args, &mut progress);
+        return run_mini(&args, options.device, &mut progress);
     }
     if args.levels {
         bail!("--levels is a study of generated scenes: run it with --scale mini");
@@ -175,7 +178,7 @@ fn explain_mini(missing: &[PathBuf]) {
     );
 }
 
-fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
+fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Result<()> {
     let mut config = ExperimentConfig::embedded("mini")?;
     let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
     if let Some(steps) = args.steps {
@@ -208,6 +211,7 @@ fn run_mini(args: &DetectionArgs, progress: &mut Console) -> Result<()> {
         resume: args.resume.is_some(),
         scenes,
         step_factors,
+        device,
     };
     let place = mini(&config, &options, progress)?;
     if args.levels {

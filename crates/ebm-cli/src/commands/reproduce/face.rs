@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_face::config::ExperimentConfig;
@@ -14,6 +13,7 @@ use serde_json::json;
 use super::face_figures::figures;
 use super::print_plan;
 use crate::commands::run_dir;
+use crate::device::DeviceArgs;
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,6 +52,8 @@ pub struct FaceArgs {
     /// Paper: only the plan, the sizes and two steps of each row.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -136,13 +138,13 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     };
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
-            let plan = dry_run(&config, &data, &trunk()?, &Device::Cpu, &mut progress)?;
+            let plan = dry_run(&config, &data, &trunk()?, &args.device.open()?, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
             print_plan(&plan.lines, losses, args.json);
             return Ok(());
         }
-        Scale::Paper => paper(&config, &data, &trunk()?, &Device::Cpu, &options, &mut progress)?,
+        Scale::Paper => paper(&config, &data, &trunk()?, &args.device.open()?, &options, &mut progress)?,
         Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
         Scale::Mini | Scale::Auto => mini(&config, &data, &options, &mut progress)?,
     };

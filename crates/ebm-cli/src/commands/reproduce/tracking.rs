@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_data::videos::VideoConfig;
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::print_plan;
 use super::tracking_figures::figures;
 use crate::commands::{fresh_run, run_dir};
+use crate::device::DeviceArgs;
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,6 +60,8 @@ pub struct TrackingArgs {
     /// A run of this command that was interrupted: its trained modules and its trackers' boxes are kept, the rest goes on.
     #[arg(long)]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -83,6 +87,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         seeds: args.seeds,
         run: PathBuf::new(),
         resume: args.resume.is_some(),
+        device: args.device.open()?,
     };
     let absent = missing(&options)?;
     let scale = match args.scale {
@@ -115,7 +120,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         }
         _ => {
             let run = run_dir(args.resume.as_deref(), &args.out, "tracking-mini")?;
-            let outcome = run_mini(args, &config, &run, &mut progress)?;
+            let outcome = run_mini(args, &config, (&run, options.device), &mut progress)?;
             ("mini", run, outcome)
         }
     };
@@ -141,7 +146,7 @@ fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
 fn run_mini(
     args: &TrackingArgs,
     config: &ExperimentConfig,
-    run: &Path,
+    (run, device): (&Path, Device),
     progress: &mut Console,
 ) -> Result<Comparison> {
     let found = if args.small_backbone { None } else { find_backbone(&args.weights)? };
@@ -173,6 +178,7 @@ fn run_mini(
         real,
         run: run.to_owned(),
         resume: args.resume.is_some(),
+        device,
     };
     Ok(mini(config, &options, progress)?)
 }

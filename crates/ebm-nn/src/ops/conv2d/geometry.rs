@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::gemm::even_ranges;
 
 /// Sizes of `(N, C, H, W) * (O, C, kh, kw) -> (N, O, oh, ow)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Geometry {
     pub(super) batch: usize,
     pub(super) channels: usize,

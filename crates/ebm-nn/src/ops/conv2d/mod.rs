@@ -5,10 +5,15 @@
 //! | `op` | the candle operations, for both orders of a map's numbers |
 //! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
+//! | `cudnn`, `columns` | on a GPU: cuDNN, or without it products with the image's columns |
 //! | `cpu`, `im2col` | f64, by which `packed` is tested: products with the image's columns |
 
 mod bias;
+#[cfg(any(test, feature = "cuda"))]
+mod columns;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cudnn;
 mod geometry;
 mod im2col;
 mod op;
@@ -30,8 +35,8 @@ pub use packed::PackedConv2d;
 /// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
 /// all f32 or all f64 on one device. Differentiable in x, w and bias; arguments that depend on no variable
 /// cost nothing in the backward pass. On the CPU the result has the same bits for every number of threads.
-/// Elsewhere it is candle's convolution, whose gradient fails where a strided map's height and width leave
-/// different remainders.
+/// On an NVIDIA GPU it is cuDNN's, where that library is found, and else a product with the image's columns. On other devices it is
+/// candle's, whose gradient fails where a strided map's height and width leave different remainders.
 ///
 /// # Errors
 /// [`Error::Argument`] where a rank or size does not fit, an extent (the batch included) is zero, the stride
@@ -44,6 +49,13 @@ pub fn conv2d(
     padding: usize,
 ) -> Result<Tensor> {
     let geometry = check(x, w, bias, stride, padding)?;
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        if crate::device::has_cudnn() {
+            return cudnn::conv2d(x, w, bias, geometry);
+        }
+        return columns::conv2d(x, w, bias, &geometry);
+    }
     if !x.device().is_cpu() {
         let y = x.conv2d(w, padding, stride, 1, 1)?;
         return Ok(match bias {

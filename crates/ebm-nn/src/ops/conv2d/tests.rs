@@ -236,6 +236,25 @@ fn strided_views_are_read_as_they_look() {
 }
 
 #[test]
+fn products_with_columns_agree_with_the_definition_and_central_differences() {
+    for (n, c, size, o, kernel, stride, padding) in [
+        (2, 3, (7, 8), 4, (3, 3), 2, 1),
+        (1, 2, (5, 6), 3, (3, 2), 1, 1),
+        (2, 3, (4, 5), 2, (1, 1), 1, 0),
+        (1, 2, (6, 7), 2, (1, 1), 2, 0),
+    ] {
+        let args = arguments(n, c, size, o, kernel);
+        let geometry = super::check(&args[0], &args[1], Some(&args[2]), stride, padding).unwrap();
+        let run = |t: &[Tensor]| {
+            super::columns::conv2d(&t[0], &t[1], Some(&t[2]), &geometry).map_err(candle_core::Error::wrap)
+        };
+        let expected = naive(&args[0], &args[1], Some(&args[2]), stride, padding);
+        assert!(max_difference(&run(&args).unwrap(), &expected) < 1e-12);
+        check_gradients(run, &args, 1e-5, 1e-7).unwrap();
+    }
+}
+
+#[test]
 fn frozen_arguments_get_no_gradient() {
     let [x, w, bias] = arguments(1, 2, (5, 4), 3, (3, 3));
     let wv = Var::from_tensor(&w).unwrap();

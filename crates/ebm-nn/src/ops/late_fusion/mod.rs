@@ -105,7 +105,7 @@ impl LateFusion {
     /// The head with its present parameters, for prediction on the CPU in f32 or f64.
     ///
     /// # Errors
-    /// [`Error::Argument`] on another device or for another type.
+    /// [`Error::Argument`] for another type.
     pub fn pack(&self) -> Result<PackedLateFusion> {
         PackedLateFusion::new(&self.sizes, &self.theta)
     }

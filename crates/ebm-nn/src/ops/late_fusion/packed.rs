@@ -1,6 +1,6 @@
 //! The head for prediction: weights packed once, no graph.
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use super::few::FEW;
 use super::kernel::{Head, pack_backward, pack_forward};
@@ -28,10 +28,10 @@ struct Packed<T: Number> {
 
 impl PackedLateFusion {
     pub(super) fn new(sizes: &Sizes, theta: &Tensor) -> Result<Self> {
+        let theta = theta.to_device(&Device::Cpu)?;
         let parameters = match theta.dtype() {
-            _ if !theta.device().is_cpu() => return refuse("packed weights are for the CPU".to_owned()),
-            DType::F32 => Parameters::F32(Packed::new(sizes, theta)?),
-            DType::F64 => Parameters::F64(Packed::new(sizes, theta)?),
+            DType::F32 => Parameters::F32(Packed::new(sizes, &theta)?),
+            DType::F64 => Parameters::F64(Packed::new(sizes, &theta)?),
             other => return refuse(format!("expected f32 or f64, got {other:?}")),
         };
         Ok(Self { sizes: sizes.clone(), parameters })

@@ -24,7 +24,7 @@ pub use packed::PackedLinear;
 pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     check(x, w, bias)?;
     if !x.device().is_cpu() {
-        let y = x.matmul(&w.t()?)?;
+        let y = x.contiguous()?.matmul(&w.contiguous()?.t()?)?;
         return Ok(match bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,
@@ -46,7 +46,7 @@ pub fn linear_weight_gradient(x: &Tensor, grad: &Tensor) -> Result<Tensor> {
     // x stands for the weights that would be multiplied with Gᵀ.
     check(&grad.t()?, &x.t()?, None)?;
     if !x.device().is_cpu() {
-        return Ok(grad.t()?.matmul(x)?.detach());
+        return Ok(grad.contiguous()?.t()?.matmul(&x.contiguous()?)?.detach());
     }
     Ok(grad.contiguous()?.apply_op2_no_bwd(&x.contiguous()?, &Product { transposed: true })?)
 }

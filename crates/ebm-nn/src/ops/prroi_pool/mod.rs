@@ -12,6 +12,8 @@
 //! with the channels innermost, where boxes have maps of several scales.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod pyramid;
 mod tensor;
 #[cfg(test)]

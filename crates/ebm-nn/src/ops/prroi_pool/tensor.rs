@@ -65,6 +65,37 @@ impl PrRoiPool {
         Ok(T::to_cpu_storage_owned(result))
     }
 
+    #[cfg(feature = "cuda")]
+    fn setting(&self) -> super::cuda::Setting {
+        super::cuda::Setting { out: self.out, spatial_scale: self.spatial_scale }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_backward(
+        &self,
+        features: &Tensor,
+        rois: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
+        use super::super::roi::cuda::{d_map, gradient_for};
+        let grad = gradient_for(features, grad)?;
+        let of_features = features.track_op().then(|| {
+            d_map(features, rois, &grad, |rois, grad, inner| {
+                super::cuda::backward_features(features.shape(), rois, self.setting(), grad, inner)
+            })
+        });
+        let of_rois = rois.track_op().then(|| {
+            let (g, r, f) =
+                (grad.storage_and_layout(), rois.storage_and_layout(), features.storage_and_layout());
+            let (Storage::Cuda(g0), Storage::Cuda(r0), Storage::Cuda(f0)) = (&*g.0, &*r.0, &*f.0) else {
+                return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
+            };
+            let found = super::cuda::backward_rois((f0, f.1), (r0, r.1), self.setting(), (g0, g.1))?;
+            Ok(crate::ops::cuda::tensor(found, rois.shape()))
+        });
+        Ok((of_features.transpose()?, of_rois.transpose()?))
+    }
+
     fn backward<T: Real>(
         &self,
         features: &Tensor,
@@ -125,6 +156,20 @@ impl CustomOp2 for PrRoiPool {
         Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        features: &candle_core::CudaStorage,
+        features_layout: &Layout,
+        rois: &candle_core::CudaStorage,
+        rois_layout: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        let (_, c, _, _) = features_layout.shape().dims4()?;
+        let (boxes, _) = rois_layout.shape().dims2()?;
+        let result = super::cuda::forward((features, features_layout), (rois, rois_layout), self.setting())?;
+        Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
+    }
+
     fn bwd(
         &self,
         features: &Tensor,
@@ -132,6 +177,10 @@ impl CustomOp2 for PrRoiPool {
         _res: &Tensor,
         grad: &Tensor,
     ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
+        #[cfg(feature = "cuda")]
+        if features.device().is_cuda() {
+            return self.cuda_backward(features, rois, grad);
+        }
         match features.dtype() {
             candle_core::DType::F64 => self.backward::<f64>(features, rois, grad),
             _ => self.backward::<f32>(features, rois, grad),

@@ -1,6 +1,6 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 
-use super::super::testing::{check_gradients, noise_tensor};
+use super::super::testing::{check_devices, check_gradients, noise_tensor};
 use super::super::{channels_last, prroi_pool};
 
 /// Rows (image, x0, y0, x1, y1) from coordinates (R, 4), the images being 0 and 1 in turn.
@@ -78,5 +78,19 @@ fn single_precision_agrees_with_double() {
         for (i, (a, b)) in a.iter().zip(b).enumerate() {
             assert!((a - b).abs() < 2e-6 * scale, "{name} {i}: {a} against {b}");
         }
+    }
+}
+
+/// In f32, with both layouts of the map, more channels than one thread adds up, and boxes that the CPU refuses not among them.
+#[test]
+fn devices_agree_in_single_precision() {
+    let features = noise_tensor(&[2, 19, 6, 7], 6).unwrap().to_dtype(DType::F32).unwrap();
+    let coordinates = coordinates().unwrap().to_dtype(DType::F32).unwrap();
+    for last in [false, true] {
+        let op = |inputs: &[Tensor]| {
+            let map = if last { channels_last(&inputs[0]).unwrap() } else { inputs[0].clone() };
+            Ok(prroi_pool(&map, &with_images(&inputs[1])?, (5, 3), 0.5).unwrap())
+        };
+        check_devices(op, &[features.clone(), coordinates.clone()], 1e-5).unwrap();
     }
 }

@@ -125,6 +125,9 @@ pub fn channels_last(features: &Tensor) -> Result<Tensor> {
     if innermost.is_contiguous() {
         return Ok(features.clone());
     }
+    if !features.device().is_cpu() {
+        return Ok(innermost.contiguous()?.permute((0, 3, 1, 2))?);
+    }
     let stored = features.contiguous()?.apply_op1(ToChannelsLast)?;
     Ok(stored.permute((0, 3, 1, 2))?)
 }

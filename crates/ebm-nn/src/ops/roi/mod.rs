@@ -11,9 +11,12 @@
 //! | `weights` | the sparse one-dimensional weights of a box |
 //! | `channels_last` | the map with channels innermost, so that inner loops run over contiguous channels |
 //! | `simd`, `kernels` | the loops over channels, compiled for AVX-512, AVX2 + FMA and the base target |
+//! | `cuda`, `roi.cu`, `weights.cuh` | the same on a GPU |
 //! | `pool` | the loops over boxes, in parallel and independent of the number of threads |
 
 mod channels_last;
+#[cfg(feature = "cuda")]
+pub(super) mod cuda;
 mod kernels;
 mod pool;
 mod rois;

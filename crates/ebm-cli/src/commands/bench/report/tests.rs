@@ -46,6 +46,7 @@ fn report(with_peer: bool) -> Report {
         threads: 2,
         rounds: 3,
         smoke: false,
+        device: "cpu".to_owned(),
         rows: vec![
             row(
                 "conv-forward",

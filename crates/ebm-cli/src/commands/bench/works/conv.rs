@@ -4,16 +4,15 @@ use anyhow::Result;
 use candle_core::Tensor;
 use ebm_nn::init;
 use ebm_nn::ops::{ChannelsLast, PackedConv2d, Workspace, conv2d};
-use ebm_nn::params::ParamStore;
 
-use super::{DEVICE, DTYPE, Run};
+use super::{Place, Run};
 
 const STRIDE: usize = 1;
 const PADDING: usize = 1;
 
 /// One map (1, C, H, W), the weight (C, C, 3, 3) and the bias (C).
-fn tensors(store: &ParamStore, channels: usize, (height, width): (usize, usize)) -> Result<[Tensor; 3]> {
-    let vb = store.var_builder(DTYPE, &DEVICE);
+fn tensors(place: &Place<'_>, channels: usize, (height, width): (usize, usize)) -> Result<[Tensor; 3]> {
+    let vb = place.var_builder();
     Ok([
         vb.get_with_hints((1, channels, height, width), "x", init::normal(1.0))?,
         vb.get_with_hints((channels, channels, 3, 3), "weight", init::default_weight())?,
@@ -22,8 +21,12 @@ fn tensors(store: &ParamStore, channels: usize, (height, width): (usize, usize))
 }
 
 /// Inference between layers: the map comes and goes with the channels innermost.
-pub fn forward(store: &ParamStore, channels: usize, size: (usize, usize)) -> Result<Run> {
-    let [x, weight, bias] = tensors(store, channels, size)?;
+pub fn forward(place: &Place<'_>, channels: usize, size: (usize, usize)) -> Result<Run> {
+    place.freeze();
+    let [x, weight, bias] = tensors(place, channels, size)?;
+    if !place.packs() {
+        return Ok(Box::new(move || Ok(Box::new(conv2d(&x, &weight, Some(&bias), STRIDE, PADDING)?))));
+    }
     let conv = PackedConv2d::new(&weight, Some(&bias), STRIDE, PADDING)?;
     let x = ChannelsLast::from_channels_first(&x.flatten_all()?.to_vec1::<f32>()?, x.dims4()?)?;
     let workspace = Workspace::new();
@@ -34,7 +37,7 @@ pub fn forward(store: &ParamStore, channels: usize, size: (usize, usize)) -> Res
 }
 
 /// The gradients in map, weight and bias, from ones.
-pub fn backward(store: &ParamStore, channels: usize, size: (usize, usize)) -> Result<Run> {
-    let [x, weight, bias] = tensors(store, channels, size)?;
+pub fn backward(place: &Place<'_>, channels: usize, size: (usize, usize)) -> Result<Run> {
+    let [x, weight, bias] = tensors(place, channels, size)?;
     Ok(Box::new(move || Ok(Box::new(conv2d(&x, &weight, Some(&bias), STRIDE, PADDING)?.backward()?))))
 }

@@ -2,20 +2,22 @@
 
 use anyhow::Result;
 use ebm_nn::fpn::{Fpn, PackedBackbone};
-use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet};
 
 use super::resnet::{config, images};
-use super::{DEVICE, DTYPE, Run};
+use super::{Place, Run};
 
 /// Its five levels.
-pub fn prepare(store: &ParamStore, channels: usize, size: (usize, usize, usize)) -> Result<Run> {
+pub fn prepare(place: &Place<'_>, channels: usize, size: (usize, usize, usize)) -> Result<Run> {
     // Parameters outside the graph: inference.
-    store.freeze(|_| true);
-    let vb = store.var_builder(DTYPE, &DEVICE);
+    place.freeze();
+    let vb = place.var_builder();
     let config = config(50, Norm::Frozen { eps: 1e-5 })?;
     let fpn = Fpn::new(&config.channels(), channels, vb.pp("fpn"))?;
-    let packed = PackedBackbone::new(&ResNet::new(&config, vb)?, &fpn)?;
-    let x = images(store, size)?;
+    let (body, x) = (ResNet::new(&config, vb)?, images(place, size)?);
+    if !place.packs() {
+        return Ok(Box::new(move || Ok(Box::new(fpn.forward(&body.forward(&x, false)?)?))));
+    }
+    let packed = PackedBackbone::new(&body, &fpn)?;
     Ok(Box::new(move || Ok(Box::new(packed.forward(&x)?))))
 }

@@ -3,18 +3,17 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_nn::ops::{PackedLinear, Workspace, linear};
-use ebm_nn::params::ParamStore;
 use ebm_nn::{init, resnet::relu};
 
-use super::{DEVICE, DTYPE, Run};
+use super::{Place, Run};
 
 /// Layers of these widths on `rows` rows; with `backward`, the gradients in input and parameters, from ones.
-pub fn prepare(store: &ParamStore, widths: [usize; 4], rows: usize, backward: bool) -> Result<Run> {
+pub fn prepare(place: &Place<'_>, widths: [usize; 4], rows: usize, backward: bool) -> Result<Run> {
     if !backward {
         // Parameters and input outside the graph.
-        store.freeze(|_| true);
+        place.freeze();
     }
-    let vb = store.var_builder(DTYPE, &DEVICE);
+    let vb = place.var_builder();
     let x = vb.get_with_hints((rows, widths[0]), "x", init::normal(1.0))?;
     let layer = |i: usize| -> Result<(Tensor, Tensor)> {
         let vb = vb.pp(format!("fc{i}"));
@@ -25,7 +24,7 @@ pub fn prepare(store: &ParamStore, widths: [usize; 4], rows: usize, backward: bo
         ))
     };
     let layers = [layer(0)?, layer(1)?, layer(2)?];
-    if !backward {
+    if !backward && place.packs() {
         return packed(&x, &layers);
     }
     let forward = move || -> Result<Tensor> {
@@ -36,6 +35,9 @@ pub fn prepare(store: &ParamStore, widths: [usize; 4], rows: usize, backward: bo
         }
         Ok(linear(&y, &last.0, Some(&last.1))?)
     };
+    if !backward {
+        return Ok(Box::new(move || Ok(Box::new(forward()?))));
+    }
     Ok(Box::new(move || Ok(Box::new(forward()?.backward()?))))
 }
 

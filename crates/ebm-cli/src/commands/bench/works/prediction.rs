@@ -3,18 +3,17 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
-use ebm_core::{GradientAscent, StepRule, refine};
+use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
-use ebm_face::{BaselineHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{BaselineHead, EnergyHeadConfig, PackedEnergyHead, Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::boxes::BBox;
 use ebm_nn::init;
-use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use rand::Rng;
 
 use super::resnet::images;
-use super::{DEVICE, DTYPE, Run};
+use super::{Place, Run};
 
 /// Strides of P2 to P6.
 const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
@@ -54,38 +53,38 @@ fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (Vec<
 
 /// `count` boxes on given features.
 pub fn refinement(
-    store: &ParamStore,
+    place: &Place<'_>,
     (count, steps): (usize, usize),
     (channels, hidden): (usize, usize),
     size: (usize, usize),
 ) -> Result<Run> {
-    store.freeze(|_| true);
-    let (config, vb) = (config(channels, hidden)?, store.var_builder(DTYPE, &DEVICE));
+    place.freeze();
+    let (config, vb) = (config(channels, hidden)?, place.var_builder());
     let level = |stride: usize| {
         let shape = (1, channels, size.0.div_ceil(stride), size.1.div_ceil(stride));
         vb.get_with_hints(shape, &format!("p{stride}"), init::normal(1.0))
     };
     let pyramid = STRIDES.map(level).into_iter().collect::<candle_core::Result<Vec<Tensor>>>()?;
-    let head = EnergyHead::new(&config, vb.clone())?.pack()?;
+    let head = EnergyHead::new(&config, vb.clone())?.for_inference()?;
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
     let (y0, ascent) = (features.targets()?, ascent(steps));
-    Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
+    Ok(Box::new(move || Ok(Box::new(refine(&&*head, &features, &y0, &ascent)?))))
 }
 
 /// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same features.
 pub fn detector(
-    store: &ParamStore,
+    place: &Place<'_>,
     (count, steps): (usize, usize),
     (channels, hidden): (usize, usize),
     (height, width): (usize, usize),
 ) -> Result<Run> {
-    store.freeze(|_| true);
-    let (config, vb) = (config(channels, hidden)?, store.var_builder(DTYPE, &DEVICE));
+    place.freeze();
+    let (config, vb) = (config(channels, hidden)?, place.var_builder());
     let detector = FasterRcnn::new(&config, vb.clone())?;
     let backbone = detector.for_inference()?;
-    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?.pack()?;
-    let batch = ImageBatch { pixels: images(store, (1, height, width))?, sizes: vec![(height, width)] };
+    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?.for_inference()?;
+    let batch = ImageBatch { pixels: images(place, (1, height, width))?, sizes: vec![(height, width)] };
     let (boxes, labels) = boxes(count, (height, width), config.num_classes);
     let ascent = ascent(steps);
     Ok(Box::new(move || {
@@ -96,34 +95,50 @@ pub fn detector(
         }
         let features =
             BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention.into())?;
-        let refined = refine(&head, &features, &features.targets()?, &ascent)?;
+        let refined = refine(&&*head, &features, &features.targets()?, &ascent)?;
         Ok(Box::new((candidates, refined)))
     }))
 }
 
 /// The age in images by direct regression, and with steps its refinement (Algorithm S2) on the same features.
-pub fn age(store: &ParamStore, (batch, side): (usize, usize), steps: usize) -> Result<Run> {
-    store.freeze(|_| true);
-    let vb = store.var_builder(DTYPE, &DEVICE);
+pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Result<Run> {
+    place.freeze();
+    let vb = place.var_builder();
     let trunk_config = TrunkConfig::resnet50(TrunkNorm::Train);
     let width = trunk_config.num_features();
-    let trunk = Trunk::new(&trunk_config, vb.pp("trunk"))?.pack()?;
+    let trunk = Trunk::new(&trunk_config, vb.pp("trunk"))?;
     let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2)?);
     let direct = BaselineHead::new(&baseline, width, width, vb.pp("direct"))?;
-    let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?.pack()?;
-    let x = images(store, (batch, side, side))?;
+    let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
+    let x = images(place, (batch, side, side))?;
+    let direct = (baseline, direct);
+    if !place.packs() {
+        let describe = ebm_face::EnergyHead::features;
+        return Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, describe, steps));
+    }
+    let (trunk, energy) = (trunk.pack()?, energy.pack()?);
+    Ok(climbing(move || Ok(trunk.features(&x)?), direct, energy, PackedEnergyHead::features, steps))
+}
+
+/// The estimate from `features`, and with steps its refinement with f.
+fn climbing<M: EnergyModel<Features = Tensor> + 'static>(
+    features: impl Fn() -> Result<Tensor> + 'static,
+    (baseline, direct): (Baseline, BaselineHead),
+    energy: M,
+    describe: impl Fn(&M, &Tensor) -> ebm_face::Result<Tensor> + 'static,
+    steps: usize,
+) -> Run {
     // Thresholds that end no climb early.
     let rule =
         StepRule::EarlyStopping { change_threshold: 0.0, degeneration_tolerance: -1e30, keep_best: false };
     let ascent = GradientAscent { steps, step_length: vec![AGE_STEP], decay: 1.0, rule };
-    let y0 = (Tensor::ones((batch, 1, 1), DTYPE, &DEVICE)? * AGE)?;
-    Ok(Box::new(move || {
-        let features = trunk.features(&x)?;
+    Box::new(move || {
+        let features = features()?;
         let estimate = baseline.predict(&direct.forward(&features)?)?;
         if steps == 0 {
             return Ok(Box::new(estimate));
         }
-        let features = energy.features(&features)?;
-        Ok(Box::new((estimate, refine(&energy, &features, &y0, &ascent)?)))
-    }))
+        let y0 = (estimate.ones_like()?.unsqueeze(1)? * AGE)?;
+        Ok(Box::new((estimate, refine(&energy, &describe(&energy, &features)?, &y0, &ascent)?)))
+    })
 }

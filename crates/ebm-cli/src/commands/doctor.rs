@@ -1,0 +1,146 @@
+//! `ebm doctor`: what this machine has to compute with, and what is missing for what.
+
+use anyhow::Result;
+use clap::Args;
+use ebm_nn::device::{Choice, CudaDevice, HAS_CUDA, Inventory, open};
+use serde_json::json;
+
+/// Arguments of `ebm doctor`.
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What an automatic choice of the device comes to.
+struct Verdict {
+    device: String,
+    reason: Option<String>,
+}
+
+/// Runs the command. Whatever is missing, it succeeds: a CPU is enough.
+pub fn run(args: &DoctorArgs) -> Result<()> {
+    let found = Inventory::take();
+    let opened = open(Choice::Auto)?;
+    let verdict = Verdict {
+        device: if opened.device.is_cpu() { Choice::Cpu } else { Choice::Cuda(0) }.to_string(),
+        reason: opened.why_cpu.or_else(|| unused(&found)),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if args.json {
+        let object = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "built_with_cuda": HAS_CUDA,
+            "cpu": { "architecture": std::env::consts::ARCH, "threads": threads },
+            "cuda": found,
+            "device": verdict.device,
+            "reason": verdict.reason,
+        });
+        println!("{object}");
+        return Ok(());
+    }
+    println!(
+        "ebm       {}, built {} CUDA",
+        env!("CARGO_PKG_VERSION"),
+        if HAS_CUDA { "with" } else { "without" }
+    );
+    println!("CPU       {}, {threads} threads", std::env::consts::ARCH);
+    for line in lines(&found) {
+        println!("{line}");
+    }
+    match verdict.reason {
+        Some(reason) => println!("--device auto is {}: {reason}", verdict.device),
+        None => println!("--device auto is {}", verdict.device),
+    }
+    Ok(())
+}
+
+/// Why a GPU that is there is not used by a build without the feature.
+fn unused(found: &Inventory) -> Option<String> {
+    (!HAS_CUDA && !found.devices.is_empty())
+        .then(|| "there is a GPU; build with `--features cuda` to use it".to_owned())
+}
+
+fn lines(found: &Inventory) -> Vec<String> {
+    let module = found.kernel_module.as_ref().map(|version| format!("NVIDIA {version}"));
+    let cuda = found.driver_cuda.as_ref().map(|version| format!("CUDA up to {version}"));
+    let driver: Vec<String> = [module, cuda].into_iter().flatten().collect();
+    let mut lines = vec![match driver.as_slice() {
+        [] => "driver    none".to_owned(),
+        parts => format!("driver    {}", parts.join(", ")),
+    }];
+    if let Some(problem) = &found.driver_problem {
+        lines.push(format!("GPU       none: {problem}"));
+    }
+    lines.extend(found.devices.iter().map(gpu));
+    for library in &found.libraries {
+        lines.push(match (&library.file, &library.problem) {
+            (Some(file), _) => format!("{:<12} {file}", library.name),
+            (None, problem) => format!(
+                "{:<12} missing, {}for {}: {}",
+                library.name,
+                if library.required { "needed " } else { "" },
+                library.needed_for,
+                problem.as_deref().unwrap_or("not found")
+            ),
+        });
+    }
+    lines
+}
+
+fn gpu(device: &CudaDevice) -> String {
+    let CudaDevice { number, name, capability: (major, minor), memory_bytes, multiprocessors } = device;
+    let gib = *memory_bytes as f64 / f64::from(1 << 30);
+    format!(
+        "GPU       cuda:{number}, {name}, compute capability {major}.{minor}, {gib:.1} GiB, {multiprocessors} multiprocessors"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebm_nn::device::Library;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_it_is_for() {
+        let library = |name, file: Option<&str>| Library {
+            name,
+            file: file.map(str::to_owned),
+            problem: file.is_none().then(|| "cannot open it".to_owned()),
+            needed_for: "products",
+            required: true,
+        };
+        let mut found = Inventory {
+            kernel_module: None,
+            driver_cuda: None,
+            driver_problem: Some("no libcuda.so.1".into()),
+            devices: vec![],
+            libraries: vec![library("cuBLAS", None), library("cuRAND", Some("libcurand.so.10"))],
+        };
+        assert_eq!(
+            lines(&found),
+            [
+                "driver    none",
+                "GPU       none: no libcuda.so.1",
+                "cuBLAS       missing, needed for products: cannot open it",
+                "cuRAND       libcurand.so.10",
+            ]
+        );
+        (found.kernel_module, found.driver_cuda) = (Some("580.65.06".into()), Some("13.0".into()));
+        found.driver_problem = None;
+        found.devices = vec![CudaDevice {
+            number: 1,
+            name: "A GPU".into(),
+            capability: (9, 0),
+            memory_bytes: 80 << 30,
+            multiprocessors: 132,
+        }];
+        let lines = lines(&found);
+        assert_eq!(lines[0], "driver    NVIDIA 580.65.06, CUDA up to 13.0");
+        assert_eq!(
+            lines[1],
+            "GPU       cuda:1, A GPU, compute capability 9.0, 80.0 GiB, 132 multiprocessors"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! The devices of a machine: which to compute on, and what is there.
+//!
+//! | file | what |
+//! |---|---|
+//! | `inventory` | what driver, devices and libraries there are, found without the feature `cuda` too |
+//! | `shared_library` | the system's dynamic loader |
+//! | `libraries` | with the feature `cuda`: the functions of CUDA's libraries, opened at run time |
+//! | `open_cuda` | with the feature `cuda`: a device, set up |
+//!
+//! A program built with the feature starts without any of CUDA's libraries.
+
+mod inventory;
+#[cfg(feature = "cuda")]
+mod libraries;
+#[cfg(feature = "cuda")]
+mod open_cuda;
+mod shared_library;
+
+use std::fmt;
+use std::str::FromStr;
+
+use candle_core::Device;
+
+pub use inventory::{CudaDevice, Inventory, Library};
+
+use crate::{Error, Result};
+
+/// Whether this build can compute on NVIDIA's GPUs: the feature `cuda`.
+pub const HAS_CUDA: bool = cfg!(feature = "cuda");
+
+/// Which device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The first GPU, or the CPU where there is none.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU of this number, counted from 0.
+    Cuda(usize),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let unknown =
+            || format!("no device is called `{text}`; devices are `auto`, `cpu`, `cuda` and `cuda:N`");
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => {
+                let number = text.strip_prefix("cuda:").ok_or_else(unknown)?;
+                number.parse().map(Self::Cuda).map_err(|_| unknown())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// A device that is ready.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The device.
+    pub device: Device,
+    /// Why [`Choice::Auto`] came to the CPU, in one line; none where the build knows no other device.
+    pub why_cpu: Option<String>,
+}
+
+/// Opens the device of this choice.
+///
+/// # Errors
+/// [`Error::Device`] where a GPU that was named cannot be had. [`Choice::Auto`] then gives the CPU, and the reason.
+pub fn open(choice: Choice) -> Result<Opened> {
+    let opened = |device, why_cpu| Ok(Opened { device, why_cpu });
+    match choice {
+        Choice::Cpu => opened(Device::Cpu, None),
+        Choice::Cuda(number) => opened(cuda(number)?, None),
+        Choice::Auto if !HAS_CUDA => opened(Device::Cpu, None),
+        Choice::Auto => match cuda(0) {
+            Ok(device) => opened(device, None),
+            Err(why) => opened(Device::Cpu, Some(why.to_string())),
+        },
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(number: usize) -> Result<Device> {
+    open_cuda::open(number).map_err(|reason| Error::Device { device: format!("cuda:{number}"), reason })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(number: usize) -> Result<Device> {
+    let reason =
+        "this program was built without the feature `cuda`; build it with `--features cuda`".to_owned();
+    Err(Error::Device { device: format!("cuda:{number}"), reason })
+}
+
+/// Whether cuDNN was found; only then convolutions on a GPU go through it.
+#[cfg(feature = "cuda")]
+pub(crate) fn has_cudnn() -> bool {
+    libraries::load().is_ok_and(|found| found.cudnn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices_are_read_and_written() {
+        for (text, choice) in [
+            ("auto", Choice::Auto),
+            ("cpu", Choice::Cpu),
+            ("cuda:0", Choice::Cuda(0)),
+            ("cuda:12", Choice::Cuda(12)),
+        ] {
+            assert_eq!(text.parse(), Ok(choice));
+            assert_eq!(choice.to_string(), text);
+        }
+        assert_eq!("cuda".parse(), Ok(Choice::Cuda(0)));
+        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda0", "CPU"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_cpu_is_always_there_and_a_missing_gpu_has_a_reason() {
+        assert!(open(Choice::Cpu).unwrap().device.is_cpu());
+        let opened = open(Choice::Auto).unwrap();
+        assert_eq!(opened.why_cpu.is_some(), HAS_CUDA && opened.device.is_cpu());
+        if let Some(why) = opened.why_cpu {
+            assert_eq!(why.lines().count(), 1, "{why}");
+        }
+        // No machine has so many.
+        let error = open(Choice::Cuda(4096)).unwrap_err();
+        assert!(matches!(&error, Error::Device { device, .. } if device == "cuda:4096"), "{error}");
+    }
+}

@@ -1,0 +1,44 @@
+//! A GPU, set up for one stream.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::Device;
+use candle_core::cuda_backend::cudarc::driver::{result, sys};
+
+/// GPU `number`. It is opened once in a process: candle takes two openings of one GPU for two devices.
+pub(super) fn open(number: usize) -> Result<Device, String> {
+    static OPENED: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = opened.get(&number) {
+        return Ok(device.clone());
+    }
+    super::libraries::load()?;
+    // A stream of its own, the same for every thread that computes.
+    let device = Device::new_cuda_with_stream(number).map_err(|error| error.to_string())?;
+    disable_event_tracking(&device).map_err(|error| error.to_string())?;
+    keep_freed_memory(number).map_err(|error| error.to_string())?;
+    opened.insert(number, device.clone());
+    Ok(device)
+}
+
+/// Spares two events for every tensor.
+#[expect(unsafe_code, reason = "candle leaves the synchronisation of several streams to the caller")]
+fn disable_event_tracking(device: &Device) -> candle_core::Result<()> {
+    // SAFETY: the device is new, and all work on it, from any thread, goes to its one stream: nothing in this workspace opens another.
+    unsafe { device.as_cuda_device()?.disable_event_tracking() };
+    Ok(())
+}
+
+/// Lets the device's memory pool keep what is freed, instead of giving it back to the driver at each synchronisation.
+#[expect(unsafe_code, reason = "a setting that cudarc has no safe function for")]
+fn keep_freed_memory(number: usize) -> Result<(), result::DriverError> {
+    let number = i32::try_from(number).unwrap_or(i32::MAX);
+    let mut all = u64::MAX;
+    // SAFETY: the device exists, its pool lives as long as it, and the attribute is a u64.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(result::device::get(number)?)?;
+        let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        sys::cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast()).result()
+    }
+}

@@ -1,0 +1,265 @@
+//! The convolution through cuDNN: forward, and the gradients in x and w.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaView};
+use candle_core::cuda_backend::{CudaDevice, DeviceId};
+use candle_core::{CpuStorage, CudaStorage, CustomOp2, DType, Layout, Result, Shape, Tensor, bail};
+use cudarc::cudnn::sys::{
+    cudnnConvolutionBwdDataAlgo_t as DataAlgorithm, cudnnConvolutionBwdFilterAlgo_t as FilterAlgorithm,
+    cudnnConvolutionFwdAlgo_t as ForwardAlgorithm, cudnnConvolutionMode_t, cudnnTensorFormat_t,
+};
+use cudarc::cudnn::{
+    ConvBackwardData, ConvBackwardFilter, ConvDescriptor, ConvForward, Cudnn, CudnnDataType, CudnnError,
+    FilterDescriptor, TensorDescriptor,
+};
+
+use super::geometry::Geometry;
+use crate::ops::cuda::{Element, by_type, elements};
+
+/// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
+const WORKSPACE: usize = 1 << 30;
+
+/// x (N, C, H, W), w (O, C, kh, kw), bias (O) -> (N, O, oh, ow), differentiable in all three.
+///
+/// Products of f32 go through TF32 where the GPU has it, as in PyTorch; sums are f32.
+pub(super) fn conv2d(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: Geometry,
+) -> crate::Result<Tensor> {
+    let y = x.contiguous()?.apply_op2(&w.contiguous()?, Conv2d { geometry, role: Role::Forward })?;
+    Ok(match bias {
+        Some(bias) => y.broadcast_add(&bias.reshape((1, geometry.filters, 1, 1))?)?,
+        None => y,
+    })
+}
+
+/// Which of a convolution's three tensors is made out of the other two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Role {
+    /// (x, w) -> y.
+    Forward,
+    /// (w, dy) -> dx.
+    Data,
+    /// (x, dy) -> dw.
+    Filter,
+}
+
+#[derive(Clone, Copy)]
+struct Conv2d {
+    geometry: Geometry,
+    role: Role,
+}
+
+#[derive(Clone, Copy)]
+enum Algorithm {
+    Forward(ForwardAlgorithm),
+    Data(DataAlgorithm),
+    Filter(FilterAlgorithm),
+}
+
+/// What the choice of an algorithm depends on.
+#[derive(PartialEq, Eq, Hash)]
+struct Problem(DeviceId, Geometry, Role, DType);
+
+thread_local! {
+    /// cuDNN's handles belong to a thread.
+    static HANDLES: RefCell<HashMap<DeviceId, Arc<Cudnn>>> = RefCell::default();
+    /// The algorithm of each problem, and the scratch memory that it wants.
+    static CHOICES: RefCell<HashMap<Problem, (Algorithm, usize)>> = RefCell::default();
+}
+
+fn failed(error: CudnnError) -> candle_core::Error {
+    candle_core::Error::Msg(format!("conv2d: cuDNN failed: {error:?}"))
+}
+
+fn handle(device: &CudaDevice) -> Result<Arc<Cudnn>> {
+    HANDLES.with_borrow_mut(|handles| {
+        if let Some(handle) = handles.get(&device.id()) {
+            return Ok(handle.clone());
+        }
+        let handle = Cudnn::new(device.cuda_stream()).map_err(failed)?;
+        handles.insert(device.id(), handle.clone());
+        Ok(handle)
+    })
+}
+
+/// A problem in cuDNN's terms; sums are of type T.
+struct Described<T> {
+    conv: ConvDescriptor<T>,
+    x: TensorDescriptor<T>,
+    w: FilterDescriptor<T>,
+    y: TensorDescriptor<T>,
+}
+
+impl<T: Element + CudnnDataType> Described<T> {
+    fn new(cudnn: &Arc<Cudnn>, g: &Geometry) -> Result<Self> {
+        let format = cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+        let [out_h, out_w] = g.output();
+        let pair = |[a, b]: [usize; 2]| [a as i32, b as i32];
+        let four = |sizes: [usize; 4]| sizes.map(|size| size as i32);
+        let mode = cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+        let describe = || {
+            Ok(Self {
+                conv: cudnn.create_conv2d::<T>(pair(g.padding), pair([g.stride; 2]), [1, 1], mode)?,
+                x: cudnn.create_4d_tensor::<T>(format, four([g.batch, g.channels, g.height, g.width]))?,
+                w: cudnn
+                    .create_4d_filter::<T>(format, four([g.filters, g.channels, g.kernel[0], g.kernel[1]]))?,
+                y: cudnn.create_4d_tensor::<T>(format, four([g.batch, g.filters, out_h, out_w]))?,
+            })
+        };
+        describe().map_err(failed)
+    }
+
+    /// cuDNN's choice, unless it wants too much memory, or adds in an order that differs from run to run.
+    fn choose(&self, role: Role) -> std::result::Result<(Algorithm, usize), CudnnError> {
+        use DataAlgorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 as DATA_0;
+        use DataAlgorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 as DATA_1;
+        use FilterAlgorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 as FILTER_0;
+        use FilterAlgorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 as FILTER_1;
+        use FilterAlgorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 as FILTER_3;
+        use ForwardAlgorithm::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM as IMPLICIT;
+        let Self { conv, x, w, y } = self;
+        match role {
+            Role::Forward => {
+                let op = ConvForward { conv, x, w, y };
+                let algorithm = op.pick_algorithm()?;
+                let workspace = op.get_workspace_size(algorithm)?;
+                if workspace <= WORKSPACE {
+                    return Ok((Algorithm::Forward(algorithm), workspace));
+                }
+                Ok((Algorithm::Forward(IMPLICIT), op.get_workspace_size(IMPLICIT)?))
+            }
+            Role::Data => {
+                let op = ConvBackwardData { conv, dx: x, w, dy: y };
+                let algorithm = op.pick_algorithm()?;
+                let workspace = op.get_workspace_size(algorithm)?;
+                if algorithm != DATA_0 && workspace <= WORKSPACE {
+                    return Ok((Algorithm::Data(algorithm), workspace));
+                }
+                Ok((Algorithm::Data(DATA_1), op.get_workspace_size(DATA_1)?))
+            }
+            Role::Filter => {
+                let op = ConvBackwardFilter { conv, x, dw: w, dy: y };
+                let algorithm = op.pick_algorithm()?;
+                let workspace = op.get_workspace_size(algorithm)?;
+                if !matches!(algorithm, FILTER_0 | FILTER_3) && workspace <= WORKSPACE {
+                    return Ok((Algorithm::Filter(algorithm), workspace));
+                }
+                Ok((Algorithm::Filter(FILTER_1), op.get_workspace_size(FILTER_1)?))
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        algorithm: Algorithm,
+        (a, b): (&CudaView<'_, T>, &CudaView<'_, T>),
+        out: &mut CudaSlice<T>,
+        scratch: &mut CudaSlice<u8>,
+    ) -> std::result::Result<(), CudnnError> {
+        let Self { conv, x, w, y } = self;
+        let (scale, scratch) = ((T::one(), T::zero()), Some(scratch));
+        #[expect(unsafe_code, reason = "calls of cuDNN")]
+        // SAFETY: the three tensors are contiguous and have the sizes that the descriptors were made from, and the scratch memory is
+        // as large as cuDNN asked for.
+        unsafe {
+            match algorithm {
+                Algorithm::Forward(algorithm) => {
+                    ConvForward { conv, x, w, y }.launch(algorithm, scratch, scale, a, b, out)
+                }
+                Algorithm::Data(algorithm) => {
+                    ConvBackwardData { conv, dx: x, w, dy: y }.launch(algorithm, scratch, scale, out, a, b)
+                }
+                Algorithm::Filter(algorithm) => {
+                    ConvBackwardFilter { conv, x, dw: w, dy: y }.launch(algorithm, scratch, scale, a, out, b)
+                }
+            }
+        }
+    }
+}
+
+impl Conv2d {
+    fn shape(&self) -> Shape {
+        let g = &self.geometry;
+        let [out_h, out_w] = g.output();
+        match self.role {
+            Role::Forward => Shape::from((g.batch, g.filters, out_h, out_w)),
+            Role::Data => Shape::from((g.batch, g.channels, g.height, g.width)),
+            Role::Filter => Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])),
+        }
+    }
+
+    fn run<T: Element + CudnnDataType>(
+        &self,
+        (a, a_layout): (&CudaStorage, &Layout),
+        (b, b_layout): (&CudaStorage, &Layout),
+    ) -> Result<CudaStorage> {
+        let device = a.device();
+        let (a, b) = (elements::<T>(a, a_layout)?, elements::<T>(b, b_layout)?);
+        let described = Described::<T>::new(&handle(device)?, &self.geometry)?;
+        let problem = Problem(device.id(), self.geometry, self.role, T::DTYPE);
+        let known = CHOICES.with_borrow(|choices| choices.get(&problem).copied());
+        let (algorithm, workspace) = match known {
+            Some(choice) => choice,
+            None => {
+                let choice = described.choose(self.role).map_err(failed)?;
+                CHOICES.with_borrow_mut(|choices| choices.insert(problem, choice));
+                choice
+            }
+        };
+        #[expect(unsafe_code, reason = "memory that is not zeroed")]
+        // SAFETY: cuDNN writes all of the output, and reads of the scratch memory only what it wrote.
+        let (mut out, mut scratch) =
+            unsafe { (device.alloc::<T>(self.shape().elem_count())?, device.alloc::<u8>(workspace.max(1))?) };
+        described.start(algorithm, (&a, &b), &mut out, &mut scratch).map_err(failed)?;
+        Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
+    }
+}
+
+fn run<T: Element + CudnnDataType>(
+    op: &Conv2d,
+    a: (&CudaStorage, &Layout),
+    b: (&CudaStorage, &Layout),
+) -> Result<CudaStorage> {
+    op.run::<T>(a, b)
+}
+
+impl CustomOp2 for Conv2d {
+    fn name(&self) -> &'static str {
+        "conv2d by cuDNN"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        bail!("{} runs on a GPU only", self.name())
+    }
+
+    fn cuda_fwd(
+        &self,
+        a: &CudaStorage,
+        al: &Layout,
+        b: &CudaStorage,
+        bl: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        Ok((by_type!(a, "conv2d", run(self, (a, al), (b, bl)))?, self.shape()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let dy = dy.contiguous()?;
+        let with = |role| Self { role, ..*self };
+        let dx = x.track_op().then(|| w.apply_op2_no_bwd(&dy, &with(Role::Data))).transpose()?;
+        let dw = w.track_op().then(|| x.apply_op2_no_bwd(&dy, &with(Role::Filter))).transpose()?;
+        Ok((dx, dw))
+    }
+}

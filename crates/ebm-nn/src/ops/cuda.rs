@@ -1,0 +1,131 @@
+//! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
+
+use candle_core::cuda_backend::CudaDType;
+use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, LaunchConfig, ValidAsZeroBits};
+use candle_core::op::BackpropOp;
+use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
+
+/// A module for each `.cu` file, as PTX.
+pub(crate) mod ptx {
+    include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+}
+
+/// The element types that the kernels are compiled for, f32 and f64.
+pub(crate) trait Element: CudaDType + DeviceRepr + ValidAsZeroBits + WithDType {
+    /// The end of the kernels' names.
+    const SUFFIX: &'static str;
+}
+
+impl Element for f32 {
+    const SUFFIX: &'static str = "f32";
+}
+
+impl Element for f64 {
+    const SUFFIX: &'static str = "f64";
+}
+
+/// Threads of a block.
+const BLOCK: u32 = 256;
+
+/// The elements of a contiguous tensor, in order.
+pub(crate) fn elements<'a, T: Element>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, T>> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        bail!("expected a contiguous tensor, got strides {:?} for {:?}", layout.stride(), layout.shape())
+    };
+    Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
+}
+
+/// The numbers from a tensor's first element on, for a kernel that is given the strides.
+pub(crate) fn from_first<'a, T: Element>(
+    storage: &'a CudaStorage,
+    layout: &Layout,
+) -> Result<CudaView<'a, T>> {
+    Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
+}
+
+/// The full name of a kernel, for elements of type T.
+pub(crate) fn kernel<T: Element>(name: &str) -> String {
+    format!("{name}_{}", T::SUFFIX)
+}
+
+/// Blocks and threads for `count` threads that have work.
+pub(crate) fn config(count: u32) -> LaunchConfig {
+    LaunchConfig {
+        grid_dim: (count.div_ceil(BLOCK).max(1), 1, 1),
+        block_dim: (BLOCK, 1, 1),
+        shared_mem_bytes: 0,
+    }
+}
+
+/// A number of threads, or of elements, as the kernels count them: below 2³¹.
+pub(crate) fn count(number: usize) -> Result<u32> {
+    match i32::try_from(number) {
+        Ok(number) => Ok(number.unsigned_abs()),
+        Err(_) => {
+            bail!("{number} elements are too many for a GPU's kernel; take fewer images or boxes at a time")
+        }
+    }
+}
+
+/// Sizes as the kernels take them.
+pub(crate) fn sizes<const N: usize>(numbers: [usize; N]) -> Result<[i32; N]> {
+    let mut sizes = [0; N];
+    for (size, number) in sizes.iter_mut().zip(numbers) {
+        *size = count(number)? as i32;
+    }
+    Ok(sizes)
+}
+
+/// Strides as the kernels take them.
+pub(crate) fn strides<const N: usize>(layout: &Layout) -> Result<[i64; N]> {
+    match <[usize; N]>::try_from(layout.stride()) {
+        Ok(strides) => Ok(strides.map(|stride| stride as i64)),
+        Err(_) => bail!("expected {N} dimensions, got {:?}", layout.shape()),
+    }
+}
+
+/// A tensor of these numbers, in no graph.
+pub(crate) fn tensor(storage: CudaStorage, shape: impl Into<Shape>) -> Tensor {
+    Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
+}
+
+/// The error of an operation on another type.
+pub(crate) fn unsupported<T>(op: &str, dtype: DType) -> Result<T> {
+    bail!("{op}: expected f32 or f64, got {dtype:?}")
+}
+
+/// Launches `module::name`, of element type `$t`, with `$count` threads that have work, which is the kernel's first parameter; then
+/// come the arguments, references to slices, views and numbers.
+macro_rules! launch {
+    ($device:expr, $module:ident::$name:literal, $t:ty, $count:expr; $($argument:expr),* $(,)?) => {{
+        use candle_core::cuda_backend::WrapErr;
+        use candle_core::cuda_backend::cudarc::driver::PushKernelArg;
+        use $crate::ops::cuda;
+        let name = cuda::kernel::<$t>($name);
+        let function = $device.get_or_load_custom_func(&name, stringify!($module), cuda::ptx::$module)?;
+        let count = cuda::count($count)?;
+        if count > 0 {
+            let mut arguments = function.builder();
+            arguments.arg(&count);
+            $(arguments.arg($argument);)*
+            #[expect(unsafe_code, reason = "a kernel's launch")]
+            // SAFETY: the arguments are the kernel's parameters in their order (the .cu file beside this call), and it forms no index
+            // outside of what the sizes among them say, which are those of the slices.
+            let launched = unsafe { arguments.launch(cuda::config(count)) };
+            launched.w()?;
+        }
+    }};
+}
+pub(crate) use launch;
+
+/// `$run::<f32>` or `$run::<f64>`, by the storage's type.
+macro_rules! by_type {
+    ($storage:expr, $op:expr, $run:ident($($argument:expr),* $(,)?)) => {
+        match candle_core::backend::BackendStorage::dtype($storage) {
+            candle_core::DType::F32 => $run::<f32>($($argument),*),
+            candle_core::DType::F64 => $run::<f64>($($argument),*),
+            other => $crate::ops::cuda::unsupported($op, other),
+        }
+    };
+}
+pub(crate) use by_type;

@@ -1,0 +1,148 @@
+//! Pooling boxes on a GPU: what PrRoIPool and RoIAlign share (`roi.cu`).
+
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::CudaSlice;
+use candle_core::{CudaStorage, Layout, Result, Shape, Storage, Tensor};
+
+use crate::ops::cuda::{Element, count, elements, from_first, launch, sizes, strides, tensor};
+
+/// A tensor on a GPU.
+pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
+
+/// The sizes that all kernels take: boxes, images, the map's height and width, the output's.
+pub(crate) type Axes = [i32; 6];
+
+/// The one-dimensional weights of all boxes, by bin.
+pub(crate) struct Weights<T> {
+    /// First pixel and end, for each box and each bin of y and then of x.
+    pub spans: CudaSlice<i32>,
+    /// A row of weights for each of those.
+    pub tables: CudaSlice<T>,
+    pub axes: Axes,
+}
+
+impl<T: Element> Weights<T> {
+    /// Room for the weights of boxes (R, 5) on a map (N, C, H, W), and for their slopes where wanted; to be filled by the operation's
+    /// kernel. Gives the number of rows too.
+    pub fn new(rois: Argument<'_>, map: &Shape, out: (usize, usize), slopes: bool) -> Result<(Self, usize)> {
+        let device = rois.0.device();
+        let ((boxes, _), (images, _, height, width)) = (rois.1.shape().dims2()?, map.dims4()?);
+        let rows = boxes * (out.0 + out.1);
+        let table = boxes * (out.0 * height + out.1 * width) * if slopes { 3 } else { 1 };
+        let (spans, tables) = (device.alloc_zeros(2 * rows)?, device.alloc_zeros(table)?);
+        Ok((Self { spans, tables, axes: sizes([boxes, images, height, width, out.0, out.1])? }, rows))
+    }
+
+    fn bins(&self) -> usize {
+        (self.axes[4] * self.axes[5]) as usize
+    }
+
+    /// The pooled boxes (R, C, ph, pw).
+    pub fn forward(&self, map: Argument<'_>, rois: Argument<'_>) -> Result<CudaStorage> {
+        let device = map.0.device();
+        let [boxes, images, height, width, out_h, out_w] = &self.axes;
+        let channels = map.1.shape().dims4()?.1;
+        let (features, rows) = (from_first::<T>(map.0, map.1)?, elements::<T>(rois.0, rois.1)?);
+        let [image, channel, row, column] = strides(map.1)?;
+        let inner = i32::from(channel == 1);
+        let len = *boxes as usize * channels * self.bins();
+        let [c] = sizes([channels])?;
+        let mut out = device.alloc_zeros::<T>(len)?;
+        launch!(device, ROI::"roi_forward", T, len;
+            &features, &rows, &self.spans, &self.tables, &mut out, &c, &inner, &image, &channel, &row, &column,
+            boxes, images, height, width, out_h, out_w);
+        Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
+    }
+
+    /// The gradient in the map from that of the pooled boxes, as (N, C, H, W), or where `inner` as (N, H, W, C).
+    pub fn backward_map(&self, grad: Argument<'_>, rois: Argument<'_>, inner: bool) -> Result<CudaStorage> {
+        let device = grad.0.device();
+        let [boxes, images, height, width, out_h, out_w] = &self.axes;
+        let channels = grad.1.shape().dims4()?.1;
+        let (g, rows) = (from_first::<T>(grad.0, grad.1)?, elements::<T>(rois.0, rois.1)?);
+        let [g_box, g_channel, g_bin] = bin_strides(grad.1)?;
+        let mut reaches = device.alloc_zeros::<i32>(5 * *boxes as usize)?;
+        launch!(device, ROI::"roi_reach", T, *boxes as usize;
+            &rows, &self.spans, &mut reaches, boxes, images, height, width, out_h, out_w);
+        let mut ranges = device.alloc_zeros::<i32>(2 * *images as usize)?;
+        launch!(device, ROI::"roi_boxes_of", T, *images as usize; &reaches, &mut ranges, boxes);
+        let pixels = (*images * *height * *width) as usize;
+        let [c, inner] = sizes([channels, usize::from(inner)])?;
+        let mut d_map = device.alloc_zeros::<T>(count(pixels * channels)? as usize)?;
+        launch!(device, ROI::"roi_backward_map", T, pixels * channels.div_ceil(CHANNELS);
+            &g, &reaches, &ranges, &self.spans, &self.tables, &mut d_map, &c, &inner, &g_box, &g_channel, &g_bin,
+            boxes, images, height, width, out_h, out_w);
+        Ok(CudaStorage::wrap_cuda_slice(d_map, device.clone()))
+    }
+
+    /// The gradient in the boxes (R, 5) from that of the pooled ones; the weights have slopes. `scale` is that of the boxes.
+    pub fn backward_boxes(
+        &self,
+        grad: Argument<'_>,
+        map: Argument<'_>,
+        rois: Argument<'_>,
+        scale: f64,
+    ) -> Result<CudaStorage> {
+        let device = grad.0.device();
+        let [boxes, images, height, width, out_h, out_w] = &self.axes;
+        let channels = map.1.shape().dims4()?.1;
+        let (g, features) = (from_first::<T>(grad.0, grad.1)?, from_first::<T>(map.0, map.1)?);
+        let rows = elements::<T>(rois.0, rois.1)?;
+        let [g_box, g_channel, g_bin] = bin_strides(grad.1)?;
+        let [image, channel, row, column] = strides(map.1)?;
+        let ([c], len) = (sizes([channels])?, *boxes as usize * channels);
+        let mut shares = device.alloc_zeros::<T>(4 * len)?;
+        launch!(device, ROI::"roi_backward_boxes", T, len;
+            &g, &features, &rows, &self.spans, &self.tables, &mut shares, &c, &image, &channel, &row, &column,
+            &g_box, &g_channel, &g_bin, boxes, images, height, width, out_h, out_w);
+        let len = 5 * *boxes as usize;
+        let mut d_rois = device.alloc_zeros::<T>(len)?;
+        launch!(device, ROI::"roi_add_shares", T, len; &shares, &mut d_rois, &c, &scale);
+        Ok(CudaStorage::wrap_cuda_slice(d_rois, device.clone()))
+    }
+}
+
+/// Channels that a thread of `roi_backward_map` adds up: `CHANNELS` there.
+const CHANNELS: usize = 8;
+
+/// The strides of a gradient (R, C, ph, pw) by box, channel and bin.
+fn bin_strides(layout: &Layout) -> Result<[i64; 3]> {
+    let [boxes, channels, row, column] = strides(layout)?;
+    let (_, _, _, out_w) = layout.shape().dims4()?;
+    if row != column * out_w as i64 {
+        candle_core::bail!(
+            "the bins of a gradient must follow each other, not with strides {:?}",
+            layout.stride()
+        );
+    }
+    Ok([boxes, channels, column])
+}
+
+/// A gradient (R, C, ph, pw) with its numbers in the order in which those of `features` are, for threads to read neighbours.
+pub(crate) fn gradient_for(features: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if is_channels_last(features) {
+        return grad.permute((0, 2, 3, 1))?.contiguous()?.permute((0, 3, 1, 2));
+    }
+    grad.contiguous()
+}
+
+/// The gradient in `features` that `run` makes, in the order of their numbers; `grad` is of [`gradient_for`].
+pub(crate) fn d_map(
+    features: &Tensor,
+    rois: &Tensor,
+    grad: &Tensor,
+    run: impl FnOnce(Argument<'_>, Argument<'_>, bool) -> Result<CudaStorage>,
+) -> Result<Tensor> {
+    let ((grad, grad_layout), (rois, rois_layout)) = (grad.storage_and_layout(), rois.storage_and_layout());
+    let (Storage::Cuda(grad), Storage::Cuda(rois)) = (&*grad, &*rois) else {
+        candle_core::bail!("the gradient and the boxes must be on the map's device")
+    };
+    let inner = is_channels_last(features);
+    let found = run((rois, rois_layout), (grad, grad_layout), inner)?;
+    let (n, c, h, w) = features.dims4()?;
+    if inner { tensor(found, (n, h, w, c)).permute((0, 3, 1, 2)) } else { Ok(tensor(found, (n, c, h, w))) }
+}
+
+fn is_channels_last(map: &Tensor) -> bool {
+    map.stride().get(1) == Some(&1) && !map.is_contiguous()
+}

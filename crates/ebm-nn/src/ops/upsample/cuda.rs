@@ -1,0 +1,27 @@
+//! Nearest-neighbour resizing on a GPU.
+
+use candle_core::backend::BackendStorage;
+use candle_core::{CudaStorage, Layout, Result};
+
+use super::Nearest;
+use crate::ops::cuda::{Element, by_type, elements, launch, sizes};
+
+impl Nearest {
+    /// The resized maps, or with `adjoint` the gradient of x from that of y.
+    pub(super) fn cuda(&self, s: &CudaStorage, l: &Layout, adjoint: bool) -> Result<CudaStorage> {
+        fn run<T: Element>(op: &Nearest, s: &CudaStorage, l: &Layout, adjoint: bool) -> Result<CudaStorage> {
+            let [h, w, out_h, out_w] = sizes([op.small[0], op.small[1], op.large[0], op.large[1]])?;
+            let device = s.device();
+            let from = elements::<T>(s, l)?;
+            let len = op.planes.iter().chain(if adjoint { &op.small } else { &op.large }).product();
+            let mut to = device.alloc_zeros::<T>(len)?;
+            if adjoint {
+                launch!(device, UPSAMPLE::"upsample_backward", T, len; &from, &mut to, &h, &w, &out_h, &out_w);
+            } else {
+                launch!(device, UPSAMPLE::"upsample_forward", T, len; &from, &mut to, &h, &w, &out_h, &out_w);
+            }
+            Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
+        }
+        by_type!(s, "upsample_nearest2d", run(self, s, l, adjoint))
+    }
+}

@@ -1,0 +1,64 @@
+//! The updates on a GPU, one kernel each.
+
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::CudaViewMut;
+use candle_core::{CudaStorage, Layout, Result, bail};
+
+use super::{Blend, Subtract, SubtractRatio};
+use crate::ops::cuda::{Element, by_type, elements, launch};
+
+type Argument<'a> = (&'a CudaStorage, &'a Layout);
+type Updated<'a> = (&'a mut CudaStorage, &'a Layout);
+
+/// The elements of a contiguous tensor, to be written to.
+fn elements_mut<'a, T: Element>(storage: &'a mut CudaStorage, layout: &Layout) -> Result<CudaViewMut<'a, T>> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        bail!("a parameter must be contiguous, not with strides {:?}", layout.stride())
+    };
+    Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
+}
+
+impl Blend {
+    pub(super) fn cuda(&self, x: Updated<'_>, g: Argument<'_>, p: Argument<'_>) -> Result<()> {
+        fn run<T: Element>(op: &Blend, x: Updated<'_>, g: Argument<'_>, p: Argument<'_>) -> Result<()> {
+            let (device, len) = (g.0.device(), x.1.shape().elem_count());
+            let (g, p) = (elements::<T>(g.0, g.1)?, elements::<T>(p.0, p.1)?);
+            let mut x = elements_mut::<T>(x.0, x.1)?;
+            let square = i32::from(op.square);
+            launch!(device, UPDATES::"blend", T, len; &mut x, &g, &p, &op.keep, &op.add, &op.decay, &square);
+            Ok(())
+        }
+        by_type!(g.0, "optim-blend", run(self, x, g, p))
+    }
+}
+
+impl Subtract {
+    pub(super) fn cuda(&self, p: Updated<'_>, v: Argument<'_>) -> Result<()> {
+        fn run<T: Element>(op: &Subtract, p: Updated<'_>, v: Argument<'_>) -> Result<()> {
+            let (device, len) = (v.0.device(), p.1.shape().elem_count());
+            let v = elements::<T>(v.0, v.1)?;
+            let mut p = elements_mut::<T>(p.0, p.1)?;
+            launch!(device, UPDATES::"subtract", T, len; &mut p, &v, &op.rate);
+            Ok(())
+        }
+        by_type!(v.0, "optim-subtract", run(self, p, v))
+    }
+}
+
+impl SubtractRatio {
+    pub(super) fn cuda(&self, p: Updated<'_>, m: Argument<'_>, v: Argument<'_>) -> Result<()> {
+        fn run<T: Element>(
+            op: &SubtractRatio,
+            p: Updated<'_>,
+            m: Argument<'_>,
+            v: Argument<'_>,
+        ) -> Result<()> {
+            let (device, len) = (m.0.device(), p.1.shape().elem_count());
+            let (m, v) = (elements::<T>(m.0, m.1)?, elements::<T>(v.0, v.1)?);
+            let mut p = elements_mut::<T>(p.0, p.1)?;
+            launch!(device, UPDATES::"subtract_ratio", T, len; &mut p, &m, &v, &op.rate, &op.root, &op.eps);
+            Ok(())
+        }
+        by_type!(m.0, "optim-subtract-ratio", run(self, p, m, v))
+    }
+}

@@ -1,0 +1,126 @@
+//! Networks and optimisers on every device that is there, against the CPU.
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Device, Tensor, Var};
+use common::{CPU, assert_near, formula, to_vec};
+use ebm_nn::device::{Choice, open};
+use ebm_nn::fpn::Fpn;
+use ebm_nn::norm::{BatchNorm, BatchNormConfig};
+use ebm_nn::optim::{Adam, Optimizer, ParamGroup, Sgd, clip_grad_norm};
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+
+/// The GPU, or a printed reason.
+fn gpu() -> Option<Device> {
+    let opened = open(Choice::Auto).unwrap();
+    if let Some(why) = opened.why_cpu {
+        println!("skipped: {why}");
+        return None;
+    }
+    Some(opened.device)
+}
+
+/// Named results of `run` on the GPU are those on the CPU, within `tolerance` of their root mean square.
+fn compare(tolerance: f64, run: impl Fn(&Device) -> BTreeMap<String, Tensor>) {
+    let Some(device) = gpu() else { return };
+    let (found, expected) = (run(&device), run(&CPU));
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (name, expected) in &expected {
+        assert_near(name, &to_vec(&found[name].to_device(&CPU).unwrap()), &to_vec(expected), tolerance);
+    }
+}
+
+fn on(device: &Device, dtype: DType, name: &str, shape: &[usize]) -> Tensor {
+    formula(name, shape).to_dtype(dtype).unwrap().to_device(device).unwrap()
+}
+
+/// Two updates of a narrow ResNet with a pyramid, at odd sizes: maps, gradients, parameters and statistics.
+fn train(device: &Device, dtype: DType, norm: Norm, adam: bool) -> BTreeMap<String, Tensor> {
+    let store = ParamStore::new(Key::new(0));
+    let vb = store.var_builder(dtype, device);
+    let config = ResNetConfig { width: 8, norm, ..ResNetConfig::resnet18(norm) };
+    let net = ResNet::new(&config, vb.pp("body")).unwrap();
+    let fpn = Fpn::new(&config.channels(), 6, vb.pp("fpn")).unwrap();
+    fill_from_cpu(&store);
+    let mut optimizer: Box<dyn Optimizer> = if adam {
+        Box::new(Adam::new(store.trainable(), |_| ParamGroup::decay(1e-4)))
+    } else {
+        Box::new(Sgd::new(store.trainable(), 0.9, ParamGroup::double_bias(1e-4)))
+    };
+    let x = on(device, dtype, "input", &[2, 3, 45, 58]);
+    let mut found = BTreeMap::new();
+    for step in 0..2 {
+        let levels = fpn.forward(&net.forward(&x, true).unwrap().to_vec()).unwrap();
+        let loss = (levels.iter().enumerate())
+            .map(|(i, m)| (m * on(device, dtype, &format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
+            .reduce(|a, b| (a + b).unwrap())
+            .unwrap();
+        let mut grads = loss.backward().unwrap();
+        for (i, level) in levels.iter().enumerate() {
+            found.insert(format!("{step}: level {i}"), level.detach());
+        }
+        for (name, var) in store.trainable() {
+            found.insert(format!("{step}: gradient of {name}"), grads.get(&var).unwrap().clone());
+        }
+        clip_grad_norm(optimizer.params(), &mut grads, 1.0).unwrap();
+        optimizer.step(&grads, 1e-3).unwrap();
+    }
+    for name in store.names() {
+        found.insert(name.clone(), store.var(&name).unwrap().as_detached_tensor().copy().unwrap());
+    }
+    found
+}
+
+/// Sets every parameter of a store on any device to its `value`.
+fn fill_from_cpu(store: &ParamStore) {
+    for name in store.names() {
+        let var = store.var(&name).unwrap();
+        let value = common::value(&name, var.dims()).to_dtype(var.dtype()).unwrap();
+        var.set(&value.to_device(var.device()).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn training_in_double_precision() {
+    compare(1e-9, |device| train(device, DType::F64, Norm::Train, false));
+    compare(1e-9, |device| train(device, DType::F64, Norm::Frozen { eps: 1e-5 }, true));
+}
+
+#[test]
+fn inference_in_single_precision() {
+    compare(1e-3, |device| {
+        let store = ParamStore::new(Key::new(0));
+        let config = ResNetConfig { width: 8, ..ResNetConfig::resnet50(Norm::Frozen { eps: 1e-5 }) };
+        let net = ResNet::new(&config, store.var_builder(DType::F32, device)).unwrap();
+        fill_from_cpu(&store);
+        let maps = net.forward(&on(device, DType::F32, "input", &[1, 3, 33, 47]), false).unwrap();
+        (maps.into_iter().enumerate()).map(|(i, map)| (format!("C{}", i + 2), map.detach())).collect()
+    });
+}
+
+#[test]
+fn batch_norm_with_what_follows() {
+    compare(1e-10, |device| {
+        let store = ParamStore::new(Key::new(0));
+        let norm = BatchNorm::new(5, BatchNormConfig::TRAIN, store.var_builder(DType::F64, device)).unwrap();
+        fill_from_cpu(&store);
+        let x = Var::from_tensor(&on(device, DType::F64, "x", &[2, 4, 3, 5])).unwrap();
+        let residual = Var::from_tensor(&on(device, DType::F64, "residual", &[2, 4, 3, 5])).unwrap();
+        let y = norm.forward_channels_last(&x, Some(&residual), true, true).unwrap();
+        let weights = on(device, DType::F64, "weights", y.dims());
+        let grads = (&y * weights).unwrap().sum_all().unwrap().backward().unwrap();
+        let mut found = BTreeMap::from([("y".to_owned(), y.detach())]);
+        found.insert("dx".to_owned(), grads.get(&x).unwrap().clone());
+        found.insert("d residual".to_owned(), grads.get(&residual).unwrap().clone());
+        for (name, var) in store.trainable() {
+            found.insert(format!("gradient of {name}"), grads.get(&var).unwrap().clone());
+        }
+        found
+    });
+}

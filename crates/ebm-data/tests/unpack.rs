@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ebm_data::Error;
-use ebm_data::unpack::{ArchiveFault, Budget, MARKER, unpack};
+use ebm_data::unpack::{ArchiveFault, Budget, MARKER, unpack, unpack_top};
 use zip::write::SimpleFileOptions;
 
 const BUDGET: Budget = Budget { max_entries: 64, max_entry_bytes: 1 << 20, max_total_bytes: 1 << 20 };
@@ -174,6 +174,23 @@ fn sound_archives_are_unpacked_once() {
         assert!(target.join("notes.txt").exists());
         assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 1);
     }
+}
+
+#[test]
+fn the_one_folder_of_an_archive_becomes_the_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
+    fs::write(&archive, tar_bytes("")).unwrap();
+    let message = unpack_top(&archive, &target, &BUDGET).unwrap_err().to_string();
+    assert!(message.contains("one folder alone") && !target.exists(), "{message}");
+    fs::write(&archive, tar_bytes("train2017/")).unwrap();
+    let unpacked = unpack_top(&archive, &target, &BUDGET).unwrap();
+    assert_eq!(unpacked.files, 3);
+    for (name, data) in FILES {
+        assert_eq!(fs::read(target.join(name)).unwrap(), data);
+    }
+    assert_eq!(unpack_top(&archive, &target, &BUDGET).unwrap(), unpacked);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "leftovers");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use ebm_data::{
     decode::read_image,
     encode::write_png,
     scenes::{Difficulty, SceneConfig, generate},
+    unpack::{Budget, unpack, unpack_top},
 };
 use ebm_seed::Key;
 
@@ -18,6 +19,9 @@ use super::data_get::{self, GetArgs};
 pub enum Data {
     /// Fetch datasets and weights from their publishers, or verify those that are there.
     Get(GetArgs),
+    /// Unpack a zip or tar file, which may be anybody's: nothing lands outside the folder, nothing above the limits is written,
+    /// and the folder is there whole or not at all.
+    Unpack(UnpackArgs),
     /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
     Decode {
         /// A JPEG or PNG file.
@@ -44,10 +48,44 @@ pub enum Data {
     },
 }
 
+/// Arguments of `ebm data unpack`.
+#[derive(Args)]
+pub struct UnpackArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// The folder to make.
+    folder: PathBuf,
+    /// The archive holds one folder, and that is the one to make.
+    #[arg(long)]
+    top: bool,
+    /// The most files and folders.
+    #[arg(long, default_value_t = 1_000_000)]
+    max_files: usize,
+    /// The most bytes of all files, in GiB.
+    #[arg(long, default_value_t = 50)]
+    max_gib: u64,
+}
+
+fn run_unpack(args: &UnpackArgs) -> Result<()> {
+    let bytes = args.max_gib.saturating_mul(1 << 30);
+    let budget = Budget { max_entries: args.max_files, max_entry_bytes: bytes, max_total_bytes: bytes };
+    let unpack = if args.top { unpack_top } else { unpack };
+    let unpacked = unpack(&args.archive, &args.folder, &budget)?;
+    println!(
+        "{}: {} files, {} bytes; the archive's SHA-256 is {}",
+        args.folder.display(),
+        unpacked.files,
+        unpacked.bytes,
+        unpacked.sha256
+    );
+    Ok(())
+}
+
 /// Runs the command.
 pub fn run(command: Data) -> Result<()> {
     match command {
         Data::Get(args) => data_get::run(&args),
+        Data::Unpack(args) => run_unpack(&args),
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
         Data::Check(args) => super::data_check::run(&args),
         Data::Scenes { out, count, seed, difficulty } => scenes(&out, count, seed, &difficulty),

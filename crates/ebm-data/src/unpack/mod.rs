@@ -102,6 +102,18 @@ pub struct Unpacked {
 /// [`Error::Archive`] with archive, entry and fault for a hostile or damaged one; [`Error::Argument`] if `target` holds
 /// something else; [`Error::Io`] for the machine's failures. After an error the target is as it was before.
 pub fn unpack(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked> {
+    unpack_as(archive, target, budget, false)
+}
+
+/// As [`unpack`] where all of the archive lies in one folder: that folder becomes the target.
+///
+/// # Errors
+/// Those of [`unpack`]; [`Error::Argument`] if there is not one folder alone.
+pub fn unpack_top(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked> {
+    unpack_as(archive, target, budget, true)
+}
+
+fn unpack_as(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Result<Unpacked> {
     let mut file = File::open(archive).map_err(|error| Error::io("read", archive, error))?;
     let size = file.metadata().map_err(|error| Error::io("read", archive, error))?.len();
     if size > budget.max_archive_bytes() {
@@ -125,11 +137,24 @@ pub fn unpack(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked
     })?;
     let unpacked = Unpacked { sha256, files: sink.files(), bytes: sink.bytes() };
     let marker = serde_json::to_vec(&unpacked).map_err(|error| Error::io("write", target, error.into()))?;
-    write_atomic(&staging.path().join(MARKER), &marker)?;
+    let whole = if top { only_folder(archive, staging.path())? } else { staging.path().to_owned() };
+    write_atomic(&whole.join(MARKER), &marker)?;
     // An empty folder at the target gives way; anything else makes the rename fail.
-    fs::rename(staging.path(), target)
-        .map_err(|source| Error::io("move the unpacked files to", target, source))?;
+    fs::rename(whole, target).map_err(|source| Error::io("move the unpacked files to", target, source))?;
     Ok(unpacked)
+}
+
+/// The folder that is alone in `dir`.
+fn only_folder(archive: &Path, dir: &Path) -> Result<PathBuf> {
+    let list = || fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
+    let found = list().map_err(|error| Error::io("read", dir, error))?;
+    match &found[..] {
+        [folder] if folder.is_dir() => Ok(folder.clone()),
+        _ => {
+            let detail = format!("{} does not hold one folder alone; unpack it as it is", archive.display());
+            Err(Error::Argument { name: "top", detail })
+        }
+    }
 }
 
 fn fill(mut file: File, sink: &mut Sink) -> std::result::Result<(), Fault> {

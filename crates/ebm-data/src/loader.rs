@@ -6,6 +6,7 @@
 
 mod batches;
 mod block;
+mod by_step;
 mod config;
 mod detection;
 mod plan;
@@ -26,6 +27,7 @@ use block::Shelf;
 pub use crate::planes::Planes;
 pub use batches::{Batch, Batches};
 pub use block::Block;
+pub use by_step::ByStep;
 pub use config::LoaderConfig;
 pub use detection::{DetectionRecipe, Sample};
 pub(crate) use detection::{check_probability, no_sample};

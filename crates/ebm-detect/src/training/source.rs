@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use candle_core::Device;
-use ebm_data::loader::{Batches, Loader};
+use ebm_data::loader::{ByStep, Loader};
 use ebm_nn::boxes::BoxConvention;
 use ebm_seed::Key;
 
@@ -76,8 +76,7 @@ impl BatchSource for CachedSource {
 
 /// Batches of images from the loader.
 pub struct StreamSource {
-    loader: Loader,
-    running: Option<(usize, Batches)>,
+    batches: ByStep,
     device: Device,
     convention: BoxConvention,
 }
@@ -85,21 +84,13 @@ pub struct StreamSource {
 impl StreamSource {
     /// Batches of `loader`, uploaded to `device`.
     pub fn new(loader: Loader, device: Device, convention: BoxConvention) -> Self {
-        Self { loader, running: None, device, convention }
+        Self { batches: ByStep::new(loader), device, convention }
     }
 }
 
 impl BatchSource for StreamSource {
     fn batch(&mut self, step: usize) -> Result<CachedBatch> {
-        let mut batches = match self.running.take() {
-            Some((next, batches)) if next == step => batches,
-            _ => self.loader.batches(step as u64..u64::MAX)?,
-        };
-        let batch = batches.next().ok_or_else(|| Error::Config {
-            name: "training".into(),
-            reason: format!("the loader has no batch for step {step}"),
-        })??;
-        self.running = Some((step + 1, batches));
+        let batch = self.batches.batch(step)?;
         Ok(CachedBatch {
             maps: Vec::new(),
             images: ImageBatch::new(&batch, &self.device)?,

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use candle_core::{Device, Tensor};
-use ebm_data::faces::loader::{FaceBatch, FaceBatches, FaceLoader};
+use ebm_data::faces::loader::{FaceBatch, FaceLoader, FaceTransform};
+use ebm_data::loader::ByStep;
 use ebm_seed::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -98,30 +99,21 @@ impl BatchSource for CachedSource {
 
 /// Batches of images from the loader.
 pub struct StreamSource {
-    loader: FaceLoader,
+    batches: ByStep<FaceTransform>,
     count: usize,
-    running: Option<(usize, FaceBatches)>,
     device: Device,
 }
 
 impl StreamSource {
     /// Batches of `loader`, which has `count` images, uploaded to `device`.
     pub fn new(loader: FaceLoader, count: usize, device: Device) -> Self {
-        Self { loader, count, running: None, device }
+        Self { batches: ByStep::new(loader), count, device }
     }
 }
 
 impl BatchSource for StreamSource {
     fn batch(&mut self, step: usize) -> Result<Batch> {
-        let mut batches = match self.running.take() {
-            Some((next, batches)) if next == step => batches,
-            _ => self.loader.batches(step as u64..u64::MAX)?,
-        };
-        let batch = batches.next().ok_or_else(|| Error::Config {
-            part: "image source",
-            reason: format!("the loader has no batch for step {step}"),
-        })??;
-        self.running = Some((step + 1, batches));
+        let batch = self.batches.batch(step)?;
         Ok(Batch { x: images(&batch, &self.device)?, y: targets(&batch, &self.device)? })
     }
 

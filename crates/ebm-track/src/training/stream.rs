@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_data::loader::{Batch, Batches, Loader};
+use ebm_data::loader::{Batch, ByStep, Loader};
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 
 use super::source::{PairFeatures, PairSource};
@@ -51,15 +51,14 @@ impl PairCrops {
 
 /// The batches of a loader, in order.
 pub struct CropStream {
-    loader: Loader<PairRecipe>,
-    running: Option<(usize, Batches<PairRecipe>)>,
+    batches: ByStep<PairRecipe>,
     device: Device,
 }
 
 impl CropStream {
     /// Batches of `loader`, uploaded to `device`.
     pub fn new(loader: Loader<PairRecipe>, device: Device) -> Self {
-        Self { loader, running: None, device }
+        Self { batches: ByStep::new(loader), device }
     }
 
     /// The batch of `step`.
@@ -67,16 +66,7 @@ impl CropStream {
     /// # Errors
     /// When the loader has none.
     pub fn batch(&mut self, step: usize) -> Result<PairCrops> {
-        let mut batches = match self.running.take() {
-            Some((next, batches)) if next == step => batches,
-            _ => self.loader.batches(step as u64..u64::MAX)?,
-        };
-        let batch = batches.next().ok_or_else(|| Error::Settings {
-            name: "training".to_owned(),
-            reason: format!("the loader has no batch for step {step}"),
-        })??;
-        self.running = Some((step + 1, batches));
-        PairCrops::new(batch, &self.device)
+        PairCrops::new(self.batches.batch(step)?, &self.device)
     }
 }
 

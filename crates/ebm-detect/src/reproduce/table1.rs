@@ -1,12 +1,15 @@
 //! Table 1 and its supplement: which standard deviations the proposal should have.
 
+use std::path::Path;
+
+use ebm_data::files::{read_settings, write_atomic};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{Precision, Workplace, workplace::contenders};
 use crate::{
     config::{ConfidenceConfig, ProposalConfig},
-    error::Result,
+    error::{Error, Result},
     method::Method,
 };
 
@@ -62,6 +65,12 @@ pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Res
         let mut factor = None;
         for seed in 0..seeds {
             let name = format!("ablation-{i:02}-{seed}");
+            let kept = place.run.join(&name).join(ROW_FILE);
+            if let Some(row) = measured(place, &kept)? {
+                factor = factor.or(Some(row.step_factor));
+                rows.push(row);
+                continue;
+            }
             let mut trained = place.train(&config, (Method::Ebm, seed), &name, progress)?;
             let step_factor = match factor {
                 Some(factor) => factor,
@@ -75,11 +84,31 @@ pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Res
                 let ap_before = place.test.score(&refined.before)?.ap;
                 let sigmas = sigmas.to_vec();
                 progress.message(&format!("{sigmas:?}, seed {seed}: AP {:.1}", 100.0 * precision.ap));
-                rows.push(AblationRow { sigmas, seed, precision, ap_before, step_factor, published });
+                let row = AblationRow { sigmas, seed, precision, ap_before, step_factor, published };
+                let text = serde_json::to_vec(&row).map_err(|error| unreadable(&kept, &error))?;
+                write_atomic(&kept, &text)?;
+                rows.push(row);
             }
         }
     }
     Ok(rows)
+}
+
+/// A row's file in the directory of its training.
+const ROW_FILE: &str = "row.json";
+
+/// What an interrupted run had measured already.
+fn measured(place: &Workplace, path: &Path) -> Result<Option<AblationRow>> {
+    if !place.resume || !path.is_file() {
+        return Ok(None);
+    }
+    let row = serde_json::from_str(&read_settings(path)?).map_err(|error| unreadable(path, &error))?;
+    Ok(Some(row))
+}
+
+fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
+    let reason = format!("{error}; remove the file and the row is measured again");
+    Error::Config { name: path.display().to_string(), reason }
 }
 
 /// The same branch with another proposal.

@@ -157,8 +157,7 @@ fn check_annotation(
     let box_is_sound = bbox.is_some_and(|bbox| check_bbox(bbox, size, found));
     if !annotation.area.is_null() {
         let box_area = bbox.filter(|_| box_is_sound).map(|[_, _, w, h]| w * h);
-        let known = [annotation.segmentation.0.filter(|_| !crowd), box_area];
-        check_area(&annotation.area, known, crowd, found);
+        check_area(&annotation.area, (annotation.segmentation.0, box_area), crowd, found);
     }
 }
 
@@ -222,8 +221,14 @@ fn check_bbox([x, y, w, h]: [f64; 4], size: Option<(usize, usize)>, found: &mut 
     true
 }
 
-/// Compares an area with those `known`, if any; a crowd's is that of a mask that is not read.
-fn check_area(value: &Value, known: [Option<f64>; 2], crowd: bool, found: &mut Vec<Finding>) {
+/// Compares an area with those of the outline and of the box, where they are known. Without an outline it is that of a mask
+/// that nobody sees, which is in the box; a crowd's mask is not read.
+fn check_area(
+    value: &Value,
+    (outline, bbox): (Option<f64>, Option<f64>),
+    crowd: bool,
+    found: &mut Vec<Finding>,
+) {
     let area = match (value.as_f64(), value.as_str().map(|text| text.trim().parse::<f64>())) {
         (Some(area), _) => area,
         (None, Some(Ok(_))) => {
@@ -234,10 +239,15 @@ fn check_area(value: &Value, known: [Option<f64>; 2], crowd: bool, found: &mut V
     if !(area > 0. && area.is_finite()) {
         return found.push((DefectCode::BadArea, format!("area is {area}")));
     }
-    let known: Vec<f64> = known.into_iter().flatten().collect();
-    let agrees = |expected: &f64| (area - expected).abs() <= AREA_TOLERANCE * expected.max(area);
-    if !crowd && !known.is_empty() && !known.iter().any(agrees) {
-        let detail = format!("area is {area}, of outline or box {known:?}");
+    let agrees = |expected: f64| (area - expected).abs() <= AREA_TOLERANCE * expected.max(area);
+    let detail = match (outline, bbox) {
+        (Some(outline), _) if !agrees(outline) && !bbox.is_some_and(agrees) => {
+            format!("area is {area}, of the outline {outline}")
+        }
+        (None, Some(bbox)) if area > bbox && !agrees(bbox) => format!("area is {area}, of the box {bbox}"),
+        _ => return,
+    };
+    if !crowd {
         found.push((DefectCode::AreaMismatch, detail));
     }
 }

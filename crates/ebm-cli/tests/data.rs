@@ -1,0 +1,57 @@
+//! `ebm data check` and `ebm data unpack` as a user runs them: what is printed, and the exit codes.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_clean_set_has_code_0_and_a_defect_code_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenes = dir.path().join("scenes");
+    assert!(ebm(&["data", "scenes", "--out", text(&scenes), "--count", "2"]).status.success());
+    let (annotations, images) = (scenes.join("annotations.json"), scenes.join("images"));
+    let check = ["data", "check", "coco", text(&annotations), "--images", text(&images), "--json"];
+    let output = ebm(&check);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    file["annotations"][0]["bbox"][2] = Value::from(-3.0);
+    let image = file["images"][1]["file_name"].as_str().unwrap().to_owned();
+    std::fs::write(&annotations, file.to_string()).unwrap();
+    std::fs::remove_file(images.join(image)).unwrap();
+    let output = ebm(&check);
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found.to_string().contains("missing_file"), "{found}");
+    assert_eq!(ebm(&check[..3]).status.code(), Some(2));
+}
+
+#[test]
+fn an_archive_is_unpacked_or_refused_with_code_3() {
+    let attacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebm-data/tests/attacks");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebm-data/tests/golden/biwi/stored.npz");
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    let output = ebm(&["data", "unpack", text(&golden), text(&target)]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(target.join("image.npy").is_file() && target.join("pose.npy").is_file());
+    let elsewhere = dir.path().join("elsewhere");
+    for attack in ["parent.zip", "symlink.tar"] {
+        let output = ebm(&["data", "unpack", text(&attacks.join(attack)), text(&elsewhere)]);
+        assert_eq!(output.status.code(), Some(3), "{attack}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(attack));
+        assert!(!elsewhere.exists());
+    }
+    let output = ebm(&["data", "unpack", text(&golden), text(&elsewhere), "--max-files", "1"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("exceed the budget of 1"));
+}

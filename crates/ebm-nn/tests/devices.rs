@@ -56,7 +56,7 @@ fn train(device: &Device, dtype: DType, norm: Norm, adam: bool) -> BTreeMap<Stri
     let x = on(device, dtype, "input", &[2, 3, 45, 58]);
     let mut found = BTreeMap::new();
     for step in 0..2 {
-        let levels = fpn.forward(&net.forward(&x, true).unwrap().to_vec()).unwrap();
+        let levels = fpn.forward(&net.forward(&x, true).unwrap()).unwrap();
         let loss = (levels.iter().enumerate())
             .map(|(i, m)| (m * on(device, dtype, &format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
             .reduce(|a, b| (a + b).unwrap())

@@ -15,6 +15,7 @@ use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
 use super::compare::{Comparison, Test, Workplace};
 use super::data::{Videos, coco_sequences, pair_loader};
+use crate::Backbone;
 use crate::box_module::PackedBoxModule;
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};

@@ -69,7 +69,7 @@ pub fn refinement(
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
     let (y0, ascent) = (features.targets()?, ascent(steps));
-    Ok(Box::new(move || Ok(Box::new(refine(&*head, &features, &y0, &ascent)?))))
+    Ok(Box::new(move || Ok(Box::new(refine(&&*head, &features, &y0, &ascent)?))))
 }
 
 /// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same features.
@@ -95,7 +95,7 @@ pub fn detector(
         }
         let features =
             BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention.into())?;
-        let refined = refine(&*head, &features, &features.targets()?, &ascent)?;
+        let refined = refine(&&*head, &features, &features.targets()?, &ascent)?;
         Ok(Box::new((candidates, refined)))
     }))
 }

@@ -66,7 +66,10 @@ fn train(device: &Device, dtype: DType, norm: Norm, adam: bool) -> BTreeMap<Stri
             found.insert(format!("{step}: level {i}"), level.detach());
         }
         for (name, var) in store.trainable() {
-            found.insert(format!("{step}: gradient of {name}"), grads.get(&var).unwrap().clone());
+            // A frozen layer's parameters have none.
+            if let Some(gradient) = grads.get(&var) {
+                found.insert(format!("{step}: gradient of {name}"), gradient.clone());
+            }
         }
         clip_grad_norm(optimizer.params(), &mut grads, 1.0).unwrap();
         optimizer.step(&grads, 1e-3).unwrap();

@@ -20,6 +20,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut child = Command::new(&cargo)
         .args(["build", "--release", "--package", "ebm-cli", "--bin", "ebm"])
+        .args(cuda_features())
         .arg("--message-format=json-render-diagnostics")
         .current_dir(root)
         .stdin(Stdio::null())
@@ -40,6 +41,19 @@ fn build(root: &Path) -> Result<PathBuf> {
         Some(path) => Ok(path),
         None => bail!("cargo built ebm-cli but named no executable `ebm`: has its [[bin]] been renamed?"),
     }
+}
+
+/// Turns CUDA on, and says so, where there are a GPU's driver and a compiler for it.
+fn cuda_features() -> &'static [&'static str] {
+    let has_driver = Path::new("/proc/driver/nvidia/version").exists();
+    let toolkit = std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = toolkit.into_iter().chain(std::env::split_paths(&path));
+    if has_driver && folders.any(|folder| folder.join("nvcc").is_file()) {
+        eprintln!("there are a GPU and nvcc: building with CUDA");
+        return &["--features", "cuda"];
+    }
+    &[]
 }
 
 /// The path of the `ebm` executable if this line of cargo's JSON messages announces it.

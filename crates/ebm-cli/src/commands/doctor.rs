@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use ebm_nn::device::{Choice, CudaDevice, HAS_CUDA, Inventory, open};
+use ebm_nn::device::{Choice, CudaDevice, HAS_CUDA, Inventory, built_for, open};
 use serde_json::json;
 
 /// Arguments of `ebm doctor`.
@@ -32,6 +32,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         let object = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "built_with_cuda": HAS_CUDA,
+            "least_capability": built_for(),
             "cpu": { "architecture": std::env::consts::ARCH, "threads": threads },
             "cuda": found,
             "device": verdict.device,
@@ -40,11 +41,11 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         println!("{object}");
         return Ok(());
     }
-    println!(
-        "ebm       {}, built {} CUDA",
-        env!("CARGO_PKG_VERSION"),
-        if HAS_CUDA { "with" } else { "without" }
-    );
+    let built = match built_for() {
+        Some((major, minor)) => format!("with CUDA, for GPUs from compute capability {major}.{minor} on"),
+        None => "without CUDA".to_owned(),
+    };
+    println!("ebm       {}, built {built}", env!("CARGO_PKG_VERSION"));
     println!("CPU       {}, {threads} threads", std::env::consts::ARCH);
     for line in lines(&found) {
         println!("{line}");

@@ -28,6 +28,16 @@ use crate::{Error, Result};
 /// Whether this build can compute on NVIDIA's GPUs: the feature `cuda`.
 pub const HAS_CUDA: bool = cfg!(feature = "cuda");
 
+/// The least compute capability `(major, minor)` of a GPU that this build computes on; none for a build without the feature.
+#[must_use]
+pub fn built_for() -> Option<(i32, i32)> {
+    #[cfg(feature = "cuda")]
+    let capability = crate::ops::cuda::capability();
+    #[cfg(not(feature = "cuda"))]
+    let capability = None;
+    capability
+}
+
 /// Which device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -131,6 +141,14 @@ mod tests {
         for text in ["", "gpu", "cuda:", "cuda:-1", "cuda0", "CPU"] {
             assert!(text.parse::<Choice>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_build_with_the_feature_knows_what_it_is_for() {
+        assert_eq!(built_for().is_some(), HAS_CUDA);
+        assert!(
+            built_for().is_none_or(|(major, minor)| (5..30).contains(&major) && (0..10).contains(&minor))
+        );
     }
 
     #[test]

@@ -16,10 +16,24 @@ pub(super) fn open(number: usize) -> Result<Device, String> {
     super::libraries::load()?;
     // A stream of its own, the same for every thread that computes.
     let device = Device::new_cuda_with_stream(number).map_err(|error| error.to_string())?;
+    check_capability(&device)?;
     disable_event_tracking(&device).map_err(|error| error.to_string())?;
     keep_freed_memory(number).map_err(|error| error.to_string())?;
     opened.insert(number, device.clone());
     Ok(device)
+}
+
+/// Refuses a device that is older than what the kernels were compiled for.
+fn check_capability(device: &Device) -> Result<(), String> {
+    let context = device.as_cuda_device().map_err(|error| error.to_string())?.cuda_stream().context().clone();
+    let (major, minor) = context.compute_capability().map_err(|error| error.to_string())?;
+    match crate::ops::cuda::capability() {
+        Some(needed @ (a, b)) if (major, minor) < needed => Err(format!(
+            "the GPU has compute capability {major}.{minor}, and this program was built for {a}.{b}; build it with \
+             CUDA_COMPUTE_CAP={major}{minor}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Spares two events for every tensor.

@@ -24,6 +24,14 @@ impl Element for f64 {
     const SUFFIX: &'static str = "f64";
 }
 
+/// The compute capability that the kernels were compiled for, `(major, minor)`: later devices compile their PTX too.
+pub(crate) fn capability() -> Option<(i32, i32)> {
+    let (_, rest) = ptx::RELU.split_once(".target sm_")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let number: i32 = digits.parse().ok()?;
+    Some((number / 10, number % 10))
+}
+
 /// Threads of a block.
 const BLOCK: u32 = 256;
 

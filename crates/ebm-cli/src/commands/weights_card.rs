@@ -167,13 +167,17 @@ impl Card<'_> {
         writeln!(card, "tags: {tags}\nmodel-index: {index}\n---\n\n# {}\n", self.name)?;
         writeln!(
             card,
-            "{title} with an energy-based model: a network scores a pair f(x, y), p(y|x) = exp f(x, y) / Z(x), and a"
+            "{title}: one of the methods compared in Gustafsson, Danelljan, Bhat, Schön, *Energy-Based Models for Deep"
         )?;
-        writeln!(
-            card,
-            "prediction climbs f in y (Gustafsson, Danelljan, Bhat, Schön, Energy-Based Models for Deep Probabilistic"
-        )?;
-        writeln!(card, "Regression, ECCV 2020).\n\n## Results\n")?;
+        writeln!(card, "Probabilistic Regression*, ECCV 2020.")?;
+        let method = |row: &Map<String, Value>| Some(row.get("method")?.as_str()?.starts_with("ebm"));
+        if self.results.rows.iter().filter_map(method).any(|is_ebm| is_ebm) {
+            writeln!(
+                card,
+                "The network scores a pair f(x, y); p(y|x) = exp f(x, y) / Z(x), and a prediction climbs f in y."
+            )?;
+        }
+        writeln!(card, "\n## Results\n")?;
         if !self.results.about.is_empty() {
             writeln!(card, "{}\n", self.results.about.join(", "))?;
         }

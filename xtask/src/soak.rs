@@ -54,7 +54,7 @@ pub fn run(root: &Path, args: &SoakArgs) -> Result<i32> {
             .args(LIMITS)
             .arg(format!("-max_total_time={}", args.seconds))
             .arg(format!("-artifact_prefix={}/", place.parent().unwrap_or(root).join(name).display()))
-            .args(["-verbosity=0", "-print_final_stats=1"])
+            .args(["-verbosity=0", "-print_funcs=0", "-print_final_stats=1"])
             .arg(&place)
             .status()
             .context("cannot start the fuzzer")?;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
+use ebm_data::fetch::sha256_of;
 use ebm_detect::{config::ExperimentConfig, weights::convert};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 /// What to do with weights.
 #[derive(Subcommand)]
@@ -91,7 +91,7 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
 
 /// A file's length in bytes and its SHA-256 in hexadecimal.
 pub fn size_and_sha256(path: &Path) -> Result<(usize, String)> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let hex = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((bytes.len(), hex))
+    let mut size = 0;
+    let sha256 = sha256_of(path, &mut |bytes| size += bytes)?;
+    Ok((size, sha256))
 }

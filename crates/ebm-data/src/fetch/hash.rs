@@ -49,12 +49,12 @@ impl Pin {
 }
 
 /// Hexadecimal digits of a finished hash.
-pub(super) fn hex(hash: Sha256) -> String {
+pub(crate) fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Adds all that `reader` has left to `hash`, and tells each step's number of bytes.
-pub(super) fn update(
+pub(crate) fn update(
     hash: &mut Sha256,
     reader: &mut impl Read,
     step: &mut dyn FnMut(usize),

@@ -26,6 +26,7 @@ use std::time::Duration;
 pub use download::FetchOptions;
 pub use error::{Error, Result};
 pub use hash::{Pin, record_path, sha256_of};
+pub(crate) use hash::{hex, update};
 pub use hub::{Hub, HubFile};
 pub use manifest::{Entry, Manifest, embedded};
 

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::fetch::{hex, update};
 use crate::files::{read_limited, write_atomic};
 use crate::generated_dir::Staging;
 
@@ -122,7 +123,9 @@ fn unpack_as(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Resul
         let (path, entry, fault) = (archive.to_owned(), String::new(), ArchiveFault::TooLarge);
         return Err(Error::Archive { path, entry, fault, detail });
     }
-    let sha256 = digest(&mut file).map_err(|error| Error::io("read", archive, error))?;
+    let mut hash = Sha256::new();
+    update(&mut hash, &mut file, &mut |_| {}).map_err(|error| Error::io("read", archive, error))?;
+    let sha256 = hex(hash);
     if let Some(unpacked) = already(target, &sha256)? {
         return Ok(unpacked);
     }
@@ -170,17 +173,6 @@ fn fill(mut file: File, sink: &mut Sink) -> std::result::Result<(), Fault> {
     match sink.files() {
         0 => Err(Fault::archive("", ArchiveFault::NoArchive, "it holds no file")),
         _ => Ok(()),
-    }
-}
-
-fn digest(file: &mut File) -> std::io::Result<String> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
-            len => hasher.update(&buffer[..len]),
-        }
     }
 }
 

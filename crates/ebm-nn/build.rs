@@ -24,7 +24,7 @@ mod cuda {
     ///
     /// No fast mathematics: a kernel must agree with its twin on the CPU.
     pub fn compile_kernels(out: &Path) -> Result<(), Box<dyn Error>> {
-        println!("cargo::rerun-if-changed=src/ops/common.cuh");
+        println!("cargo::rerun-if-changed=src/ops/kernels.cuh");
         cudaforge::KernelBuilder::new()
             .source_dir("src")
             .arg("-std=c++17")

@@ -2,7 +2,7 @@
 
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
-use ebm_nn::boxes::{BBox, BoxConvention, batched_nms, clip};
+use ebm_nn::boxes::{BBox, BoxConvention, batched_nms_on, clip};
 use rand::RngCore;
 
 use crate::{
@@ -100,16 +100,15 @@ impl Rpn {
     ) -> Result<Vec<Vec<Proposal>>> {
         let phase = usize::from(!train);
         let objectness = output.objectness.detach().to_vec2::<f32>()?;
-        let offsets = output.offsets.detach().to_vec3::<f32>()?;
-        let images = objectness.iter().zip(&offsets).zip(sizes);
-        images.map(|((logits, offsets), &size)| self.select(output, logits, offsets, size, phase)).collect()
+        let images = objectness.iter().zip(sizes).enumerate();
+        images.map(|(image, (logits, &size))| self.select(output, (image, logits), size, phase)).collect()
     }
 
+    /// The proposals of an image, given the objectness of its anchors.
     fn select(
         &self,
         output: &RpnOutput,
-        logits: &[f32],
-        offsets: &[Vec<f32>],
+        (image, logits): (usize, &[f32]),
         size: (usize, usize),
         phase: usize,
     ) -> Result<Vec<Proposal>> {
@@ -119,26 +118,27 @@ impl Rpn {
                 reason: format!("anchor {i} has objectness {}", logits[i]),
             });
         }
+        let (candidates, candidate_levels) =
+            best_of_each_level(logits, &output.level_sizes, self.config.pre_nms[phase]);
+        let device = output.objectness.device();
+        let rows = Tensor::new(candidates.as_slice(), device)?;
+        let offsets = output.offsets.detach().get(image)?.index_select(&rows, 0)?.flatten_all()?;
+        let offsets = offsets.to_vec1::<f32>()?;
         let (mut boxes, mut scores, mut levels) = (vec![], vec![], vec![]);
-        let mut start = 0;
-        for (level, &count) in output.level_sizes.iter().enumerate() {
-            let mut order: Vec<usize> = (start..start + count).collect();
-            order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
-            for index in order.into_iter().take(self.config.pre_nms[phase]) {
-                let decoded = self.coder.decode(&offsets[index], &output.anchors[index]);
-                let bbox = clip(&decoded, size.1 as f32, size.0 as f32, self.convention);
-                let end = self.convention.offset();
-                let sides = [bbox[2] - bbox[0] + end, bbox[3] - bbox[1] + end];
-                // `!(a >= b)` also drops what is not a number.
-                if sides.iter().all(|&side| side >= self.config.min_size) {
-                    boxes.push(bbox);
-                    scores.push(logits[index]);
-                    levels.push(level);
-                }
+        let candidates = candidates.iter().zip(&candidate_levels).zip(offsets.as_chunks::<4>().0);
+        for ((&index, &level), offsets) in candidates {
+            let decoded = self.coder.decode(offsets, &output.anchors[index as usize]);
+            let bbox = clip(&decoded, size.1 as f32, size.0 as f32, self.convention);
+            let end = self.convention.offset();
+            let sides = [bbox[2] - bbox[0] + end, bbox[3] - bbox[1] + end];
+            // `!(a >= b)` also drops what is not a number.
+            if sides.iter().all(|&side| side >= self.config.min_size) {
+                boxes.push(bbox);
+                scores.push(logits[index as usize]);
+                levels.push(level);
             }
-            start += count;
         }
-        let kept = batched_nms(&boxes, &scores, &levels, self.config.nms, self.convention)?;
+        let kept = batched_nms_on(device, &boxes, &scores, &levels, self.config.nms, self.convention)?;
         let kept = kept.into_iter().take(self.config.post_nms[phase]);
         Ok(kept.map(|i| Proposal { bbox: boxes[i], objectness: scores[i] }).collect())
     }
@@ -190,4 +190,24 @@ impl Rpn {
             (ebm_core::loss::smooth_l1(&(predicted - targets)?, 1.0 / 9.0)?.sum_all()? / total as f64)?;
         Ok((objectness, boxes))
     }
+}
+
+/// Indices of the `most` anchors of each level with the highest `logits`, in descending order, ties by index; and their levels.
+fn best_of_each_level(logits: &[f32], level_sizes: &[usize], most: usize) -> (Vec<u32>, Vec<usize>) {
+    let by_logit = |&a: &u32, &b: &u32| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b));
+    let (mut best, mut levels) = (Vec::new(), vec![]);
+    let mut start = 0;
+    for (level, &count) in level_sizes.iter().enumerate() {
+        let end = start + count as u32;
+        let mut order: Vec<u32> = (start..end).collect();
+        if most < count {
+            order.select_nth_unstable_by(most, by_logit);
+            order.truncate(most);
+        }
+        order.sort_unstable_by(by_logit);
+        levels.resize(levels.len() + order.len(), level);
+        best.extend(order);
+        start = end;
+    }
+    (best, levels)
 }

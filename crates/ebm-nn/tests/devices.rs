@@ -40,8 +40,8 @@ fn on(device: &Device, dtype: DType, name: &str, shape: &[usize]) -> Tensor {
     formula(name, shape).to_dtype(dtype).unwrap().to_device(device).unwrap()
 }
 
-/// Two updates of a narrow ResNet with a pyramid, at odd sizes: maps, gradients, parameters and statistics.
-fn train(device: &Device, dtype: DType, norm: Norm, adam: bool) -> BTreeMap<String, Tensor> {
+/// Two updates of a narrow ResNet with a pyramid, at odd sizes, with parameters of one type and maps of another: maps, gradients, parameters and statistics.
+fn train(device: &Device, (dtype, maps): (DType, DType), norm: Norm, adam: bool) -> BTreeMap<String, Tensor> {
     let store = ParamStore::new(Key::new(0));
     let vb = store.var_builder(dtype, device);
     let config = ResNetConfig { width: 8, norm, ..ResNetConfig::resnet18(norm) };
@@ -56,7 +56,8 @@ fn train(device: &Device, dtype: DType, norm: Norm, adam: bool) -> BTreeMap<Stri
     let x = on(device, dtype, "input", &[2, 3, 45, 58]);
     let mut found = BTreeMap::new();
     for step in 0..2 {
-        let levels = fpn.forward(&net.forward(&x, true).unwrap()).unwrap();
+        let levels = fpn.forward(&net.forward(&x.to_dtype(maps).unwrap(), true).unwrap()).unwrap();
+        let levels: Vec<Tensor> = levels.iter().map(|level| level.to_dtype(dtype).unwrap()).collect();
         let loss = (levels.iter().enumerate())
             .map(|(i, m)| (m * on(device, dtype, &format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
             .reduce(|a, b| (a + b).unwrap())
@@ -91,8 +92,16 @@ fn fill_from_cpu(store: &ParamStore) {
 
 #[test]
 fn training_in_double_precision() {
-    compare(1e-9, |device| train(device, DType::F64, Norm::Train, false));
-    compare(1e-9, |device| train(device, DType::F64, Norm::Frozen { eps: 1e-5 }, true));
+    let double = (DType::F64, DType::F64);
+    compare(1e-9, |device| train(device, double, Norm::Train, false));
+    compare(1e-9, |device| train(device, double, Norm::Frozen { eps: 1e-5 }, true));
+}
+
+#[test]
+fn training_with_maps_in_bf16() {
+    for norm in [Norm::Train, Norm::Frozen { eps: 1e-5 }] {
+        compare(0.1, |device| train(device, (DType::F32, DType::BF16), norm, false));
+    }
 }
 
 #[test]

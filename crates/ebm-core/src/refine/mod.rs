@@ -3,7 +3,7 @@
 mod ascent;
 mod candidate;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 pub use ascent::{GradientAscent, StepRule};
 use candidate::{Candidate, Point};
@@ -63,9 +63,10 @@ pub fn refine<M: EnergyModel>(
         return Ok(Refined { y: y0.detach(), f_init: f.clone(), f, outcome });
     }
 
-    // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network.
+    // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network. In a step y goes to
+    // the device, f and its gradient come back, and nothing else is moved.
     let y0 = y0.detach();
-    let (f_init, points) = evaluate(model, features, &y0, ascent.steps > 0)?;
+    let (f_init, points) = evaluate(model, features, (&y0, &host::values(&y0)?), ascent.steps > 0)?;
     let mut candidates: Vec<_> = points.into_iter().map(|start| Candidate::new(start, ascent.rule)).collect();
     let mut evaluations = 1;
 
@@ -73,8 +74,9 @@ pub fn refine<M: EnergyModel>(
         if candidates.iter().all(Candidate::is_finished) {
             break;
         }
-        let (y, finite) = propose(&candidates, &step_lengths, &y0)?;
-        let (_, points) = evaluate(model, features, &y, step < ascent.steps)?;
+        let (y, finite) = propose(&candidates, &step_lengths, y0.dtype())?;
+        let on_device = host::tensor(y.clone(), y0.shape(), &y0)?;
+        let (_, points) = evaluate(model, features, (&on_device, &y), step < ascent.steps)?;
         evaluations += 1;
         for ((candidate, point), finite) in candidates.iter_mut().zip(points).zip(finite) {
             candidate.decide(ascent, finite.then_some(point));
@@ -87,12 +89,12 @@ pub fn refine<M: EnergyModel>(
     Ok(Refined { y, f_init, f, outcome: Outcome { evaluations, candidates } })
 }
 
-/// The proposed points as a tensor like `y0`, and which of them are finite. In place of one that is not stands the
-/// point that its candidate comes from: a model need not bear what no rule would accept.
-fn propose(candidates: &[Candidate], step_lengths: &[f64], y0: &Tensor) -> Result<(Tensor, Vec<bool>)> {
+/// The proposed points, and which of them are finite. In place of one that is not stands the point that its candidate comes
+/// from: a model need not bear what no rule would accept.
+fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Result<(Vec<f64>, Vec<bool>)> {
     let proposed = candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
     // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
-    let mut proposed = host::values(&host::tensor(proposed, y0.shape(), y0)?)?;
+    let mut proposed = host::rounded(proposed, dtype)?;
     let mut finite = Vec::with_capacity(candidates.len());
     for (candidate, y) in candidates.iter().zip(proposed.chunks_exact_mut(step_lengths.len())) {
         let is_finite = y.iter().all(|coordinate| coordinate.is_finite());
@@ -101,14 +103,14 @@ fn propose(candidates: &[Candidate], step_lengths: &[f64], y0: &Tensor) -> Resul
         }
         finite.push(is_finite);
     }
-    Ok((host::tensor(proposed, y0.shape(), y0)?, finite))
+    Ok((proposed, finite))
 }
 
-/// f at `y` as a tensor `(B, M)`, and the same by candidate, with gradients if the next step needs them.
+/// f at y, given on the device and on the host, as a tensor `(B, M)`, and the same by candidate, with gradients if the next step needs them.
 fn evaluate<M: EnergyModel>(
     model: &M,
     features: &M::Features,
-    y: &Tensor,
+    (y, values): (&Tensor, &[f64]),
     with_gradient: bool,
 ) -> Result<(Tensor, Vec<Point>)> {
     let (f, gradients) = if with_gradient {
@@ -117,11 +119,12 @@ fn evaluate<M: EnergyModel>(
     } else {
         (checked_score(model, features, y)?.detach(), Vec::new())
     };
-    let (dim, y) = (y.dim(2)?, host::values(y)?);
-    let points = host::values(&f)?.into_iter().zip(y.chunks_exact(dim)).enumerate().map(|(index, (f, y))| {
-        let gradient = gradients.get(index * dim..(index + 1) * dim).unwrap_or_default();
-        Point { y: y.to_vec(), f, gradient: gradient.to_vec() }
-    });
+    let dim = y.dim(2)?;
+    let points =
+        host::values(&f)?.into_iter().zip(values.chunks_exact(dim)).enumerate().map(|(index, (f, y))| {
+            let gradient = gradients.get(index * dim..(index + 1) * dim).unwrap_or_default();
+            Point { y: y.to_vec(), f, gradient: gradient.to_vec() }
+        });
     let points = points.collect();
     Ok((f, points))
 }

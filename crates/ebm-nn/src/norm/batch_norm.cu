@@ -25,26 +25,28 @@ __device__ void gather(u32 count, const double *shares, const double *stats, dou
 
 // y = γ (x − mean) / √(variance + eps) + β, plus a residual, cut off at 0 where wanted. `affine` is (γ, β), (2, channels).
 template <typename T>
-__device__ void normalise(u32 count, const T *x, const T *affine, const T *residual, const double *stats, T *y, int has_residual,
-                          int relu, int channels, int plane, double eps) {
+__device__ void normalise(u32 count, const T *x, const typename Wide<T>::type *affine, const T *residual, const double *stats, T *y,
+                          int has_residual, int relu, int channels, int plane, double eps) {
+  typedef typename Wide<T>::type W;
   FOR_EACH(i, count) {
     int c = i / plane % channels;
     double scale = (double)affine[c] / sqrt(stats[channels + c] + eps);
-    T value = x[i] * (T)scale + (T)((double)affine[channels + c] - stats[c] * scale);
-    if (has_residual) value += residual[i];
-    y[i] = relu && value < (T)0 ? (T)0 : value;
+    W value = (W)x[i] * (W)scale + (W)((double)affine[channels + c] - stats[c] * scale);
+    if (has_residual) value += (W)residual[i];
+    y[i] = relu && value < (W)0 ? (W)0 : value;
   }
 }
 
 // The gradient in x: γ / std · (g − Σg / m − x̂ · Σ(g · x̂) / m), with `sums` (Σ g, Σ g · x̂) and m = `total`.
 template <typename T>
-__device__ void backward(u32 count, const T *x, const T *g, const T *affine, const double *stats, const double *sums, T *dx,
-                         int channels, int plane, double total, double eps) {
+__device__ void backward(u32 count, const T *x, const T *g, const typename Wide<T>::type *affine, const double *stats,
+                         const double *sums, T *dx, int channels, int plane, double total, double eps) {
+  typedef typename Wide<T>::type W;
   FOR_EACH(i, count) {
     int c = i / plane % channels;
     double inv_std = 1.0 / sqrt(stats[channels + c] + eps), scale = (double)affine[c] * inv_std;
     double slope = -scale * inv_std * sums[channels + c] / total;
-    dx[i] = (T)scale * g[i] + (T)slope * x[i] + (T)(-scale * sums[c] / total - slope * stats[c]);
+    dx[i] = (W)scale * (W)g[i] + (W)slope * (W)x[i] + (W)(-scale * sums[c] / total - slope * stats[c]);
   }
 }
 
@@ -62,3 +64,9 @@ KERNEL(norm_backward, backward,
        (u32 count, const float *x, const float *g, const float *affine, const double *stats, const double *sums, float *dx, BACK),
        (u32 count, const double *x, const double *g, const double *affine, const double *stats, const double *sums, double *dx, BACK),
        (count, x, g, affine, stats, sums, dx, channels, plane, total, eps))
+KERNEL_BF16(norm_forward, normalise,
+            (u32 count, const bf16 *x, const float *affine, const bf16 *residual, const double *stats, bf16 *y, FORM),
+            (count, x, affine, residual, stats, y, has_residual, relu, channels, plane, eps))
+KERNEL_BF16(norm_backward, backward,
+            (u32 count, const bf16 *x, const bf16 *g, const float *affine, const double *stats, const double *sums, bf16 *dx, BACK),
+            (count, x, g, affine, stats, sums, dx, channels, plane, total, eps))

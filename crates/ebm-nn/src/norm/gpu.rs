@@ -3,10 +3,10 @@
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Storage, Tensor, bail,
+    CpuStorage, CudaStorage, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, bail,
 };
 
-use crate::ops::cuda::{Element, by_type, elements, launch, sizes, tensor};
+use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes, tensor};
 use crate::resnet::relu_gradient;
 
 type Argument<'a> = (&'a CudaStorage, &'a Layout);
@@ -35,6 +35,13 @@ pub(super) fn fused(
         None => x.apply_op2(&affine, op)?,
     };
     Ok((y, stats.get(0)?, stats.get(1)?))
+}
+
+/// Σ g of each channel of g (N, C, …), in one order: (C) in f64.
+pub(crate) fn channel_sums(g: &Tensor) -> Result<Tensor> {
+    let [_, channels, _] = extents(g.shape());
+    let stats = Tensor::zeros((2, channels), DType::F64, g.device())?;
+    sums(g, Some((g, &stats)), 1.0)?.get(0)
 }
 
 /// The sizes of (N, C, …): images, channels, numbers of a plane.
@@ -71,7 +78,7 @@ fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Result<Tensor
         launch!(device, MOMENTS::"norm_partial", T, num_shares * channels * THREADS;
             &numbers, &grad, &stats, &mut shares, &has_grad, &n, &c, &p, &k);
         let (moments, total) = (1 - has_grad, total as f64);
-        launch!(device, BATCH_NORM::"norm_gather", T, channels;
+        launch!(device, BATCH_NORM::"norm_gather", f64, channels;
             &shares, &stats, &mut sums, &moments, &c, &k, &total, &eps);
         Ok(CudaStorage::wrap_cuda_slice(sums, device.clone()))
     }
@@ -85,7 +92,7 @@ fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Result<Tensor
         let x = (on_gpu(&x.0)?, x.1);
         let grad = grad.as_ref().map(|g| Ok::<_, candle_core::Error>((on_gpu(&g.0)?, g.1))).transpose()?;
         let stats = stats.as_ref().map(|s| Ok::<_, candle_core::Error>((on_gpu(&s.0)?, s.1))).transpose()?;
-        by_type!(x.0, "batch-norm", run(x, grad, stats, eps))?
+        by_any_type!(x.0, "batch-norm", run(x, grad, stats, eps))?
     };
     Ok(tensor(found, (2, channels)))
 }
@@ -125,14 +132,14 @@ impl Normalise {
             let (has_residual, relu) = (i32::from(residual.is_some()), i32::from(op.relu));
             let (residual, residual_layout) = residual.unwrap_or(x);
             let residual = elements::<T>(residual, residual_layout)?;
-            let (x, affine) = (elements::<T>(x.0, x.1)?, elements::<T>(affine.0, affine.1)?);
+            let (x, affine) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(affine.0, affine.1)?);
             let [c, p] = sizes([channels, plane])?;
             let mut y = device.alloc_zeros::<T>(len)?;
             launch!(device, BATCH_NORM::"norm_forward", T, len;
                 &x, &affine, &residual, &stats, &mut y, &has_residual, &relu, &c, &p, &op.eps);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
-        Ok((by_type!(x.0, "batch-norm", run(self, x, affine, residual))?, x.1.shape().clone()))
+        Ok((by_any_type!(x.0, "batch-norm", run(self, x, affine, residual))?, x.1.shape().clone()))
     }
 
     /// The gradients in x, in (γ, β) and in a residual, from that of y.
@@ -152,7 +159,8 @@ impl Normalise {
             let (device, len) = (x.0.device(), x.1.shape().elem_count());
             let [g, affine, stats, sums] = rest;
             let (x, g) = (elements::<T>(x.0, x.1)?, elements::<T>(g.0, g.1)?);
-            let (affine, stats) = (elements::<T>(affine.0, affine.1)?, elements::<f64>(stats.0, stats.1)?);
+            let (affine, stats) =
+                (elements::<T::Wide>(affine.0, affine.1)?, elements::<f64>(stats.0, stats.1)?);
             let (sums, total) = (elements::<f64>(sums.0, sums.1)?, (images * plane) as f64);
             let [c, p] = sizes([channels, plane])?;
             let mut dx = device.alloc_zeros::<T>(len)?;
@@ -169,7 +177,7 @@ impl Normalise {
             (on_gpu(&stats.0)?, stats.1),
             (on_gpu(&sums.0)?, sums.1),
         ];
-        let found = by_type!(input.0, "batch-norm", run(input, rest, self.eps))?;
+        let found = by_any_type!(input.0, "batch-norm", run(input, rest, self.eps))?;
         Ok(tensor(found, x.shape()))
     }
 }

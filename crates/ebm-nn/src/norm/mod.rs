@@ -8,6 +8,9 @@ mod rows;
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
+#[cfg(feature = "cuda")]
+pub(crate) use self::gpu::channel_sums;
+use crate::ops::widened::widened;
 use crate::{Error, Result, init};
 
 /// How a [`BatchNorm`] normalises.
@@ -86,6 +89,9 @@ impl BatchNorm {
             let reason = format!("needs (N, {channels}, …), not {:?}", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
+        if x.dtype() == DType::BF16 && !(self.uses_batch(train) && x.device().is_cuda()) {
+            return widened(x, |x| self.forward(x, train));
+        }
         if self.uses_batch(train) {
             return self.by_batch(x, channels, |x| {
                 #[cfg(feature = "cuda")]
@@ -124,7 +130,7 @@ impl BatchNorm {
             let reason = format!("x is {:?}, the residual {:?}", x.dims(), residual.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        if self.uses_batch(train) && x.device().is_cpu() {
+        if self.uses_batch(train) && x.device().is_cpu() && x.dtype() != DType::BF16 {
             let affine = [&self.weight, &self.bias];
             let fused = |x: &Tensor| rows::fused(x, affine, residual, relu, self.config.eps);
             return self.by_batch(x, channels, fused);

@@ -34,9 +34,9 @@ __device__ void partial(u32, const T *x, const T *grad, const double *stats, dou
   double a = 0.0, b = 0.0, mean = has_grad ? stats[channel] : 0.0;
   for (i64 i = share * each + threadIdx.x; i < end; i += THREADS) {
     i64 at = (i / plane * channels + channel) * plane + i % plane;
-    double value = x[at];
+    double value = (typename Wide<T>::type)x[at];
     if (has_grad) {
-      double g = grad[at];
+      double g = (typename Wide<T>::type)grad[at];
       a += g;
       b += g * (value - mean);
     } else {
@@ -57,3 +57,6 @@ KERNEL(norm_partial, partial,
        (u32 count, const float *x, const float *grad, const double *stats, double *shares, SIZES),
        (u32 count, const double *x, const double *grad, const double *stats, double *shares, SIZES),
        (count, x, grad, stats, shares, has_grad, images, channels, plane, num_shares))
+KERNEL_BF16(norm_partial, partial,
+            (u32 count, const bf16 *x, const bf16 *grad, const double *stats, double *shares, SIZES),
+            (count, x, grad, stats, shares, has_grad, images, channels, plane, num_shares))

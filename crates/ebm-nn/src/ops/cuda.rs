@@ -10,17 +10,26 @@ pub(crate) mod ptx {
     include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 }
 
-/// The element types that the kernels are compiled for, f32 and f64.
+/// The element types that kernels are compiled for: f32 and f64, and some for bf16.
 pub(crate) trait Element: CudaDType + DeviceRepr + ValidAsZeroBits + WithDType {
+    /// The type that the kernels compute with, and that of parameters which meet maps of this type.
+    type Wide: Element;
     /// The end of the kernels' names.
     const SUFFIX: &'static str;
 }
 
+impl Element for half::bf16 {
+    type Wide = f32;
+    const SUFFIX: &'static str = "bf16";
+}
+
 impl Element for f32 {
+    type Wide = Self;
     const SUFFIX: &'static str = "f32";
 }
 
 impl Element for f64 {
+    type Wide = Self;
     const SUFFIX: &'static str = "f64";
 }
 
@@ -99,7 +108,7 @@ pub(crate) fn tensor(storage: CudaStorage, shape: impl Into<Shape>) -> Tensor {
 
 /// The error of an operation on another type.
 pub(crate) fn unsupported<T>(op: &str, dtype: DType) -> Result<T> {
-    bail!("{op}: expected f32 or f64, got {dtype:?}")
+    bail!("{op}: no kernel for {dtype:?}")
 }
 
 /// Launches `module::name`, of element type `$t`, with `$count` threads that have work, which is the kernel's first parameter; then
@@ -137,3 +146,14 @@ macro_rules! by_type {
     };
 }
 pub(crate) use by_type;
+
+/// [`by_type`] for kernels that exist for bf16 too.
+macro_rules! by_any_type {
+    ($storage:expr, $op:expr, $run:ident($($argument:expr),* $(,)?)) => {
+        match candle_core::backend::BackendStorage::dtype($storage) {
+            candle_core::DType::BF16 => $run::<half::bf16>($($argument),*),
+            _ => $crate::ops::cuda::by_type!($storage, $op, $run($($argument),*)),
+        }
+    };
+}
+pub(crate) use by_any_type;

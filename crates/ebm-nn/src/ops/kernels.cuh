@@ -1,7 +1,7 @@
 // What the kernels share. No header of CUDA is included, so that any C++ compiler takes these files (`tests/cuda/`).
 //
-// Each kernel's first parameter is the number of its threads that have work; it is defined for f32 and f64 under the names
-// NAME_f32 and NAME_f64. Sums have one order: there are no atomic additions.
+// Each kernel's first parameter is the number of its threads that have work; it is defined for f32 and f64, and some for bfloat16,
+// under the names NAME_f32, NAME_f64 and NAME_bf16. Sums have one order: there are no atomic additions.
 #pragma once
 
 typedef unsigned int u32;
@@ -14,7 +14,27 @@ typedef long long i64;
 template <typename T> __device__ __forceinline__ T least(T a, T b) { return a < b ? a : b; }
 template <typename T> __device__ __forceinline__ T most(T a, T b) { return a > b ? a : b; }
 
+// bfloat16, the upper half of an f32: numbers are only stored in it, and computed with as f32.
+struct bf16 {
+  unsigned short bits;
+  bf16() = default;
+  __device__ __forceinline__ bf16(float value) {
+    u32 all = __float_as_uint(value);
+    // To the nearest, ties to even; NaN stays NaN.
+    bits = value != value ? all >> 16 | 0x40 : (all + 0x7fff + (all >> 16 & 1)) >> 16;
+  }
+  __device__ __forceinline__ operator float() const { return __uint_as_float((u32)bits << 16); }
+};
+
+// The type that a T is computed with.
+template <typename T> struct Wide { typedef T type; };
+template <> struct Wide<bf16> { typedef float type; };
+
 // Defines NAME_f32 and NAME_f64, which call the template BODY<T> with these parameters.
 #define KERNEL(name, body, parameters_f32, parameters_f64, arguments)                              \
   extern "C" __global__ void name##_f32 parameters_f32 { body<float> arguments; }                  \
   extern "C" __global__ void name##_f64 parameters_f64 { body<double> arguments; }
+
+// Defines NAME_bf16 the same way.
+#define KERNEL_BF16(name, body, parameters, arguments)                                             \
+  extern "C" __global__ void name##_bf16 parameters { body<bf16> arguments; }

@@ -9,20 +9,24 @@ use candle_core::{
 use rayon::prelude::*;
 
 use super::storage::{Float, elements};
+use super::widened::{is_narrow, on_gpu, widened};
 use crate::{Error, Result};
 
 /// Maximum over square windows: `y[n, c, i, j] = max_{u, v < kernel} x[n, c, i·stride + u - padding, j·stride
 /// + v - padding]`, where positions outside the image do not count.
 ///
-/// x `(N, C, H, W)`, f32 or f64, gives `(N, C, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …)`. The gradient
+/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …)`. The gradient
 /// goes to the first maximum of a window in row order, and adds up where windows overlap. NaN wins, as it
 /// would with PyTorch.
 ///
 /// # Errors
-/// [`Error::Argument`] where x is not of rank 4, has a zero extent or is neither f32 nor f64, kernel or
+/// [`Error::Argument`] where x is not of rank 4, has a zero extent or is of another type, kernel or
 /// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
 /// the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
+    if is_narrow(x) {
+        return widened(x, |x| max_pool2d(x, kernel, stride, padding));
+    }
     let pool = Pool::checked(x, kernel, stride, padding)?;
     Ok(x.contiguous()?.apply_op1(MaxPool(pool))?)
 }
@@ -57,7 +61,7 @@ impl Pool {
                 "a kernel of {kernel} does not fit {height} x {width} with padding {padding}"
             ));
         }
-        if !matches!(x.dtype(), DType::F32 | DType::F64) {
+        if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
             return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
         }
         Ok(Pool { planes: [batch, channels], input: [height, width], kernel, stride, padding })

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::max_pool::{Pool, max_pool2d};
 use super::storage::{Float, elements, zeros};
+use super::widened::{is_narrow, widened};
 use crate::Result;
 
 /// [`max_pool2d`](super::max_pool2d()) of maps with the channels innermost: (N, H, W, C) gives (N, oh, ow, C).
@@ -14,6 +15,9 @@ use crate::Result;
 /// # Errors
 /// As there.
 pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
+    if is_narrow(x) {
+        return widened(x, |x| max_pool2d_channels_last(x, kernel, stride, padding));
+    }
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
     // On a GPU, convolutions leave maps in the other order.
     if !x.device().is_cpu() && (view.is_contiguous() || !x.device().is_cuda()) {

@@ -19,7 +19,9 @@ mod sum_taps;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod upsample;
+pub(crate) mod widened;
 
+pub(crate) use conv2d::conv2d_layer;
 pub use conv2d::{PackedConv2d, conv2d, conv2d_channels_last};
 pub use late_fusion::{LateFusion, PackedLateFusion};
 pub use linear::{PackedLinear, linear, linear_weight_gradient};

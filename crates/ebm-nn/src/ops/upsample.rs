@@ -7,17 +7,18 @@ use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result as CandleResult, 
 use rayon::prelude::*;
 
 use super::storage::{Float, elements};
+use super::widened::{is_narrow, on_gpu, widened};
 use crate::{Error, Result};
 
 /// Resizes by repeating or dropping pixels: `y[n, c, i, j] = x[n, c, r(i, H, out_h), r(j, W, out_w)]` with
 /// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
-/// x `(N, C, H, W)`, f32 or f64, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in f32 as
+/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in f32 as
 /// PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient where
 /// that is an integer. The gradient of a pixel is the sum over its copies.
 ///
 /// # Errors
-/// [`Error::Argument`] where x is not of rank 4, is neither f32 nor f64, or a size is zero.
+/// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.
 pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
     let refuse = |reason: String| Err(Error::Argument { op: "upsample_nearest2d", reason });
     let &[batch, channels, height, width] = x.dims() else {
@@ -26,7 +27,10 @@ pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tens
     if x.elem_count() == 0 || out_h == 0 || out_w == 0 {
         return refuse(format!("x {:?} to {out_h} x {out_w}: no size may be zero", x.dims()));
     }
-    if !matches!(x.dtype(), DType::F32 | DType::F64) {
+    if is_narrow(x) {
+        return widened(x, |x| upsample_nearest2d(x, out_h, out_w));
+    }
+    if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
     }
     let op = Nearest { planes: [batch, channels], small: [height, width], large: [out_h, out_w] };

@@ -3,7 +3,6 @@
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use super::relu::{add_relu, relu as activation};
 use crate::norm::{BatchNorm, BatchNormConfig};
 use crate::{Result, init, ops};
 
@@ -135,24 +134,19 @@ impl ConvNorm {
     ) -> Result<Tensor> {
         let Conv2d { weight, bias, stride, padding } = &self.conv;
         let conv = |weight: &Tensor, bias: Option<&Tensor>| {
-            ops::conv2d_channels_last(x, weight, bias, *stride, *padding)
+            ops::conv2d_layer(x, (weight, bias), (*stride, *padding), residual, relu)
         };
-        let y = match &self.norm {
-            None => conv(weight, bias.as_ref())?,
+        match &self.norm {
+            None => conv(weight, bias.as_ref()),
             Some(norm) if norm.uses_batch(train) => {
-                return norm.forward_channels_last(&conv(weight, None)?, residual, relu, true);
+                let y = ops::conv2d_channels_last(x, weight, None, *stride, *padding)?;
+                norm.forward_channels_last(&y, residual, relu, true)
             }
             Some(norm) => {
                 // The affine map goes into the weights, which are smaller than the maps it would run over.
                 let (scale, shift) = norm.affine()?;
-                conv(&weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?, Some(&shift))?
+                conv(&weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?, Some(&shift))
             }
-        };
-        match (residual, relu) {
-            (Some(residual), true) => add_relu(&y, residual),
-            (Some(residual), false) => Ok((y + residual)?),
-            (None, true) => activation(&y),
-            (None, false) => Ok(y),
         }
     }
 }

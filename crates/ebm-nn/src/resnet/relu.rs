@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Shape, Tensor, WithDType};
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, DType, Error, Layout, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -69,7 +69,7 @@ fn channels_second(x: &Tensor) -> Result<Option<Tensor>> {
 
 /// Whether the operations below serve this tensor.
 fn has_kernel(x: &Tensor) -> bool {
-    x.device().is_cpu() || x.device().is_cuda()
+    x.device().is_cuda() || (x.device().is_cpu() && x.dtype() != DType::BF16)
 }
 
 /// The form for other devices: the product's gradient with respect to x is the mask.

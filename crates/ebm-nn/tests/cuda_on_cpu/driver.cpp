@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -29,9 +30,22 @@ struct Module {
 };
 
 struct Function {
+  const char *name;
   void (*call)(void **);
   bool barriers;
 };
+
+// With CUDA_ON_CPU_COUNTS a process says at its end how often it launched each kernel, called the libraries and moved memory.
+struct Counts {
+  std::map<std::string, long> of;
+  bool wanted = std::getenv("CUDA_ON_CPU_COUNTS");
+  ~Counts() {
+    for (auto &[name, count] : of) std::fprintf(stderr, "%9ld %s\n", count, name.c_str());
+  }
+} counts;
+void count(const char *name) {
+  if (counts.wanted) ++counts.of[name];
+}
 
 std::vector<Module> &modules() {
   static std::vector<Module> all;
@@ -182,8 +196,16 @@ int cuMemFreeAsync(Pointer at, void *) { return release(at); }
 int cuMemFree_v2(Pointer at) { return release(at); }
 int cuMemHostAlloc(void **to, size_t bytes, unsigned) { *to = malloc(bytes); return 0; }
 int cuMemFreeHost(void *at) { free(at); return 0; }
-int cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, void *) { memcpy((void *)to, from, bytes); return 0; }
-int cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, void *) { memcpy(to, (void *)from, bytes); return 0; }
+int cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, void *) {
+  count("copy to the device");
+  memcpy((void *)to, from, bytes);
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, void *) {
+  count("copy from the device");
+  memcpy(to, (void *)from, bytes);
+  return 0;
+}
 int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void *) { memmove((void *)to, (void *)from, bytes); return 0; }
 int cuMemsetD8Async(Pointer at, unsigned char value, size_t bytes, void *) { memset((void *)at, value, bytes); return 0; }
 
@@ -210,7 +232,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   Module *from = static_cast<Module *>(module);
   for (const Entry &entry : from->entries)
     if (!strcmp(entry.name, name)) {
-      *function = new Function{entry.call, from->barriers};
+      *function = new Function{entry.name, entry.call, from->barriers};
       return 0;
     }
   fprintf(stderr, "cuda_on_cpu: there is no kernel %s\n", name);
@@ -219,6 +241,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned,
                    void *, void **parameters, void **) {
   Function *kernel = static_cast<Function *>(function);
+  count(kernel->name);
   if (bz != 1 || bx * by > 1024 || !gx || !gy || !gz || !bx || !by) return 1;
   gridDim = {gx, gy, gz};
   blockDim = {bx, by, bz};
@@ -248,34 +271,59 @@ int cublasDestroy_v2(void *) { return 0; }
 int cublasSetStream_v2(void *, void *) { return 0; }
 }
 
-// Columns first: c (m, n) = alpha · a (m, k) · b (k, n) + beta · c.
-template <typename T>
-static int gemm(int ta, int tb, int m, int n, int k, T alpha, const T *a, int lda, long long sa, const T *b, int ldb,
-                long long sb, T beta, T *c, int ldc, long long sc, int batch) {
-  for (int at = 0; at < batch; ++at, a += sa, b += sb, c += sc)
+// bfloat16 is the upper half of an f32; products and sums of it are f32.
+static float wide(uint16_t bits) { return as_bits<float>((uint32_t)bits << 16); }
+static uint16_t narrow(float value) {
+  uint32_t all = as_bits<uint32_t>(value);
+  return value != value ? all >> 16 | 0x40 : (all + 0x7fff + (all >> 16 & 1)) >> 16;
+}
+static std::vector<float> widened(const void *from, size_t count) {
+  std::vector<float> to(count);
+  for (size_t i = 0; i < count; ++i) to[i] = wide(((const uint16_t *)from)[i]);
+  return to;
+}
+
+// Columns first: c (m, n) = alpha · a (m, k) · b (k, n) + beta · c. S is the type that is computed with.
+template <typename S, typename T, typename Read, typename Write>
+static int gemm(int ta, int tb, int m, int n, int k, S alpha, const T *a, int lda, long long sa, const T *b, int ldb, long long sb,
+                S beta, T *c, int ldc, long long sc, int batch, Read read, Write write) {
+  std::vector<S> rows((size_t)m * k), columns((size_t)n * k);
+  for (int at = 0; at < batch; ++at, a += sa, b += sb, c += sc) {
+    for (int i = 0; i < m; ++i)
+      for (int l = 0; l < k; ++l) rows[(size_t)i * k + l] = read(a[ta ? l + (long long)i * lda : i + (long long)l * lda]);
+    for (int j = 0; j < n; ++j)
+      for (int l = 0; l < k; ++l) columns[(size_t)j * k + l] = read(b[tb ? j + (long long)l * ldb : l + (long long)j * ldb]);
     for (int j = 0; j < n; ++j)
       for (int i = 0; i < m; ++i) {
-        T sum = 0;
-        for (int l = 0; l < k; ++l) sum += a[ta ? l + (long long)i * lda : i + (long long)l * lda] *
-                                           b[tb ? j + (long long)l * ldb : l + (long long)j * ldb];
+        const S *row = &rows[(size_t)i * k], *column = &columns[(size_t)j * k];
+        S sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int l = 0; l < k; ++l) sum += row[l] * column[l];
         T &to = c[i + (long long)j * ldc];
-        to = alpha * sum + (beta == 0 ? 0 : beta * to);
+        to = write(alpha * sum + (beta == 0 ? 0 : beta * read(to)));
       }
+  }
   return 0;
 }
+template <typename T> static T same(T value) { return value; }
 
 extern "C" {
 int cublasDgemmStridedBatched(void *, int ta, int tb, int m, int n, int k, const double *alpha, const double *a, int lda,
                               long long sa, const double *b, int ldb, long long sb, const double *beta, double *c, int ldc,
                               long long sc, int batch) {
-  return gemm(ta, tb, m, n, k, *alpha, a, lda, sa, b, ldb, sb, *beta, c, ldc, sc, batch);
+  return gemm(ta, tb, m, n, k, *alpha, a, lda, sa, b, ldb, sb, *beta, c, ldc, sc, batch, same<double>, same<double>);
 }
 int cublasGemmStridedBatchedEx(void *, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int type, int lda,
                                long long sa, const void *b, int, int ldb, long long sb, const void *beta, void *c, int, int ldc,
                                long long sc, int batch, int, int) {
-  if (type != 0) return 15;  // f32 only.
-  return gemm(ta, tb, m, n, k, *(const float *)alpha, (const float *)a, lda, sa, (const float *)b, ldb, sb,
-              *(const float *)beta, (float *)c, ldc, sc, batch);
+  count("cuBLAS");
+  float scale = *(const float *)alpha, keep = *(const float *)beta;
+  if (type == 14)  // bfloat16
+    return gemm(ta, tb, m, n, k, scale, (const uint16_t *)a, lda, sa, (const uint16_t *)b, ldb, sb, keep, (uint16_t *)c, ldc, sc, batch,
+                wide, narrow);
+  if (type != 0) return 15;
+  return gemm(ta, tb, m, n, k, scale, (const float *)a, lda, sa, (const float *)b, ldb, sb, keep, (float *)c, ldc, sc, batch, same<float>,
+              same<float>);
 }
 }
 
@@ -287,33 +335,54 @@ struct Description {
 
 enum Wanted { Y, DX, DW };
 
+size_t total(const Description &d) { return (size_t)d.dims[0] * d.dims[1] * d.dims[2] * d.dims[3]; }
+
 template <typename T>
 int convolve(Wanted wanted, const Description &x, const Description &w, const Description &y, const Description &conv, T *px, T *pw,
              T *py) {
-  auto total = [](const Description &d) { return (size_t)d.dims[0] * d.dims[1] * d.dims[2] * d.dims[3]; };
   T *out = wanted == Y ? py : wanted == DX ? px : pw;
   std::fill(out, out + total(wanted == Y ? y : wanted == DX ? x : w), T(0));
+  int stride = conv.stride[1];
   for (int n = 0; n < y.dims[0]; ++n)
     for (int o = 0; o < y.dims[1]; ++o)
-      for (int i = 0; i < y.dims[2]; ++i)
-        for (int j = 0; j < y.dims[3]; ++j)
-          for (int c = 0; c < x.dims[1]; ++c)
-            for (int u = 0; u < w.dims[2]; ++u)
-              for (int v = 0; v < w.dims[3]; ++v) {
-                int r = i * conv.stride[0] + u - conv.padding[0], s = j * conv.stride[1] + v - conv.padding[1];
-                if (r < 0 || s < 0 || r >= x.dims[2] || s >= x.dims[3]) continue;
-                T &a = px[((size_t)(n * x.dims[1] + c) * x.dims[2] + r) * x.dims[3] + s];
-                T &b = pw[((size_t)(o * w.dims[1] + c) * w.dims[2] + u) * w.dims[3] + v];
-                T &d = py[((size_t)(n * y.dims[1] + o) * y.dims[2] + i) * y.dims[3] + j];
-                (wanted == Y ? d : wanted == DX ? a : b) += wanted == Y ? a * b : wanted == DX ? d * b : a * d;
-              }
+      for (int c = 0; c < x.dims[1]; ++c)
+        for (int u = 0; u < w.dims[2]; ++u)
+          for (int v = 0; v < w.dims[3]; ++v) {
+            // The outputs whose column of x is inside.
+            int shift = v - conv.padding[1], first = shift < 0 ? (-shift + stride - 1) / stride : 0;
+            int last = x.dims[3] - 1 - shift < 0 ? 0 : std::min(y.dims[3], (x.dims[3] - 1 - shift) / stride + 1);
+            T &weight = pw[((size_t)(o * w.dims[1] + c) * w.dims[2] + u) * w.dims[3] + v], sum = 0;
+            for (int i = 0; i < y.dims[2]; ++i) {
+              int r = i * conv.stride[0] + u - conv.padding[0];
+              if (r < 0 || r >= x.dims[2]) continue;
+              T *from = &px[((size_t)(n * x.dims[1] + c) * x.dims[2] + r) * x.dims[3]] + shift;
+              T *to = &py[((size_t)(n * y.dims[1] + o) * y.dims[2] + i) * y.dims[3]];
+              if (wanted == Y)
+                for (int j = first; j < last; ++j) to[j] += weight * from[j * stride];
+              else if (wanted == DX)
+                for (int j = first; j < last; ++j) from[j * stride] += weight * to[j];
+              else
+                for (int j = first; j < last; ++j) sum += from[j * stride] * to[j];
+            }
+            if (wanted == DW) weight += sum;
+          }
   return 0;
 }
 
+// The types of data are f32 (0), f64 (1) and bfloat16 (9), whose sums are f32.
 int convolve_any(Wanted wanted, void *x, const void *px, void *w, const void *pw, void *y, const void *py, void *conv) {
+  count("cuDNN");
   Description &dx = *(Description *)x, &dw = *(Description *)w, &dy = *(Description *)y, &dc = *(Description *)conv;
+  if (dx.type != dw.type || dx.type != dy.type || dc.type != (dx.type == 1)) return 3000;
   if (dx.type == 1) return convolve(wanted, dx, dw, dy, dc, (double *)px, (double *)pw, (double *)py);
-  return convolve(wanted, dx, dw, dy, dc, (float *)px, (float *)pw, (float *)py);
+  if (dx.type == 0) return convolve(wanted, dx, dw, dy, dc, (float *)px, (float *)pw, (float *)py);
+  if (dx.type != 9) return 3000;
+  std::vector<float> all[] = {widened(px, total(dx)), widened(pw, total(dw)), widened(py, total(dy))};
+  convolve(wanted, dx, dw, dy, dc, all[0].data(), all[1].data(), all[2].data());
+  const std::vector<float> &result = all[wanted == Y ? 2 : wanted == DX ? 0 : 1];
+  const void *out = wanted == Y ? py : wanted == DX ? px : pw;
+  std::transform(result.begin(), result.end(), (uint16_t *)out, narrow);
+  return 0;
 }
 
 struct Performance {
@@ -353,6 +422,7 @@ int cudnnSetConvolution2dDescriptor(void *d, int ph, int pw, int sh, int sw, int
   *(Description *)d = {type, {}, {ph, pw}, {sh, sw}, {dh, dw}};
   return mode == 1 && dh == 1 && dw == 1 ? 0 : 3000;
 }
+int cudnnSetConvolutionMathType(void *, int) { return 0; }
 int cudnnGetConvolutionForwardAlgorithm_v7(void *, void *, void *, void *, void *, int, int *count, Performance *found) {
   return pick(1, count, found);
 }

@@ -48,6 +48,8 @@ T atomicMin(T *to, U value) { T old = *to; if ((T)value < old) *to = (T)value; r
 
 template <typename To, typename From>
 To as_bits(From from) { To to; std::memcpy(&to, &from, sizeof to); return to; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline long long __double_as_longlong(double v) { return as_bits<long long>(v); }
 inline double __longlong_as_double(long long v) { return as_bits<double>(v); }
 inline float __uint_as_float(unsigned v) { return as_bits<float>(v); }
@@ -61,6 +63,13 @@ auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }
 inline float normcdff(float x) { return 0.5f * std::erfc(-x * 0.70710678f); }
 inline double normcdf(double x) { return 0.5 * std::erfc(-x * 0.7071067811865475); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+
+// What the toolkit's 16-bit types lack outside of a GPU.
+template <typename T> T hsqrt(T x) { return T(std::sqrt((float)x)); }
+template <typename T> T hsin(T x) { return T(std::sin((float)x)); }
+template <typename T> T hcos(T x) { return T(std::cos((float)x)); }
+template <typename T> T hexp(T x) { return T(std::exp((float)x)); }
+template <typename T> T hlog(T x) { return T(std::log((float)x)); }
 
 // Calls a kernel with parameters that are given by their addresses.
 template <typename... A, std::size_t... I>

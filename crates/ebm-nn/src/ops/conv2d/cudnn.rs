@@ -6,26 +6,28 @@ use std::sync::Arc;
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaView};
-use candle_core::cuda_backend::{CudaDevice, DeviceId};
+use candle_core::cuda_backend::{CudaDevice, DeviceId, gemm_reduced_precision_f32};
 use candle_core::{CpuStorage, CudaStorage, CustomOp2, DType, Layout, Result, Shape, Tensor, bail};
 use cudarc::cudnn::sys::{
     cudnnConvolutionBwdDataAlgo_t as DataAlgorithm, cudnnConvolutionBwdFilterAlgo_t as FilterAlgorithm,
-    cudnnConvolutionFwdAlgo_t as ForwardAlgorithm, cudnnConvolutionMode_t, cudnnTensorFormat_t,
+    cudnnConvolutionFwdAlgo_t as ForwardAlgorithm, cudnnConvolutionMode_t, cudnnMathType_t,
+    cudnnTensorFormat_t,
 };
 use cudarc::cudnn::{
     ConvBackwardData, ConvBackwardFilter, ConvDescriptor, ConvForward, Cudnn, CudnnDataType, CudnnError,
     FilterDescriptor, TensorDescriptor,
 };
 
+use super::epilogue::epilogue;
 use super::geometry::Geometry;
-use crate::ops::cuda::{Element, by_type, elements};
+use crate::ops::cuda::{Element, by_any_type, elements};
 
 /// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
 const WORKSPACE: usize = 1 << 30;
 
 /// x (N, C, H, W), w (O, C, kh, kw), bias (O) -> (N, O, oh, ow), differentiable in all three.
 ///
-/// Products of f32 go through TF32 where the GPU has it, as in PyTorch; sums are f32.
+/// Products of f32 go through TF32 where the device was opened so and the GPU has it; sums are f32, of bf16 too.
 pub(super) fn conv2d(
     x: &Tensor,
     w: &Tensor,
@@ -34,7 +36,7 @@ pub(super) fn conv2d(
 ) -> crate::Result<Tensor> {
     let y = x.contiguous()?.apply_op2(&w.contiguous()?, Conv2d { geometry, role: Role::Forward })?;
     Ok(match bias {
-        Some(bias) => y.broadcast_add(&bias.reshape((1, geometry.filters, 1, 1))?)?,
+        Some(bias) => epilogue(&y, bias, None, false)?,
         None => y,
     })
 }
@@ -63,9 +65,9 @@ enum Algorithm {
     Filter(FilterAlgorithm),
 }
 
-/// What the choice of an algorithm depends on.
+/// What the choice of an algorithm depends on; the last says whether f32 may be multiplied as TF32.
 #[derive(PartialEq, Eq, Hash)]
-struct Problem(DeviceId, Geometry, Role, DType);
+struct Problem(DeviceId, Geometry, Role, DType, bool);
 
 thread_local! {
     /// cuDNN's handles belong to a thread.
@@ -89,15 +91,18 @@ fn handle(device: &CudaDevice) -> Result<Arc<Cudnn>> {
     })
 }
 
-/// A problem in cuDNN's terms; sums are of type T.
-struct Described<T> {
-    conv: ConvDescriptor<T>,
+/// A problem in cuDNN's terms; sums are of type T::Wide.
+struct Described<T: Element> {
+    conv: ConvDescriptor<T::Wide>,
     x: TensorDescriptor<T>,
     w: FilterDescriptor<T>,
     y: TensorDescriptor<T>,
 }
 
-impl<T: Element + CudnnDataType> Described<T> {
+impl<T: Element + CudnnDataType> Described<T>
+where
+    T::Wide: CudnnDataType,
+{
     fn new(cudnn: &Arc<Cudnn>, g: &Geometry) -> Result<Self> {
         let format = cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
         let [out_h, out_w] = g.output();
@@ -105,8 +110,15 @@ impl<T: Element + CudnnDataType> Described<T> {
         let four = |sizes: [usize; 4]| sizes.map(|size| size as i32);
         let mode = cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         let describe = || {
+            let mut conv =
+                cudnn.create_conv2d::<T::Wide>(pair(g.padding), pair([g.stride; 2]), [1, 1], mode)?;
+            conv.set_math_type(match T::DTYPE {
+                DType::BF16 => cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
+                DType::F32 if !gemm_reduced_precision_f32() => cudnnMathType_t::CUDNN_FMA_MATH,
+                _ => cudnnMathType_t::CUDNN_DEFAULT_MATH,
+            })?;
             Ok(Self {
-                conv: cudnn.create_conv2d::<T>(pair(g.padding), pair([g.stride; 2]), [1, 1], mode)?,
+                conv,
                 x: cudnn.create_4d_tensor::<T>(format, four([g.batch, g.channels, g.height, g.width]))?,
                 w: cudnn
                     .create_4d_filter::<T>(format, four([g.filters, g.channels, g.kernel[0], g.kernel[1]]))?,
@@ -199,11 +211,14 @@ impl Conv2d {
         &self,
         (a, a_layout): (&CudaStorage, &Layout),
         (b, b_layout): (&CudaStorage, &Layout),
-    ) -> Result<CudaStorage> {
+    ) -> Result<CudaStorage>
+    where
+        T::Wide: CudnnDataType,
+    {
         let device = a.device();
         let (a, b) = (elements::<T>(a, a_layout)?, elements::<T>(b, b_layout)?);
         let described = Described::<T>::new(&handle(device)?, &self.geometry)?;
-        let problem = Problem(device.id(), self.geometry, self.role, T::DTYPE);
+        let problem = Problem(device.id(), self.geometry, self.role, T::DTYPE, gemm_reduced_precision_f32());
         let known = CHOICES.with_borrow(|choices| choices.get(&problem).copied());
         let (algorithm, workspace) = match known {
             Some(choice) => choice,
@@ -226,7 +241,10 @@ fn run<T: Element + CudnnDataType>(
     op: &Conv2d,
     a: (&CudaStorage, &Layout),
     b: (&CudaStorage, &Layout),
-) -> Result<CudaStorage> {
+) -> Result<CudaStorage>
+where
+    T::Wide: CudnnDataType,
+{
     op.run::<T>(a, b)
 }
 
@@ -246,7 +264,7 @@ impl CustomOp2 for Conv2d {
         b: &CudaStorage,
         bl: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
-        Ok((by_type!(a, "conv2d", run(self, (a, al), (b, bl)))?, self.shape()))
+        Ok((by_any_type!(a, "conv2d", run(self, (a, al), (b, bl)))?, self.shape()))
     }
 
     fn bwd(

@@ -6,6 +6,7 @@
 //! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
 //! | `cudnn`, `columns` | on a GPU: cuDNN, or without it products with the image's columns |
+//! | `epilogue` | on a GPU: the bias, a residual and ReLU, in one pass |
 //! | `cpu`, `im2col` | f64, by which `packed` is tested: products with the image's columns |
 
 mod bias;
@@ -14,6 +15,8 @@ mod columns;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cudnn;
+#[cfg(feature = "cuda")]
+mod epilogue;
 mod geometry;
 mod im2col;
 mod op;
@@ -26,6 +29,7 @@ use candle_core::{DType, Tensor};
 use self::geometry::Geometry;
 use self::op::{Conv2d, Order};
 use crate::ops::roi::channels_first;
+use crate::resnet::{add_relu, relu as rectified};
 use crate::{Error, Result};
 pub use packed::PackedConv2d;
 
@@ -33,7 +37,7 @@ pub use packed::PackedConv2d;
 /// j·stride + v - padding]`, where x is zero outside the image.
 ///
 /// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
-/// all f32 or all f64 on one device. Differentiable in x, w and bias; arguments that depend on no variable
+/// all f32 or all f64 on one device, or x and y bf16 beside parameters in f32, which are rounded: sums are f32 then. Differentiable in x, w and bias; arguments that depend on no variable
 /// cost nothing in the backward pass. On the CPU the result has the same bits for every number of threads.
 /// On an NVIDIA GPU it is cuDNN's, where that library is found, and else a product with the image's columns. On other devices it is
 /// candle's, whose gradient fails where a strided map's height and width leave different remainders.
@@ -48,6 +52,9 @@ pub fn conv2d(
     stride: usize,
     padding: usize,
 ) -> Result<Tensor> {
+    if x.dtype() == DType::BF16 {
+        return of_bf16(x, w, bias, stride, padding);
+    }
     let geometry = check(x, w, bias, stride, padding)?;
     #[cfg(feature = "cuda")]
     if x.device().is_cuda() {
@@ -71,6 +78,45 @@ pub fn conv2d(
     apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
 }
 
+/// [`conv2d`] of maps in bf16 with parameters in f32, or rounded before.
+fn of_bf16(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Tensor> {
+    let (w, wide) = (w.to_dtype(DType::BF16)?, DType::F32);
+    let bias = bias.map(|bias| bias.to_dtype(wide)).transpose()?;
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() && crate::device::has_cudnn() {
+        return cudnn::conv2d(x, &w, bias.as_ref(), check(x, &w, bias.as_ref(), stride, padding)?);
+    }
+    let y = conv2d(&x.to_dtype(wide)?, &w.to_dtype(wide)?, bias.as_ref(), stride, padding)?;
+    Ok(y.to_dtype(DType::BF16)?)
+}
+
+/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and with `relu` cut off at 0: a layer of a residual network.
+/// On a GPU what follows the product is one pass.
+///
+/// # Errors
+/// As [`conv2d`], and where the residual has another shape.
+pub(crate) fn conv2d_layer(
+    x: &Tensor,
+    (w, bias): (&Tensor, Option<&Tensor>),
+    (stride, padding): (usize, usize),
+    residual: Option<&Tensor>,
+    relu: bool,
+) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
+        let y = conv2d_channels_last(x, w, None, stride, padding)?.permute((0, 3, 1, 2))?;
+        let residual = residual.map(|residual| residual.permute((0, 3, 1, 2))).transpose()?;
+        return Ok(epilogue::epilogue(&y, bias, residual.as_ref(), relu)?.permute((0, 2, 3, 1))?);
+    }
+    let y = conv2d_channels_last(x, w, bias, stride, padding)?;
+    match (residual, relu) {
+        (Some(residual), true) => add_relu(&y, residual),
+        (Some(residual), false) => Ok((y + residual)?),
+        (None, true) => rectified(&y),
+        (None, false) => Ok(y),
+    }
+}
+
 /// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are as there.
 /// On the CPU in f32 a chain of these saves the copies that `conv2d` makes, since its products run in this order.
 ///
@@ -84,7 +130,7 @@ pub fn conv2d_channels_last(
     padding: usize,
 ) -> Result<Tensor> {
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
-    if !x.device().is_cpu() {
+    if !x.device().is_cpu() || x.dtype() == DType::BF16 {
         return Ok(conv2d(&view, w, bias, stride, padding)?.permute((0, 2, 3, 1))?);
     }
     let geometry = check(&view, w, bias, stride, padding)?;
@@ -134,7 +180,10 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
     }
     for (name, other) in [("w", Some(w)), ("bias", bias)] {
         let Some(other) = other else { continue };
-        if other.dtype() != x.dtype() || !other.device().same_device(x.device()) {
+        let rounded = x.dtype() == DType::BF16 && name == "bias";
+        if other.dtype() != if rounded { DType::F32 } else { x.dtype() }
+            || !other.device().same_device(x.device())
+        {
             return refuse(format!(
                 "x is {:?} on {:?}, {name} is {:?} on {:?}",
                 x.dtype(),

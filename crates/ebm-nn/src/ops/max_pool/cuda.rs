@@ -4,7 +4,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::Pool;
-use crate::ops::cuda::{Element, by_type, elements, launch, sizes};
+use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes};
 
 impl Pool {
     fn parameters(&self, inner: usize) -> Result<[i32; 8]> {
@@ -29,7 +29,7 @@ impl Pool {
                 &x, &mut y, &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
-        by_type!(s, "max_pool2d", run(self, s, l, inner))
+        by_any_type!(s, "max_pool2d", run(self, s, l, inner))
     }
 
     /// The gradient of x, from x and that of y.
@@ -54,6 +54,6 @@ impl Pool {
                 &x, &dy, &mut dx, &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner);
             Ok(CudaStorage::wrap_cuda_slice(dx, device.clone()))
         }
-        by_type!(s, "max_pool2d", run(self, (s, l), (grad, grad_layout), inner))
+        by_any_type!(s, "max_pool2d", run(self, (s, l), (grad, grad_layout), inner))
     }
 }

@@ -44,7 +44,7 @@ __device__ void backward(u32 count, const T *x, const T *dy, T *dx, Windows g) {
     const T *grad = dy + (i64)plane * g.out_h * g.out_w * g.inner + channel;
     int y0 = row < g.kernel ? 0 : (row - g.kernel) / g.stride + 1, y1 = least(row / g.stride, g.out_h - 1);
     int x0 = column < g.kernel ? 0 : (column - g.kernel) / g.stride + 1, x1 = least(column / g.stride, g.out_w - 1);
-    T sum = 0;
+    typename Wide<T>::type sum = 0;
     for (int oy = y0; oy <= y1; ++oy)
       for (int ox = x0; ox <= x1; ++ox)
         if (maximum(from, g, oy, ox) == pixel) sum += grad[(i64)(oy * g.out_w + ox) * g.inner];
@@ -59,3 +59,5 @@ KERNEL(max_pool_forward, forward, (u32 count, const float *x, float *y, GEOMETRY
        (u32 count, const double *x, double *y, GEOMETRY), (count, x, y, WINDOWS))
 KERNEL(max_pool_backward, backward, (u32 count, const float *x, const float *dy, float *dx, GEOMETRY),
        (u32 count, const double *x, const double *dy, double *dx, GEOMETRY), (count, x, dy, dx, WINDOWS))
+KERNEL_BF16(max_pool_forward, forward, (u32 count, const bf16 *x, bf16 *y, GEOMETRY), (count, x, y, WINDOWS))
+KERNEL_BF16(max_pool_backward, backward, (u32 count, const bf16 *x, const bf16 *dy, bf16 *dx, GEOMETRY), (count, x, dy, dx, WINDOWS))

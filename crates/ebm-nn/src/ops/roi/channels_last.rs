@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp1, DType, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::super::storage::{elements, zeros};
@@ -135,10 +135,10 @@ pub fn channels_last(features: &Tensor) -> Result<Tensor> {
 /// A map with the channels innermost, (N, H, W, C), as a contiguous one (N, C, H, W). Differentiable.
 ///
 /// # Errors
-/// Fails where the tensor has not four dimensions or is neither f32 nor f64.
+/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
 pub fn channels_first(map: &Tensor) -> Result<Tensor> {
     map.dims4()?;
-    if !map.device().is_cpu() {
+    if !map.device().is_cpu() || map.dtype() == DType::BF16 {
         return Ok(map.permute((0, 3, 1, 2))?.contiguous()?);
     }
     Ok(map.contiguous()?.apply_op1(ToChannelsFirst)?)

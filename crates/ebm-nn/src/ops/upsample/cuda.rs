@@ -4,7 +4,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::Nearest;
-use crate::ops::cuda::{Element, by_type, elements, launch, sizes};
+use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes};
 
 impl Nearest {
     /// The resized maps, or with `adjoint` the gradient of x from that of y.
@@ -22,6 +22,6 @@ impl Nearest {
             }
             Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
         }
-        by_type!(s, "upsample_nearest2d", run(self, s, l, adjoint))
+        by_any_type!(s, "upsample_nearest2d", run(self, s, l, adjoint))
     }
 }

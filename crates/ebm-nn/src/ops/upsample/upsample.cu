@@ -28,7 +28,7 @@ __device__ void backward(u32 count, const T *dy, T *dx, int height, int width, i
   FOR_EACH(i, count) {
     int column = i % width, row = i / width % height;
     const T *grad = dy + (i64)(i / width / height) * out_h * out_w;
-    T sum = 0;
+    typename Wide<T>::type sum = 0;
     for (int r = reach_start(row, height, out_h); r < reach_end(row, height, out_h); ++r) {
       if (source(r, down, height) != row) continue;
       for (int c = reach_start(column, width, out_w); c < reach_end(column, width, out_w); ++c)
@@ -44,3 +44,5 @@ KERNEL(upsample_forward, forward, (u32 count, const float *x, float *y, SIZES),
        (u32 count, const double *x, double *y, SIZES), (count, x, y, height, width, out_h, out_w))
 KERNEL(upsample_backward, backward, (u32 count, const float *dy, float *dx, SIZES),
        (u32 count, const double *dy, double *dx, SIZES), (count, dy, dx, height, width, out_h, out_w))
+KERNEL_BF16(upsample_forward, forward, (u32 count, const bf16 *x, bf16 *y, SIZES), (count, x, y, height, width, out_h, out_w))
+KERNEL_BF16(upsample_backward, backward, (u32 count, const bf16 *dy, bf16 *dx, SIZES), (count, dy, dx, height, width, out_h, out_w))

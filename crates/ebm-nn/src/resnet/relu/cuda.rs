@@ -3,7 +3,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
-use crate::ops::cuda::{Element, by_type, elements, launch};
+use crate::ops::cuda::{Element, by_any_type, elements, launch};
 
 type Argument<'a> = (&'a CudaStorage, &'a Layout);
 
@@ -16,7 +16,7 @@ pub(super) fn relu(x: Argument<'_>) -> Result<CudaStorage> {
         launch!(device, RELU::"relu", T, len; &x, &mut y);
         Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
     }
-    by_type!(x.0, "relu", run(x))
+    by_any_type!(x.0, "relu", run(x))
 }
 
 /// max(a + b, 0).
@@ -28,7 +28,7 @@ pub(super) fn add_relu(a: Argument<'_>, b: Argument<'_>) -> Result<CudaStorage> 
         launch!(device, RELU::"add_relu", T, len; &a, &b, &mut y);
         Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
     }
-    by_type!(a.0, "add_relu", run(a, b))
+    by_any_type!(a.0, "add_relu", run(a, b))
 }
 
 /// g where y was positive, else 0.
@@ -40,5 +40,5 @@ pub(super) fn mask(g: Argument<'_>, y: Argument<'_>) -> Result<CudaStorage> {
         launch!(device, RELU::"relu_mask", T, len; &g, &y, &mut d);
         Ok(CudaStorage::wrap_cuda_slice(d, device.clone()))
     }
-    by_type!(g.0, "relu", run(g, y))
+    by_any_type!(g.0, "relu", run(g, y))
 }

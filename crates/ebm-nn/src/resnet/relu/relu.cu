@@ -12,7 +12,7 @@ __device__ void rectify(u32 count, const T *x, T *y) {
 
 template <typename T>
 __device__ void add_rectify(u32 count, const T *a, const T *b, T *y) {
-  FOR_EACH(i, count) y[i] = positive(a[i] + b[i]);
+  FOR_EACH(i, count) y[i] = positive<typename Wide<T>::type>(a[i] + b[i]);
 }
 
 // The gradient where the result was positive, else 0.
@@ -26,3 +26,6 @@ KERNEL(add_relu, add_rectify, (u32 count, const float *a, const float *b, float 
        (u32 count, const double *a, const double *b, double *y), (count, a, b, y))
 KERNEL(relu_mask, mask, (u32 count, const float *g, const float *y, float *d),
        (u32 count, const double *g, const double *y, double *d), (count, g, y, d))
+KERNEL_BF16(relu, rectify, (u32 count, const bf16 *x, bf16 *y), (count, x, y))
+KERNEL_BF16(add_relu, add_rectify, (u32 count, const bf16 *a, const bf16 *b, bf16 *y), (count, a, b, y))
+KERNEL_BF16(relu_mask, mask, (u32 count, const bf16 *g, const bf16 *y, bf16 *d), (count, g, y, d))

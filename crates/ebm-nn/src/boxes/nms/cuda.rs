@@ -1,0 +1,48 @@
+//! Suppression on a GPU.
+
+use candle_core::{CudaDevice, Result, bail};
+
+use super::{BBox, BoxConvention};
+use crate::boxes::area;
+use crate::ops::cuda::{count, launch, sizes};
+
+/// Boxes of a word of bits, and threads that walk through a group (`nms.cu`).
+const WORD: usize = 64;
+const THREADS: usize = 256;
+
+/// For each box of `order` whether it stays; `sizes` are those of the groups, whose members follow each other by descending score.
+pub(super) fn suppress(
+    device: &CudaDevice,
+    (order, groups): (&[usize], &[usize]),
+    boxes: &[BBox],
+    threshold: f32,
+    convention: BoxConvention,
+) -> Result<Vec<bool>> {
+    let (len, words) = (order.len(), order.len().div_ceil(WORD));
+    let mut rows = Vec::with_capacity(5 * len);
+    for bbox in order.iter().filter_map(|&index| boxes.get(index)) {
+        rows.extend(bbox);
+        rows.push(area(bbox, convention));
+    }
+    let (mut starts, mut ends) = (vec![0i32], Vec::with_capacity(len));
+    for &size in groups {
+        let end = ends.len() + size;
+        starts.push(count(end)? as i32);
+        ends.resize(end, count(end)? as i32);
+    }
+    if rows.len() != 5 * len || ends.len() != len {
+        bail!("nms: {len} boxes are in order, {} of them in groups", ends.len());
+    }
+    let (rows, starts, ends) =
+        (device.clone_htod(&rows)?, device.clone_htod(&starts)?, device.clone_htod(&ends)?);
+    let mut overlaps = device.alloc_zeros::<u64>(len * words)?;
+    let mut gone = device.alloc_zeros::<u64>(groups.len() * words)?;
+    let mut kept = device.alloc_zeros::<i32>(len)?;
+    let ([width], equal) = (sizes([words])?, i32::from(convention == BoxConvention::Inclusive));
+    let offset = convention.offset();
+    launch!(device, NMS::"nms_overlaps", f32, len * words;
+        &rows, &ends, &mut overlaps, &width, &threshold, &offset, &equal);
+    launch!(device, NMS::"nms_walk", f32, groups.len() * THREADS;
+        &overlaps, &starts, &mut gone, &mut kept, &width);
+    Ok(device.clone_dtoh(&kept)?.into_iter().map(|kept| kept != 0).collect())
+}

@@ -1,0 +1,192 @@
+//! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, ReLU.
+
+use candle_core::backend::BackendStorage;
+use candle_core::{CpuStorage, CudaStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
+
+use crate::norm::channel_sums;
+use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes};
+use crate::resnet::relu_gradient;
+
+type Argument<'a> = (&'a CudaStorage, &'a Layout);
+
+/// x (N, C, H, W) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in bf16 is f32.
+pub(crate) fn epilogue(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+    let (x, bias, op) = (x.contiguous()?, bias.contiguous()?, Epilogue { relu });
+    match residual {
+        Some(residual) => x.apply_op3(&bias, &residual.contiguous()?, op),
+        None => x.apply_op2(&bias, op),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Epilogue {
+    relu: bool,
+}
+
+impl Epilogue {
+    fn forward(
+        self,
+        x: Argument<'_>,
+        bias: Argument<'_>,
+        residual: Option<Argument<'_>>,
+    ) -> Result<(CudaStorage, Shape)> {
+        fn run<T: Element>(
+            x: Argument<'_>,
+            bias: Argument<'_>,
+            residual: Option<Argument<'_>>,
+            relu: bool,
+        ) -> Result<CudaStorage> {
+            let (_, channels, height, width) = x.1.shape().dims4()?;
+            let ([c, p], len) = (sizes([channels, height * width])?, x.1.shape().elem_count());
+            let (has_residual, relu) = (i32::from(residual.is_some()), i32::from(relu));
+            let (residual, layout) = residual.unwrap_or(x);
+            let (residual, device) = (elements::<T>(residual, layout)?, x.0.device());
+            let (x, bias) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(bias.0, bias.1)?);
+            let mut y = device.alloc_zeros::<T>(len)?;
+            launch!(device, EPILOGUE::"epilogue", T, len; &x, &bias, &residual, &mut y, &has_residual, &relu, &c, &p);
+            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
+        }
+        Ok((by_any_type!(x.0, "conv2d", run(x, bias, residual, self.relu))?, x.1.shape().clone()))
+    }
+
+    /// The gradients in x (and in a residual, which is the same) and in the bias.
+    fn backward(self, bias: &Tensor, y: &Tensor, g: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+        let g = g.contiguous()?;
+        let g = if self.relu { relu_gradient(&g, y)? } else { g };
+        let in_bias = bias.track_op().then(|| channel_sums(&g)?.to_dtype(bias.dtype())).transpose()?;
+        Ok((g, in_bias))
+    }
+}
+
+impl CustomOp2 for Epilogue {
+    fn name(&self) -> &'static str {
+        "bias and relu"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        bail!("this end of a convolution runs on a GPU only")
+    }
+
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        lx: &Layout,
+        bias: &CudaStorage,
+        lb: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        self.forward((x, lx), (bias, lb), None)
+    }
+
+    fn bwd(
+        &self,
+        _: &Tensor,
+        bias: &Tensor,
+        y: &Tensor,
+        g: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let (g, in_bias) = self.backward(bias, y, g)?;
+        Ok((Some(g), in_bias))
+    }
+}
+
+impl CustomOp3 for Epilogue {
+    fn name(&self) -> &'static str {
+        "bias, residual and relu"
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        bail!("this end of a convolution runs on a GPU only")
+    }
+
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        lx: &Layout,
+        bias: &CudaStorage,
+        lb: &Layout,
+        residual: &CudaStorage,
+        lr: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        self.forward((x, lx), (bias, lb), Some((residual, lr)))
+    }
+
+    fn bwd(
+        &self,
+        _: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        y: &Tensor,
+        g: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let (g, in_bias) = self.backward(bias, y, g)?;
+        Ok((Some(g.clone()), in_bias, Some(g)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Var};
+
+    use super::*;
+    use crate::ops::testing::{check_devices, devices, distance, noise_tensor};
+    use crate::resnet::{add_relu, relu as rectified};
+
+    /// The same by single operations, which the CPU has too.
+    fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+        let y = x.broadcast_add(&bias.reshape((1, bias.elem_count(), 1, 1))?.to_dtype(x.dtype())?)?;
+        let wrap = candle_core::Error::wrap;
+        match (residual, relu) {
+            (Some(residual), true) => add_relu(&y, residual).map_err(wrap),
+            (Some(residual), false) => y + residual,
+            (None, true) => rectified(&y).map_err(wrap),
+            (None, false) => Ok(y),
+        }
+    }
+
+    #[test]
+    fn one_pass_is_the_single_operations() {
+        for dtype in [DType::F64, DType::F32] {
+            let tolerance = if dtype == DType::F64 { 1e-13 } else { 1e-5 };
+            let [x, residual] =
+                [1, 2].map(|salt| noise_tensor(&[2, 3, 5, 7], salt).unwrap().to_dtype(dtype).unwrap());
+            let bias = noise_tensor(&[3], 3).unwrap().to_dtype(dtype).unwrap();
+            for relu in [false, true] {
+                let form = |x: &Tensor, b: &Tensor, r: Option<&Tensor>| {
+                    if x.device().is_cpu() { composed(x, b, r, relu) } else { epilogue(x, b, r, relu) }
+                };
+                check_devices(|t| form(&t[0], &t[1], None), &[x.clone(), bias.clone()], tolerance).unwrap();
+                let all = [x.clone(), bias.clone(), residual.clone()];
+                check_devices(|t| form(&t[0], &t[1], Some(&t[2])), &all, tolerance).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn half_precision_is_rounded_once() {
+        for device in devices().into_iter().skip(1) {
+            let tensor = |shape: &[usize], salt, dtype| {
+                noise_tensor(shape, salt).unwrap().to_dtype(dtype).unwrap().to_device(&device).unwrap()
+            };
+            let x = Var::from_tensor(&tensor(&[2, 3, 5, 7], 1, DType::BF16)).unwrap();
+            let bias = Var::from_tensor(&tensor(&[3], 2, DType::F32)).unwrap();
+            let residual = tensor(&[2, 3, 5, 7], 3, DType::BF16);
+            let y = epilogue(&x, &bias, Some(&residual), true).unwrap();
+            let wide = [x.as_tensor(), &residual].map(|t| t.to_dtype(DType::F32).unwrap());
+            let expected = composed(&wide[0], &bias, Some(&wide[1]), true).unwrap();
+            assert_eq!(distance(&y, &expected.to_dtype(DType::BF16).unwrap()).unwrap(), 0.0);
+            let grads = y.to_dtype(DType::F32).unwrap().sqr().unwrap().sum_all().unwrap().backward().unwrap();
+            let found = grads.get(&bias).unwrap();
+            assert_eq!(found.dtype(), DType::F32);
+            let expected = (expected * 2.0).unwrap().sum((0, 2, 3)).unwrap();
+            assert!(distance(found, &expected).unwrap() < 1e-2);
+        }
+    }
+}

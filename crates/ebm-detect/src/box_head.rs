@@ -1,6 +1,6 @@
 //! Two fully-connected layers over a pooled box, and Faster-RCNN's predictor on top.
 
-use candle_core::{D, Tensor};
+use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::boxes::{BBox, BoxConvention, clip};
 use rand::RngCore;
@@ -13,7 +13,7 @@ use crate::{
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
     packed_head::PackedTwoMlpHead,
-    pooler::{Pooler, Pooling},
+    pooler::{Pooled, Pooler, Pooling},
     rpn::Proposal,
 };
 
@@ -134,9 +134,19 @@ impl BoxHead {
 
     /// fc7's output `(R, representation)` for `boxes[i]` in image `images[i]`.
     fn hidden(&self, pyramid: &[Tensor], boxes: &[BBox], images: &[u32]) -> Result<Tensor> {
-        let rois = rows_of_four(boxes, pyramid[0].device())?;
-        let pooled = self.pooler.pool(pyramid, &rois, images)?;
-        Ok(self.trunk.forward(&pooled.features)?.index_select(&pooled.position, 0)?)
+        let (hidden, pooled) = self.hidden_by_level(pyramid, boxes, images)?;
+        Ok(hidden.index_select(&Tensor::new(pooled.position, pyramid[0].device())?, 0)?)
+    }
+
+    /// The same with the rows in the order of `pooled`: training does without the gradient of putting them back.
+    fn hidden_by_level(
+        &self,
+        pyramid: &[Tensor],
+        boxes: &[BBox],
+        images: &[u32],
+    ) -> Result<(Tensor, Pooled)> {
+        let pooled = self.pooler.pool(pyramid, &rows_of_four(boxes, &Device::Cpu)?, images)?;
+        Ok((self.trunk.forward(&pooled.features)?, pooled))
     }
 
     /// What the head sees in the proposals, and every (proposal, class) pair with a score above the threshold.
@@ -274,14 +284,16 @@ impl BoxHead {
             let zero = Tensor::zeros((), pyramid[0].dtype(), device)?;
             return Ok((zero.clone(), zero));
         }
-        let hidden = self.hidden(pyramid, &sample.boxes, &sample.images)?;
-        let labels = Tensor::new(sample.labels.as_slice(), device)?;
+        let (hidden, Pooled { position, order, .. }) =
+            self.hidden_by_level(pyramid, &sample.boxes, &sample.images)?;
+        let labels: Vec<u32> = order.iter().map(|&i| sample.labels[i as usize]).collect();
+        let labels = Tensor::new(labels, device)?;
         let class = candle_nn::loss::cross_entropy(&self.class.forward(&hidden)?, &labels)?;
         let offsets = self.offsets.forward(&hidden)?.reshape((total * self.num_classes, 4))?;
         if sample.foreground.is_empty() {
             return Ok((class, Tensor::zeros((), offsets.dtype(), device)?));
         }
-        let row = |&row: &usize| (row * self.num_classes) as u32 + sample.labels[row];
+        let row = |&i: &usize| position[i] * self.num_classes as u32 + sample.labels[i];
         let rows: Vec<u32> = sample.foreground.iter().map(row).collect();
         let predicted = offsets.index_select(&Tensor::new(rows, device)?, 0)?;
         let targets = rows_of_four(&sample.targets, device)?;

@@ -4,17 +4,17 @@
 //! them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x) up to a constant;
 //! trained towards the IoU it is IoU-Net*.
 
-use candle_core::{DType, Tensor, Var};
+use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
 use ebm_nn::boxes::{BBox, BoxConvention};
-use ebm_nn::ops::channels_last;
+use ebm_nn::ops::{self, channels_last};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     box_head::TwoMlpHead,
     config::DetectorConfig,
-    error::Result,
+    error::{Error, Result},
     layers::rows_of_four,
     packed_head::PackedEnergyHead,
     pooler::{Pooled, Pooler, Pooling},
@@ -64,7 +64,7 @@ pub struct BoxFeatures {
     images: Vec<u32>,
     /// Class of each object.
     labels: Vec<u32>,
-    /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes.
+    /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes: a few numbers, on the CPU wherever the maps are.
     boxes: Tensor,
     space: Space,
     /// What the convention takes off both ends of such a box, `(4)`.
@@ -73,7 +73,8 @@ pub struct BoxFeatures {
 
 impl BoxFeatures {
     /// `boxes[i]`, of class `labels[i]` in image `images[i]` of the pyramid, gives object i's reference size: the
-    /// ground truth in training, the initial box in prediction. The pyramid's history is dropped.
+    /// ground truth in training, the initial box in prediction. The pyramid's history is dropped. All y are on the CPU, also
+    /// where the maps are on a GPU: what is made of them there are the boxes to pool.
     ///
     /// # Errors
     /// When there is no box, or one without extent.
@@ -84,7 +85,7 @@ impl BoxFeatures {
         boxes: &[BBox],
         convention: BoxConvention,
     ) -> Result<Self> {
-        let device = pyramid[0].device();
+        let device = &Device::Cpu;
         let end = convention.offset();
         let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
         let boxes = rows_of_four(boxes, device)?.unsqueeze(1)?.broadcast_add(&ends)?;
@@ -184,47 +185,70 @@ impl EnergyHead {
     /// Pools the boxes `y (B, M, 4)`.
     fn pool(&self, features: &BoxFeatures, y: &Tensor) -> Result<Pooled> {
         let (b, m, _) = y.dims3()?;
-        let boxes = features.corners(y)?.reshape((b * m, 4))?;
+        let boxes = features.corners(&y.to_device(&Device::Cpu)?)?.reshape((b * m, 4))?;
         let images: Vec<u32> =
             features.images.iter().flat_map(|&image| std::iter::repeat_n(image, m)).collect();
         self.pooler.pool(&features.pyramid, &boxes, &images)
     }
 
-    /// The last layer for the class in question alone: `hidden (B, M, representation)` → f `(B, M)`.
-    fn predict(&self, features: &BoxFeatures, hidden: &Tensor) -> Result<Tensor> {
-        let labels = Tensor::new(features.labels.as_slice(), hidden.device())?;
-        let weight = self.weight.index_select(&labels, 0)?.unsqueeze(2)?;
-        let bias = self.bias.index_select(&labels, 0)?.unsqueeze(1)?;
-        Ok(hidden.matmul(&weight)?.squeeze(2)?.broadcast_add(&bias)?)
+    /// The class of each pooled box.
+    fn labels(&self, features: &BoxFeatures, pooled: &Pooled, m: usize) -> Result<Tensor> {
+        let labels: Vec<u32> = pooled.order.iter().map(|&i| features.labels[i as usize / m]).collect();
+        if let Some(&label) = labels.iter().find(|&&label| label as usize >= self.classes()) {
+            return Err(unknown_class(label, self.classes()));
+        }
+        Ok(Tensor::new(labels, self.weight.device())?)
+    }
+
+    /// The last layer's output for the class in question: `hidden (R, representation)` of pooled boxes → f `(B, M)` on the CPU.
+    fn predict(
+        &self,
+        (hidden, labels): (&Tensor, &Tensor),
+        pooled: &Pooled,
+        (b, m): (usize, usize),
+    ) -> Result<Tensor> {
+        let all = ops::linear(hidden, &self.weight, Some(&self.bias))?;
+        let f = all.gather(&labels.unsqueeze(1)?, 1)?.to_device(&Device::Cpu)?;
+        let position = Tensor::new(pooled.position.as_slice(), &Device::Cpu)?;
+        Ok(f.index_select(&position, 0)?.reshape((b, m))?)
     }
 
     fn confidence(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
         let (b, m, _) = y.dims3()?;
         let pooled = self.pool(features, y)?;
-        let hidden = self.trunk.forward(&pooled.features)?.index_select(&pooled.position, 0)?;
-        self.predict(features, &hidden.reshape((b, m, ()))?)
+        let labels = self.labels(features, &pooled, m)?;
+        let hidden = self.trunk.forward(&pooled.features)?;
+        Ok(self.predict((&hidden, &labels), &pooled, (b, m))?.to_device(y.device())?)
     }
 
-    /// f and ∂f/∂y: back through the layers by hand, through the pooling by its own gradient.
+    /// f and ∂f/∂y, back through the layers and the pooling by hand: autograd would also make the weights' gradients.
     fn confidence_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let (b, m, _) = y.dims3()?;
-        let y = Var::from_tensor(&y.detach())?;
-        let pooled = self.pool(features, y.as_tensor())?;
-        let activations = self.trunk.activations(&pooled.features.detach())?;
-        let hidden = activations[1].index_select(&pooled.position, 0)?.reshape((b, m, ()))?;
-        let f = self.predict(features, &hidden)?.detach();
+        let on_host = y.detach().to_device(&Device::Cpu)?;
+        let pooled = self.pool(features, &on_host)?;
+        let labels = self.labels(features, &pooled, m)?;
+        let activations = self.trunk.activations(&pooled.features)?;
+        let f = self.predict((&activations[1], &labels), &pooled, (b, m))?.detach();
 
-        let labels: Vec<u32> = pooled.order.iter().map(|&i| features.labels[i as usize / m]).collect();
-        let weight = self.weight.detach().index_select(&Tensor::new(labels, y.device())?, 0)?;
+        let weight = self.weight.detach().index_select(&labels, 0)?;
         let gradient = self.trunk.input_gradient(&activations, &weight)?.detach();
-        // Its derivative in y is the gradient in the pooled features carried through the pooling.
-        let carrier = (pooled.features.flatten_from(1)? * gradient)?.sum_all()?;
-        let gradients = carrier.backward()?;
-        let gradient = match gradients.get(&y) {
-            Some(gradient) => gradient.clone(),
-            None => y.zeros_like()?,
-        };
-        Ok((f, gradient))
+        let gradient = gradient.reshape(pooled.features.shape())?;
+        let corners = self.pooler.box_gradient(&features.pyramid, &pooled, &gradient)?.reshape((b, m, 4))?;
+        let gradient = features.pull_back(&on_host, &corners)?;
+        Ok((f.to_device(y.device())?, gradient.to_device(y.device())?))
+    }
+
+    /// K.
+    fn classes(&self) -> usize {
+        self.bias.elem_count()
+    }
+}
+
+/// The error of a box whose class the branch does not know.
+pub(crate) fn unknown_class(label: u32, classes: usize) -> Error {
+    Error::Config {
+        name: "num_classes".into(),
+        reason: format!("a box is of class {label}, the branch knows {classes}"),
     }
 }
 

@@ -8,8 +8,8 @@ use ebm_core::EnergyModel;
 use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace, prroi_pool::Pyramid};
 
 use crate::{
-    energy_head::BoxFeatures,
-    error::{Error, Result},
+    energy_head::{BoxFeatures, unknown_class},
+    error::Result,
     pooler::Pooler,
 };
 
@@ -134,10 +134,7 @@ impl PackedEnergyHead {
     fn row(&self, label: u32) -> Result<(&[f32], f32)> {
         match (self.weight.get(label as usize), self.bias.get(label as usize)) {
             (Some(weight), Some(bias)) => Ok((weight, *bias)),
-            _ => Err(Error::Config {
-                name: "num_classes".into(),
-                reason: format!("a box is of class {label}, the branch knows {}", self.bias.len()),
-            }),
+            _ => Err(unknown_class(label, self.bias.len())),
         }
     }
 

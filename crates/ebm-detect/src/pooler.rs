@@ -1,6 +1,6 @@
 //! Pooling boxes from the pyramid level that fits their size (FPN, Eq. 1 there).
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, area},
     ops,
@@ -31,10 +31,13 @@ pub struct Pooler {
 pub struct Pooled {
     /// `(R, C, size, size)`, rows in the groups' order.
     pub features: Tensor,
-    /// `(R)`: the row that holds box i, so that `index_select(position)` restores the input's order.
-    pub position: Tensor,
+    /// The row that holds box i, so that `index_select(position)` restores the input's order.
+    pub position: Vec<u32>,
     /// The box that row r holds: the inverse of `position`.
     pub order: Vec<u32>,
+    /// The rows (image, x0, y0, x1, y1), `(R, 5)`, on the maps' device, and of how many each level is.
+    rois: Tensor,
+    counts: Vec<usize>,
 }
 
 const LEVELS: std::ops::RangeInclusive<usize> = 2..=5;
@@ -58,7 +61,7 @@ impl Pooler {
 
     /// Pixels of the maps P2 … P5 per image pixel.
     pub fn scales() -> impl Iterator<Item = f64> {
-        DetectorConfig::STRIDES[..LEVELS.count()].iter().map(|&stride| 1.0 / stride as f64)
+        (0..LEVELS.count()).map(scale)
     }
 
     /// Values per pooled box of `channels` channels.
@@ -74,43 +77,78 @@ impl Pooler {
         (level as usize).clamp(*LEVELS.start(), *LEVELS.end()) - LEVELS.start()
     }
 
-    /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid.
+    /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid; they may be on another device than
+    /// the maps.
     pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
-        let count = images.len();
-        let device = boxes.device();
         let corners = boxes.detach().to_dtype(DType::F32)?.to_vec2::<f32>()?;
         let mut groups = vec![Vec::new(); LEVELS.count()];
         for (i, c) in corners.iter().enumerate() {
             groups[self.level(&[c[0], c[1], c[2], c[3]])].push(i as u32);
         }
-        let image = Tensor::new(images, device)?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
-        let rois = Tensor::cat(&[&image, boxes], 1)?;
+        let counts: Vec<usize> = groups.iter().map(Vec::len).collect();
         let order = groups.concat();
-        let mut position = vec![0u32; count];
+        let mut position = vec![0u32; order.len()];
         for (row, &i) in (0u32..).zip(&order) {
             position[i as usize] = row;
         }
-        let mut pooled = vec![];
-        for (level, group) in groups.into_iter().enumerate().filter(|(_, group)| !group.is_empty()) {
-            let rois = if group.len() == count {
-                rois.clone()
-            } else {
-                rois.index_select(&Tensor::new(group, device)?, 0)?
-            };
-            let scale = 1.0 / DetectorConfig::STRIDES[level] as f64;
-            let out = (self.size, self.size);
-            pooled.push(match self.pooling {
-                Pooling::RoiAlign(ratio) => ops::roi_align(&pyramid[level], &rois, out, scale, ratio, false)?,
-                Pooling::PrRoi => ops::prroi_pool(&pyramid[level], &rois, out, scale)?,
-            });
+        let image = Tensor::new(images, boxes.device())?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
+        let mut rois = Tensor::cat(&[&image, boxes], 1)?;
+        if !order.is_sorted() {
+            rois = rois.index_select(&Tensor::new(order.as_slice(), boxes.device())?, 0)?;
         }
-        let features = match pooled.as_slice() {
-            [] => Tensor::zeros((0, pyramid[0].dim(1)?, self.size, self.size), boxes.dtype(), device)?,
-            [one] => one.clone(),
-            several => Tensor::cat(several, 0)?,
+        let rois = rois.to_device(pyramid[0].device())?;
+        let out = (self.size, self.size);
+        let pooled = by_level(&counts, |level, start, count| {
+            let (map, rois, scale) = (&pyramid[level], rois.narrow(0, start, count)?, scale(level));
+            Ok(match self.pooling {
+                Pooling::RoiAlign(ratio) => ops::roi_align(map, &rois, out, scale, ratio, false)?,
+                Pooling::PrRoi => ops::prroi_pool(map, &rois, out, scale)?,
+            })
+        })?;
+        let none = (0, pyramid[0].dim(1)?, self.size, self.size);
+        let features = match pooled {
+            Some(features) => features,
+            None => Tensor::zeros(none, pyramid[0].dtype(), pyramid[0].device())?,
         };
-        Ok(Pooled { features, position: Tensor::new(position, device)?, order })
+        Ok(Pooled { features, position, order, rois, counts })
     }
+
+    /// The gradient in the boxes `(R, 4)`, on the CPU in the input's order, from `gradient (R, C, size, size)` in that of
+    /// `pooled`, which came of PrRoIPool. Nothing is recorded.
+    pub fn box_gradient(&self, pyramid: &[Tensor], pooled: &Pooled, gradient: &Tensor) -> Result<Tensor> {
+        let out = (self.size, self.size);
+        let found = by_level(&pooled.counts, |level, start, count| {
+            let (rois, gradient) = (pooled.rois.narrow(0, start, count)?, gradient.narrow(0, start, count)?);
+            Ok(ops::prroi_pool_box_gradient(&pyramid[level], &rois, out, scale(level), &gradient)?)
+        })?;
+        let Some(found) = found else {
+            return Ok(Tensor::zeros((0, 4), gradient.dtype(), &Device::Cpu)?);
+        };
+        let found = found.to_device(&Device::Cpu)?.narrow(1, 1, 4)?.contiguous()?;
+        Ok(found.index_select(&Tensor::new(pooled.position.as_slice(), &Device::Cpu)?, 0)?)
+    }
+}
+
+/// Map pixels per image pixel of a level.
+fn scale(level: usize) -> f64 {
+    1.0 / DetectorConfig::STRIDES[level] as f64
+}
+
+/// The rows that `run(level, first row, rows)` makes of each level that has any, one after another; none where there is no row.
+fn by_level(
+    counts: &[usize],
+    mut run: impl FnMut(usize, usize, usize) -> Result<Tensor>,
+) -> Result<Option<Tensor>> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for (level, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        parts.push(run(level, start, count)?);
+        start += count;
+    }
+    Ok(match parts.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(Tensor::cat(several, 0)?),
+    })
 }
 
 #[cfg(test)]
@@ -159,7 +197,8 @@ mod tests {
         .unwrap();
         for pooling in [Pooling::PrRoi, Pooling::RoiAlign(2)] {
             let pooled = pooler(pooling).pool(&pyramid, &boxes, &[0; 4]).unwrap();
-            let restored = pooled.features.index_select(&pooled.position, 0).unwrap();
+            let position = Tensor::new(pooled.position, &device).unwrap();
+            let restored = pooled.features.index_select(&position, 0).unwrap();
             let first = restored.flatten_from(1).unwrap().mean(1).unwrap().to_vec1::<f32>().unwrap();
             assert_eq!(first.iter().map(|v| v.round() as i32).collect::<Vec<_>>(), [3, 0, 1, 0]);
         }

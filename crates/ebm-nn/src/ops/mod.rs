@@ -28,7 +28,7 @@ pub use linear::{PackedLinear, linear, linear_weight_gradient};
 pub use max_pool::max_pool2d;
 pub use max_pool_channels_last::max_pool2d_channels_last;
 pub use packed::Workspace;
-pub use prroi_pool::prroi_pool;
+pub use prroi_pool::{prroi_pool, prroi_pool_box_gradient};
 pub use roi::{ChannelsLast, channels_first, channels_last};
 pub use roi_align::roi_align;
 pub use storage::elements;

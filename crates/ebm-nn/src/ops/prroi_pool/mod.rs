@@ -23,7 +23,7 @@ mod weights;
 pub use super::roi::{ChannelsLast, Real};
 pub use cpu::{backward_features, backward_rois, forward};
 pub use pyramid::Pyramid;
-pub use tensor::prroi_pool;
+pub use tensor::{prroi_pool, prroi_pool_box_gradient};
 
 /// The name in errors.
 const OP: &str = "prroi_pool";

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Shape, Storage, Tensor};
+use candle_core::{CpuStorage, CustomOp2, DType, Layout, Shape, Storage, Tensor};
 
 use super::super::roi::{ChannelsLast, Real, check_arguments, check_rois, features_of};
 use super::super::storage::elements;
@@ -38,6 +38,45 @@ pub fn prroi_pool(
     };
     let keep_copy = rois.track_op();
     Ok(features.apply_op2(&rois, PrRoiPool { out, spatial_scale, keep_copy, copy: OnceLock::new() })?)
+}
+
+/// The gradient of [`prroi_pool`] in `rois` alone, (R, 5), from `grad` (R, C, ph, pw): what refinement by hand goes back through.
+/// The first column is 0, and no history is recorded.
+///
+/// # Errors
+/// As [`prroi_pool`], and where `grad` is not of that shape and type.
+pub fn prroi_pool_box_gradient(
+    features: &Tensor,
+    rois: &Tensor,
+    out: (usize, usize),
+    spatial_scale: f64,
+    grad: &Tensor,
+) -> Result<Tensor> {
+    let images = check_arguments(OP, features, rois, out, spatial_scale)?;
+    let rois = rois.contiguous()?.detach();
+    check_rois(OP, &rois, images)?;
+    let (_, channels, _, _) = features.dims4()?;
+    let expected = [rois.dim(0)?, channels, out.0, out.1];
+    if grad.dims() != expected || grad.dtype() != features.dtype() {
+        let reason = format!(
+            "expected a gradient {expected:?} of {:?}, got {:?} of {:?}",
+            features.dtype(),
+            grad.dims(),
+            grad.dtype()
+        );
+        return Err(Error::Argument { op: OP, reason });
+    }
+    let op = PrRoiPool { out, spatial_scale, keep_copy: false, copy: OnceLock::new() };
+    #[cfg(feature = "cuda")]
+    if features.device().is_cuda() {
+        let grad = super::super::roi::cuda::gradient_for(features, grad)?;
+        return Ok(op.cuda_backward_rois(features, &rois, &grad)?);
+    }
+    let grad = grad.contiguous()?;
+    Ok(match features.dtype() {
+        DType::F64 => op.backward_rois::<f64>(features, &rois, &grad)?,
+        _ => op.backward_rois::<f32>(features, &rois, &grad)?,
+    })
 }
 
 struct PrRoiPool {
@@ -79,21 +118,29 @@ impl PrRoiPool {
     ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
         use super::super::roi::cuda::{d_map, gradient_for};
         let grad = gradient_for(features, grad)?;
+        let of_rois = rois.track_op().then(|| self.cuda_backward_rois(features, rois, &grad));
         let of_features = features.track_op().then(|| {
             d_map(features, rois, &grad, |rois, grad, inner| {
                 super::cuda::backward_features(features.shape(), rois, self.setting(), grad, inner)
             })
         });
-        let of_rois = rois.track_op().then(|| {
-            let (g, r, f) =
-                (grad.storage_and_layout(), rois.storage_and_layout(), features.storage_and_layout());
-            let (Storage::Cuda(g0), Storage::Cuda(r0), Storage::Cuda(f0)) = (&*g.0, &*r.0, &*f.0) else {
-                return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
-            };
-            let found = super::cuda::backward_rois((f0, f.1), (r0, r.1), self.setting(), (g0, g.1))?;
-            Ok(crate::ops::cuda::tensor(found, rois.shape()))
-        });
         Ok((of_features.transpose()?, of_rois.transpose()?))
+    }
+
+    /// `grad` is of [`gradient_for`](super::super::roi::cuda::gradient_for).
+    #[cfg(feature = "cuda")]
+    fn cuda_backward_rois(
+        &self,
+        features: &Tensor,
+        rois: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<Tensor> {
+        let (g, r, f) = (grad.storage_and_layout(), rois.storage_and_layout(), features.storage_and_layout());
+        let (Storage::Cuda(g0), Storage::Cuda(r0), Storage::Cuda(f0)) = (&*g.0, &*r.0, &*f.0) else {
+            return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
+        };
+        let found = super::cuda::backward_rois((f0, f.1), (r0, r.1), self.setting(), (g0, g.1))?;
+        Ok(crate::ops::cuda::tensor(found, rois.shape()))
     }
 
     fn backward<T: Real>(
@@ -103,34 +150,42 @@ impl PrRoiPool {
         grad: &Tensor,
     ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
         let shape = features.dims4()?;
-        let wrap = |error: Error| candle_core::Error::wrap(error);
         let grad = grad.contiguous()?;
+        let of_features = features.track_op().then(|| {
+            let ((grad, grad_layout), (boxes, boxes_layout)) =
+                (grad.storage_and_layout(), rois.storage_and_layout());
+            let (Storage::Cpu(grad), Storage::Cpu(boxes)) = (&*grad, &*boxes) else {
+                return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
+            };
+            let (grad, boxes) = (elements::<T>(grad, grad_layout)?, elements::<T>(boxes, boxes_layout)?);
+            let found = cpu::backward_features(shape, boxes, self.out, self.spatial_scale, grad);
+            Tensor::from_vec(found.map_err(candle_core::Error::wrap)?, shape, features.device())
+        });
+        let of_rois = rois.track_op().then(|| self.backward_rois::<T>(features, rois, &grad));
+        Ok((of_features.transpose()?, of_rois.transpose()?))
+    }
+
+    /// `grad` is contiguous.
+    fn backward_rois<T: Real>(
+        &self,
+        features: &Tensor,
+        rois: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<Tensor> {
+        let wrap = |error: Error| candle_core::Error::wrap(error);
         let (grad, grad_layout) = grad.storage_and_layout();
         let (boxes, boxes_layout) = rois.storage_and_layout();
         let (map, map_layout) = features.storage_and_layout();
         let (Storage::Cpu(grad), Storage::Cpu(boxes), Storage::Cpu(map)) = (&*grad, &*boxes, &*map) else {
             return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
         };
-        let grad = elements::<T>(grad, grad_layout)?;
-        let boxes = elements::<T>(boxes, boxes_layout)?;
-        let (out, scale) = (self.out, self.spatial_scale);
-        let of_features = if features.track_op() {
-            let found = cpu::backward_features(shape, boxes, out, scale, grad).map_err(wrap)?;
-            Some(Tensor::from_vec(found, shape, features.device())?)
-        } else {
-            None
+        let (grad, boxes) = (elements::<T>(grad, grad_layout)?, elements::<T>(boxes, boxes_layout)?);
+        let map = match self.copy.get() {
+            Some(copy) => ChannelsLast::new(copy.as_slice::<T>()?, features.dims4()?).map_err(wrap)?,
+            None => features_of::<T>(map, map_layout)?,
         };
-        let of_rois = if rois.track_op() {
-            let map = match self.copy.get() {
-                Some(copy) => ChannelsLast::new(copy.as_slice::<T>()?, shape).map_err(wrap)?,
-                None => features_of::<T>(map, map_layout)?,
-            };
-            let found = cpu::backward_rois(&map, boxes, out, scale, grad).map_err(wrap)?;
-            Some(Tensor::from_vec(found, rois.shape(), rois.device())?)
-        } else {
-            None
-        };
-        Ok((of_features, of_rois))
+        let found = cpu::backward_rois(&map, boxes, self.out, self.spatial_scale, grad).map_err(wrap)?;
+        Tensor::from_vec(found, rois.shape(), rois.device())
     }
 }
 

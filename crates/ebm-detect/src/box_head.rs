@@ -2,7 +2,10 @@
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
-use ebm_nn::boxes::{BBox, BoxConvention, clip};
+use ebm_nn::{
+    boxes::{BBox, BoxConvention, clip},
+    resnet::relu_gradient,
+};
 use rand::RngCore;
 
 use crate::{
@@ -42,8 +45,8 @@ impl TwoMlpHead {
 
     /// The outputs of both layers, `(R, representation)` each.
     pub fn activations(&self, pooled: &Tensor) -> Result<[Tensor; 2]> {
-        let hidden = self.fc6.forward(&pooled.flatten_from(1)?)?.relu()?;
-        let output = self.fc7.forward(&hidden)?.relu()?;
+        let hidden = self.fc6.forward_relu(&pooled.flatten_from(1)?)?;
+        let output = self.fc7.forward_relu(&hidden)?;
         Ok([hidden, output])
     }
 
@@ -52,8 +55,7 @@ impl TwoMlpHead {
     /// One matrix product per layer; autograd would also make the weights' gradients, which refinement has no use for.
     pub fn input_gradient(&self, activations: &[Tensor; 2], output_gradient: &Tensor) -> Result<Tensor> {
         let through = |gradient: &Tensor, activation: &Tensor, layer: &Linear| -> Result<Tensor> {
-            let open = activation.gt(0.0)?.to_dtype(gradient.dtype())?;
-            Ok((gradient * open)?.matmul(&layer.weight())?)
+            Ok(relu_gradient(gradient, activation)?.matmul(&layer.weight())?)
         };
         let [hidden, output] = activations;
         through(&through(output_gradient, output, &self.fc7)?, hidden, &self.fc6)

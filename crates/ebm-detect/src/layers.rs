@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
-use ebm_nn::ops::PackedLinear;
+use ebm_nn::ops::{PackedLinear, linear, linear_relu};
 
 use crate::error::Result;
 
@@ -43,11 +43,24 @@ impl Linear {
 
     /// `(N, I)` → `(N, O)`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.by(linear, x)
+    }
+
+    /// [`forward`](Self::forward), and nothing below 0.
+    pub fn forward_relu(&self, x: &Tensor) -> Result<Tensor> {
+        self.by(linear_relu, x)
+    }
+
+    fn by(
+        &self,
+        layer: fn(&Tensor, &Tensor, Option<&Tensor>) -> ebm_nn::Result<Tensor>,
+        x: &Tensor,
+    ) -> Result<Tensor> {
         // The operation refuses products without rows.
         if x.dim(0)? == 0 {
             return Ok(Tensor::zeros((0, self.weight.dim(0)?), x.dtype(), x.device())?);
         }
-        Ok(ebm_nn::ops::linear(x, &self.weight, Some(&self.bias))?)
+        Ok(layer(x, &self.weight, Some(&self.bias))?)
     }
 
     /// The weight, without its history.

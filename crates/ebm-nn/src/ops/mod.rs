@@ -24,7 +24,7 @@ pub(crate) mod widened;
 pub(crate) use conv2d::conv2d_layer;
 pub use conv2d::{PackedConv2d, conv2d, conv2d_channels_last};
 pub use late_fusion::{LateFusion, PackedLateFusion};
-pub use linear::{PackedLinear, linear, linear_weight_gradient};
+pub use linear::{PackedLinear, linear, linear_relu, linear_weight_gradient};
 pub use max_pool::max_pool2d;
 pub use max_pool_channels_last::max_pool2d_channels_last;
 pub use packed::Workspace;

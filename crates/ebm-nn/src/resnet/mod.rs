@@ -9,9 +9,7 @@ pub use block::Block;
 pub use conv::{Conv2d, Conv2dConfig};
 pub(crate) use packed::Map;
 pub use packed::PackedResNet;
-#[cfg(feature = "cuda")]
-pub(crate) use relu::relu_gradient;
-pub use relu::{add_relu, relu};
+pub use relu::{add_relu, relu, relu_gradient};
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;

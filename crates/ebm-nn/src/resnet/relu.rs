@@ -48,9 +48,12 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// g where y is positive, else 0.
-#[cfg(feature = "cuda")]
-pub(crate) fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
+/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; both contiguous, f32, f64 or
+/// on a GPU bf16.
+///
+/// # Errors
+/// When the types differ.
+pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
     g.apply_op2_no_bwd(y, &Mask)
 }
 

@@ -26,6 +26,8 @@ mod tests;
 
 use candle_core::{DType, Tensor};
 
+#[cfg(feature = "cuda")]
+pub(crate) use self::epilogue::epilogue;
 use self::geometry::Geometry;
 use self::op::{Conv2d, Order};
 use crate::ops::roi::channels_first;
@@ -106,7 +108,7 @@ pub(crate) fn conv2d_layer(
     if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
         let y = conv2d_channels_last(x, w, None, stride, padding)?.permute((0, 3, 1, 2))?;
         let residual = residual.map(|residual| residual.permute((0, 3, 1, 2))).transpose()?;
-        return Ok(epilogue::epilogue(&y, bias, residual.as_ref(), relu)?.permute((0, 2, 3, 1))?);
+        return Ok(epilogue(&y, bias, residual.as_ref(), relu)?.permute((0, 2, 3, 1))?);
     }
     let y = conv2d_channels_last(x, w, bias, stride, padding)?;
     match (residual, relu) {

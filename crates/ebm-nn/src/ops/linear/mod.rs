@@ -11,6 +11,7 @@ use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as Can
 use self::products::Products;
 use super::packed::Sizes;
 use super::storage::elements;
+use crate::resnet::relu;
 use crate::{Error, Result};
 
 pub use packed::PackedLinear;
@@ -23,18 +24,35 @@ pub use packed::PackedLinear;
 /// [`Error::Argument`] where a rank, a size or a type does not fit, or an extent is zero.
 pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     check(x, w, bias)?;
-    if !x.device().is_cpu() {
-        let y = x.contiguous()?.matmul(&w.contiguous()?.t()?)?;
-        return Ok(match bias {
-            Some(bias) => y.broadcast_add(bias)?,
-            None => y,
-        });
-    }
+    layer(x, w, bias, false)
+}
+
+/// [`relu`](crate::resnet::relu()) of [`linear`].
+///
+/// # Errors
+/// As there.
+pub fn linear_relu(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    check(x, w, bias)?;
+    layer(x, w, bias, true)
+}
+
+fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, cut: bool) -> Result<Tensor> {
     let (x, w) = (x.contiguous()?, w.contiguous()?);
-    Ok(match bias {
-        Some(bias) => x.apply_op3(&w, &bias.contiguous()?, Linear)?,
-        None => x.apply_op2(&w, Linear)?,
-    })
+    let y = match bias {
+        #[cfg(feature = "cuda")]
+        Some(bias) if x.device().is_cuda() => {
+            // One pass for the bias and ReLU: a row is an image of one pixel.
+            let y = x.apply_op2(&w, Linear)?;
+            let (rows, outputs) = y.dims2()?;
+            let y = super::conv2d::epilogue(&y.reshape((rows, outputs, 1, 1))?, bias, None, cut)?;
+            return Ok(y.reshape((rows, outputs))?);
+        }
+        Some(bias) if x.device().is_cpu() => x.apply_op3(&w, &bias.contiguous()?, Linear)?,
+        Some(bias) => x.matmul(&w.t()?)?.broadcast_add(bias)?,
+        None if x.device().is_cpu() || x.device().is_cuda() => x.apply_op2(&w, Linear)?,
+        None => x.matmul(&w.t()?)?,
+    };
+    if cut { relu(&y) } else { Ok(y) }
 }
 
 /// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of its result; outside any
@@ -96,6 +114,11 @@ impl Linear {
 
     fn gradients(x: &Tensor, w: &Tensor, grad: &Tensor) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
         let grad = grad.contiguous()?;
+        if !x.device().is_cpu() {
+            let dx = x.track_op().then(|| grad.matmul(&w.detach())).transpose()?;
+            let dw = w.track_op().then(|| grad.t()?.matmul(&x.detach())).transpose()?;
+            return Ok((dx, dw));
+        }
         let dx =
             x.track_op().then(|| grad.apply_op2_no_bwd(w, &Product { transposed: false })).transpose()?;
         let dw = w.track_op().then(|| grad.apply_op2_no_bwd(x, &Product { transposed: true })).transpose()?;
@@ -119,6 +142,20 @@ impl CustomOp2 for Linear {
             CpuStorage::F64(_) => Self::cpu::<f64>((s1, l1), (s2, l2), None),
             _ => Self::cpu::<f32>((s1, l1), (s2, l2), None),
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &candle_core::CudaStorage,
+        lx: &Layout,
+        w: &candle_core::CudaStorage,
+        lw: &Layout,
+    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+        use candle_core::backend::BackendStorage;
+        let ((rows, inputs), outputs) = (lx.shape().dims2()?, lw.dims()[0]);
+        let y = x.matmul(w, (1, rows, outputs, inputs), lx, &lw.transpose(0, 1)?)?;
+        Ok((y, Shape::from((rows, outputs))))
     }
 
     fn bwd(

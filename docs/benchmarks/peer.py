@@ -14,6 +14,7 @@ Every form of inference runs in inference_mode with batch norm folded into the c
 """
 
 import json
+import math
 import os
 import platform
 import sys
@@ -256,6 +257,75 @@ def refinement(form, boxes, steps, channels, hidden, height, width):
     return lambda: scheme.run(steps)
 
 
+class HeadStep:
+    """Eq. 4 on given pyramids. torch has no PrRoIPool on a GPU: torchvision's RoIAlign, which does less, stands in for it."""
+
+    classes, sigmas = 91, (0.0375, 0.075, 0.15)
+
+    def __init__(self, images, objects, samples, channels, hidden, height, width):
+        sides = [(-(-height // stride), -(-width // stride)) for stride in (4, 8, 16, 32)]
+        layout = torch.channels_last
+        self.maps = [torch.randn(images, channels, h, w).to(memory_format=layout) for h, w in sides]
+        widths = [(hidden, channels * BINS * BINS), (hidden, hidden), (self.classes, hidden)]
+        self.w = [(torch.randn(o, i) * (2 / i) ** 0.5).requires_grad_() for o, i in widths]
+        self.b = [torch.zeros(o).requires_grad_() for o, _ in widths]
+        count = images * objects
+        self.labels = torch.randint(1, self.classes, (count, 1, 1)).expand(-1, samples + 1, -1).reshape(-1, 1)
+        self.image = torch.arange(images).repeat_interleave(objects * (samples + 1)).float()[:, None]
+        self.samples, image = samples, torch.tensor([width, height])
+        self.size = (0.02 + 0.48 * torch.rand(count, 1, 2)) * image
+        low = torch.rand(count, 1, 2) * (image - self.size)
+        self.y0 = torch.cat([(low + self.size / 2) / self.size, self.size.log()], 2)
+
+    def log_q(self, noise):
+        terms = [-0.5 * (noise / s).square().sum(2) - 4 * math.log(s * math.sqrt(2 * math.pi)) for s in self.sigmas]
+        return torch.stack(terms).logsumexp(0) - math.log(len(self.sigmas))
+
+    def pool(self, y):
+        from torchvision.ops import roi_align
+
+        center, half = y[..., :2] * self.size, y[..., 2:].exp() / 2
+        boxes = torch.cat([self.image, (center - half).flatten(0, 1), (center + half).flatten(0, 1)], 1)
+        sides = boxes[:, 3:] - boxes[:, 1:3]
+        level = (4 + (sides.prod(1).sqrt() / 224 + 1e-6).log2()).floor().clamp(2, 5) - 2
+        pooled = y.new_empty(len(boxes), self.maps[0].shape[1], BINS, BINS)
+        for i, m in enumerate(self.maps):
+            rows = (level == i).nonzero()[:, 0]
+            pooled[rows] = roi_align(m, boxes[rows], BINS, 0.25 / 2**i, sampling_ratio=2, aligned=True)
+        return pooled.flatten(1)
+
+    def run(self):
+        count = len(self.y0)
+        sigma = torch.tensor(self.sigmas)[torch.randint(0, len(self.sigmas), (count, self.samples, 1))]
+        noise = sigma * torch.randn(count, self.samples, 4)
+        noise = torch.cat([torch.zeros(count, 1, 4), noise], 1)
+        x = self.pool(self.y0 + noise)
+        for w, b in zip(self.w[:2], self.b):
+            x = linear(x, w, b).relu_()
+        f = linear(x, self.w[2], self.b[2]).gather(1, self.labels).view(count, -1)
+        loss = ((f - self.log_q(noise)).logsumexp(1) - math.log(self.samples + 1) - f[:, 0]).mean()
+        return torch.autograd.grad(loss, [*self.w, *self.b])
+
+
+def head_step(form, images, objects, samples, channels, hidden, height, width):
+    return HeadStep(images, objects, samples, channels, hidden, height, width).run
+
+
+def roi_pool(form, boxes, channels, height, width):
+    """RoIAlign in place of PrRoIPool, as above."""
+    from torchvision.ops import roi_align
+
+    features = torch.randn(1, channels, height, width).to(memory_format=torch.channels_last).requires_grad_()
+    low = torch.rand(boxes, 2) * torch.tensor([3.0 * width, 3.0 * height])
+    rois = torch.cat([torch.zeros(boxes, 1), low, low + 28 + 84 * torch.rand(boxes, 2)], 1)
+
+    def run():
+        pooled = roi_align(features, rois, BINS, 0.25, sampling_ratio=2, aligned=True)
+        return torch.autograd.grad(pooled.sum(), features)
+
+    return run
+
+
 class Age(nn.Module):
     """Direct regression."""
 
@@ -296,6 +366,9 @@ def work(task, form, threads, device="cpu"):
     torch.set_default_device(device)
     on_gpu = torch.device(device).type == "cuda"
     torch.backends.cudnn.benchmark = on_gpu
+    if on_gpu:
+        # TF32 in products, as ours has by default.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.manual_seed(0)
     torch.set_num_threads(int(threads))
     sizes = json.loads(task)

@@ -90,6 +90,21 @@ pub fn cost(task: Task) -> Result<Cost> {
             }
             Ok(count.cost(false))
         }
+        Task::HeadStep { images, objects, samples, channels, hidden, .. } => {
+            // The true box is one of the samples; nothing asks for the gradient in the pooled boxes.
+            let rows = images * objects * (samples + 1);
+            branch(&mut count, rows, (channels, hidden));
+            let first = 2.0 * (channels * BINS * hidden * rows) as f64;
+            let all = count.cost(true);
+            Ok(Cost { operations: all.operations - first, ..all })
+        }
+        Task::RoiPool { boxes, channels, height, width } => {
+            // The map and its gradient, the pooled boxes and theirs.
+            count.ends = 2 * channels * (height * width + boxes * BINS);
+            // Two products with an axis' weights for each bin, of two pixels at least, each way.
+            count.products = 2 * 4 * boxes * BINS * channels;
+            Ok(count.cost(false))
+        }
         Task::Age { batch, side, .. } => {
             body(&mut count, 50, batch, [side, side])?;
             count.conv((FEATURES, FEATURES), 1, batch);
@@ -183,7 +198,7 @@ mod tests {
 
     #[test]
     fn every_work_has_a_cost() {
-        for work in super::super::work::works(true) {
+        for work in super::super::work::works(true, true) {
             let cost = cost(work.task).unwrap();
             assert!(cost.operations > 0.0 && cost.bytes > 0.0, "{}", work.name);
         }

@@ -88,7 +88,7 @@ pub struct WorkerArgs {
 
 /// Runs one process of the comparison: answers on standard output what it is asked on standard input.
 pub fn run_worker(args: WorkerArgs) -> Result<()> {
-    let works = work::works(args.smoke);
+    let works = work::works(args.smoke, true);
     let Some(work) = works.iter().find(|work| work.name == args.name) else {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
@@ -97,7 +97,8 @@ pub fn run_worker(args: WorkerArgs) -> Result<()> {
 
 /// Runs the comparison.
 pub fn run(args: BenchArgs) -> Result<()> {
-    let works = work::select(work::works(args.smoke), &args.only)?;
+    let gpu = !open(args.device)?.device.is_cpu();
+    let works = work::select(work::works(args.smoke, gpu), &args.only)?;
     if args.list {
         let width = works.iter().map(|work| work.name.len()).max().unwrap_or(0);
         for work in works {
@@ -119,7 +120,10 @@ pub fn run(args: BenchArgs) -> Result<()> {
     }
     let python = python.ok();
     eprintln!("the machine's peak …");
-    let peaks = peak::measure(plan.threads, plan.smoke);
+    let peaks = match open(plan.device)?.device {
+        device if device.is_cpu() => peak::measure(plan.threads, plan.smoke),
+        device => vec![peak::of_gpu(&device, plan.device.to_string(), plan.smoke)?],
+    };
     let mut rows = Vec::new();
     let mut failures = Vec::new();
     for (i, work) in works.iter().enumerate() {

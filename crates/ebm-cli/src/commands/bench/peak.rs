@@ -4,6 +4,8 @@ use std::hint::black_box;
 use std::thread;
 use std::time::Instant;
 
+use anyhow::Result;
+use candle_core::{DType, Device, Tensor};
 use pulp::{Arch, Simd, WithSimd};
 use serde::Serialize;
 
@@ -22,13 +24,14 @@ const REPEATS: usize = 5;
 /// How much less a smoke test does.
 const SMOKE: usize = 1000;
 
-/// The best of some threads together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The best of some threads together, or of a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Peak {
-    pub threads: usize,
+    /// "2 threads", or the GPU's name.
+    pub of: String,
     /// 10⁹ additions and multiplications in f32 per second.
     pub gflops: f64,
-    /// 10⁹ bytes read per second.
+    /// 10⁹ bytes read per second, on a GPU read or written.
     pub gigabytes: f64,
 }
 
@@ -40,6 +43,34 @@ pub fn measure(threads: usize, smoke: bool) -> Vec<Peak> {
     counts.into_iter().map(|threads| one(threads, STEPS / share, NUMBERS / share)).collect()
 }
 
+/// Measures a GPU by candle's operations: the product of square matrices, in the precision it was opened with, and a copy.
+///
+/// # Errors
+/// When the GPU runs out of memory.
+pub fn of_gpu(device: &Device, name: String, smoke: bool) -> Result<Peak> {
+    let (side, numbers) = if smoke { (64, NUMBERS / SMOKE) } else { (8192, NUMBERS) };
+    let matrix = Tensor::ones((side, side), DType::F32, device)?;
+    let buffer = Tensor::ones(numbers, DType::F32, device)?;
+    let best = |work: &dyn Fn() -> candle_core::Result<Tensor>| -> Result<f64> {
+        let mut best = f64::INFINITY;
+        // The first is not counted: it loads what the device needs.
+        for repeat in 0..=REPEATS {
+            device.synchronize()?;
+            let start = Instant::now();
+            let result = work()?;
+            device.synchronize()?;
+            if repeat > 0 {
+                best = best.min(start.elapsed().as_secs_f64());
+            }
+            drop(result);
+        }
+        Ok(best)
+    };
+    let (product, copy) = (best(&|| matrix.matmul(&matrix))?, best(&|| buffer.copy())?);
+    let (operations, bytes) = (2.0 * (side as f64).powi(3), (2 * numbers * size_of::<f32>()) as f64);
+    Ok(Peak { of: name, gflops: operations / product / 1e9, gigabytes: bytes / copy / 1e9 })
+}
+
 fn one(threads: usize, steps: usize, numbers: usize) -> Peak {
     let operations = Arch::new().dispatch(MultiplyAdd { steps: 1 }).0 * steps * threads;
     let arithmetic = shortest(&vec![(); threads], |()| Arch::new().dispatch(MultiplyAdd { steps }).1);
@@ -47,7 +78,8 @@ fn one(threads: usize, steps: usize, numbers: usize) -> Peak {
     let buffers: Vec<Vec<f32>> = (0..threads).map(|thread| vec![1.0 + thread as f32; numbers]).collect();
     let reading = shortest(&buffers, |numbers| Arch::new().dispatch(Read { numbers }));
     let bytes = size_of::<f32>() * numbers * threads;
-    Peak { threads, gflops: operations as f64 / arithmetic / 1e9, gigabytes: bytes as f64 / reading / 1e9 }
+    let of = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    Peak { of, gflops: operations as f64 / arithmetic / 1e9, gigabytes: bytes as f64 / reading / 1e9 }
 }
 
 /// The shortest time in seconds in which one thread for each of `inputs` does `work`.
@@ -115,11 +147,17 @@ mod tests {
 
     #[test]
     fn both_figures_are_positive_for_every_number_of_threads() {
-        for (threads, expected) in [(1, vec![1]), (3, vec![1, 3])] {
+        for (threads, expected) in [(1, vec!["1 thread"]), (3, vec!["1 thread", "3 threads"])] {
             let peaks = measure(threads, true);
-            assert_eq!(peaks.iter().map(|peak| peak.threads).collect::<Vec<_>>(), expected);
+            assert_eq!(peaks.iter().map(|peak| peak.of.as_str()).collect::<Vec<_>>(), expected);
             assert!(peaks.iter().all(|peak| peak.gflops > 0.0 && peak.gigabytes > 0.0), "{peaks:?}");
         }
+    }
+
+    #[test]
+    fn a_device_is_measured_by_its_operations() {
+        let peak = of_gpu(&Device::Cpu, "cuda:0".to_owned(), true).unwrap();
+        assert!(peak.of == "cuda:0" && peak.gflops > 0.0 && peak.gigabytes > 0.0, "{peak:?}");
     }
 
     #[test]

@@ -252,13 +252,7 @@ fn memory(mib: Option<u64>) -> String {
 }
 
 fn peak(peak: &Peak) -> String {
-    let threads = if peak.threads == 1 { "thread" } else { "threads" };
-    format!(
-        "{} {threads}: {} GFLOP/s in f32, {} GB/s read",
-        peak.threads,
-        number(peak.gflops),
-        number(peak.gigabytes)
-    )
+    format!("{}: {} GFLOP/s in f32, {} GB/s", peak.of, number(peak.gflops), number(peak.gigabytes))
 }
 
 /// What did not work, one line each.

@@ -50,7 +50,7 @@ mod tests {
     /// Every work runs, at its tiny size.
     #[test]
     fn all_works_answer() {
-        for work in work::works(true) {
+        for work in work::works(true, true) {
             let mut answers = Vec::new();
             serve(work.task, &Device::Cpu, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
             let answers = String::from_utf8(answers).unwrap();
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn an_unknown_request_is_refused() {
-        let task = work::works(true).iter().find(|work| work.name == "conv-forward").unwrap().task;
+        let task = work::works(true, true).iter().find(|work| work.name == "conv-forward").unwrap().task;
         assert!(
             serve(task, &Device::Cpu, &b"walk\n"[..], Vec::new())
                 .unwrap_err()

@@ -3,6 +3,7 @@
 mod conv;
 mod fpn;
 mod head;
+mod pooling;
 mod prediction;
 pub mod resnet;
 mod step;
@@ -70,6 +71,12 @@ pub fn prepare(task: Task, device: &Device) -> Result<Run> {
         }
         Task::Detector { boxes, steps, channels, hidden, height, width } => {
             prediction::detector(place, (boxes, steps), (channels, hidden), (height, width))
+        }
+        Task::HeadStep { images, objects, samples, channels, hidden, height, width } => {
+            pooling::head_step(place, (images, objects, samples), (channels, hidden), (height, width))
+        }
+        Task::RoiPool { boxes, channels, height, width } => {
+            pooling::roi_pool(place, boxes, channels, (height, width))
         }
         Task::Age { batch, side, steps } => prediction::age(place, (batch, side), steps),
     }

@@ -9,6 +9,7 @@ use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
 use ebm_face::{BaselineHead, EnergyHeadConfig, PackedEnergyHead, Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::boxes::BBox;
 use ebm_nn::init;
+use ebm_nn::params::VarBuilder;
 use ebm_seed::Key;
 use rand::Rng;
 
@@ -25,7 +26,7 @@ const AGE_STEP: f64 = 3.0;
 const AGE: f64 = 35.0;
 
 /// torchvision's detector with a confidence branch.
-fn config(channels: usize, hidden: usize) -> Result<DetectorConfig> {
+pub fn config(channels: usize, hidden: usize) -> Result<DetectorConfig> {
     let mut config = ExperimentConfig::embedded("torchvision")?.detector;
     (config.backbone.fpn_channels, config.roi.representation) = (channels, hidden);
     Ok(config)
@@ -37,7 +38,7 @@ fn ascent(steps: usize) -> GradientAscent {
 }
 
 /// Boxes of all sizes and their classes, in image 0.
-fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (Vec<BBox>, Vec<u32>) {
+pub fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (Vec<BBox>, Vec<u32>) {
     let mut rng = Key::new(0).split("boxes").rng();
     let mut one = || {
         let mut side = |size: usize| rng.random_range(0.02..0.5f32) * size as f32;
@@ -51,6 +52,19 @@ fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (Vec<
     (0..count).map(|_| one()).unzip()
 }
 
+/// P2 … P6 of (images, channels) at this height and width.
+pub fn pyramid(
+    vb: &VarBuilder<'_>,
+    (images, channels): (usize, usize),
+    size: (usize, usize),
+) -> candle_core::Result<Vec<Tensor>> {
+    let level = |stride: usize| {
+        let shape = (images, channels, size.0.div_ceil(stride), size.1.div_ceil(stride));
+        vb.get_with_hints(shape, &format!("p{stride}"), init::normal(1.0))
+    };
+    STRIDES.map(level).into_iter().collect()
+}
+
 /// `count` boxes on given features.
 pub fn refinement(
     place: &Place<'_>,
@@ -60,11 +74,7 @@ pub fn refinement(
 ) -> Result<Run> {
     place.freeze();
     let (config, vb) = (config(channels, hidden)?, place.var_builder());
-    let level = |stride: usize| {
-        let shape = (1, channels, size.0.div_ceil(stride), size.1.div_ceil(stride));
-        vb.get_with_hints(shape, &format!("p{stride}"), init::normal(1.0))
-    };
-    let pyramid = STRIDES.map(level).into_iter().collect::<candle_core::Result<Vec<Tensor>>>()?;
+    let pyramid = pyramid(&vb, (1, channels), size)?;
     let head = EnergyHead::new(&config, vb.clone())?.for_inference()?;
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;

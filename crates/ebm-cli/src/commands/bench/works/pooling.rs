@@ -1,0 +1,55 @@
+//! Training of the confidence branch, and the pooling that it stands on.
+
+use anyhow::Result;
+use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
+use ebm_detect::{BoxFeatures, EnergyHead};
+use ebm_nn::boxes::BBox;
+use ebm_nn::{init, ops};
+use ebm_seed::Key;
+
+use super::prediction::{boxes, config, pyramid};
+use super::{Place, Run};
+
+/// Eq. 5's standard deviations, the paper's for detection.
+const SIGMAS: [f64; 3] = [0.0375, 0.075, 0.15];
+
+/// The loss of Eq. 4 and its gradients in the branch's parameters.
+pub fn head_step(
+    place: &Place<'_>,
+    (images, objects, samples): (usize, usize, usize),
+    (channels, hidden): (usize, usize),
+    size: (usize, usize),
+) -> Result<Run> {
+    let (config, vb) = (config(channels, hidden)?, place.var_builder());
+    let pyramid = pyramid(&vb, (images, channels), size)?;
+    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
+    let (boxes, labels): (Vec<BBox>, Vec<u32>) = boxes(images * objects, size, config.num_classes);
+    let of_image = (0..images as u32).flat_map(|image| std::iter::repeat_n(image, objects)).collect();
+    let features = BoxFeatures::new(&pyramid, of_image, labels, &boxes, config.convention.into())?;
+    let proposal = GaussianMixture::isotropic(&SIGMAS, 4)?;
+    let objective = MonteCarloNll { proposal, num_samples: samples };
+    let y = features.targets()?.squeeze(1)?;
+    let mut rng = Key::new(0).split("samples").rng();
+    Ok(Box::new(move || Ok(Box::new(objective.loss(&head, &features, &y, &mut rng)?.backward()?))))
+}
+
+/// Boxes pooled to 7 × 7 bins from one map at stride 4, and from ones the gradient in the map.
+pub fn roi_pool(
+    place: &Place<'_>,
+    count: usize,
+    channels: usize,
+    (height, width): (usize, usize),
+) -> Result<Run> {
+    const STRIDE: usize = 4;
+    let map = place.var_builder().get_with_hints((1, height, width, channels), "map", init::normal(1.0))?;
+    let map = map.permute((0, 3, 1, 2))?;
+    let (boxes, _) = boxes(count, (STRIDE * height, STRIDE * width), 2);
+    // As large as a box that this level is for.
+    let small = |b: &BBox| [0.0, b[0], b[1], b[0] + 28.0 + b[2] % 84.0, b[1] + 28.0 + b[3] % 84.0];
+    let rois: Vec<f32> = boxes.iter().flat_map(small).collect();
+    let rois = candle_core::Tensor::from_vec(rois, (count, 5), place.device)?;
+    Ok(Box::new(move || {
+        let pooled = ops::prroi_pool(&map, &rois, (7, 7), 1.0 / STRIDE as f64)?;
+        Ok(Box::new(pooled.sum_all()?.backward()?))
+    }))
+}

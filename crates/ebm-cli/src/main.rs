@@ -8,6 +8,7 @@ mod density_panel;
 mod device;
 mod exit;
 mod memory;
+mod parallel;
 mod picture;
 mod plot;
 mod progress;
@@ -72,6 +73,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
+    if !matches!(command, Command::Train(_) | Command::Doctor(_)) {
+        parallel::refuse_several()?;
+    }
     match command {
         Command::Train(command) => commands::train::run(command, signals),
         Command::Eval(command) => commands::eval::run(command),

@@ -1,6 +1,7 @@
 //! Training of Faster-RCNN itself.
 
 use candle_core::backprop::GradStore;
+use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
@@ -36,6 +37,12 @@ impl<S: BatchSource> DetectorTask<S> {
         Self { detector, store, source, updater, key }
     }
 
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { updater: self.updater.over(group), key: group.key(self.key), ..self }
+    }
+
     /// The network, trained so far.
     pub fn into_detector(self) -> FasterRcnn {
         self.detector
@@ -57,11 +64,7 @@ impl<S: BatchSource> TrainTask for DetectorTask<S> {
 
     fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {
         let losses = self.losses(step)?;
-        let (mut report, gradients) = self.updater.gradients(&losses.total()?, step)?;
-        for (name, loss) in losses.named() {
-            report.scalars.insert(name.into(), f64::from(loss.to_scalar::<f32>()?));
-        }
-        Ok((report, gradients))
+        Ok(self.updater.gradients_with(&losses.total()?, &losses.named(), step)?)
     }
 
     fn apply(&mut self, step: usize, gradients: GradStore) -> std::result::Result<(), BoxError> {

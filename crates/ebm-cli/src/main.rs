@@ -66,7 +66,9 @@ fn main() -> ExitCode {
     match signals::report_file_size_limit().and_then(|()| run(command, &signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // In one piece: other processes may write to the same place.
+            let text = format!("error: {error:#}\n");
+            eprint!("{text}");
             ExitCode::from(exit::code(&error, signals.exit_code()))
         }
     }

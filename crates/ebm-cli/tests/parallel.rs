@@ -83,6 +83,21 @@ fn two_processes_train_one_model_whatever_stops_them() {
 }
 
 #[test]
+fn two_processes_train_a_detector_with_its_running_statistics() {
+    let case = Case::new(2, 0);
+    for (i, mpiexec) in mpi::found().iter().enumerate() {
+        let run = case.path(&format!("detector-{i}"));
+        let mut command =
+            ebm(&["train", "detector", "--config", "mini", "--batch-size", "2", "--steps", "2"]);
+        command.arg("--annotations").arg(case.path("scenes/annotations.json"));
+        command.arg("--images").arg(case.path("scenes/images")).arg("--run").arg(&run);
+        // Each normalises by its own images: without the mean their statistics would differ, which they would notice.
+        succeeded(&mpi::finish(two(mpiexec, &command, &[])));
+        assert!(run.join("detector.safetensors").exists());
+    }
+}
+
+#[test]
 fn where_one_process_fails_the_other_says_which() {
     let case = Case::new(STEPS, 0).batches_of(2);
     let damaged = case.path("damaged");

@@ -52,6 +52,7 @@ impl Case {
     }
 
     /// The trained branch of a run that nothing stopped.
+    #[allow(dead_code, reason = "not every test that includes this file needs it")]
     pub fn uninterrupted(&self) -> Vec<u8> {
         let output = self.train("whole", false).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

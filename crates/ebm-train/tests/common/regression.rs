@@ -98,6 +98,7 @@ impl TrainTask for Regression {
 }
 
 /// Asks to stop after so many steps.
+#[allow(dead_code, reason = "not every test that includes this file needs it")]
 pub struct StopAfter(pub usize);
 
 impl Progress for StopAfter {

@@ -3,12 +3,13 @@
 use anyhow::Result;
 use candle_core::Device;
 use clap::Args;
-use ebm_nn::device::{Choice, open};
+use ebm_nn::device::{Choice, HAS_CUDA, open_for};
 
 /// Where to compute.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DeviceArgs {
-    /// Where to compute: auto (a GPU where the program can use one), cpu, cuda or cuda:N.
+    /// Where to compute: auto (a GPU where the program can use one), cpu, cuda (the first GPU; each of several processes has its own) or
+    /// cuda:N.
     #[arg(long, default_value_t = Choice::Auto, value_name = "DEVICE")]
     device: Choice,
 }
@@ -16,7 +17,17 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// Opens the device; says on standard error which one it is, unless no other was to be expected.
     pub fn open(self) -> Result<Device> {
-        let opened = open(self.device)?;
+        self.open_for(0)
+    }
+
+    /// Whether a GPU could come of it.
+    pub fn may_be_gpu(self) -> bool {
+        HAS_CUDA && self.device != Choice::Cpu
+    }
+
+    /// The same for one of several processes on this machine.
+    pub fn open_for(self, local_rank: usize) -> Result<Device> {
+        let opened = open_for(self.device, local_rank)?;
         if let Some(why) = opened.why_cpu {
             eprintln!("computing on the CPU: {why}");
         } else if !opened.device.is_cpu() {

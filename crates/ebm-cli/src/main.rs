@@ -8,6 +8,7 @@ mod density_panel;
 mod device;
 mod exit;
 mod memory;
+mod parallel;
 mod picture;
 mod plot;
 mod progress;
@@ -65,13 +66,18 @@ fn main() -> ExitCode {
     match signals::report_file_size_limit().and_then(|()| run(command, &signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // In one piece: other processes may write to the same place.
+            let text = format!("error: {error:#}\n");
+            eprint!("{text}");
             ExitCode::from(exit::code(&error, signals.exit_code()))
         }
     }
 }
 
 fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
+    if !matches!(command, Command::Train(_) | Command::Doctor(_)) {
+        parallel::refuse_several()?;
+    }
     match command {
         Command::Train(command) => commands::train::run(command, signals),
         Command::Eval(command) => commands::eval::run(command),

@@ -18,6 +18,8 @@ pub struct Console {
     stage: Option<Stage>,
     /// None where signals keep their usual effect.
     signals: Option<Signals>,
+    /// Whether another process shows what there is to show.
+    silent: bool,
 }
 
 struct Stage {
@@ -33,12 +35,17 @@ struct Stage {
 impl Console {
     /// Looks at standard error once to see whether it is a terminal.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), stage: None, signals: None }
+        Self { terminal: std::io::stderr().is_terminal(), stage: None, signals: None, silent: false }
     }
 
     /// The same for work that trains: a signal stops a training when its step is saved, and anything else at once.
     pub fn stopping_at(signals: Signals) -> Self {
         Self { signals: Some(signals), ..Self::new() }
+    }
+
+    /// The same without a word, for a process whose fellow speaks.
+    pub fn silent(self) -> Self {
+        Self { terminal: false, silent: true, ..self }
     }
 
     /// Ends the process where a signal has arrived and this stage has no state that could be saved.
@@ -75,7 +82,7 @@ impl Progress for Console {
         if !note.is_empty() {
             stage.bar.set_message(format!("{} {note}", stage.name));
         }
-        if !self.terminal && stage.last_line.elapsed() >= LINE_INTERVAL {
+        if !self.terminal && !self.silent && stage.last_line.elapsed() >= LINE_INTERVAL {
             stage.last_line = Instant::now();
             let seconds = stage.start.elapsed().as_secs_f64();
             let left = seconds / done.max(1) as f64 * stage.total.saturating_sub(done) as f64;
@@ -87,6 +94,9 @@ impl Progress for Console {
     fn end(&mut self) {
         if let Some(stage) = self.stage.take() {
             stage.bar.finish_and_clear();
+            if self.silent {
+                return;
+            }
             let seconds = stage.start.elapsed().as_secs_f64();
             eprintln!("{}: {} done in {seconds:.1} s", stage.name, stage.total);
         }
@@ -94,6 +104,7 @@ impl Progress for Console {
 
     fn message(&mut self, text: &str) {
         match &self.stage {
+            _ if self.silent => {}
             Some(stage) if self.terminal => stage.bar.suspend(|| eprintln!("{text}")),
             _ => eprintln!("{text}"),
         }

@@ -204,6 +204,28 @@ pub enum Error {
         /// The task's error.
         source: BoxError,
     },
+    /// A process that was started with other arguments than rank 0.
+    #[error("its {what} is {mine}, rank 0's is {theirs}; start all processes with the same arguments")]
+    OtherArguments {
+        /// "seed", "number of steps" or "configuration digest".
+        what: &'static str,
+        /// Rank 0's.
+        theirs: String,
+        /// This process's.
+        mine: String,
+    },
+    /// A process whose parameters are not those of rank 0, although both were given the same updates.
+    #[error(
+        "after step {step} its parameters are not rank 0's: the processes compute differently; start all of them with \
+         the same program on machines of one kind"
+    )]
+    Drift {
+        /// The completed steps.
+        step: usize,
+    },
+    /// The processes that train together lost each other, or another of them failed.
+    #[error(transparent)]
+    Together(#[from] ebm_nn::Error),
     /// A tensor could not be copied to the host.
     #[error("tensor {name}: {source}")]
     Tensor {

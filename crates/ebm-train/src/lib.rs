@@ -7,6 +7,7 @@
 //! | Module | What lives there |
 //! |---|---|
 //! | [`trainer`] | [`train`]: the loop, resume, [`TrainTask`] |
+//! | [`together`] | [`train_together`]: the loop in several processes |
 //! | [`updater`] | [`Updater`]: gradient, clipping, learning rate, optimiser |
 //! | [`observer`] | [`Event`], [`Observer`] |
 //! | [`progress`] | [`Progress`]: the stages of a long computation |
@@ -26,6 +27,7 @@ pub mod observer;
 pub mod progress;
 pub mod run_dir;
 pub mod statistics;
+pub mod together;
 pub mod trainer;
 pub mod updater;
 
@@ -40,5 +42,6 @@ pub use observer::{Event, Observer};
 pub use progress::{Progress, RunSpec, StageObserver, train_run};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
+pub use together::train_together;
 pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};
 pub use updater::Updater;

@@ -6,7 +6,8 @@ use crate::checkpoint::{Retention, sha256};
 use crate::error::{Error, Result};
 use crate::observer::{Event, Observer};
 use crate::run_dir::{Environment, RunDir};
-use crate::trainer::{TrainOptions, TrainTask, train};
+use crate::trainer::{TrainOptions, TrainTask, lead};
+use ebm_nn::distributed::Group;
 
 /// Watches the stages of a reproduction; the library itself never prints.
 pub trait Progress {
@@ -56,7 +57,7 @@ impl<'a> RunSpec<'a> {
         Self { root, name, config, steps, seed, checkpoint_every: Self::CHECKPOINT_EVERY, resume: false }
     }
 
-    fn open(&self) -> Result<RunDir> {
+    pub(crate) fn open(&self) -> Result<RunDir> {
         let path = self.root.join(self.name);
         if !self.resume || !RunDir::exists(&path) {
             return RunDir::create(self.root, self.name, self.config, &Environment::default());
@@ -80,11 +81,21 @@ pub fn train_run<T: TrainTask>(
     task: &mut T,
     progress: &mut dyn Progress,
 ) -> Result<RunDir> {
+    lead_run(spec, task, progress, &Group::alone())
+}
+
+/// [`train_run`] as rank 0 of `group`.
+pub(crate) fn lead_run<T: TrainTask>(
+    spec: &RunSpec<'_>,
+    task: &mut T,
+    progress: &mut dyn Progress,
+    group: &Group,
+) -> Result<RunDir> {
     let run = spec.open()?;
     let RunSpec { seed, checkpoint_every, resume, .. } = *spec;
     let options = TrainOptions { run: &run, seed, checkpoint_every, retention: Retention::default(), resume };
     progress.begin(&format!("training {}", spec.name), spec.steps);
-    let outcome = train(0..spec.steps, task, &mut StageObserver::new(progress), &options)?;
+    let outcome = lead(0..spec.steps, task, &mut StageObserver::new(progress), &options, group)?;
     progress.end();
     if outcome.stopped {
         return Err(Error::Interrupted { path: run.path().into(), step: outcome.step });

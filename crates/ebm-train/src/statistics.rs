@@ -1,12 +1,14 @@
 //! Running statistics of normalisations in training.
 
 use candle_core::{Result, Tensor, Var};
+use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 
 /// The running means and variances of a network. A forward pass in training moves them; only a step that is applied
 /// may.
 pub struct RunningStatistics {
     buffers: Vec<Var>,
+    group: Group,
 }
 
 impl RunningStatistics {
@@ -14,7 +16,15 @@ impl RunningStatistics {
     pub fn of(store: &ParamStore) -> Self {
         let is_buffer = |name: &&String| name.ends_with(".running_mean") || name.ends_with(".running_var");
         let names = store.names();
-        Self { buffers: names.iter().filter(is_buffer).filter_map(|name| store.var(name)).collect() }
+        let buffers = names.iter().filter(is_buffer).filter_map(|name| store.var(name)).collect();
+        Self { buffers, group: Group::alone() }
+    }
+
+    /// The same, of which [`aside`](Self::aside) gives the means over the processes of `group`. Each process normalises by its own share
+    /// of a batch.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { group: group.clone(), ..self }
     }
 
     /// Their present values.
@@ -36,15 +46,17 @@ impl RunningStatistics {
     /// Runs `step` and puts the statistics back; returns its result and what they were after it.
     ///
     /// # Errors
-    /// Those of `step`, and when a tensor can not be copied.
-    pub fn aside<T, E: From<candle_core::Error>>(
+    /// Those of `step`, and when a tensor can not be copied, or another process failed.
+    pub fn aside<T, E: From<candle_core::Error> + From<ebm_nn::Error>>(
         &self,
         step: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<(T, Vec<Tensor>), E> {
         let before = self.get()?;
         let result = step();
-        let after = self.get()?;
+        let mut after = self.get()?;
         self.set(&before)?;
-        Ok((result?, after))
+        let result = result?;
+        self.group.mean(&mut after)?;
+        Ok((result, after))
     }
 }

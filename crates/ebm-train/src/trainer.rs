@@ -9,6 +9,8 @@ use crate::guard::{NonFiniteGuard, Verdict};
 use crate::metrics::{MetricsLog, MetricsRecord};
 use crate::observer::{Event, Observer};
 use crate::run_dir::RunDir;
+use crate::together::{self, Start};
+use ebm_nn::distributed::Group;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -100,18 +102,38 @@ pub fn train<T: TrainTask>(
     observer: &mut dyn Observer,
     options: &TrainOptions<'_>,
 ) -> Result<Outcome> {
+    lead(steps, task, observer, options, &Group::alone())
+}
+
+/// [`train`] as rank 0 of `group`, whose other processes [`follow`](together::follow).
+pub(crate) fn lead<T: TrainTask>(
+    steps: Range<usize>,
+    task: &mut T,
+    observer: &mut dyn Observer,
+    options: &TrainOptions<'_>,
+    group: &Group,
+) -> Result<Outcome> {
     let mut run = Run::start(&steps, task, observer, options)?;
+    let start = Start {
+        seed: run.seed,
+        config_digest: run.config_digest.clone(),
+        end: steps.end,
+        step: run.step,
+        guard_hits: run.guard.hits().to_vec(),
+    };
+    together::send_start(group, &start, task)?;
     let mut due = false;
     let mut stopped = false;
     while run.step < steps.end && !stopped {
         let skipped = run.one_step(task, observer)?;
-        stopped = observer.stop_requested();
+        stopped = group.any(observer.stop_requested())?;
         due |= options.checkpoint_every > 0 && run.step.is_multiple_of(options.checkpoint_every);
         if (due && !skipped) || stopped || run.step == steps.end {
             run.checkpoint(task, observer)?;
             due = false;
         }
     }
+    together::part(run.step, task, group)?;
     let stopped = run.step < steps.end;
     observer.event(Event::Finished { step: run.step, stopped });
     Ok(Outcome { step: run.step, stopped, checkpoint: run.last_checkpoint })

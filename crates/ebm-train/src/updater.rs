@@ -1,10 +1,11 @@
-//! From a loss to changed parameters: gradient, clipping, learning rate, optimiser.
+//! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate, optimiser.
 
 use crate::checkpoint::CheckpointData;
 use crate::trainer::StepReport;
-use candle_core::Tensor;
 use candle_core::backprop::GradStore;
+use candle_core::{Device, Tensor};
 use ebm_nn::Result;
+use ebm_nn::distributed::Group;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
 use ebm_nn::params::ParamStore;
@@ -16,28 +17,87 @@ pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     schedule: Schedule,
     max_norm: Option<f64>,
+    group: Group,
 }
 
 impl Updater {
     /// Gradients longer than `max_norm` are scaled to that length.
     pub fn new(optimizer: Box<dyn Optimizer>, schedule: Schedule, max_norm: Option<f64>) -> Self {
-        Self { optimizer, schedule, max_norm }
+        Self { optimizer, schedule, max_norm, group: Group::alone() }
+    }
+
+    /// The same, with the mean over the processes of `group` in the place of this one's loss and gradients.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { group: group.clone(), ..self }
     }
 
     /// The gradients of the scalar `loss`, and the report of the step that numbers it; parameters stay.
     ///
+    /// Of several processes all get the same, the means over them: before clipping, so that every one decides alike.
+    ///
     /// # Errors
-    /// When an operation has no gradient, or the loss is no single-precision scalar.
+    /// When an operation has no gradient, or the loss is no single-precision scalar; [`ebm_nn::Error::Rank`] where another process
+    /// failed.
     pub fn gradients(&self, loss: &Tensor, step: usize) -> Result<(StepReport, GradStore)> {
+        self.gradients_with(loss, &[], step)
+    }
+
+    /// The same; `parts` of the loss, single-precision scalars, are reported under their names.
+    ///
+    /// # Errors
+    /// Those of [`gradients`](Self::gradients).
+    pub fn gradients_with(
+        &self,
+        loss: &Tensor,
+        parts: &[(&str, &Tensor)],
+        step: usize,
+    ) -> Result<(StepReport, GradStore)> {
         let mut gradients = loss.backward()?;
+        let values = std::iter::once(loss).chain(parts.iter().map(|(_, part)| *part));
+        let values = values.map(|value| Ok(f64::from(value.to_scalar::<f32>()?)));
+        let values = self.mean(&mut gradients, values.collect::<Result<_>>()?)?;
         let params = self.optimizer.params();
         let norm = match self.max_norm {
             Some(max_norm) => clip_grad_norm(params, &mut gradients, max_norm)?,
             None => grad_norm(params.iter().map(|param| &param.var), &gradients)?,
         };
-        let scalars =
+        let mut scalars =
             BTreeMap::from([("learning_rate".to_owned(), self.schedule.learning_rate(step as u64))]);
-        Ok((StepReport { loss: f64::from(loss.to_scalar::<f32>()?), grad_norm: norm, scalars }, gradients))
+        let mut values = values.into_iter();
+        let loss = values.next().unwrap_or(f64::NAN);
+        scalars.extend(parts.iter().map(|(name, _)| (*name).to_owned()).zip(values));
+        Ok((StepReport { loss, grad_norm: norm, scalars }, gradients))
+    }
+
+    /// Puts the means over the processes in the place of the gradients, and returns those of `values`. A parameter has a gradient where it
+    /// has one in any process.
+    fn mean(&self, gradients: &mut GradStore, values: Vec<f64>) -> Result<Vec<f64>> {
+        if self.group.world() == 1 {
+            return Ok(values);
+        }
+        let params = self.optimizer.params();
+        let count = values.len();
+        let mut numbers = values;
+        let mut tensors = Vec::with_capacity(params.len() + 1);
+        for param in params {
+            let gradient = gradients.remove(&param.var);
+            numbers.push(f64::from(u8::from(gradient.is_some())));
+            tensors.push(gradient.map_or_else(|| param.var.zeros_like(), Ok)?);
+        }
+        tensors.push(Tensor::new(numbers, &Device::Cpu)?);
+        self.group.mean(&mut tensors)?;
+        let mut numbers = match tensors.pop() {
+            Some(numbers) => numbers.to_vec1::<f64>()?,
+            None => Vec::new(),
+        };
+        let present = numbers.split_off(count);
+        for ((param, gradient), share) in params.iter().zip(tensors).zip(present) {
+            if share > 0. {
+                gradients.insert(&param.var, gradient);
+            }
+        }
+        Ok(numbers)
     }
 
     /// The update of `step` with its gradients.

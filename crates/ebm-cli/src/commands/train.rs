@@ -20,12 +20,14 @@ use ebm_detect::{
     training::{BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, StreamSource},
     weights::{load_detector, preload_backbone, read, save},
 };
+use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, TrainTask, train_run};
+use ebm_train::{Progress, RunSpec, TrainTask, train_together};
 
 use super::{create_dir, predict::method};
 use crate::device::DeviceArgs;
+use crate::parallel::{self, EngineArgs};
 use crate::progress::Console;
 use crate::signals::Signals;
 
@@ -58,7 +60,7 @@ pub struct CommonArgs {
     /// Updates, in place of the configuration's; milestones move in proportion.
     #[arg(long)]
     steps: Option<usize>,
-    /// Images per update, in place of the configuration's.
+    /// Images per update, in place of the configuration's; several processes share them equally.
     #[arg(long)]
     batch_size: Option<usize>,
     /// Compute the frozen layers once per image and keep the result in memory: no flips then.
@@ -75,6 +77,8 @@ pub struct CommonArgs {
     resume: bool,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// Steps between checkpoints.
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
@@ -105,11 +109,28 @@ pub struct BranchArgs {
 
 /// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
+    let common = match &command {
+        Train::Detector(args) => &args.common,
+        Train::Branch(args) => &args.common,
+    };
+    let (group, device) = common.engine.join(common.device)?;
     let mut progress = Console::stopping_at(signals.listen()?);
-    match command {
-        Train::Detector(args) => detector(&args, &mut progress),
-        Train::Branch(args) => branch(&args, &mut progress),
+    if !group.is_first() {
+        progress = progress.silent();
     }
+    let mut session = Session { group: &group, device, progress };
+    let result = match command {
+        Train::Detector(args) => detector(&args, &mut session),
+        Train::Branch(args) => branch(&args, &mut session),
+    };
+    parallel::end(&group, result)
+}
+
+/// This process in its training.
+struct Session<'a> {
+    group: &'a Group,
+    device: Device,
+    progress: Console,
 }
 
 impl CommonArgs {
@@ -140,21 +161,23 @@ impl CommonArgs {
         Key::new(self.seed)
     }
 
-    /// The batches: from the loader, or from maps that `maps` computes once for each image.
+    /// This process's share of the batches: from the loader, or from maps that `maps` computes once for each image.
     fn source(
         &self,
         config: &ExperimentConfig,
         batch_size: usize,
-        device: &Device,
         maps: impl Fn(&ImageBatch) -> ebm_detect::Result<Vec<candle_core::Tensor>>,
-        progress: &mut Console,
+        Session { group, device, progress }: &mut Session<'_>,
     ) -> Result<Box<dyn BatchSource>> {
+        let part = group.share_of(batch_size)?;
         let convention = config.detector.convention.into();
         let dataset = self.dataset(config)?;
         let transform = config.detector.input.transform();
         let key = self.key().split("data");
         if !self.cache {
-            let loader = Loader::new(dataset, LoaderConfig::train(transform, batch_size), key)?;
+            let whole = LoaderConfig::train(transform, batch_size);
+            let config = if group.world() > 1 { whole.part(part) } else { whole };
+            let loader = Loader::new(dataset, config, key)?;
             return Ok(Box::new(StreamSource::new(loader, device.clone(), convention)));
         }
         // One batch pads all images alike, so that any of them can be trained on together.
@@ -164,12 +187,12 @@ impl CommonArgs {
         progress.begin("features of the frozen layers", all);
         for batch in loader.epoch(0)? {
             let batch = batch?;
-            let images = ImageBatch::new(&batch, device)?;
+            let images = ImageBatch::new(&batch, &*device)?;
             let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
             cache.push(&maps(&images)?, &images, objects)?;
         }
         progress.end();
-        Ok(Box::new(CachedSource::new(Rc::new(cache), batch_size, key)?))
+        Ok(Box::new(CachedSource::new(Rc::new(cache), batch_size, key)?.part(part)?))
     }
 
     fn train<T: TrainTask>(
@@ -177,22 +200,34 @@ impl CommonArgs {
         config: &ExperimentConfig,
         steps: usize,
         task: &mut T,
-        progress: &mut Console,
+        Session { group, progress, .. }: &mut Session<'_>,
     ) -> Result<()> {
         let root = self.run.parent().unwrap_or(std::path::Path::new("."));
         let name =
             self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
-        create_dir(root)?;
+        if group.is_first() {
+            create_dir(root)?;
+        }
         let text = config.to_toml()?;
         let spec = RunSpec::new((root, name), &text, steps, self.seed);
         let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
-        train_run(&spec, task, progress)?;
+        train_together(&spec, task, progress, group)?;
+        Ok(())
+    }
+
+    /// Keeps the trained parameters as `name` in the run's directory, and says where.
+    fn save(&self, name: &str, store: &ParamStore, group: &Group) -> Result<()> {
+        if group.is_first() {
+            let path = self.run.join(name);
+            save(store, &path, false)?;
+            println!("{}", path.display());
+        }
         Ok(())
     }
 }
 
-fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
-    let (config, device) = (args.common.config(None)?, args.common.device.open()?);
+fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
+    let (config, device) = (args.common.config(None)?, session.device.clone());
     if args.common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
@@ -205,19 +240,17 @@ fn detector(args: &DetectorArgs, progress: &mut Console) -> Result<()> {
     let maps = |images: &ImageBatch| {
         Ok(detector.body(&images.pixels, false)?.iter().map(candle_core::Tensor::detach).collect())
     };
-    let source = args.common.source(&config, config.base.batch_size, &device, maps, progress)?;
-    let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
-    args.common.train(&config, config.base.steps, &mut task, progress)?;
-    let path = args.common.run.join("detector.safetensors");
-    save(&store, &path, false)?;
-    println!("{}", path.display());
-    Ok(())
+    let source = args.common.source(&config, config.base.batch_size, maps, session)?;
+    let task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
+    let mut task = task.over(session.group);
+    args.common.train(&config, config.base.steps, &mut task, session)?;
+    args.common.save("detector.safetensors", &store, session.group)
 }
 
-fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
+fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let (config, method) = (args.common.config(Some(&args.detector))?, args.method);
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
-    let device = args.common.device.open()?;
+    let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
     let key = args.common.key().split(method.key());
@@ -225,12 +258,10 @@ fn branch(args: &BranchArgs, progress: &mut Console) -> Result<()> {
     let store = branch.1.clone();
     let backbone = detector.for_inference()?;
     let maps = move |images: &ImageBatch| backbone.features(&images.pixels);
-    let source = args.common.source(&config, training.batch_size, &device, maps, progress)?;
+    let source = args.common.source(&config, training.batch_size, maps, session)?;
     let source = BranchSource::Images(source);
-    let mut task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
-    args.common.train(&config, training.steps, &mut task, progress)?;
-    let path = args.common.run.join(format!("{}.safetensors", method.key()));
-    save(&store, &path, false)?;
-    println!("{}", path.display());
-    Ok(())
+    let task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
+    let mut task = task.over(session.group);
+    args.common.train(&config, training.steps, &mut task, session)?;
+    args.common.save(&format!("{}.safetensors", method.key()), &store, session.group)
 }

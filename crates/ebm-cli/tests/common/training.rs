@@ -8,17 +8,24 @@ pub struct Case {
     dir: tempfile::TempDir,
     steps: usize,
     every: usize,
+    batch: usize,
 }
 
 impl Case {
     /// A training of `steps` steps with a checkpoint after each `every`.
     pub fn new(steps: usize, every: usize) -> Self {
-        let case = Self { dir: tempfile::tempdir().unwrap(), steps, every };
+        let case = Self { dir: tempfile::tempdir().unwrap(), steps, every, batch: 1 };
         let scenes = case.path("scenes");
         let made =
             ebm(&["data", "scenes", "--count", "4", "--out", scenes.to_str().unwrap()]).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         case
+    }
+
+    /// The same with so many images in a batch.
+    #[allow(dead_code, reason = "not every test that includes this file needs it")]
+    pub fn batches_of(self, batch: usize) -> Self {
+        Self { batch, ..self }
     }
 
     /// A path in the case's directory.
@@ -28,7 +35,8 @@ impl Case {
 
     /// The command that trains in the run `run`, or goes on there.
     pub fn train(&self, run: &str, resume: bool) -> Command {
-        let mut command = ebm(&["train", "branch", "--config", "mini", "--batch-size", "1", "--cache"]);
+        let mut command = ebm(&["train", "branch", "--config", "mini", "--cache"]);
+        command.args(["--batch-size", &self.batch.to_string()]);
         command.args(["--steps", &self.steps.to_string(), "--checkpoint-every", &self.every.to_string()]);
         command.arg("--annotations").arg(self.path("scenes/annotations.json"));
         command.arg("--images").arg(self.path("scenes/images"));
@@ -44,6 +52,7 @@ impl Case {
     }
 
     /// The trained branch of a run that nothing stopped.
+    #[allow(dead_code, reason = "not every test that includes this file needs it")]
     pub fn uninterrupted(&self) -> Vec<u8> {
         let output = self.train("whole", false).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,6 @@
 //! How to make batches.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::detection::DetectionRecipe;
@@ -19,6 +20,8 @@ pub struct LoaderConfig<R = DetectionRecipe> {
     pub shuffle: bool,
     /// Whether to leave out batches that are smaller for want of images.
     pub drop_last: bool,
+    /// Which of a batch's images to make, where several processes share each batch; then `drop_last` is required.
+    pub part: Option<Range<usize>>,
     /// Threads that make batches; with 0 the caller's thread does.
     pub workers: usize,
     /// Batches in the making or ready, at most: the bound of the memory in use. At least 1.
@@ -40,6 +43,7 @@ impl<R> LoaderConfig<R> {
             batch_size,
             shuffle: true,
             drop_last: false,
+            part: None,
             workers: 2,
             prefetch: 4,
             max_bad_fraction: 1e-3,
@@ -53,7 +57,19 @@ impl<R> LoaderConfig<R> {
         Self { shuffle: false, ..Self::shuffled(recipe, batch_size) }
     }
 
+    /// The same full batches, of each of which only the images `part` are made.
+    pub fn part(self, part: Range<usize>) -> Self {
+        Self { drop_last: true, part: Some(part), ..self }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
+        if let Some(part) = &self.part
+            && (part.is_empty() || part.end > self.batch_size || !self.drop_last)
+        {
+            let detail =
+                format!("{part:?} is no part of each of the batches, which hold {} images", self.batch_size);
+            return Err(Error::Argument { name: "part", detail });
+        }
         check_max_bad_fraction(self.max_bad_fraction)?;
         for (name, number) in [("batch_size", self.batch_size), ("prefetch", self.prefetch)] {
             if number == 0 {

@@ -34,6 +34,11 @@ pub(super) fn plan<R: Recipe>(
     if !config.drop_last {
         batches.extend(open.into_values().filter(|batch| !batch.is_empty()));
     }
+    if let Some(part) = &config.part {
+        for batch in &mut batches {
+            *batch = batch.get(part.clone()).unwrap_or_default().to_vec();
+        }
+    }
     batches
 }
 
@@ -80,6 +85,22 @@ mod tests {
         assert_eq!(plan(1, 0), plan(1, 0));
         assert_ne!(plan(1, 0), plan(1, 1));
         assert_ne!(plan(1, 0), plan(2, 0));
+    }
+
+    #[test]
+    fn the_parts_of_processes_make_up_the_batches() {
+        let dataset = dataset(7, 10);
+        let whole = LoaderConfig { drop_last: true, ..LoaderConfig::train(Transform::TORCHVISION, 4) };
+        let parts = [0..2, 2..4].map(|part| LoaderConfig::train(Transform::TORCHVISION, 4).part(part));
+        let plan = |config| plan(&dataset, config, Key::new(1), 2);
+        let [first, second] = parts.each_ref().map(plan);
+        let joined: Vec<Vec<usize>> = first.iter().zip(&second).map(|(a, b)| [&a[..], b].concat()).collect();
+        assert_eq!(joined, plan(&whole));
+        assert!(parts[0].check().is_ok());
+        for part in [0..0, 3..5] {
+            assert!(parts[0].clone().part(part).check().is_err());
+        }
+        assert!(LoaderConfig { drop_last: false, ..parts[1].clone() }.check().is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use candle_core::{Tensor, backprop::GradStore};
 use ebm_core::{MonteCarloNll, Objective, Proposal, QualityRegression};
 use ebm_nn::{
     boxes::{BBox, paired_iou},
+    distributed::Group,
     params::ParamStore,
 };
 use ebm_seed::Key;
@@ -63,6 +64,15 @@ impl BranchTask {
         };
         let updater = training.updater(store.trainable());
         Ok(Self { detector, branch, store, source, method, samples, updater, key })
+    }
+
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    ///
+    /// The loss is a mean over objects (Eq. 4), so that the mean over processes is one of means: with unequal numbers of objects an object
+    /// counts more in a share that has fewer.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { updater: self.updater.over(group), key: group.key(self.key), ..self }
     }
 
     /// The branch, trained so far.

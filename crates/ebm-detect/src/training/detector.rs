@@ -1,24 +1,33 @@
 //! Training of Faster-RCNN itself.
 
-use candle_core::backprop::GradStore;
+use candle_core::{Tensor, backprop::GradStore};
+use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
 
 use super::BatchSource;
 use crate::{
     config::TrainingConfig,
     error::Result,
     faster_rcnn::{DetectorLosses, FasterRcnn},
+    feature_cache::CachedBatch,
 };
 
 /// Faster-RCNN under its four losses.
 pub struct DetectorTask<S> {
     detector: FasterRcnn,
+    running: RunningStatistics,
     store: ParamStore,
     source: S,
     updater: Updater,
     key: Key,
+}
+
+/// Gradients, and the running statistics after the step.
+pub struct Update {
+    gradients: GradStore,
+    statistics: Vec<Tensor>,
 }
 
 impl<S: BatchSource> DetectorTask<S> {
@@ -33,7 +42,15 @@ impl<S: BatchSource> DetectorTask<S> {
         key: Key,
     ) -> Self {
         let updater = config.updater(store.trainable());
-        Self { detector, store, source, updater, key }
+        let running = RunningStatistics::of(&store);
+        Self { detector, running, store, source, updater, key }
+    }
+
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        let (updater, running) = (self.updater.over(group), self.running.over(group));
+        Self { updater, running, key: group.key(self.key), ..self }
     }
 
     /// The network, trained so far.
@@ -41,8 +58,17 @@ impl<S: BatchSource> DetectorTask<S> {
         self.detector
     }
 
-    fn losses(&mut self, step: usize) -> Result<DetectorLosses> {
+    fn compute(&mut self, step: usize) -> Result<(StepReport, Update)> {
         let batch = self.source.batch(step)?;
+        let gradients = || -> Result<_> {
+            let losses = self.losses(&batch, step)?;
+            Ok(self.updater.gradients_with(&losses.total()?, &losses.named(), step)?)
+        };
+        let ((report, gradients), statistics) = self.running.aside(gradients)?;
+        Ok((report, Update { gradients, statistics }))
+    }
+
+    fn losses(&self, batch: &CachedBatch, step: usize) -> Result<DetectorLosses> {
         let pyramid = match batch.maps.as_slice() {
             [] => self.detector.features(&batch.images.pixels, true)?,
             stages => self.detector.pyramid(stages)?,
@@ -53,19 +79,15 @@ impl<S: BatchSource> DetectorTask<S> {
 }
 
 impl<S: BatchSource> TrainTask for DetectorTask<S> {
-    type Update = GradStore;
+    type Update = Update;
 
-    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {
-        let losses = self.losses(step)?;
-        let (mut report, gradients) = self.updater.gradients(&losses.total()?, step)?;
-        for (name, loss) in losses.named() {
-            report.scalars.insert(name.into(), f64::from(loss.to_scalar::<f32>()?));
-        }
-        Ok((report, gradients))
+    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, Update), BoxError> {
+        Ok(self.compute(step)?)
     }
 
-    fn apply(&mut self, step: usize, gradients: GradStore) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.apply(step, &gradients)?)
+    fn apply(&mut self, step: usize, update: Update) -> std::result::Result<(), BoxError> {
+        self.running.set(&update.statistics)?;
+        Ok(self.updater.apply(step, &update.gradients)?)
     }
 
     fn state(&self) -> std::result::Result<CheckpointData, BoxError> {

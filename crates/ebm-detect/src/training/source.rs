@@ -1,5 +1,6 @@
 //! Where training batches come from: the loader, or features computed before.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use candle_core::Device;
@@ -47,6 +48,8 @@ pub struct CachedSource {
     cache: Rc<FeatureCache>,
     positions: Vec<usize>,
     batch_size: usize,
+    /// Which of a batch's images are given out.
+    part: Range<usize>,
     key: Key,
 }
 
@@ -62,14 +65,26 @@ impl CachedSource {
                 format!("{} images with objects cannot form batches of {batch_size}", positions.len());
             return Err(Error::Config { name: "training".into(), reason });
         }
-        Ok(Self { cache, positions, batch_size, key })
+        Ok(Self { cache, positions, batch_size, part: 0..batch_size, key })
+    }
+
+    /// The same batches, of which only these images are given out.
+    ///
+    /// # Errors
+    /// When a batch has no such images.
+    pub fn part(self, part: Range<usize>) -> Result<Self> {
+        if part.is_empty() || part.end > self.batch_size {
+            let reason = format!("a batch of {} has no images {part:?}", self.batch_size);
+            return Err(Error::Config { name: "training".into(), reason });
+        }
+        Ok(Self { part, ..self })
     }
 }
 
 impl BatchSource for CachedSource {
     fn batch(&mut self, step: usize) -> Result<CachedBatch> {
         let order = shuffled(self.positions.len(), step, self.batch_size, self.key);
-        let chosen: Vec<usize> = order.into_iter().map(|i| self.positions[i]).collect();
+        let chosen: Vec<usize> = order[self.part.clone()].iter().map(|&i| self.positions[i]).collect();
         self.cache.batch(&chosen)
     }
 }

@@ -1,10 +1,10 @@
-//! What there is to compute on with CUDA. The driver is asked directly, so that a build without the feature can tell too.
+//! What there is to compute on with CUDA, and for several processes. The driver is asked directly, so that a build without the feature can tell too.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use serde::Serialize;
 
-use super::shared_library::{SharedLibrary, open_first};
+use super::shared_library::{SharedLibrary, open_first, open_first_mpi};
 
 /// What was found of CUDA on this machine.
 #[derive(Clone, Debug, Serialize)]
@@ -17,7 +17,7 @@ pub struct Inventory {
     pub driver_problem: Option<String>,
     /// The GPUs.
     pub devices: Vec<CudaDevice>,
-    /// The libraries that computing on a GPU opens.
+    /// The libraries that computing on a GPU, or in several processes, opens.
     pub libraries: Vec<Library>,
 }
 
@@ -36,7 +36,7 @@ pub struct CudaDevice {
     pub multiprocessors: i32,
 }
 
-/// A library of CUDA.
+/// A library that is opened at run time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Library {
     /// Its name.
@@ -52,7 +52,7 @@ pub struct Library {
 }
 
 /// Name, files, what for, and whether nothing works without it.
-pub(super) type Wanted = (&'static str, &'static [&'static str], &'static str, bool);
+pub(crate) type Wanted = (&'static str, &'static [&'static str], &'static str, bool);
 
 pub(super) const DRIVER: Wanted = (
     "CUDA driver",
@@ -70,17 +70,28 @@ pub(super) const CUDNN: Wanted = (
     false,
 );
 
+pub(crate) const NCCL: Wanted = ("NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs", false);
+/// Open MPI's and MPICH's; Open MPI's first.
+pub(crate) const MPI: Wanted = (
+    "MPI",
+    &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
+    "training in several processes without NCCL",
+    false,
+);
+
 impl Inventory {
-    /// Looks for the driver, its devices and CUDA's libraries.
+    /// Looks for the driver, its devices, CUDA's libraries and MPI.
     #[must_use]
     pub fn take() -> Self {
-        let libraries = [DRIVER, CUBLAS, CURAND, CUDNN].map(|(name, files, needed_for, required)| {
-            let (file, problem) = match open_first(files) {
-                Ok((_, file)) => (Some(file), None),
-                Err(problem) => (None, Some(problem)),
-            };
-            Library { name, file, problem, needed_for, required }
-        });
+        let libraries =
+            [DRIVER, CUBLAS, CURAND, CUDNN, NCCL, MPI].map(|(name, files, needed_for, required)| {
+                let opened = if name == MPI.0 { open_first_mpi(files) } else { open_first(files) };
+                let (file, problem) = match opened {
+                    Ok((_, file)) => (Some(file), None),
+                    Err(problem) => (None, Some(problem)),
+                };
+                Library { name, file, problem, needed_for, required }
+            });
         let mut found = Self {
             kernel_module: kernel_module(),
             driver_cuda: None,
@@ -199,7 +210,7 @@ mod tests {
     #[test]
     fn every_library_is_found_or_has_a_problem() {
         let found = Inventory::take();
-        assert_eq!(found.libraries.len(), 4);
+        assert_eq!(found.libraries.len(), 6);
         for library in &found.libraries {
             assert_ne!(library.file.is_some(), library.problem.is_some(), "{library:?}");
         }

@@ -9,12 +9,12 @@
 //!
 //! A program built with the feature starts without any of CUDA's libraries.
 
-mod inventory;
+pub(crate) mod inventory;
 #[cfg(feature = "cuda")]
 mod libraries;
 #[cfg(feature = "cuda")]
 mod open_cuda;
-mod shared_library;
+pub(crate) mod shared_library;
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,11 +41,13 @@ pub fn built_for() -> Option<(i32, i32)> {
 /// Which device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The first GPU, or the CPU where there is none.
+    /// As [`Gpu`](Self::Gpu), or the CPU where there is none.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
+    /// The first GPU; of several processes on a machine, each has its own.
+    Gpu,
     /// The GPU of this number, counted from 0.
     Cuda(usize),
 }
@@ -59,7 +61,7 @@ impl FromStr for Choice {
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
+            "cuda" => Ok(Self::Gpu),
             _ => {
                 let number = text.strip_prefix("cuda:").ok_or_else(unknown)?;
                 number.parse().map(Self::Cuda).map_err(|_| unknown())
@@ -73,6 +75,7 @@ impl fmt::Display for Choice {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
+            Self::Gpu => f.write_str("cuda"),
             Self::Cuda(number) => write!(f, "cuda:{number}"),
         }
     }
@@ -92,13 +95,35 @@ pub struct Opened {
 /// # Errors
 /// [`Error::Device`] where a GPU that was named cannot be had. [`Choice::Auto`] then gives the CPU, and the reason.
 pub fn open(choice: Choice) -> Result<Opened> {
+    open_for(choice, 0)
+}
+
+/// The same for the process `local_rank` of those on this machine: [`Choice::Auto`] and [`Choice::Gpu`] are the GPU of that number, or
+/// the only one that the process sees. [`Choice::Auto`] comes to the CPU only where no GPU is seen.
+///
+/// # Errors
+/// Those of [`open`], and where there are fewer GPUs than processes.
+pub fn open_for(choice: Choice, local_rank: usize) -> Result<Opened> {
     let opened = |device, why_cpu| Ok(Opened { device, why_cpu });
+    let own = || match local_rank {
+        0 => 0,
+        // A launcher may show each process its own GPU alone.
+        _ => {
+            if Inventory::take().devices.len() == 1 {
+                0
+            } else {
+                local_rank
+            }
+        }
+    };
     match choice {
         Choice::Cpu => opened(Device::Cpu, None),
         Choice::Cuda(number) => opened(cuda(number)?, None),
+        Choice::Gpu => opened(cuda(own())?, None),
         Choice::Auto if !HAS_CUDA => opened(Device::Cpu, None),
-        Choice::Auto => match cuda(0) {
+        Choice::Auto => match cuda(own()) {
             Ok(device) => opened(device, None),
+            Err(why) if local_rank > 0 && !Inventory::take().devices.is_empty() => Err(why),
             Err(why) => opened(Device::Cpu, Some(why.to_string())),
         },
     }
@@ -131,13 +156,13 @@ mod tests {
         for (text, choice) in [
             ("auto", Choice::Auto),
             ("cpu", Choice::Cpu),
+            ("cuda", Choice::Gpu),
             ("cuda:0", Choice::Cuda(0)),
             ("cuda:12", Choice::Cuda(12)),
         ] {
             assert_eq!(text.parse(), Ok(choice));
             assert_eq!(choice.to_string(), text);
         }
-        assert_eq!("cuda".parse(), Ok(Choice::Cuda(0)));
         for text in ["", "gpu", "cuda:", "cuda:-1", "cuda0", "CPU"] {
             assert!(text.parse::<Choice>().is_err(), "{text}");
         }
@@ -162,5 +187,6 @@ mod tests {
         // No machine has so many.
         let error = open(Choice::Cuda(4096)).unwrap_err();
         assert!(matches!(&error, Error::Device { device, .. } if device == "cuda:4096"), "{error}");
+        assert!(open_for(Choice::Cpu, 3).unwrap().device.is_cpu());
     }
 }

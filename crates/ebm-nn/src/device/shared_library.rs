@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 /// An opened library. It stays open until the process ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SharedLibrary(*mut c_void);
+pub(crate) struct SharedLibrary(*mut c_void);
 
 /// Folders in which CUDA's libraries are looked for after the system's own: those of a toolkit, and of Python's packages in an
 /// active virtual environment.
-fn folders() -> Vec<PathBuf> {
+fn cuda_folders() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let toolkit = std::env::var_os("CUDA_HOME").map(PathBuf::from);
     for root in toolkit.into_iter().chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from)) {
@@ -27,36 +27,56 @@ fn folders() -> Vec<PathBuf> {
 
 /// The first of these files that opens: by name, as the system looks for libraries, then in the places where CUDA is put. Gives its
 /// name too; the error is the loader's for the first.
-#[cfg(target_os = "linux")]
-pub(super) fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
+pub(crate) fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
+    let by_name = by_name(files, Scope::Own);
+    by_name.or_else(|why| in_folders(files, &cuda_folders(), Scope::Own).ok_or(why))
+}
+
+/// The first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` that the shell finds, then by name.
+pub(crate) fn open_first_mpi(files: &[&str]) -> Result<(SharedLibrary, String), String> {
+    let home = std::env::var_os("MPI_HOME").map(|home| PathBuf::from(home).join("lib"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mpiexec = std::env::split_paths(&path).find(|folder| folder.join("mpiexec").exists());
+    let folders: Vec<PathBuf> = home.into_iter().chain(mpiexec.map(|bin| bin.join("../lib"))).collect();
+    in_folders(files, &folders, Scope::Global).map_or_else(|| by_name(files, Scope::Global), Ok)
+}
+
+fn by_name(files: &[&str], scope: Scope) -> Result<(SharedLibrary, String), String> {
     let mut why = None;
     for file in files {
-        match open(file) {
+        match open(file, scope) {
             Ok(library) => return Ok((library, (*file).to_owned())),
             Err(error) => why = why.or(Some(error)),
-        }
-    }
-    for folder in folders() {
-        for path in files.iter().map(|file| folder.join(file)).filter(|path| path.exists()) {
-            let path = path.to_string_lossy().into_owned();
-            if let Ok(library) = open(&path) {
-                return Ok((library, path));
-            }
         }
     }
     Err(why.unwrap_or_else(|| "no library is named".to_owned()))
 }
 
+fn in_folders(files: &[&str], folders: &[PathBuf], scope: Scope) -> Option<(SharedLibrary, String)> {
+    let paths = folders.iter().flat_map(|folder| files.iter().map(move |file| folder.join(file)));
+    let names = paths.filter(|path| path.exists()).map(|path| path.to_string_lossy().into_owned());
+    names.into_iter().find_map(|path| open(&path, scope).ok().map(|library| (library, path)))
+}
+
+/// Who sees a library's symbols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Who asks it for them.
+    Own,
+    /// Libraries that are opened later too, as the parts that MPI's load need.
+    Global,
+}
+
 #[cfg(not(target_os = "linux"))]
-pub(super) fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
-    Err(format!("{}: CUDA is supported on Linux", files.first().copied().unwrap_or_default()))
+fn open(file: &str, _scope: Scope) -> Result<SharedLibrary, String> {
+    Err(format!("{file}: is supported on Linux"))
 }
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-    use super::SharedLibrary;
+    use super::{Scope, SharedLibrary};
 
     #[expect(unsafe_code, reason = "the C library's dynamic loader, which every Rust program on Linux links")]
     // SAFETY: the signatures are those of dlfcn.h.
@@ -67,14 +87,16 @@ mod linux {
     }
 
     const RTLD_NOW: c_int = 2;
+    const RTLD_GLOBAL: c_int = 0x100;
 
     #[expect(unsafe_code, reason = "opening a library runs its initialisers")]
-    pub(in super::super) fn open(file: &str) -> Result<SharedLibrary, String> {
+    pub(super) fn open(file: &str, scope: Scope) -> Result<SharedLibrary, String> {
         let name = CString::new(file).map_err(|error| error.to_string())?;
-        // SAFETY: the name is a C string; the initialisers are those of NVIDIA's libraries, which are trusted as the driver is.
-        // `dlerror` gives a C string or null, valid until the thread's next call.
+        let flags = if scope == Scope::Global { RTLD_NOW | RTLD_GLOBAL } else { RTLD_NOW };
+        // SAFETY: the name is a C string; the initialisers are those of NVIDIA's libraries and of MPI's, which are trusted as the
+        // driver is. `dlerror` gives a C string or null, valid until the thread's next call.
         unsafe {
-            let handle = dlopen(name.as_ptr(), RTLD_NOW);
+            let handle = dlopen(name.as_ptr(), flags);
             if !handle.is_null() {
                 return Ok(SharedLibrary(handle));
             }
@@ -88,9 +110,9 @@ mod linux {
     }
 
     impl SharedLibrary {
-        /// Where the function of this name is, if the library has it.
+        /// Where the function or the object of this name is, if the library has it.
         #[expect(unsafe_code, reason = "a look-up in a library that is open")]
-        pub(in super::super) fn function(self, name: &str) -> Option<*const c_void> {
+        pub(crate) fn function(self, name: &str) -> Option<*const c_void> {
             let name = CString::new(name).ok()?;
             // SAFETY: the handle is of an open library, which is never closed, and the name is a C string.
             let address = unsafe { dlsym(self.0, name.as_ptr()) };
@@ -105,7 +127,7 @@ use linux::open;
 #[cfg(not(target_os = "linux"))]
 impl SharedLibrary {
     /// Nothing opens elsewhere.
-    pub(super) fn function(self, _name: &str) -> Option<*const c_void> {
+    pub(crate) fn function(self, _name: &str) -> Option<*const c_void> {
         None
     }
 }

@@ -24,6 +24,7 @@ mod tensors;
 pub use read::{Loaded, Skipped, load_best, load_checkpoint, load_latest};
 pub use store::{BestMetric, CheckpointStore, Goal, Retention};
 pub(crate) use sums::sha256;
+pub(crate) use tensors::{decode, encode};
 
 use crate::error::{Error, Result};
 use crate::files;

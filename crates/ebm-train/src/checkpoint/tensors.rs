@@ -34,7 +34,7 @@ impl View for &HostTensor {
 /// # Errors
 /// [`Error::NonFiniteTensor`] (a poisoned checkpoint is never written), [`Error::TensorType`],
 /// [`Error::Tensor`].
-pub(super) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<Vec<u8>> {
+pub(crate) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<Vec<u8>> {
     let mut host = BTreeMap::new();
     for (name, tensor) in tensors {
         host.insert(name, host_tensor(name, tensor, step)?);
@@ -47,7 +47,7 @@ pub(super) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<
 ///
 /// # Errors
 /// [`Error::CorruptCheckpoint`] where they are no safetensors file.
-pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<BTreeMap<String, Tensor>> {
+pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu);
     let tensors = tensors.map_err(|source| Error::CorruptCheckpoint {
         path: path.to_path_buf(),

@@ -1,0 +1,87 @@
+//! Several processes of this program as one: who started them, how they meet, how they end.
+
+use anyhow::{Context, Result, bail};
+use candle_core::Device;
+use clap::Args;
+use ebm_nn::distributed::{Engine, Group, Launch, connect, rendezvous};
+
+use crate::device::DeviceArgs;
+
+/// How several processes work together.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct EngineArgs {
+    /// What connects the processes that torchrun, srun or mpiexec started: auto (NCCL on GPUs, else MPI), mpi, nccl, or none, which
+    /// leaves each on its own.
+    #[arg(long, default_value_t = Engine::Auto, value_name = "ENGINE")]
+    engine: Engine,
+}
+
+/// An environment variable; one that is empty counts as not set.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Refuses to run one command many times over, in every process of a launcher.
+pub fn refuse_several() -> Result<()> {
+    // Variables that make no sense are of no concern here.
+    match Launch::from_variables(&variable) {
+        Ok(launch) if launch.world > 1 => bail!(
+            "this command runs in one process, and the launcher started {} of them; start it without the launcher. \
+             `ebm train` is what several processes do together",
+            launch.world
+        ),
+        _ => Ok(()),
+    }
+}
+
+impl EngineArgs {
+    /// Opens this process's device and joins the others.
+    pub fn join(self, device: DeviceArgs) -> Result<(Group, Device)> {
+        let launch = match self.engine {
+            Engine::None => Launch::ALONE,
+            _ => Launch::from_variables(&variable)?,
+        };
+        if launch.world > 1 && self.engine != Engine::Mpi && device.may_be_gpu() {
+            meet_through_nccl()?;
+        }
+        let of_rank = || format!("rank {}", launch.rank);
+        let device = device.open_for(launch.local_rank).with_context(of_rank)?;
+        let group = connect(self.engine, &launch, &device, &variable).with_context(of_rank)?;
+        Ok((group, device))
+    }
+}
+
+/// NCCL reads where to meet in the environment that the process was started with: becomes the same process, with it.
+fn meet_through_nccl() -> Result<()> {
+    const PLACE: &str = "NCCL_COMM_ID";
+    // Where there is none, NCCL will say so, if it comes to that.
+    let Some(place) = variable(PLACE).is_none().then(|| rendezvous(&variable).ok()).flatten() else {
+        return Ok(());
+    };
+    let mut command = std::process::Command::new(std::env::current_exe().context("this program's own path")?);
+    command.args(std::env::args_os().skip(1)).env(PLACE, place);
+    #[cfg(unix)]
+    {
+        let error = std::os::unix::process::CommandExt::exec(&mut command);
+        Err(error).context("cannot start this program again")
+    }
+    #[cfg(not(unix))]
+    {
+        drop(command);
+        bail!("NCCL is supported on Linux; take `--engine mpi`")
+    }
+}
+
+/// Ends the work of `group` as `result` says: on every rank well, or on every rank with an error.
+pub fn end(group: &Group, result: Result<()>) -> Result<()> {
+    let result = match result {
+        Ok(()) => group.finish().map_err(Into::into),
+        Err(error) => {
+            group.fail(&format!("{error:#}"));
+            Err(error)
+        }
+    };
+    // Many processes write to one terminal.
+    let several = group.world() > 1;
+    result.map_err(|error| if several { error.context(format!("rank {}", group.rank())) } else { error })
+}

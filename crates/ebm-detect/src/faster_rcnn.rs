@@ -61,8 +61,8 @@ impl DetectorLosses {
 pub enum Backbone {
     /// With packed weights; levels are stored with the channels innermost.
     Packed(PackedBackbone),
-    /// The networks themselves.
-    Plain(ResNet, Fpn),
+    /// The networks themselves, with maps of this type.
+    Plain(ResNet, Fpn, DType),
 }
 
 impl Backbone {
@@ -70,12 +70,17 @@ impl Backbone {
     pub fn features(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
         match self {
             Self::Packed(packed) => Ok(packed.forward(pixels)?),
-            Self::Plain(body, fpn) => {
-                let levels = fpn.forward(&body.forward(pixels, false)?)?;
-                Ok(levels.iter().map(Tensor::detach).collect())
+            Self::Plain(body, fpn, maps) => {
+                let levels = fpn.forward(&body.forward(&pixels.to_dtype(*maps)?, false)?)?;
+                single(&levels.iter().map(Tensor::detach).collect::<Vec<_>>())
             }
         }
     }
+}
+
+/// Maps in f32.
+fn single(maps: &[Tensor]) -> Result<Vec<Tensor>> {
+    Ok(maps.iter().map(|map| map.to_dtype(DType::F32)).collect::<candle_core::Result<_>>()?)
 }
 
 /// The detector; parameter names are torchvision's.
@@ -104,12 +109,17 @@ impl FasterRcnn {
 
     /// C2 … C5 of `(N, 3, H, W)`.
     pub fn body(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        Ok(self.body.forward(pixels, train)?.into_iter().collect())
+        single(&self.stages(pixels, train)?)
+    }
+
+    /// The same in the type of the maps.
+    fn stages(&self, pixels: &Tensor, train: bool) -> Result<[Tensor; 4]> {
+        Ok(self.body.forward(&pixels.to_dtype(self.config.backbone.maps.dtype())?, train)?)
     }
 
     /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per image.
     pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        self.pyramid(&self.body(pixels, train)?)
+        self.pyramid(&self.stages(pixels, train)?)
     }
 
     /// What makes the same features in prediction, with the present parameters: packed once where that is possible, on
@@ -119,13 +129,16 @@ impl FasterRcnn {
         Ok(if parameter.device().is_cpu() && parameter.dtype() == DType::F32 {
             Backbone::Packed(PackedBackbone::new(&self.body, &self.fpn)?)
         } else {
-            Backbone::Plain(self.body.clone(), self.fpn.clone())
+            Backbone::Plain(self.body.clone(), self.fpn.clone(), self.config.backbone.maps.dtype())
         })
     }
 
     /// P2 … P6 from C2 … C5.
     pub fn pyramid(&self, stages: &[Tensor]) -> Result<Vec<Tensor>> {
-        Ok(self.fpn.forward(stages)?)
+        let maps = self.config.backbone.maps.dtype();
+        let stages =
+            stages.iter().map(|stage| stage.to_dtype(maps)).collect::<candle_core::Result<Vec<_>>>()?;
+        single(&self.fpn.forward(&stages)?)
     }
 
     /// Proposals of each image at inference, best first.

@@ -96,7 +96,8 @@ impl Model {
             .detector
             .as_deref()
             .context("--detector is missing: the file with the detector's weights")?;
-        let config = config_for(args.config.as_deref(), path)?;
+        let mut config = config_for(args.config.as_deref(), path)?;
+        config.detector.backbone.maps = args.device.maps();
         let detector = load_detector(&config.detector, path, device)?;
         let head = args.head.as_deref().map(|path| load_head(&config.detector, path, device)).transpose()?;
         let head = head.map(|head| head.for_inference()).transpose()?;

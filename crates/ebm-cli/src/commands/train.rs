@@ -140,6 +140,7 @@ impl CommonArgs {
             Some(detector) => super::config_for(given, detector)?,
             None => super::config(given.unwrap_or("mini"))?,
         };
+        config.detector.backbone.maps = self.device.maps();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
                 training.set_steps(steps);

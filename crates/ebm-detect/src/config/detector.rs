@@ -1,5 +1,6 @@
 //! The network and its inference.
 
+use candle_core::DType;
 use ebm_nn::{
     boxes::BoxConvention,
     resnet::{Norm, ResNetConfig},
@@ -101,6 +102,35 @@ pub struct BackboneConfig {
     pub norm_eps: f64,
     /// Channels of every pyramid level.
     pub fpn_channels: usize,
+    /// In what the maps of body and pyramid are held; parameters and what leaves the pyramid are f32.
+    #[serde(default, skip_serializing_if = "MapType::is_default")]
+    pub maps: MapType,
+}
+
+/// The type of a network's maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MapType {
+    /// Single precision.
+    #[default]
+    F32,
+    /// The upper half of it, for GPUs.
+    Bf16,
+}
+
+impl MapType {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The tensors' type.
+    #[must_use]
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+        }
+    }
 }
 
 impl BackboneConfig {

@@ -9,8 +9,8 @@ use ebm_data::files::read_settings;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
-    BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, NormKind, ResampleKind, RoiConfig,
-    RpnConfig,
+    BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, MapType, NormKind, ResampleKind,
+    RoiConfig, RpnConfig,
 };
 pub use training::{ConfidenceConfig, OptimizerKind, ProposalConfig, TrainingConfig};
 

@@ -5,6 +5,7 @@
 //! | `inventory` | what driver, devices and libraries there are, found without the feature `cuda` too |
 //! | `shared_library` | the system's dynamic loader |
 //! | `libraries` | with the feature `cuda`: the functions of CUDA's libraries, opened at run time |
+//! | `precision` | how exactly a GPU multiplies |
 //! | `open_cuda` | with the feature `cuda`: a device, set up |
 //!
 //! A program built with the feature starts without any of CUDA's libraries.
@@ -14,6 +15,7 @@ pub(crate) mod inventory;
 mod libraries;
 #[cfg(feature = "cuda")]
 mod open_cuda;
+mod precision;
 pub(crate) mod shared_library;
 
 use std::fmt;
@@ -22,6 +24,7 @@ use std::str::FromStr;
 use candle_core::Device;
 
 pub use inventory::{CudaDevice, Inventory, Library};
+pub use precision::Precision;
 
 use crate::{Error, Result};
 

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::files::write_atomic;
-use ebm_nn::device::{Choice, open};
+use ebm_nn::device::{Choice, Precision, open};
 
 use self::compare::Plan;
 use self::machine::Machine;
@@ -92,12 +92,15 @@ pub fn run_worker(args: WorkerArgs) -> Result<()> {
     let Some(work) = works.iter().find(|work| work.name == args.name) else {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
+    Precision::default().set();
     worker::serve(work.task, &open(args.device)?.device, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 /// Runs the comparison.
 pub fn run(args: BenchArgs) -> Result<()> {
     let gpu = !open(args.device)?.device.is_cpu();
+    // TF32, as PyTorch's side.
+    Precision::default().set();
     let works = work::select(work::works(args.smoke, gpu), &args.only)?;
     if args.list {
         let width = works.iter().map(|work| work.name.len()).max().unwrap_or(0);

@@ -129,7 +129,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         run: PathBuf::new(),
         heads: args.heads().cloned(),
         resume: args.resume.is_some(),
-        device: args.device.open()?,
+        device: args.device.open_single()?,
     };
     if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
         bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());

@@ -138,13 +138,15 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     };
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
-            let plan = dry_run(&config, &data, &trunk()?, &args.device.open()?, &mut progress)?;
+            let plan = dry_run(&config, &data, &trunk()?, &args.device.open_single()?, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
             print_plan(&plan.lines, losses, args.json);
             return Ok(());
         }
-        Scale::Paper => paper(&config, &data, &trunk()?, &args.device.open()?, &options, &mut progress)?,
+        Scale::Paper => {
+            paper(&config, &data, &trunk()?, &args.device.open_single()?, &options, &mut progress)?
+        }
         Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
         Scale::Mini | Scale::Auto => mini(&config, &data, &options, &mut progress)?,
     };

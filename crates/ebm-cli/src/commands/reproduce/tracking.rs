@@ -87,7 +87,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         seeds: args.seeds,
         run: PathBuf::new(),
         resume: args.resume.is_some(),
-        device: args.device.open()?,
+        device: args.device.open_single()?,
     };
     let absent = missing(&options)?;
     let scale = match args.scale {

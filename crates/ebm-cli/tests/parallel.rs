@@ -1,6 +1,6 @@
 //! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers' variables do without one.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test's failure is its report")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test's failure is its report")]
 
 #[path = "../../ebm-train/tests/common/mpi.rs"]
 mod mpi;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use candle_core::Device;
 
 use super::{Group, Launch, mpi};
-use crate::{Error, Result};
+use crate::Result;
 
 /// What carries messages between processes: `auto`, `mpi`, `nccl` or `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ fn nccl(launch: &Launch, device: &Device, lookup: &dyn Fn(&str) -> Option<String
 fn nccl(_: &Launch, _: &Device, _: &dyn Fn(&str) -> Option<String>) -> Result<Group> {
     let reason =
         "NCCL is for GPUs, and this program was built without the feature `cuda`; take `--engine mpi`";
-    Err(Error::Distributed { reason: reason.into() })
+    Err(crate::Error::Distributed { reason: reason.into() })
 }
 
 #[cfg(test)]

@@ -226,8 +226,9 @@ impl Reduce for Nccl {
             };
             self.checked("ncclBroadcast", code)?;
         }
-        self.device.memcpy_dtoh(&there, bytes)?;
-        Ok(self.device.synchronize()?)
+        // Waits for the stream, as candle does for any tensor that goes to the host.
+        bytes.copy_from_slice(&self.device.clone_dtoh(&there)?);
+        Ok(())
     }
 
     #[expect(unsafe_code, reason = "a call of NCCL")]

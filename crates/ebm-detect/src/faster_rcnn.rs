@@ -61,7 +61,7 @@ impl DetectorLosses {
 pub enum Backbone {
     /// With packed weights; levels are stored with the channels innermost.
     Packed(PackedBackbone),
-    /// The networks themselves, with maps of this type.
+    /// The networks themselves, normalisation folded into the body, with maps of this type.
     Plain(ResNet, Fpn, DType),
 }
 
@@ -129,7 +129,7 @@ impl FasterRcnn {
         Ok(if parameter.device().is_cpu() && parameter.dtype() == DType::F32 {
             Backbone::Packed(PackedBackbone::new(&self.body, &self.fpn)?)
         } else {
-            Backbone::Plain(self.body.clone(), self.fpn.clone(), self.config.backbone.maps.dtype())
+            Backbone::Plain(self.body.folded()?, self.fpn.clone(), self.config.backbone.maps.dtype())
         })
     }
 

@@ -50,12 +50,20 @@ __device__ void backward(u32 count, const T *x, const T *g, const typename Wide<
   }
 }
 
+// running = (1 − momentum) · running + momentum · factor · batch, in f64: a running statistic takes many small steps.
+template <typename T>
+__device__ void move(u32 count, T *running, const double *batch, double momentum, double factor) {
+  FOR_EACH(c, count) running[c] = (T)((1.0 - momentum) * (double)running[c] + momentum * (factor * batch[c]));
+}
+
 #define GATHER \
   (u32 count, const double *shares, const double *stats, double *to, int moments, int channels, int num_shares, double total, double eps)
 #define FORM int has_residual, int relu, int channels, int plane, double eps
 #define BACK int channels, int plane, double total, double eps
 
 KERNEL(norm_gather, gather, GATHER, GATHER, (count, shares, stats, to, moments, channels, num_shares, total, eps))
+KERNEL(norm_move, move, (u32 count, float *running, const double *batch, double momentum, double factor),
+       (u32 count, double *running, const double *batch, double momentum, double factor), (count, running, batch, momentum, factor))
 KERNEL(norm_forward, normalise,
        (u32 count, const float *x, const float *affine, const float *residual, const double *stats, float *y, FORM),
        (u32 count, const double *x, const double *affine, const double *residual, const double *stats, double *y, FORM),

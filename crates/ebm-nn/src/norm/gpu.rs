@@ -3,10 +3,11 @@
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, bail,
+    CpuStorage, CudaStorage, CustomOp2, CustomOp3, DType, InplaceOp2, Layout, Result, Shape, Storage, Tensor,
+    bail,
 };
 
-use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes, tensor};
+use crate::ops::cuda::{Element, by_any_type, by_type, elements, elements_mut, launch, sizes, tensor};
 use crate::resnet::relu_gradient;
 
 type Argument<'a> = (&'a CudaStorage, &'a Layout);
@@ -95,6 +96,44 @@ fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Result<Tensor
         by_any_type!(x.0, "batch-norm", run(x, grad, stats, eps))?
     };
     Ok(tensor(found, (2, channels)))
+}
+
+/// Moves a running statistic in place towards `factor` times the batch's, which is in f64.
+pub(super) struct Move {
+    pub momentum: f64,
+    pub factor: f64,
+}
+
+impl InplaceOp2 for Move {
+    fn name(&self) -> &'static str {
+        "batch-norm-move"
+    }
+
+    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<()> {
+        bail!("this form of batch norm runs on a GPU only")
+    }
+
+    fn cuda_fwd(
+        &self,
+        running: &mut CudaStorage,
+        lr: &Layout,
+        batch: &CudaStorage,
+        lb: &Layout,
+    ) -> Result<()> {
+        fn run<T: Element>(
+            op: &Move,
+            running: &mut CudaStorage,
+            layout: &Layout,
+            batch: Argument<'_>,
+        ) -> Result<()> {
+            let (batch, device) = (elements::<f64>(batch.0, batch.1)?, running.device().clone());
+            let len = layout.shape().elem_count();
+            let mut running = elements_mut::<T>(running, layout)?;
+            launch!(device, BATCH_NORM::"norm_move", T, len; &mut running, &batch, &op.momentum, &op.factor);
+            Ok(())
+        }
+        by_type!(running, "batch-norm", run(self, running, lr, (batch, lb)))
+    }
 }
 
 fn on_gpu(storage: &Storage) -> Result<&CudaStorage> {

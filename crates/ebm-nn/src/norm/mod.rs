@@ -190,16 +190,20 @@ impl BatchNorm {
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
         let (y, mean, var) = form(x)?;
-        let unbiased = (var * (count as f64 / (count - 1) as f64))?;
-        move_towards(&self.running_mean, &mean, self.config.momentum)?;
-        move_towards(&self.running_var, &unbiased, self.config.momentum)?;
+        move_towards(&self.running_mean, (&mean, 1.), self.config.momentum)?;
+        move_towards(&self.running_var, (&var, count as f64 / (count - 1) as f64), self.config.momentum)?;
         Ok(y)
     }
 }
 
-fn move_towards(running: &Var, batch: &Tensor, momentum: f64) -> Result<()> {
+/// Moves a running statistic a little towards `factor` times the batch's.
+fn move_towards(running: &Var, (batch, factor): (&Tensor, f64), momentum: f64) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if batch.device().is_cuda() {
+        return Ok(running.inplace_op2(batch, &gpu::Move { momentum, factor })?);
+    }
     // In f64: a running statistic takes many small steps.
     let old = running.as_detached_tensor().to_dtype(DType::F64)?;
-    let new = ((old * (1. - momentum))? + (batch.to_dtype(DType::F64)? * momentum)?)?;
+    let new = ((old * (1. - momentum))? + (batch.to_dtype(DType::F64)? * (factor * momentum))?)?;
     Ok(running.set(&new.to_dtype(running.dtype())?)?)
 }

@@ -1,7 +1,9 @@
 //! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
 
 use candle_core::cuda_backend::CudaDType;
-use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, LaunchConfig, ValidAsZeroBits};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaView, CudaViewMut, DeviceRepr, LaunchConfig, ValidAsZeroBits,
+};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
@@ -50,6 +52,17 @@ pub(crate) fn elements<'a, T: Element>(storage: &'a CudaStorage, layout: &Layout
         bail!("expected a contiguous tensor, got strides {:?} for {:?}", layout.stride(), layout.shape())
     };
     Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
+}
+
+/// The elements of a contiguous tensor, to be written to.
+pub(crate) fn elements_mut<'a, T: Element>(
+    storage: &'a mut CudaStorage,
+    layout: &Layout,
+) -> Result<CudaViewMut<'a, T>> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        bail!("a parameter must be contiguous, not with strides {:?}", layout.stride())
+    };
+    Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
 }
 
 /// The numbers from a tensor's first element on, for a kernel that is given the strides.

@@ -70,6 +70,13 @@ impl Residual {
         Ok(Self { convs, downsample })
     }
 
+    pub(super) fn folded(&self) -> Result<Self> {
+        Ok(Self {
+            convs: self.convs.iter().map(ConvNorm::folded).collect::<Result<_>>()?,
+            downsample: self.downsample.as_ref().map(ConvNorm::folded).transpose()?,
+        })
+    }
+
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let Some((last, first)) = self.convs.split_last() else { return Ok(x.clone()) };
         let mut y = x.clone();

@@ -112,7 +112,21 @@ impl ConvNorm {
         Ok(Self { conv, norm })
     }
 
-    /// The layer as it is when not trained.
+    /// The layer as it is when not trained, with the normalisation in the convolution's weights and bias; outside any graph.
+    pub(super) fn folded(&self) -> Result<Self> {
+        let Conv2d { weight, bias, stride, padding } = &self.conv;
+        let (weight, bias) = match &self.norm {
+            None => (weight.detach(), bias.as_ref().map(Tensor::detach)),
+            Some(norm) => {
+                let (scale, shift) = norm.affine()?;
+                let weight = weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?;
+                (weight.detach(), Some(shift.detach()))
+            }
+        };
+        Ok(Self { conv: Conv2d { weight, bias, stride: *stride, padding: *padding }, norm: None })
+    }
+
+    /// The same packed.
     pub(super) fn pack(&self) -> Result<ops::PackedConv2d> {
         match &self.norm {
             None => self.conv.pack(),

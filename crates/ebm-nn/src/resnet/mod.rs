@@ -141,6 +141,16 @@ impl ResNet {
         Ok(Self { stem, stages })
     }
 
+    /// The network for inference with its present parameters: running statistics are folded into the convolutions, once, and nothing
+    /// is recorded. On the CPU [`pack`](Self::pack) does this and more.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn folded(&self) -> Result<Self> {
+        let stage = |blocks: &Vec<Residual>| blocks.iter().map(Residual::folded).collect::<Result<_>>();
+        Ok(Self { stem: self.stem.folded()?, stages: self.stages.iter().map(stage).collect::<Result<_>>()? })
+    }
+
     /// (N, 3, H, W) -> the outputs \[C2, C3, C4, C5\] of the four stages, (N, channels\[i\], H/4, W/4) to
     /// (…, H/32, W/32), sizes rounded up. With `train`, normalisation that is not frozen uses and records
     /// the batch's statistics.

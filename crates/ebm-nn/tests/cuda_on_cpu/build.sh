@@ -12,7 +12,7 @@ out=$(realpath -m "$1")
 candle=$(cargo metadata --format-version 1 --manifest-path "$here/../../Cargo.toml" --features cuda 2>/dev/null |
     grep -o '"manifest_path":"[^"]*/candle-kernels-[^"]*"' | head -1 | cut -d'"' -f4)
 mkdir -p "$out/objects"
-flags=(-std=c++17 -O3 -fopenmp-simd -fPIC -ffp-contract=off -w -I"$CUDA_HOME/include" -I"$CUDA_HOME/include/cccl" -I"$here" -D__CUDACC_VER_MAJOR__=13 -D__CUDACC_VER_MINOR__=0 -D__CUDA_ARCH__=800)
+flags=(-std=c++17 -O3 -fopenmp-simd -fno-strict-aliasing -fPIC -ffp-contract=off -w -I"$CUDA_HOME/include" -I"$CUDA_HOME/include/cccl" -I"$here" -D__CUDACC_VER_MAJOR__=13 -D__CUDACC_VER_MINOR__=0 -D__CUDA_ARCH__=800)
 
 compile() { # compile SOURCE: the source's kernels and their table; only its registration stays visible
     local source=$1 name names barriers=false

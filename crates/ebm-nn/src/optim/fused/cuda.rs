@@ -1,22 +1,13 @@
 //! The updates on a GPU, one kernel each.
 
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::cudarc::driver::CudaViewMut;
-use candle_core::{CudaStorage, Layout, Result, bail};
+use candle_core::{CudaStorage, Layout, Result};
 
 use super::{Blend, Subtract, SubtractRatio};
-use crate::ops::cuda::{Element, by_type, elements, launch};
+use crate::ops::cuda::{Element, by_type, elements, elements_mut, launch};
 
 type Argument<'a> = (&'a CudaStorage, &'a Layout);
 type Updated<'a> = (&'a mut CudaStorage, &'a Layout);
-
-/// The elements of a contiguous tensor, to be written to.
-fn elements_mut<'a, T: Element>(storage: &'a mut CudaStorage, layout: &Layout) -> Result<CudaViewMut<'a, T>> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        bail!("a parameter must be contiguous, not with strides {:?}", layout.stride())
-    };
-    Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
-}
 
 impl Blend {
     pub(super) fn cuda(&self, x: Updated<'_>, g: Argument<'_>, p: Argument<'_>) -> Result<()> {

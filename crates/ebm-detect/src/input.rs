@@ -1,11 +1,14 @@
 //! From the loader's batches to the network's input and back to the image's pixels.
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
 use ebm_data::{
     loader::{Batch, Sample},
     transform::{self, Normalise, Resample, ResizeRule, Transform},
 };
-use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_nn::{
+    boxes::{BBox, BoxConvention},
+    device::Uploader,
+};
 
 use crate::{
     config::{ChannelOrder, InputConfig, ResampleKind},
@@ -38,8 +41,13 @@ impl InputConfig {
 impl ImageBatch {
     /// Uploads a batch.
     pub fn new(batch: &Batch, device: &Device) -> Result<Self> {
+        Self::uploaded(batch, &mut Uploader::new(device))
+    }
+
+    /// The same as one of many, to the uploader's device.
+    pub fn uploaded(batch: &Batch, uploader: &mut Uploader) -> Result<Self> {
         Ok(Self {
-            pixels: Tensor::from_slice(&batch.data, batch.shape, device)?,
+            pixels: uploader.upload(&batch.data, batch.shape)?,
             sizes: batch.samples.iter().map(|sample| (sample.height, sample.width)).collect(),
         })
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use candle_core::Device;
 use ebm_data::loader::{ByStep, Loader};
-use ebm_nn::boxes::BoxConvention;
+use ebm_nn::{boxes::BoxConvention, device::Uploader};
 use ebm_seed::Key;
 
 use crate::{
@@ -92,14 +92,14 @@ impl BatchSource for CachedSource {
 /// Batches of images from the loader.
 pub struct StreamSource {
     batches: ByStep,
-    device: Device,
+    uploader: Uploader,
     convention: BoxConvention,
 }
 
 impl StreamSource {
     /// Batches of `loader`, uploaded to `device`.
     pub fn new(loader: Loader, device: Device, convention: BoxConvention) -> Self {
-        Self { batches: ByStep::new(loader), device, convention }
+        Self { batches: ByStep::new(loader), uploader: Uploader::new(&device), convention }
     }
 }
 
@@ -108,7 +108,7 @@ impl BatchSource for StreamSource {
         let batch = self.batches.batch(step)?;
         Ok(CachedBatch {
             maps: Vec::new(),
-            images: ImageBatch::new(&batch, &self.device)?,
+            images: ImageBatch::uploaded(&batch, &mut self.uploader)?,
             objects: batch.samples.iter().map(|sample| objects(sample, self.convention)).collect(),
         })
     }

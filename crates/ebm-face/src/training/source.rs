@@ -5,6 +5,7 @@ use std::rc::Rc;
 use candle_core::{Device, Tensor};
 use ebm_data::faces::loader::{FaceBatch, FaceLoader, FaceTransform};
 use ebm_data::loader::ByStep;
+use ebm_nn::device::Uploader;
 use ebm_seed::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -101,20 +102,21 @@ impl BatchSource for CachedSource {
 pub struct StreamSource {
     batches: ByStep<FaceTransform>,
     count: usize,
-    device: Device,
+    uploader: Uploader,
 }
 
 impl StreamSource {
     /// Batches of `loader`, which has `count` images, uploaded to `device`.
     pub fn new(loader: FaceLoader, count: usize, device: Device) -> Self {
-        Self { batches: ByStep::new(loader), count, device }
+        Self { batches: ByStep::new(loader), count, uploader: Uploader::new(&device) }
     }
 }
 
 impl BatchSource for StreamSource {
     fn batch(&mut self, step: usize) -> Result<Batch> {
         let batch = self.batches.batch(step)?;
-        Ok(Batch { x: images(&batch, &self.device)?, y: targets(&batch, &self.device)? })
+        let x = self.uploader.upload(&batch.data, batch.shape)?;
+        Ok(Batch { x, y: targets(&batch, self.uploader.device())? })
     }
 
     fn len(&self) -> usize {

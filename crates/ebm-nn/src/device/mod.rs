@@ -6,6 +6,7 @@
 //! | `shared_library` | the system's dynamic loader |
 //! | `libraries` | with the feature `cuda`: the functions of CUDA's libraries, opened at run time |
 //! | `precision` | how exactly a GPU multiplies |
+//! | `upload` | bringing batches to a device |
 //! | `open_cuda` | with the feature `cuda`: a device, set up |
 //!
 //! A program built with the feature starts without any of CUDA's libraries.
@@ -17,6 +18,7 @@ mod libraries;
 mod open_cuda;
 mod precision;
 pub(crate) mod shared_library;
+mod upload;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +27,7 @@ use candle_core::Device;
 
 pub use inventory::{CudaDevice, Inventory, Library};
 pub use precision::Precision;
+pub use upload::Uploader;
 
 use crate::{Error, Result};
 

@@ -31,7 +31,9 @@ record() { # record <name> <command...>: output to a file, failures counted at t
   fi
 }
 
-cargo build --release --locked -p ebm-cli --features cuda
+# One set of packages: another would build what is below them once more.
+packages=(-p ebm-nn -p ebm-cli --features ebm-cli/cuda --release --locked)
+cargo build "${packages[@]}"
 ebm=$target/release/ebm
 "$ebm" doctor | tee "$out/doctor.txt"
 if ! "$ebm" doctor --json | grep -q '"device":"cuda'; then
@@ -39,9 +41,9 @@ if ! "$ebm" doctor --json | grep -q '"device":"cuda'; then
   exit 1
 fi
 # The same test bodies as on the CPU, on the GPU; then under the tool that finds races and bad addresses.
-record tests cargo test --release --locked -p ebm-nn --features cuda --lib --test devices
+record tests cargo test "${packages[@]}" --lib --test devices
 if command -v compute-sanitizer >/dev/null; then
-  test=$(cargo test --release --locked -p ebm-nn --features cuda --test devices --no-run --message-format=json 2>/dev/null |
+  test=$(cargo test "${packages[@]}" --test devices --no-run --message-format=json 2>/dev/null |
     grep -o '"executable":"[^"]*devices-[^"]*"' | tail -1 | cut -d'"' -f4)
   record memcheck compute-sanitizer --tool memcheck --error-exitcode 9 "$test"
   record racecheck compute-sanitizer --tool racecheck --error-exitcode 9 "$test"
@@ -50,6 +52,19 @@ else
 fi
 record bench "$ebm" bench --device cuda --python "$python" --out "$out/performance.md"
 record bench-json "$ebm" bench --device cuda --python "$python" --json --out -
+# A detector in each precision, on the same scenes: the losses side by side, and the time.
+"$ebm" data scenes --count 256 --out "$out/scenes"
+for precision in full tf32 bf16; do
+  rm -rf "$out/train-$precision"
+  start=$SECONDS
+  record "train-$precision" "$ebm" train detector --annotations "$out/scenes/annotations.json" --images "$out/scenes/images" --steps 500 \
+    --device cuda --precision "$precision" --run "$out/train-$precision"
+  echo "$precision: $((SECONDS - start)) s, $(tail -1 "$out/train-$precision/metrics.jsonl" 2>/dev/null)" | tee -a "$out/precision.txt"
+done
+if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
+  record nccl "$python" -m torch.distributed.run --nproc-per-node 2 --no-python -- "$ebm" train detector --device cuda \
+    --annotations "$out/scenes/annotations.json" --images "$out/scenes/images" --steps 100 --run "$out/train-nccl"
+fi
 record detection "$ebm" reproduce detection --scale mini --device cuda --seeds 1 --out "$out"
 record detection-cpu "$ebm" reproduce detection --scale mini --device cpu --seeds 1 --out "$out"
 

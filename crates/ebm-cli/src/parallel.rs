@@ -1,6 +1,6 @@
 //! Several processes of this program as one: who started them, how they meet, how they end.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use candle_core::Device;
 use clap::Args;
 use ebm_nn::distributed::{Engine, Group, Launch, connect, rendezvous};
@@ -44,10 +44,11 @@ impl EngineArgs {
         if launch.world > 1 && self.engine != Engine::Mpi && device.may_be_gpu() {
             meet_through_nccl()?;
         }
-        let of_rank = || format!("rank {}", launch.rank);
-        let device = device.open_for(launch.local_rank).with_context(of_rank)?;
-        let group = connect(self.engine, &launch, &device, &variable).with_context(of_rank)?;
-        Ok((group, device))
+        let joined = || -> Result<(Group, Device)> {
+            let device = device.open_for(launch.local_rank)?;
+            Ok((connect(self.engine, &launch, &device, &variable)?, device))
+        };
+        joined().map_err(|error| of_rank(launch.rank, launch.world, error))
     }
 }
 
@@ -81,7 +82,10 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
             Err(error)
         }
     };
-    // Many processes write to one terminal.
-    let several = group.world() > 1;
-    result.map_err(|error| if several { error.context(format!("rank {}", group.rank())) } else { error })
+    result.map_err(|error| of_rank(group.rank(), group.world(), error))
+}
+
+/// Many processes write to one terminal.
+fn of_rank(rank: usize, world: usize, error: Error) -> Error {
+    if world > 1 { error.context(format!("rank {rank}")) } else { error }
 }

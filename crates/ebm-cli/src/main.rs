@@ -66,9 +66,9 @@ fn main() -> ExitCode {
     match signals::report_file_size_limit().and_then(|()| run(command, &signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // In one piece: other processes may write to the same place.
-            let text = format!("error: {error:#}\n");
-            eprint!("{text}");
+            if error.downcast_ref::<parallel::Reported>().is_none() {
+                parallel::report(&error);
+            }
             ExitCode::from(exit::code(&error, signals.exit_code()))
         }
     }

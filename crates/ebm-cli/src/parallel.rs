@@ -1,5 +1,7 @@
 //! Several processes of this program as one: who started them, how they meet, how they end.
 
+use std::fmt;
+
 use anyhow::{Context, Error, Result, bail};
 use candle_core::Device;
 use clap::Args;
@@ -82,7 +84,28 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
             Err(error)
         }
     };
-    result.map_err(|error| of_rank(group.rank(), group.world(), error))
+    if group.world() == 1 {
+        return result;
+    }
+    // Said before this process leaves the group: a launcher ends all that are left as soon as one has failed.
+    result.map_err(|error| of_rank(group.rank(), group.world(), error)).inspect_err(report).context(Reported)
+}
+
+/// Says what ended the program.
+pub fn report(error: &Error) {
+    // In one piece: other processes may write to the same place.
+    let text = format!("error: {error:#}\n");
+    eprint!("{text}");
+}
+
+/// Stands around an error that was said already.
+#[derive(Debug)]
+pub struct Reported;
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("said before")
+    }
 }
 
 /// Many processes write to one terminal.

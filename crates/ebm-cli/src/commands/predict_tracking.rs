@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
@@ -74,7 +74,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let device = Device::Cpu;
     let (config, backbone, module) = SavedConfig::load(&args.run, args.backbone.as_deref(), &device)?;
     let networks = Networks {
-        backbone: Rc::new(backbone),
+        backbone: Arc::new(backbone),
         boxes: module.pack()?,
         refinement: config.refinement.clone(),
         device,

@@ -36,5 +36,5 @@ pub use merge::{RunsReport, merge};
 pub use overlap::{center_error, normalized_center_error, overlap};
 pub use problem::TrackingProblem;
 pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
-pub use results::{ResultFormat, write_result, write_times};
+pub use results::{ResultFormat, read_times, write_result, write_times};
 pub use sequence::{SequenceScores, TrackingGroundTruth, score_sequence};

@@ -165,8 +165,7 @@ fn one_bad_sequence_does_not_stop_a_benchmark() {
 
     let (sequences, results) = ([bad, good], dir.path().join("results"));
     let runs = Runs { repetitions: 1, workers: 1 };
-    let all =
-        track_dataset(&networks, &config(), &sequences, &results, runs, Key::new(1), &mut ()).unwrap();
+    let all = track_dataset(&networks, &config(), &sequences, &results, runs, Key::new(1), &mut ()).unwrap();
     let report = all[0].report(&sequences, &Convention::pytracking()).unwrap();
     assert_eq!((report.sequences, report.failed.len(), all[0].tracked.len()), (1, 1, 1));
     assert!(report.failed[0].reason.contains("frame 3"));
@@ -200,7 +199,8 @@ fn a_dataset_is_tracked_the_same_by_any_number_of_workers_and_after_an_interrupt
     std::fs::write(folder.join("two.txt"), "1,2,3,4\n").unwrap();
     let again = track("alone", 2);
     assert_eq!(boxes(&again), boxes(&together));
-    let tracked: Vec<bool> = again.iter().flat_map(|one| &one.tracked).map(|s| !s.frames.is_empty()).collect();
+    let tracked: Vec<bool> =
+        again.iter().flat_map(|one| &one.tracked).map(|s| !s.frames.is_empty()).collect();
     assert_eq!(tracked, [false, false, false, true, true, false]);
 }
 
@@ -270,7 +270,12 @@ impl BoxNetwork for Sized {
 
 fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<Sized> {
     let Networks { backbone, boxes, device, .. } = networks(0);
-    Networks { backbone, boxes: Sized { inner: boxes, aim, power, first: Mutex::default() }, refinement, device }
+    Networks {
+        backbone,
+        boxes: Sized { inner: boxes, aim, power, first: Mutex::default() },
+        refinement,
+        device,
+    }
 }
 
 /// The target's sides in the crop, whose area is always (288 / 5)²: the first frame's box at the classifier's place, which no random box
@@ -320,8 +325,7 @@ fn a_tracker_refines_the_size_towards_the_optimum_of_f() {
 #[test]
 fn boxes_are_ranked_by_f_before_the_last_step() {
     let aim = [60.0, 60.0];
-    let refinement =
-        Refinement { coordinates: StepCoordinates::Relative, steps: 1, step_length: [1.0, 4.0] };
+    let refinement = Refinement { coordinates: StepCoordinates::Relative, steps: 1, step_length: [1.0, 4.0] };
     let networks = sized(aim, 4, refinement.clone());
     let crop = Tensor::zeros((1, 3, 288, 288), DType::F32, &Device::Cpu).unwrap();
     let features = networks.backbone.features(&crop).unwrap();

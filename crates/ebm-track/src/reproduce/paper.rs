@@ -7,9 +7,9 @@ use candle_core::{DType, Device};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, nfs, otb, trackingnet, uav};
+use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
 use ebm_data::videos::{VideoConfig, generate};
-use ebm_eval::tracking::Convention;
+use ebm_eval::tracking::{Convention, TestSet};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
@@ -160,27 +160,26 @@ fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Resu
 }
 
 fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
-    let (root, settings) = (&options.datasets, SequenceOptions::benchmark());
-    let [otb, nfs] = ["otb100", "nfs"].map(|name| root.join(name));
+    let root = &options.datasets;
+    let load = |set: TestSet, folder: &str| Ok::<_, Error>(set.load(&root.join(folder))?.sequences);
     if options.study == Study::Sigma {
         // The supplement takes the two together; the prefix keeps their names apart.
-        let mut sequences = otb::load(&otb, &settings)?.sequences;
+        let mut sequences = load(TestSet::Otb100, "otb100")?;
         let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };
-        sequences.extend(nfs::load(&nfs, &settings)?.sequences.into_iter().map(prefixed));
+        sequences.extend(load(TestSet::Nfs, "nfs")?.into_iter().map(prefixed));
         let (name, convention) = ("OTB-100 and NFS".to_owned(), Convention::pytracking());
         return Ok(vec![Test { name, sequences, convention }]);
     }
-    let uav = uav::load(&root.join("uav123"), &settings)?;
-    let convention = Convention::pytracking_uav();
-    let mut tests = vec![Test { name: "UAV123".to_owned(), sequences: uav.sequences, convention }];
-    let mut add = |name: &str, sequences: Vec<Sequence>| {
-        tests.push(Test { name: name.to_owned(), sequences, convention: Convention::pytracking() });
-    };
-    if otb.is_dir() {
-        add("OTB-100", otb::load(&otb, &settings)?.sequences);
-    }
-    if nfs.is_dir() {
-        add("NFS", nfs::load(&nfs, &settings)?.sequences);
+    let mut tests = Vec::new();
+    for (set, name, folder) in [
+        (TestSet::Uav123, "UAV123", "uav123"),
+        (TestSet::Otb100, "OTB-100", "otb100"),
+        (TestSet::Nfs, "NFS", "nfs"),
+    ] {
+        if set == TestSet::Uav123 || root.join(folder).is_dir() {
+            let (name, sequences) = (name.to_owned(), load(set, folder)?);
+            tests.push(Test { name, sequences, convention: set.convention() });
+        }
     }
     Ok(tests)
 }

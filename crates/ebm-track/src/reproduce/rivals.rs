@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use ebm_eval::tracking::{Annotations, Error as EvalError, evaluate_runs, merge};
+use ebm_eval::Error as EvalError;
+use ebm_eval::tracking::{Annotations, evaluate_runs, merge};
 use serde::{Deserialize, Serialize};
 
 use super::compare::Test;

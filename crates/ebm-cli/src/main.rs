@@ -14,6 +14,7 @@ mod picture;
 mod plot;
 mod progress;
 mod signals;
+mod workers;
 
 use std::process::ExitCode;
 

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::print_plan;
 use super::tracking_figures::figures;
-use crate::commands::{fresh_run, run_dir};
+use crate::commands::{fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -100,7 +100,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     };
     let config = settings(args, scale)?;
     if scale == Scale::Paper && args.dry_run {
-        let run = fresh_run(&args.out, "tracking-dry")?;
+        let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
         let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
         let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
         print_plan(&plan.lines, losses, args.json);
@@ -114,12 +114,12 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
                     first.display()
                 );
             }
-            let run = run_dir(args.resume.as_deref(), &args.out, "tracking-paper")?;
+            let run = run_dir(args.resume.as_deref(), &args.out, &run_name("tracking-paper", args.smoke))?;
             let outcome = paper(&config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
             ("paper", run, outcome)
         }
         _ => {
-            let run = run_dir(args.resume.as_deref(), &args.out, "tracking-mini")?;
+            let run = run_dir(args.resume.as_deref(), &args.out, &run_name("tracking-mini", args.smoke))?;
             let outcome = run_mini(args, &config, (&run, options.device), &mut progress)?;
             ("mini", run, outcome)
         }

@@ -7,6 +7,7 @@ mod contact_sheet;
 mod density_panel;
 mod device;
 mod exit;
+mod machine;
 mod memory;
 mod parallel;
 mod picture;

@@ -208,9 +208,15 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     }
     // Two models each of the Gaussian and of ML-IS.
     assert_eq!(object["calibration"].as_array().unwrap().len(), 4);
-    for file in
-        ["report.md", "results.json", "figure2_dataset1.svg", "figure2_dataset1.png", "seeds_dataset1.svg"]
-    {
+    for file in [
+        "report.md",
+        "results.json",
+        "results.csv",
+        "calibration.csv",
+        "figure2_dataset1.svg",
+        "figure2_dataset1.png",
+        "seeds_dataset1.svg",
+    ] {
         assert!(folder.path().join("toy-smoke-1").join(file).is_file(), "{file}");
     }
 

@@ -28,6 +28,8 @@ pub struct Experiment {
     pub schedule: Schedule,
     /// Points on each axis of the grid for the divergence.
     pub evaluation_points: usize,
+    /// Models of each method; they differ in initialisation, order and noise.
+    pub models: u64,
     /// The rows of the table.
     pub methods: Vec<Method>,
 }
@@ -41,6 +43,9 @@ pub struct Method {
     /// The problems that these settings are for; all if empty.
     #[serde(default)]
     pub problems: Vec<Problem>,
+    /// Models of this method, where they are not [`Experiment::models`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<u64>,
     /// What is trained.
     pub model: ModelConfig,
 }
@@ -129,6 +134,11 @@ impl Experiment {
     /// The methods for a problem.
     pub fn methods(&self, problem: Problem) -> impl Iterator<Item = &Method> {
         self.methods.iter().filter(move |m| m.problems.is_empty() || m.problems.contains(&problem))
+    }
+
+    /// The number of models of a method.
+    pub fn models(&self, method: &Method) -> u64 {
+        method.models.unwrap_or(self.models)
     }
 
     /// Trains one model and measures it.

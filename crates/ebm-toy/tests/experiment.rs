@@ -85,8 +85,18 @@ fn a_training_that_leaves_the_numbers_is_reported() {
 
 #[test]
 fn a_configuration_with_an_unknown_key_is_refused() {
-    let text = "network = 'eccv'\nevaluation_points = 8\nmethods = []\nmomentum = 1\n[schedule]\nepochs = 1\nbatch_size = 1\nlearning_rate = 1.0";
+    let text = "network = 'eccv'\nevaluation_points = 8\nmodels = 1\nmethods = []\nmomentum = 1\n[schedule]\nepochs = 1\nbatch_size = 1\nlearning_rate = 1.0";
     assert!(Experiment::parse(text).unwrap_err().to_string().contains("momentum"));
+}
+
+#[test]
+fn the_slow_methods_have_five_models() {
+    let experiment = Experiment::embedded().unwrap();
+    for problem in Problem::ALL {
+        let models: Vec<u64> = experiment.methods(problem).map(|method| experiment.models(method)).collect();
+        // In the order of the table: the learned proposal, Langevin dynamics and denoising score matching are slow.
+        assert_eq!(models, [20, 20, 20, 20, 20, 5, 20, 20, 5, 5, 20]);
+    }
 }
 
 #[test]

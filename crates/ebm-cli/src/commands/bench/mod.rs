@@ -8,11 +8,10 @@
 //! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
 //! | `compare` | the rounds, minimum, median, ratio |
 //! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
-//! | `machine`, `report` | where and when; the page |
+//! | `report` | the page |
 
 mod compare;
 mod cost;
-mod machine;
 mod peak;
 mod peer;
 mod process;
@@ -29,10 +28,11 @@ use ebm_data::files::write_atomic;
 use ebm_nn::device::{Choice, Precision, open};
 
 use self::compare::Plan;
-use self::machine::Machine;
+
 use self::peer::Python;
 use self::report::{Report, Row};
 use self::work::Work;
+use crate::machine::{Machine, today};
 
 /// Where the page goes after a run of everything.
 const PAGE: &str = "docs/performance.md";
@@ -143,7 +143,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         }
     }
     let report = Report {
-        date: machine::today(),
+        date: today(),
         command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
         device: plan.device.to_string(),
         machine,

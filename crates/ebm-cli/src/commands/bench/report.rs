@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::compare::{Measured, Series};
 use super::cost::Cost;
-use super::machine::Machine;
 use super::peak::Peak;
 use super::peer::Versions;
 use super::work::Work;
+use crate::machine::Machine;
 
 /// A measured work.
 pub struct Row {

@@ -1,5 +1,6 @@
 //! `ebm reproduce toy`: Figure 2.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
+use crate::machine::{Machine, today};
 use crate::progress::Console;
 
 /// Methods whose calibration is measured, and that the figure shows.
@@ -40,9 +42,9 @@ enum ProblemArg {
 /// Arguments of `ebm reproduce toy`.
 #[derive(Args)]
 pub struct ToyArgs {
-    /// Models of each method, which differ in initialisation, order and noise.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: u64,
+    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow methods 5].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
     /// The network of f.
     #[arg(long, value_enum, default_value = "eccv")]
     network: NetworkArg,
@@ -95,7 +97,8 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let mut jobs = Vec::new();
     for (problem, points, truth) in &sets {
         for method in experiment.methods(*problem) {
-            jobs.extend((0..args.seeds).map(|seed| Job { method, problem: *problem, points, truth, seed }));
+            let models = args.seeds.unwrap_or_else(|| experiment.models(method));
+            jobs.extend((0..models).map(|seed| Job { method, problem: *problem, points, truth, seed }));
         }
     }
     if jobs.is_empty() {
@@ -127,16 +130,19 @@ pub fn run(args: ToyArgs) -> Result<()> {
 
     let calibrations = calibrations(&jobs, &trained)?;
     let object = json!({ "rows": rows, "calibration": calibrations });
-    write(&run.join("results.json"), &object.to_string())?;
-    let tables = [divergence_table(&jobs, &rows)?.render(), calibration_table(&calibrations)?.render()];
-    write(&run.join("report.md"), &format!("# Figure 2\n\n{}\n\n{}\n", tables[0], tables[1]))?;
+    write(&run.join("results.json"), object.to_string().as_bytes())?;
+    let taken = (today(), Machine::here().short());
+    write(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
+    write(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
+    let report = report(&rows, &calibrations)?;
+    write(&run.join("report.md"), report.as_bytes())?;
     figures(&run, &jobs, &rows, &trained)?;
     if args.json {
         println!("{object}");
     } else {
-        println!("{}\n\n{}", tables[0], tables[1]);
+        print!("{report}");
     }
-    eprintln!("figures, results.json and report.md are in {}", run.display());
+    eprintln!("figures, results.json, results.csv, calibration.csv and report.md are in {}", run.display());
     Ok(())
 }
 
@@ -202,30 +208,54 @@ fn grouped<T, V>(
     groups
 }
 
-/// KL(truth ‖ model): mean ± sample standard deviation, and the published summary, the mean of the best quarter.
-fn divergence_table(jobs: &[Job<'_>], rows: &[Row]) -> Result<Table> {
-    let mut table =
-        Table::new(["dataset", "method", "models", "KL", "best", "worst", "best quarter", "seconds each"]);
-    debug_assert_eq!(jobs.len(), rows.len());
-    for (dataset, method, values) in
-        grouped(rows, |row| (row.dataset, &row.method), |row| (row.kl, row.train_seconds))
-    {
-        let (mut kl, seconds): (Vec<f64>, Vec<f64>) = values.into_iter().unzip();
-        kl.sort_by(f64::total_cmp);
-        let summary = Summary::new(&kl)?;
-        let quarter = Summary::new(&kl[..kl.len().div_ceil(4)])?;
-        table.push([
-            dataset.to_owned(),
-            method,
-            kl.len().to_string(),
-            summary.cell(Spread::StandardDeviation, 3),
-            format!("{:.3}", summary.min),
-            format!("{:.3}", summary.max),
-            format!("{:.3}", quarter.mean),
-            format!("{:.1}", Summary::new(&seconds)?.mean),
-        ])?;
+/// The tables of docs/toy.md: a table of divergences for each problem, and the calibration of all.
+fn report(rows: &[Row], calibrations: &[CalibrationRow]) -> Result<String> {
+    let mut text = String::from("# Figure 2\n");
+    let groups = grouped(rows, |row| (row.dataset, &row.method), |row| (row.kl, row.train_seconds));
+    for problem in Problem::ALL {
+        let own: Vec<_> = groups.iter().filter(|(dataset, ..)| *dataset == problem.name()).collect();
+        if own.is_empty() {
+            continue;
+        }
+        writeln!(text, "\n## {}: KL(truth ‖ model) in nats\n", problem.title())?;
+        let most = own.iter().map(|(.., values)| values.len()).max().unwrap_or(0);
+        let fewer = own.iter().filter(|(.., values)| values.len() < most);
+        let fewer: Vec<String> =
+            fewer.map(|(_, method, values)| format!("{} of {method}", values.len())).collect();
+        let fewer = if fewer.is_empty() { fewer.join("") } else { format!("; {}", fewer.join(", ")) };
+        writeln!(
+            text,
+            "{most} models of each method{fewer}. Mean ± sample standard deviation over models.\n"
+        )?;
+        let header = ["method", "models", "KL", "best", "worst", "best quarter", "seconds each"];
+        let mut table = Table::new(header);
+        for (_, method, values) in own {
+            table.push(divergence_row(method, values)?)?;
+        }
+        text += &table.render();
     }
-    Ok(table)
+    if !calibrations.is_empty() {
+        text += "\n## Calibration on fresh points\n\n";
+        text += &calibration_table(calibrations)?.render();
+    }
+    Ok(text)
+}
+
+/// KL: mean ± sample standard deviation, and the published summary, the mean of the best quarter.
+fn divergence_row(method: &str, values: &[(f64, f64)]) -> Result<[String; 7]> {
+    let (mut kl, seconds): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
+    kl.sort_by(f64::total_cmp);
+    let summary = Summary::new(&kl)?;
+    let quarter = Summary::new(&kl[..kl.len().div_ceil(4)])?;
+    Ok([
+        method.to_owned(),
+        kl.len().to_string(),
+        summary.cell(Spread::StandardDeviation, 3),
+        format!("{:.3}", summary.min),
+        format!("{:.3}", summary.max),
+        format!("{:.3}", quarter.mean),
+        format!("{:.1}", Summary::new(&seconds)?.mean),
+    ])
 }
 
 /// Calibration on fresh points: mean ± sample standard deviation over models.
@@ -233,6 +263,7 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
     let header = [
         "dataset",
         "method",
+        "models",
         "NLL",
         "CRPS",
         "ECE",
@@ -250,6 +281,7 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
         table.push([
             dataset.to_owned(),
             method,
+            values.len().to_string(),
             cell(|c| c.nll)?,
             cell(|c| c.crps)?,
             cell(|c| c.ece)?,
@@ -262,6 +294,29 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
     Ok(table)
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+/// A row for each model; `taken` is when and on what it was measured.
+fn results_csv(taken: &(String, String), rows: &[Row]) -> Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    let header = ["date", "device", "dataset", "method", "seed", "kl", "train_seconds", "final_loss"];
+    file.write_record(header)?;
+    for Row { dataset, method, seed, kl, train_seconds, final_loss } in rows {
+        file.serialize((taken, dataset, method, seed, kl, train_seconds, final_loss))?;
+    }
+    Ok(file.into_inner()?)
+}
+
+/// A row for each model whose calibration was measured.
+fn calibration_csv(taken: &(String, String), rows: &[CalibrationRow]) -> Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    let figures = ["nll", "crps", "ece", "coverage", "width", "conformal_coverage", "conformal_width"];
+    file.write_record([&["date", "device", "dataset", "method", "seed"][..], &figures].concat())?;
+    for CalibrationRow { dataset, method, seed, figures: c } in rows {
+        let figures = [c.nll, c.crps, c.ece, c.coverage, c.width, c.conformal_coverage, c.conformal_width];
+        file.serialize((taken, dataset, method, seed, figures))?;
+    }
+    Ok(file.into_inner()?)
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{detection_tables as tables, print_plan};
-use crate::commands::{create_dir, eval_strata, fresh_run, run_dir};
+use crate::commands::{create_dir, eval_strata, fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 use crate::workers::WorkersArgs;
@@ -207,7 +207,7 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
     if args.keep_base {
         create_dir(&args.weights)?;
     }
-    let run = run_dir(args.resume.as_deref(), &args.out, "detection-mini")?;
+    let run = run_dir(args.resume.as_deref(), &args.out, &run_name("detection-mini", args.smoke))?;
     let options = MiniOptions {
         from_scratch: args.from_scratch,
         keep_base: args.keep_base,

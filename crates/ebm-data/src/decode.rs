@@ -62,7 +62,7 @@ impl DecodeLimits {
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::FileTooLarge`] and [`Error::ImageTooLarge`] above the
-/// limits, [`Error::Format`] for a known format that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an
+/// limits, [`Error::ImageFormat`] for a known format that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an
 /// incomplete or damaged image. Damage inside a
 /// JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
@@ -126,7 +126,7 @@ fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>
     } else if bytes.is_empty() {
         Err(Error::decode(path, "the file is empty"))
     } else if let Some((format, remedy)) = other_format(bytes) {
-        Err(Error::Format { path: path.to_owned(), format, remedy })
+        Err(Error::ImageFormat { path: path.to_owned(), format, remedy })
     } else {
         Err(Error::decode(path, "neither JPEG nor PNG"))
     }

@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// A file of a known format that is not read.
     #[error("{}: this is {format}, and images are JPEG or PNG files; {remedy}", path.display())]
-    Format {
+    ImageFormat {
         /// The file.
         path: PathBuf,
         /// What it is: "a WebP image", …

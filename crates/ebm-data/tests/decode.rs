@@ -120,7 +120,7 @@ fn other_formats_are_named_with_a_remedy() {
     ] {
         let error = decode(content).unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, Error::Format { .. }), "{text}");
+        assert!(matches!(error, Error::ImageFormat { .. }), "{text}");
         assert!(text.contains(name) && text.starts_with("some/file: ") && !text.contains("again"), "{text}");
     }
 }

@@ -41,7 +41,7 @@ enum ProblemArg {
 /// Arguments of `ebm reproduce toy`.
 #[derive(Args)]
 pub struct ToyArgs {
-    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the two slow methods 5].
+    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow methods 5].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// The network of f.

@@ -87,6 +87,7 @@ fn what_differs_is_named_with_its_place() {
         ),
         ("ours.csv,", "gone.csv,", "cannot read"),
         ("-->\n|", "-->\n\n|", "there is no table directly below this marker"),
+        ("| ok |", "| [ok](x) by 0.5 (of 2) |", "holds a number that nothing accounts for"),
         ("<!-- table", "<!-- tables", "a decimal number in a table without a marker"),
         ("Text.", "Take ../shared/data.", "docs/page.md:1: `shared/` is not in the repository"),
     ] {

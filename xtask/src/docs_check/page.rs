@@ -108,8 +108,12 @@ fn cells(line: &str) -> Vec<String> {
 /// Whether a cell shows a decimal number outside of code and links.
 fn has_decimal(cell: &str) -> bool {
     let words: String = cell.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-    let words = words.split("](").map(|part| part.rsplit_once(')').map_or(part, |(_, after)| after));
-    words.collect::<Vec<_>>().join(" ").split_whitespace().any(|word| {
+    let mut parts = words.split("](");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        words += part.split_once(')').map_or("", |(_, behind)| behind);
+    }
+    words.split_whitespace().any(|word| {
         let bytes = word.as_bytes();
         bytes.windows(3).any(|w| w[0].is_ascii_digit() && w[1] == b'.' && w[2].is_ascii_digit())
     })

@@ -209,6 +209,22 @@ impl TrainedBranch {
     }
 }
 
+/// What the pictures of these images are called, without an ending: the file's name where no other image has it, else
+/// the whole path, so that none overwrites another's.
+pub fn picture_names(images: &[PathBuf]) -> Vec<String> {
+    let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let whole = |path: &PathBuf| {
+        let parts = path.components().filter_map(|part| match part {
+            std::path::Component::Normal(part) => Some(part.to_string_lossy().into_owned()),
+            std::path::Component::ParentDir => Some("..".to_owned()),
+            _ => None,
+        });
+        parts.collect::<Vec<_>>().join("_")
+    };
+    let alone = |path: &&PathBuf| images.iter().filter(|other| stem(other) == stem(path)).count() == 1;
+    images.iter().map(|path| if alone(&path) { stem(path) } else { whole(path) }).collect()
+}
+
 /// A method by its name in result files.
 pub fn method(name: &str) -> Result<Method> {
     Method::from_key(name).with_context(|| {
@@ -224,5 +240,18 @@ pub fn run(command: Predict) -> Result<()> {
         Predict::Tracking(args) => predict_tracking::run(&args),
         Predict::Age(args) => predict_face::run(&args, "age"),
         Predict::HeadPose(args) => predict_face::run(&args, "head pose"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_picture_has_the_name_of_another() {
+        let names = |paths: &[&str]| picture_names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(names(&["a/x.jpg", "b/y.jpg"]), ["x", "y"]);
+        assert_eq!(names(&["d1/x.jpg", "d2/x.jpg", "/d2/z.png"]), ["d1_x.jpg", "d2_x.jpg", "z"]);
+        assert_eq!(names(&["x.jpg", "x.png"]), ["x.jpg", "x.png"]);
     }
 }

@@ -1,6 +1,5 @@
 //! `ebm predict detection`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ebm_data::{
     Image,
     coco::{CocoDataset, LoadOptions, Purpose},
-    decode::read_image,
+    decode::{read_image, read_upright},
     encode::write_png,
 };
 use ebm_detect::{
@@ -20,14 +19,14 @@ use ebm_seed::Key;
 use serde_json::json;
 
 use super::create_dir;
-use super::predict::{Detected, Model, ModelArgs};
+use super::predict::{Detected, Model, ModelArgs, picture_names};
 use crate::box_panel::{Boxes, box_panel, edge_regions};
 use crate::picture::{AFTER, BEFORE, TRUTH, enlarge, outline};
 
 /// Arguments of `ebm predict detection`.
 #[derive(Args)]
 pub struct DetectionArgs {
-    /// JPEG or PNG files.
+    /// JPEG or PNG files; boxes are in the image as its orientation tag turns it, with --annotations as it is stored.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     /// Where pictures go; without it none are drawn.
@@ -83,9 +82,9 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
-    let mut stdout = std::io::stdout().lock();
-    for path in &args.images {
-        let image = read_image(path)?;
+    for (path, name) in args.images.iter().zip(picture_names(&args.images)) {
+        // Annotated boxes are those of the stored pixels.
+        let image = if args.annotations.is_some() { read_image(path)? } else { read_upright(path)? };
         let detected = model.detect(&image, &device)?;
         let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path, &model))?;
         let Detected { refinement, sample, .. } = &detected;
@@ -102,22 +101,20 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
             .collect();
         if args.density {
             // Its own samples for each image, whatever the other images are.
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            densities(args, &model, &detected, Key::new(args.seed).split(&name), &mut found)?;
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            densities(args, &model, &detected, Key::new(args.seed).split(&file), &mut found)?;
         }
         for found in &found {
-            // A reader that has seen enough closes the pipe: an error, not a panic.
-            writeln!(stdout, "{}", found.line(path)?).context("standard output")?;
+            println!("{}", found.line(path)?);
         }
         if let Some(out) = &args.out {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let drawn: Vec<&Found> = found.iter().filter(|found| found.score >= args.min_score).collect();
             let boxes = drawn.iter().flat_map(|found| [(found.before, BEFORE), (found.after, AFTER)]);
             let boxes = truth.iter().map(|&(_, bbox)| (bbox, TRUTH)).chain(boxes);
-            draw(&image, boxes, &out.join(format!("{stem}.png")))?;
+            draw(&image, boxes, &out.join(format!("{name}.png")))?;
             for (index, found) in drawn.iter().enumerate() {
                 let Some(panel) = found.panel(&image, &truth, args.corner.into())? else { continue };
-                write_png(&out.join(format!("{stem}-{index}.png")), &panel)?;
+                write_png(&out.join(format!("{name}-{index}.png")), &panel)?;
             }
         }
     }

@@ -62,6 +62,11 @@ pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf
     }
 }
 
+/// What a run of `ebm reproduce` is called: a smoke run apart from those whose results mean something.
+pub fn run_name(name: &str, smoke: bool) -> String {
+    if smoke { format!("{name}-smoke") } else { name.to_owned() }
+}
+
 /// `runs/<name>-<n>` with the smallest n that is not taken.
 pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
     create_dir(root)?;

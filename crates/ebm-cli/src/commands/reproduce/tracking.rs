@@ -18,7 +18,7 @@ use serde_json::json;
 use super::print_plan;
 use super::tracking_figures::figures;
 use super::tracking_tables::tables;
-use crate::commands::{fresh_run, run_dir};
+use crate::commands::{fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -127,7 +127,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     };
     let config = settings(args, scale)?;
     if scale == Scale::Paper && args.dry_run {
-        let run = fresh_run(&args.out, "tracking-dry")?;
+        let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
         let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
         let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
         print_plan(&plan.lines, losses, args.json);
@@ -163,10 +163,11 @@ impl TrackingArgs {
     }
 
     fn run_name(&self, scale: &str) -> String {
-        match self.ablation {
-            Some(Ablation::Sigma) => format!("tracking-sigma-{scale}"),
-            None => format!("tracking-{scale}"),
-        }
+        let study = match self.ablation {
+            Some(Ablation::Sigma) => "tracking-sigma",
+            None => "tracking",
+        };
+        run_name(&format!("{study}-{scale}"), self.smoke)
     }
 }
 

@@ -103,13 +103,15 @@ fn age_is_reproduced_scored_again_and_predicted() {
     let mode = initial("none");
     for unknown in ["foo", "ebm", "direct"] {
         let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", unknown];
-        let names = "cao, direct_huber, direct_l2, gaussian, laplace, niu, softmax_ce_l2, softmax_ce_l2_var, none";
+        let names =
+            "cao, direct_huber, direct_l2, gaussian, laplace, niu, softmax_ce_l2, softmax_ce_l2_var, none";
         refused(&args, names);
     }
     // One network's run: it is the baseline. An energy model's has none, and begins at the mode.
     let alone = |run: &str| {
         let run = dir.path().join("runs/age-mini-smoke-1").join(run);
-        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"].clone()
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"]
+            .clone()
     };
     assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
 
@@ -161,7 +163,10 @@ fn head_pose_is_reproduced_and_predicted() {
     assert_eq!(cells, ["method", "yaw", "pitch", "roll", "paper: yaw", "pitch", "roll"]);
     // The supplement's Softmax – CE, L2, Var, refined.
     let line = report.lines().find(|line| line.contains("Softmax – CE, L2, Var, refined")).unwrap();
-    assert!(line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"), "{line}");
+    assert!(
+        line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"),
+        "{line}"
+    );
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     let args = ["eval", "head-pose", "--run", text(&run), "--npz", npz];
     let scored = json(&[&args[..], &["--json"]].concat());
@@ -175,7 +180,8 @@ fn head_pose_is_reproduced_and_predicted() {
     let header = cells(lines.next().unwrap());
     assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
     for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
-        let angles = row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        let angles =
+            row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
 }

@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 /// The tables of the supplement: σ of each row, and the paper's MAE.
 fn published(task: &str) -> (Value, Value) {
     match task {
-        "age" => (
-            json!([[0.1, 10.0], [0.1, 20.0], [0.01, 20.0], [0.1, 40.0]]),
-            json!([7.62, 5.12, 5.36, 5.24]),
-        ),
+        "age" => {
+            (json!([[0.1, 10.0], [0.1, 20.0], [0.01, 20.0], [0.1, 40.0]]), json!([7.62, 5.12, 5.36, 5.24]))
+        }
         _ => (
             json!([[0.1, 20.0], [1.0, 20.0], [1.0, 30.0], [2.0, 20.0], [1.0, 10.0]]),
             json!([6.96, 5.08, 5.24, 7.02, 7.56]),
@@ -55,9 +54,12 @@ fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
     let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
     command.args(["reproduce", task, "--scale", scale, "--seeds", "1", "--json", "--config"]).arg(&settings);
-    for (option, name) in
-        [("--trunk", "trunk.safetensors"), ("--datasets", "datasets"), ("--out", "runs"), ("--cache", "cache")]
-    {
+    for (option, name) in [
+        ("--trunk", "trunk.safetensors"),
+        ("--datasets", "datasets"),
+        ("--out", "runs"),
+        ("--cache", "cache"),
+    ] {
         command.args([option, &place(name)]);
     }
     let output = command.args(more).output().unwrap();
@@ -78,7 +80,10 @@ fn sigma_is_studied_end_to_end_and_on_features() {
         for scale in ["paper", "frozen"] {
             let object = reproduce(dir.path(), task, scale, &["--ablation", "sigma"]);
             let rows = &object["ablation"];
-            assert_eq!((column(rows, "sigmas"), column(rows, "published")), (sigmas.clone(), figures.clone()));
+            assert_eq!(
+                (column(rows, "sigmas"), column(rows, "published")),
+                (sigmas.clone(), figures.clone())
+            );
             for row in rows.as_array().unwrap() {
                 // Errors in years or degrees of networks that have learnt nothing: of another run each, so not all the same.
                 assert!((0.0..100.0).contains(&row["mae"].as_f64().unwrap()), "{row}");
@@ -116,7 +121,8 @@ fn a_dry_run_takes_two_steps_of_every_proposal() {
         assert_eq!(without["steps"].as_array().unwrap().len(), networks);
         let with = reproduce(dir.path(), task, "paper", &["--dry-run", "--ablation", "sigma"]);
         let steps = with["steps"].as_array().unwrap();
-        let names: Vec<&str> = steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
         assert_eq!(names, others);
         assert!(steps.iter().all(|step| step["losses"].as_array().unwrap().len() == 2));
         assert!(with["plan"].to_string().contains("ablation-0: "), "{}", with["plan"]);

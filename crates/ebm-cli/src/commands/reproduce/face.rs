@@ -149,7 +149,8 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     };
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
-            let plan = dry_run(&config, &data, &trunk()?, &args.device.open_single()?, &options, &mut progress)?;
+            let plan =
+                dry_run(&config, &data, &trunk()?, &args.device.open_single()?, &options, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
             print_plan(&plan.lines, losses, args.json);

@@ -17,6 +17,7 @@ mod picture;
 mod plot;
 mod progress;
 mod signals;
+mod workers;
 
 use std::process::ExitCode;
 

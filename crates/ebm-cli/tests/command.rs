@@ -175,18 +175,18 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     }
 
     // The other studies take the heads that are there.
-    let heads = dir.path().join("runs/detection-mini-1").to_str().unwrap().to_owned();
+    let heads = dir.path().join("runs/detection-mini-smoke-1").to_str().unwrap().to_owned();
     let study = |arguments: &[&str]| {
         small_detection(dir.path(), weights, &[&["--heads", &heads], arguments].concat())
     };
     let trade = study(&["--figure", "3a"]);
     assert_eq!(column(&trade, "steps"), [0, 1, 2, 4, 8, 16, 32, 64]);
-    assert!(dir.path().join("runs/detection-mini-2/trade.png").is_file());
+    assert!(dir.path().join("runs/detection-mini-smoke-2/trade.png").is_file());
     let grid = study(&["--grid", "lambda", "--methods", "ebm,direct,laplace"]);
     assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let levels = study(&["--levels"]);
     assert_eq!(column(&levels, "level"), ["easy", "easy", "normal", "normal", "hard", "hard"]);
-    let ablation = study(&["--table", "1"]);
+    let ablation = study(&["--table", "1", "--train-missing"]);
     assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
     assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));
 }
@@ -228,7 +228,7 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
         "figure2_dataset1.png",
         "seeds_dataset1.svg",
     ] {
-        assert!(folder.path().join("toy-1").join(file).is_file(), "{file}");
+        assert!(folder.path().join("toy-smoke-1").join(file).is_file(), "{file}");
     }
 
     let refused = |more: &[&str], part: &str| {

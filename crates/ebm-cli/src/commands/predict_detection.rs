@@ -10,7 +10,10 @@ use ebm_data::{
     decode::{read_image, read_upright},
     encode::write_png,
 };
-use ebm_detect::{BoxDensity, Candidate, Corner, input::to_original};
+use ebm_detect::{
+    BoxDensity, Candidate, Corner,
+    input::{original_pixel, to_original},
+};
 use ebm_nn::boxes::BBox;
 use ebm_seed::Key;
 use serde_json::json;
@@ -79,12 +82,11 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
-    let labels = model.config.detector.labels();
     for (path, name) in args.images.iter().zip(picture_names(&args.images)) {
         // Annotated boxes are those of the stored pixels.
         let image = if args.annotations.is_some() { read_image(path)? } else { read_upright(path)? };
         let detected = model.detect(&image, &device)?;
-        let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path, labels))?;
+        let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path, &model))?;
         let Detected { refinement, sample, .. } = &detected;
         let convention = model.config.detector.convention.into();
         let corners = |c: &Candidate| to_original(&c.bbox, sample, convention);
@@ -161,31 +163,32 @@ fn densities(
     key: Key,
     found: &mut [Found],
 ) -> Result<()> {
-    let head = model.head.as_deref().context("--density needs --head: the weights of a confidence branch")?;
+    let (head, proposal) = model.energy()?;
     let drawn = detected.refinement.after.iter().filter(|c| c.score >= args.min_score);
     let (labels, boxes): (Vec<u32>, Vec<BBox>) = drawn.map(|c| (c.label as u32, c.bbox)).unzip();
+    let convention = model.config.detector.convention.into();
     let densities = BoxDensity::about(
         &head,
         &detected.pyramid,
         (&vec![0; boxes.len()], &labels, &boxes),
-        model.config.detector.convention.into(),
-        (&model.proposal, args.samples as usize),
+        convention,
+        (proposal, args.samples as usize),
         &mut key.rng(),
     )?;
-    let sample = &detected.sample;
-    let factor = |original: usize, input: usize| original as f64 / input as f64;
-    let factors = [factor(sample.original.1, sample.width), factor(sample.original.0, sample.height)];
+    let factors = original_pixel(&detected.sample);
     let drawn = found.iter_mut().filter(|found| found.score >= args.min_score);
     for (found, density) in drawn.zip(densities) {
-        found.density = Some(density.scaled(factors));
+        found.density = Some(density.scaled(factors, convention));
     }
     Ok(())
 }
 
-/// The labels, for a model with that many, and boxes, `[x, y, width, height]`, that `annotations` has for the image.
-fn annotated(annotations: &Path, image: &Path, labels: usize) -> Result<Vec<(usize, [f64; 4])>> {
-    let options = LoadOptions { check_files: false, labels: Some(labels), ..LoadOptions::new(Purpose::Eval) };
+/// The model's labels and boxes, `[x, y, width, height]`, that `annotations` has for the image.
+fn annotated(annotations: &Path, image: &Path, model: &Model) -> Result<Vec<(usize, [f64; 4])>> {
+    let labels = Some(model.config.detector.labels());
+    let options = LoadOptions { check_files: false, labels, ..LoadOptions::new(Purpose::Eval) };
     let dataset = CocoDataset::load(annotations, image.parent().unwrap_or(Path::new("")), &options)?;
+    model.check_classes(annotations, &dataset)?;
     let known = dataset.images.iter().find(|known| image.file_name() == Some(known.file_name.as_ref()));
     let known =
         known.with_context(|| format!("{} has no image {}", annotations.display(), image.display()))?;

@@ -1,5 +1,6 @@
 //! `ebm predict age` and `ebm predict head-pose`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ use crate::picture::{axes, beside, enlarge};
 /// How far, in nats, log p falls between two modes that count.
 const PROMINENCE: f64 = 0.3;
 
+/// What stands for no baseline.
+const NONE: &str = "none";
+
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
@@ -29,10 +33,10 @@ pub struct FaceArgs {
     images: Vec<PathBuf>,
     #[command(flatten)]
     model: RunArgs,
-    /// The baseline whose estimate is refined; by default direct_l2 where it is there, otherwise the ascent begins at the density's
-    /// mode. `none` for the mode.
-    #[arg(long, default_value = "direct_l2")]
-    baseline: String,
+    /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By default direct_l2, where
+    /// --run has it, or the only baseline that it has.
+    #[arg(long)]
+    baseline: Option<String>,
     /// Where pictures go; without it none are drawn.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -66,9 +70,23 @@ fn predictor(args: &FaceArgs) -> Result<Predictor> {
     let (energy, path) = runs.iter().find(|(config, _)| config.method == ENERGY).context(
         "--run has no energy model: give a directory of `ebm reproduce`, or the run of an energy model",
     )?;
-    let of_seed =
-        |(config, _): &&(RunConfig, PathBuf)| config.method == args.baseline && config.seed == energy.seed;
-    let baseline = runs.iter().find(of_seed).map(|(_, path)| args.model.open(path)).transpose()?;
+    let of_seed = runs.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
+    let baselines: BTreeMap<&str, &PathBuf> =
+        of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
+    let only = || baselines.values().next().filter(|_| baselines.len() == 1);
+    let baseline = match args.baseline.as_deref() {
+        None => baselines.get("direct_l2").or_else(only),
+        Some(NONE) => None,
+        Some(name) => Some(baselines.get(name).with_context(|| {
+            let names: Vec<&str> = baselines.keys().copied().chain([NONE]).collect();
+            format!(
+                "--baseline {name}: --run has no such baseline of seed {}; give one of {}",
+                energy.seed,
+                names.join(", ")
+            )
+        })?),
+    };
+    let baseline = baseline.map(|path| args.model.open(path)).transpose()?;
     let ascent = args.model.step_length().map(|length| energy.experiment.refinement.ascent(length));
     Ok(Predictor::new(args.model.open(path)?, baseline, ascent)?)
 }

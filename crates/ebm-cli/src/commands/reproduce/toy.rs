@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::toy_figures::figures;
-use crate::commands::fresh_run;
+use crate::commands::{fresh_run, run_name};
 use crate::machine::{Machine, today};
 use crate::progress::Console;
 
@@ -101,7 +101,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
-    let run = fresh_run(&args.out, "toy")?;
+    let run = fresh_run(&args.out, &run_name("toy", args.smoke))?;
     let threads = match args.threads {
         Some(threads) => threads as usize,
         None => {

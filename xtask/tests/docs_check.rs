@@ -106,7 +106,7 @@ fn what_differs_is_named_with_its_place() {
 #[test]
 fn tables_without_measurements_and_code_need_nothing() {
     let code =
-        "```\n| 0.5 |\n```\n| option | what |\n|---|---|\n| `--eta 0.5` | [v0.1](x/0.2.md) in 3 steps |\n";
+        "```\n| 0.5 |\n```\n| option | what |\n|---|---|\n| `--eta 0.5` | [version](x/0.2.md) in 3 steps |\n";
     let none = "<!-- table: none -->\n| version |\n|---|\n| 0.11 |\n";
     let page = format!("{code}\n{none}\n{PAGE}");
     assert_eq!(of(README, &page, CSV).0, 0, "{}", of(README, &page, CSV).1);

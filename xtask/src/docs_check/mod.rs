@@ -75,7 +75,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
         }
         used.extend(
             text.split(|c: char| !(c.is_alphanumeric() || "/._-".contains(c)))
-                .filter_map(|word| word.rsplit('/').next())
+                .filter_map(|word| word.trim_end_matches('.').rsplit('/').next())
                 .filter(|word| word.ends_with(".csv"))
                 .map(str::to_owned),
         );

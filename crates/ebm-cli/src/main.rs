@@ -6,12 +6,14 @@ mod commands;
 mod contact_sheet;
 mod density_panel;
 mod device;
+mod environment;
 mod exit;
 mod memory;
 mod parallel;
 mod picture;
 mod plot;
 mod progress;
+mod schema;
 mod signals;
 
 use std::process::ExitCode;

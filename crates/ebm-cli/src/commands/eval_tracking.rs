@@ -4,8 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use ebm_eval::Summary;
 use ebm_eval::tracking::{Annotations, Convention, RunsReport, TrackingReport, evaluate_runs, merge};
 use serde_json::json;
+
+use crate::schema::document;
+
+const COMMAND: &str = "eval tracking";
 
 /// A benchmark: its annotations and how its figures are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,6 +87,8 @@ impl TrackingArgs {
 
 /// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
+    let dataset =
+        args.dataset.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let annotations = match args.dataset {
         Dataset::Otb100 => Annotations::otb100(&args.annotations),
         _ => Annotations::read(&args.annotations),
@@ -91,32 +98,39 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let runs = evaluate_runs(&annotations, &args.results, &args.convention())
         .with_context(|| format!("the results in {}", args.results.display()))?;
     if let Some(path) = &args.report {
-        let text = serde_json::to_vec_pretty(&runs)?;
+        let text = serde_json::to_vec_pretty(&document(
+            COMMAND,
+            json!({ "dataset": dataset, "runs": runs.len(), "reports": runs }),
+        ))?;
         ebm_data::files::write_atomic(path, &text)?;
     }
     let merged = merge(&runs)?;
     if args.json {
-        println!("{}", object(&merged, &runs));
+        println!("{}", document(COMMAND, object(&dataset, &merged, &runs)));
     } else {
         print_table(&merged, &runs);
     }
     Ok(())
 }
 
-fn object(merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
+fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
     let frames = runs.first().map_or(0, |run| run.frames);
     let unmatched: Vec<&String> = runs.iter().flat_map(|run| &run.unmatched).collect();
+    let fraction = |summary: &Summary| 0.01 * summary.mean;
     json!({
-        "convention": merged.convention.name,
+        "dataset": dataset,
+        "convention": merged.convention,
         "runs": merged.runs,
         "sequences": merged.sequences,
         "frames": frames,
-        "auc": merged.auc.mean,
-        "op50": merged.op50.mean,
-        "op75": merged.op75.mean,
-        "precision": merged.precision.mean,
-        "norm_precision": merged.norm_precision.mean,
-        "average_overlap": merged.average_overlap.mean,
+        "rows": [{
+            "auc": fraction(&merged.auc),
+            "op50": fraction(&merged.op50),
+            "op75": fraction(&merged.op75),
+            "precision": fraction(&merged.precision),
+            "norm_precision": fraction(&merged.norm_precision),
+            "average_overlap": fraction(&merged.average_overlap),
+        }],
         "failed": merged.failed,
         "unmatched": unmatched,
     })

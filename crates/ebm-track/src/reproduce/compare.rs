@@ -43,7 +43,7 @@ pub struct Comparison {
     /// A sequence of the first dataset with each method's boxes.
     pub example: Option<Example>,
     /// Sequences that could not be tracked, with the reason.
-    pub failed: Vec<String>,
+    pub failed: Vec<FailedSequence>,
     /// What seed 0 made of the first dataset.
     first: Vec<(Method, Benchmark)>,
 }
@@ -56,6 +56,7 @@ pub struct Curve {
     /// The method.
     pub method: Method,
     /// Percent of the frames above each of evenly spaced thresholds from 0 to 1.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub success: Vec<f64>,
 }
 
@@ -158,8 +159,7 @@ impl Workplace<'_> {
             let results = module.join("results").join(&test.name);
             let result = benchmark(&networks, &self.config.tracker, sequences, &results, key, progress)?;
             outcome.rows.push(Row::new(&test.name, (method, seed), step_factor, &result));
-            let failed = |failed: &FailedSequence| format!("{}: {}", failed.name, failed.reason);
-            outcome.failed.extend(result.report.failed.iter().map(failed));
+            outcome.failed.extend(result.report.failed.iter().cloned());
             outcome.add_curve(&test.name, method, &result.report.curve);
             if place == 0 && seed == 0 {
                 outcome.first.push((method, result));

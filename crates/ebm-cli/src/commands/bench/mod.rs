@@ -12,7 +12,7 @@
 
 mod compare;
 mod cost;
-mod machine;
+pub mod machine;
 mod peak;
 mod peer;
 mod process;
@@ -33,6 +33,8 @@ use self::machine::Machine;
 use self::peer::Python;
 use self::report::{Report, Row};
 use self::work::Work;
+use crate::parallel::chain;
+use crate::schema::document;
 
 /// Where the page goes after a run of everything.
 const PAGE: &str = "docs/performance.md";
@@ -119,7 +121,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     };
     let python = Python::find(&args.python);
     if let Err(error) = &python {
-        eprintln!("{error:#}; ours are timed alone");
+        eprintln!("{}; ours are timed alone", chain(&error));
     }
     let python = python.ok();
     eprintln!("the machine's peak …");
@@ -137,7 +139,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
                 rows.push(row);
             }
             Err(error) => {
-                eprintln!("error: {error:#}");
+                eprintln!("error: {}", chain(&error));
                 failures.push(work.name);
             }
         }
@@ -156,7 +158,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     };
     let page = report.page()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{:#}", document("bench", serde_json::to_value(&report)?));
     } else {
         print!("{page}");
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_detect::{
@@ -17,7 +17,8 @@ use ebm_eval::{Table, read_results};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{detection_tables as tables, print_plan};
+use super::detection_tables as tables;
+use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
 use crate::commands::{create_dir, eval_strata, fresh_run, run_dir};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -44,6 +45,8 @@ enum Grid {
     /// Step lengths and their decay.
     Lambda,
 }
+
+const COMMAND: &str = "reproduce detection";
 
 /// Arguments of `ebm reproduce detection`.
 #[derive(Args)]
@@ -91,6 +94,8 @@ pub struct DetectionArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
@@ -112,6 +117,20 @@ impl DetectionArgs {
         self.heads.as_ref().or(self.resume.as_ref())
     }
 
+    /// The configuration's expected figures, where they are of the study that these arguments name.
+    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
+        match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            _ if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
+                Err("the configuration states what to expect of Table 2 alone")
+            }
+            _ if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
+            _ if self.from_scratch => Err("the configuration's figures are of the base detector in weights/"),
+            expected => expected.as_ref().ok_or(SILENT),
+        }
+    }
+
     fn methods(&self) -> Vec<Method> {
         match (self.figure, self.methods.as_slice()) {
             (Some(FigureName::Trade), _) => vec![Method::Ebm],
@@ -131,6 +150,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         resume: args.resume.is_some(),
         device: args.device.open_single()?,
     };
+    progress = progress.computing_on(&options.device);
     if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
         bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());
     }
@@ -143,6 +163,8 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         }
         given => given,
     };
+    let name = if scale == Scale::Paper { "paper" } else { "mini" };
+    args.check.refuse_without(&args.reference(&ExperimentConfig::embedded(name)?))?;
     if scale != Scale::Paper {
         return run_mini(&args, options.device, &mut progress);
     }
@@ -154,8 +176,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         options.run = run.clone();
         let plan = dry_run(&options, &args.methods(), args.table == 1, &run, &mut progress)?;
         let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
-        print_plan(&plan.lines, losses, args.json);
-        return Ok(());
+        return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     if let Some(first) = missing.first() {
         bail!(
@@ -260,7 +281,7 @@ fn study(
     finish(args, run, scale, "Table 2", &rows, &tables::table2(&rows)?)
 }
 
-/// Writes `results.json` and `report.md`, and prints one of them.
+/// Writes, prints and compares.
 fn finish<R: Serialize>(
     args: &DetectionArgs,
     run: &Path,
@@ -269,18 +290,17 @@ fn finish<R: Serialize>(
     rows: &[R],
     table: &Table,
 ) -> Result<()> {
-    let object = json!({ "scale": scale, "study": title, "rows": rows });
-    let write = |name: &str, text: &str| {
-        let path = run.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    let config = ExperimentConfig::embedded(scale)?;
+    let study = Study {
+        command: COMMAND,
+        title,
+        scale,
+        run,
+        rows: serde_json::to_value(rows)?,
+        more: json!({}),
+        tables: &table.render(),
+        appendix: "",
+        files: "detections, trained heads, metrics",
     };
-    write("results.json", &serde_json::to_string_pretty(&object)?)?;
-    write("report.md", &format!("# {title}, {scale} scale\n\n{}\n", table.render()))?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{}", table.render());
-    }
-    eprintln!("detections, trained heads, metrics, results.json and report.md are in {}", run.display());
-    Ok(())
+    study.finish(&args.reference(&config), args.check, args.json)
 }

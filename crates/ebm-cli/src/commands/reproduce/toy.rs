@@ -1,6 +1,6 @@
 //! `ebm reproduce toy`: Figure 2.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +14,7 @@ use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
+use super::outcome::{CheckArgs, SILENT, SMOKE, Study};
 use super::toy_figures::figures;
 use crate::commands::fresh_run;
 use crate::progress::Console;
@@ -61,6 +62,8 @@ pub struct ToyArgs {
     /// Print one JSON object instead of the tables.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    check: CheckArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -101,6 +104,13 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
+    let reference = match &experiment.expected {
+        _ if args.smoke => Err(SMOKE),
+        _ if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
+        _ if args.data.is_some() => Err("the expected figures are of the paper's points"),
+        expected => expected.as_ref().ok_or(SILENT),
+    };
+    args.check.refuse_without(&reference)?;
     let run = fresh_run(&args.out, "toy")?;
     let threads = match args.threads {
         Some(threads) => threads as usize,
@@ -126,18 +136,20 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let (rows, trained): (Vec<Row>, Vec<Trained>) = results.into_iter().unzip();
 
     let calibrations = calibrations(&jobs, &trained)?;
-    let object = json!({ "rows": rows, "calibration": calibrations });
-    write(&run.join("results.json"), &object.to_string())?;
     let tables = [divergence_table(&jobs, &rows)?.render(), calibration_table(&calibrations)?.render()];
-    write(&run.join("report.md"), &format!("# Figure 2\n\n{}\n\n{}\n", tables[0], tables[1]))?;
     figures(&run, &jobs, &rows, &trained)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{}\n\n{}", tables[0], tables[1]);
-    }
-    eprintln!("figures, results.json and report.md are in {}", run.display());
-    Ok(())
+    let study = Study {
+        command: "reproduce toy",
+        title: "Figure 2",
+        scale: "paper",
+        run: &run,
+        rows: serde_json::to_value(&rows)?,
+        more: json!({ "calibration": calibrations }),
+        tables: &tables.join("\n\n"),
+        appendix: "",
+        files: "figures",
+    };
+    study.finish(&reference, args.check, args.json)
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {
@@ -260,8 +272,4 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
         ])?;
     }
     Ok(table)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

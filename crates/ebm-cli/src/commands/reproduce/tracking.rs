@@ -17,7 +17,7 @@ use ebm_track::reproduce::{
 };
 use serde_json::json;
 
-use super::print_plan;
+use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
 use super::tracking_figures::figures;
 use crate::commands::{fresh_run, run_dir};
 use crate::device::DeviceArgs;
@@ -32,6 +32,8 @@ enum Scale {
     /// LaSOT, GOT-10k, TrackingNet, COCO; UAV123.
     Paper,
 }
+
+const COMMAND: &str = "reproduce tracking";
 
 /// Arguments of `ebm reproduce tracking`.
 #[derive(Args)]
@@ -61,6 +63,8 @@ pub struct TrackingArgs {
     #[arg(long)]
     resume: Option<PathBuf>,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
@@ -79,6 +83,21 @@ pub struct TrackingArgs {
     smoke: bool,
 }
 
+impl TrackingArgs {
+    /// The settings' expected figures, where they are of what these arguments ask for.
+    fn reference<'a>(&self, config: &'a ExperimentConfig, scale: Scale) -> Result<Reference<'a>> {
+        let small = || Ok::<_, anyhow::Error>(self.small_backbone || find_backbone(&self.weights)?.is_none());
+        Ok(match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            _ if scale != Scale::Paper && self.config.is_none() && small()? => {
+                Err("the configuration's figures are of ImageNet's ResNet-18; see weights/README.md")
+            }
+            expected => expected.as_ref().ok_or(SILENT),
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     let options = PaperOptions {
@@ -89,6 +108,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         resume: args.resume.is_some(),
         device: args.device.open_single()?,
     };
+    progress = progress.computing_on(&options.device);
     let absent = missing(&options)?;
     let scale = match args.scale {
         Scale::Auto if absent.is_empty() || args.dry_run => Scale::Paper,
@@ -99,12 +119,13 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         given => given,
     };
     let config = settings(args, scale)?;
+    let reference = args.reference(&config, scale)?;
+    args.check.refuse_without(&reference)?;
     if scale == Scale::Paper && args.dry_run {
         let run = fresh_run(&args.out, "tracking-dry")?;
         let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
         let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
-        print_plan(&plan.lines, losses, args.json);
-        return Ok(());
+        return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     let (name, run, outcome) = match scale {
         Scale::Paper => {
@@ -124,7 +145,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
             ("mini", run, outcome)
         }
     };
-    finish(args, name, &run, &outcome)
+    finish(args, name, &run, &outcome, &reference)
 }
 
 fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
@@ -184,28 +205,29 @@ fn run_mini(
 }
 
 /// Writes the report and the figures, and prints the table.
-fn finish(args: &TrackingArgs, scale: &str, run: &Path, outcome: &Comparison) -> Result<()> {
+fn finish(
+    args: &TrackingArgs,
+    scale: &str,
+    run: &Path,
+    outcome: &Comparison,
+    reference: &Reference<'_>,
+) -> Result<()> {
     for failed in &outcome.failed {
-        eprintln!("not counted: {failed}");
+        eprintln!("not counted: {}: {}", failed.name, failed.reason);
     }
     figures(run, outcome)?;
-    let object =
-        json!({ "scale": scale, "rows": outcome.rows, "curves": outcome.curves, "failed": outcome.failed });
-    let tables = tables(&outcome.rows, scale == "paper")?;
-    let text = format!("# Table 3, {scale} scale\n\n{}\n![success]({}.png)\n", tables, "success");
-    let write = |name: &str, text: &str| {
-        let path = run.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    let study = Study {
+        command: COMMAND,
+        title: "Table 3",
+        scale,
+        run,
+        rows: serde_json::to_value(&outcome.rows)?,
+        more: json!({ "curves": outcome.curves, "failed": outcome.failed }),
+        tables: &tables(&outcome.rows, scale == "paper")?,
+        appendix: "\n![success](success.png)\n",
+        files: "trained modules, figures",
     };
-    write("report.md", &text)?;
-    write("results.json", &serde_json::to_string_pretty(&object)?)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{tables}");
-    }
-    eprintln!("trained modules, figures, results.json and report.md are in {}", run.display());
-    Ok(())
+    study.finish(reference, args.check, args.json)
 }
 
 fn explain_mini(missing: &[PathBuf]) {

@@ -9,8 +9,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 type Names = BTreeSet<String>;
 
-/// Every crate may use this one in its tests.
-const TEST_SUPPORT: &str = "ebm-seed";
+/// Every crate may use these in its tests, and the second nowhere else.
+const TEST_SUPPORT: [&str; 2] = ["ebm-seed", "ebm-testing"];
 
 /// Two versions of one of these would be two incompatible sets of types, or the second copy of a parser of
 /// files from outside.
@@ -85,7 +85,11 @@ fn edge_violations(rules: &BTreeMap<String, Rule>, crates: &[Manifest]) -> Vec<S
             found.push(format!("{name} has no row in the table in ARCHITECTURE.md: extend the table"));
             continue;
         };
-        let in_tests = dev_dependencies.iter().filter(|used| *used != TEST_SUPPORT);
+        let in_tests = dev_dependencies.iter().filter(|used| !TEST_SUPPORT.contains(&used.as_str()));
+        if dependencies.contains(TEST_SUPPORT[1]) {
+            found
+                .push(format!("{name} uses {} outside its tests: make it a dev-dependency", TEST_SUPPORT[1]));
+        }
         for used in dependencies.iter().chain(in_tests).filter(|used| ours.contains(*used)) {
             if rule.may_use.as_ref().is_some_and(|allowed| !allowed.contains(used)) {
                 found.push(format!(
@@ -275,14 +279,20 @@ mod checkers {
     }
 
     #[test]
-    fn tests_alone_may_add_the_seed() {
-        let nothing = || Rule { may_use: Some(Names::new()), never: Names::new() };
-        let rules = BTreeMap::from([("a".to_owned(), nothing()), ("ebm-seed".to_owned(), nothing())]);
-        let with = |dependencies: &[&str], dev: &[&str]| {
-            edge_violations(&rules, &[manifest("a", dependencies, dev), manifest("ebm-seed", &[], &[])])
-        };
-        assert!(with(&[], &["ebm-seed"]).is_empty());
-        assert_eq!(with(&["ebm-seed"], &[]).len(), 1);
+    fn tests_alone_may_add_the_seed_and_what_tests_need() {
+        let rule = |may_use| Rule { may_use, never: Names::new() };
+        for all in [false, true] {
+            let a = ("a".to_owned(), rule((!all).then(Names::new)));
+            let support = TEST_SUPPORT.map(|name| (name.to_owned(), rule(Some(Names::new()))));
+            let rules = support.into_iter().chain([a]).collect();
+            let with = |dependencies: &[&str], dev: &[&str]| {
+                let [seed, testing] = TEST_SUPPORT.map(|name| manifest(name, &[], &[]));
+                edge_violations(&rules, &[manifest("a", dependencies, dev), seed, testing])
+            };
+            assert!(with(&[], &TEST_SUPPORT).is_empty());
+            assert_eq!(with(&["ebm-seed"], &[]).is_empty(), all);
+            assert!(with(&["ebm-testing"], &[])[0].contains("dev-dependency"));
+        }
     }
 
     #[test]

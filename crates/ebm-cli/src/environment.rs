@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ebm_train::Environment;
 
-use crate::commands::bench::machine::Machine;
+use crate::machine::Machine;
 
 /// With debug assertions, code is not optimised as a release is.
 pub const EBM: &str = if cfg!(debug_assertions) {

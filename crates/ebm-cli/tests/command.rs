@@ -183,7 +183,7 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     }
 
     // What ran, and where.
-    let record = dir.path().join("runs/detection-mini-1/ebm-0/environment.json");
+    let record = dir.path().join("runs/detection-mini-smoke-1/ebm-0/environment.json");
     let record: Value = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
     assert!(record["versions"]["rustc"].as_str().unwrap().starts_with("rustc "), "{record}");
     assert!(record["versions"]["ebm"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")), "{record}");
@@ -198,20 +198,31 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     }
 
     // The other studies take the heads that are there.
-    let heads = dir.path().join("runs/detection-mini-1").to_str().unwrap().to_owned();
+    let heads = dir.path().join("runs/detection-mini-smoke-1").to_str().unwrap().to_owned();
     let study = |arguments: &[&str]| {
         small_detection(dir.path(), weights, &[&["--heads", &heads], arguments].concat())
     };
     let trade = study(&["--figure", "3a"]);
     assert_eq!(column(&trade, "iterations"), [0, 1, 2, 4, 8, 16, 32, 64]);
-    assert!(dir.path().join("runs/detection-mini-2/trade.png").is_file());
+    assert!(dir.path().join("runs/detection-mini-smoke-2/trade.png").is_file());
     let grid = study(&["--grid", "lambda", "--methods", "ebm,direct,laplace"]);
     assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let levels = study(&["--levels"]);
     assert_eq!(column(&levels, "level"), ["easy", "easy", "normal", "normal", "hard", "hard"]);
-    let ablation = study(&["--table", "1"]);
+    let ablation = study(&["--table", "1", "--train-missing"]);
     assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
     assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    for args in [&["doctor"][..], &["doctor", "--json"], &["bench", "--list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).stdout(writer).output().unwrap();
+        // As a shell says of a program that SIGPIPE ended: 128 + 13.
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]), "{args:?}");
+    }
 }
 
 #[test]
@@ -226,7 +237,7 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     let errors = String::from_utf8(output.stderr).unwrap();
     let last = "expected: nothing was compared: the results of --smoke mean nothing";
     assert_eq!(errors.lines().last(), Some(last));
-    let written = std::fs::read(Path::new(out).join("toy-1/results.json")).unwrap();
+    let written = std::fs::read(Path::new(out).join("toy-smoke-1/results.json")).unwrap();
     assert_eq!(schema::document(&written, "reproduce toy"), object);
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 6);
@@ -236,10 +247,16 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     }
     // Two models each of the Gaussian and of ML-IS.
     assert_eq!(object["calibration"].as_array().unwrap().len(), 4);
-    for file in
-        ["report.md", "results.json", "figure2_dataset1.svg", "figure2_dataset1.png", "seeds_dataset1.svg"]
-    {
-        assert!(folder.path().join("toy-1").join(file).is_file(), "{file}");
+    for file in [
+        "report.md",
+        "results.json",
+        "results.csv",
+        "calibration.csv",
+        "figure2_dataset1.svg",
+        "figure2_dataset1.png",
+        "seeds_dataset1.svg",
+    ] {
+        assert!(folder.path().join("toy-smoke-1").join(file).is_file(), "{file}");
     }
 
     let refused = |more: &[&str], part: &str| {
@@ -252,6 +269,30 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     let points = folder.path().join("points.csv");
     std::fs::write(&points, "x,y\n1,2\n3\n").unwrap();
     refused(&["--data", text(&points)], "points.csv:3");
+    std::fs::write(&points, "x,y\n1,2\n2,30\n").unwrap();
+    refused(&["--data", text(&points)], "from −3 to 3");
+
+    // Points of one's own have no truth: nothing is compared with a problem's, and the report says whose points they are.
+    let lines: String =
+        (0..60).map(|i| format!("{},{}\n", f64::from(i) / 30.0, f64::from(i % 7) / 7.0)).collect();
+    std::fs::write(&points, lines).unwrap();
+    let output = ebm(&[
+        &args[..3],
+        &["--seeds", "1", "--methods", "Gaussian", "--json", "--out", out, "--data", text(&points)],
+    ]
+    .concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object = schema::document(&output.stdout, "reproduce toy");
+    let row = &object["rows"][0];
+    assert_eq!((&row["dataset"], &row["kl"]), (&json!("data"), &Value::Null), "{row}");
+    assert!(row["held_out_nll"].as_f64().unwrap().is_finite(), "{row}");
+    assert!(object["calibration"].as_array().unwrap().is_empty());
+    // The refused calls had no run's directory.
+    let report = std::fs::read_to_string(folder.path().join("toy-2/report.md")).unwrap();
+    assert!(
+        report.contains(&format!("60 points of `{}`, of which 12 are held out", points.display())),
+        "{report}"
+    );
 }
 
 /// Figure 2 is small enough to be made as the configuration says, in part.

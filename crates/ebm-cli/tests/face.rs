@@ -32,33 +32,21 @@ fn refused(args: &[&str], part: &str) {
     assert!(output.stdout.is_empty() && message.contains(part), "{part:?} is not in {message}");
 }
 
-/// A reproduction of the smallest size in `root`, and its run directory.
-fn reproduce(root: &Path, task: &str) -> (Value, PathBuf) {
+/// A reproduction of the smallest size in `root` with `more` arguments, and its run directory.
+fn reproduce(root: &Path, task: &str, more: &[&str]) -> (Value, PathBuf) {
     let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let (out, datasets, cache) = (place("runs"), place("datasets"), place("cache"));
-    let object = json(&[
-        "reproduce",
-        task,
-        "--smoke",
-        "--seeds",
-        "2",
-        "--json",
-        "--out",
-        &out,
-        "--datasets",
-        &datasets,
-        "--weights",
-        &place("weights"),
-        "--cache",
-        &cache,
-    ]);
-    (object, root.join("runs").join(format!("{}-mini-1", task.replace('-', "_"))))
+    let weights = place("weights");
+    let places = ["--out", &out, "--datasets", &datasets, "--weights", &weights, "--cache", &cache];
+    let args = ["reproduce", task, "--smoke", "--seeds", "2", "--json"];
+    let object = json(&[&args[..], &places[..], more].concat());
+    (object, root.join("runs").join(format!("{task}-mini-smoke-1")))
 }
 
 #[test]
 fn age_is_reproduced_scored_again_and_predicted() {
     let dir = tempfile::tempdir().unwrap();
-    let (object, run) = reproduce(dir.path(), "age");
+    let (object, run) = reproduce(dir.path(), "age", &["--ablation", "sigma"]);
     assert_eq!((object["scale"].as_str(), object["split"].as_str()), (Some("mini"), Some("test")));
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (2 * 8 + 3));
@@ -108,6 +96,28 @@ fn age_is_reproduced_scored_again_and_predicted() {
     assert!(!age["region"].as_array().unwrap().is_empty() && line["unit"] == "years", "{line}");
     assert!(pictures.join(faces[0].file_stem().unwrap()).with_extension("png").is_file());
 
+    // The baseline that is asked for is the one that is refined, and one that is not there is refused.
+    let initial = |baseline: &str| {
+        let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", baseline];
+        json(&args)["coordinates"]["age"]["initial"].clone()
+    };
+    assert_eq!(initial("direct_l2"), age["initial"]);
+    assert_ne!(initial("cao"), age["initial"]);
+    let mode = initial("none");
+    for unknown in ["foo", "ebm", "direct"] {
+        let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", unknown];
+        let names =
+            "cao, direct_huber, direct_l2, gaussian, laplace, niu, softmax_ce_l2, softmax_ce_l2_var, none";
+        refused(&args, names);
+    }
+    // One network's run: it is the baseline. An energy model's has none, and begins at the mode.
+    let alone = |run: &str| {
+        let run = dir.path().join("runs/age-mini-smoke-1").join(run);
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"]
+            .clone()
+    };
+    assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
+
     let run = text(&run);
     refused(&["predict", "head-pose", text(&faces[0]), "--run", run], "not for the head pose");
     refused(&["predict", "age", text(&split), "--run", run], "split.csv");
@@ -129,7 +139,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
 #[test]
 fn head_pose_is_reproduced_and_predicted() {
     let dir = tempfile::tempdir().unwrap();
-    let (object, run) = reproduce(dir.path(), "head-pose");
+    let (object, run) = reproduce(dir.path(), "head-pose", &[]);
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 2 * 6);
     for row in rows {
@@ -155,6 +165,35 @@ fn head_pose_is_reproduced_and_predicted() {
     }
     assert!(pictures.join("face.png").is_file());
     refused(&["eval", "head-pose", "--run", text(&run), "--npz", text(&face)], "face.png");
+
+    // The error of each angle, in the report and on other faces.
+    let report = std::fs::read_to_string(run.join("report.md")).unwrap();
+    let line = report.lines().find(|line| line.starts_with("| method") && line.contains("yaw")).unwrap();
+    let cells: Vec<&str> = line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells, ["method", "yaw", "pitch", "roll", "paper: yaw", "pitch", "roll"]);
+    // The supplement's Softmax – CE, L2, Var, refined.
+    let line = report.lines().find(|line| line.contains("Softmax – CE, L2, Var, refined")).unwrap();
+    assert!(
+        line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"),
+        "{line}"
+    );
+    let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
+    let args = ["eval", "head-pose", "--run", text(&run), "--npz", npz];
+    let scored = json(&[&args[..], &["--json"]].concat());
+    assert_eq!((scored["images"].as_u64(), scored["rows"].as_array().unwrap().len()), (Some(12), 2 * 2 * 6));
+    let output = ebm(&args);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cells = |line: &str| -> Vec<String> {
+        line.split('|').map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
+    };
+    let mut lines = table.lines();
+    let header = cells(lines.next().unwrap());
+    assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
+    for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
+        let angles =
+            row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
+    }
 }
 
 /// Settings of one's own, with figures that the first row misses.

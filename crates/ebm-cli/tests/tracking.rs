@@ -7,8 +7,6 @@ mod schema;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
-
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
 }
@@ -72,7 +70,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
     assert_eq!((object["scale"].as_str(), methods), (Some("mini"), vec!["atom", "atom_star", "ebm"]));
     assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row["auc"].as_f64().unwrap())));
-    let run = out.join("tracking-mini-1");
+    let run = out.join("tracking-mini-smoke-1");
     for file in
         ["report.md", "results.json", "success.svg", "success.png", "example.png", "backbone.safetensors"]
     {

@@ -46,7 +46,7 @@ pub struct ExperimentConfig {
     pub refinement: RefinementConfig,
     /// Where densities are normalised: the same grid for each coordinate.
     pub density: Grid,
-    /// The proposals compared in Tables S1 and S3.
+    /// The proposals that the supplement compares.
     pub ablation: AblationConfig,
     /// The rows of the table.
     pub methods: Vec<MethodConfig>,
@@ -143,6 +143,13 @@ impl ExperimentConfig {
             if method.baseline.dim() != dim {
                 let found = method.baseline.dim();
                 return Err(format!("methods.{}: {found} coordinates instead of {dim}", method.key));
+            }
+        }
+        for method in &self.methods {
+            let published = method.published_coordinates.iter().flatten();
+            if let Some(figures) = published.map(Vec::len).find(|&figures| figures != dim) {
+                let key = &method.key;
+                return Err(format!("methods.{key}.published_coordinates: {figures} for {dim} coordinates"));
             }
         }
         if self.ablation.sigmas.len() != self.ablation.published.len() {

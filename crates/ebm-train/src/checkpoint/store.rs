@@ -1,8 +1,6 @@
 //! Writing checkpoints: the commit protocol, and which of them are kept.
 
-use super::{
-    Checkpoint, CheckpointState, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors,
-};
+use super::{Checkpoint, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors};
 use crate::error::{Error, Result};
 use crate::files;
 use std::collections::BTreeSet;
@@ -128,7 +126,7 @@ fn write_all(dir: &Path, contents: &[(&str, &[u8])], sums: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{CheckpointData, SCHEMA_VERSION, load_latest};
+    use crate::checkpoint::{CheckpointData, CheckpointState, SCHEMA_VERSION, load_latest};
     use crate::files::faults::{Fault, with};
     use candle_core::{Device, Tensor};
     use std::fs;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::peer::Python;
 use super::process::Worker;
 use super::work::{Peer, Work};
+use crate::parallel::chain;
 
 /// Rounds whose times are not counted.
 const WARM_UP: usize = 2;

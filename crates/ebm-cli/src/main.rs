@@ -9,6 +9,7 @@ mod commands;
 mod contact_sheet;
 mod density_panel;
 mod device;
+mod environment;
 mod exit;
 mod machine;
 mod memory;
@@ -16,6 +17,7 @@ mod parallel;
 mod picture;
 mod plot;
 mod progress;
+mod schema;
 mod signals;
 mod workers;
 

@@ -5,9 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ebm_train::Progress;
+use candle_core::Device;
+use ebm_train::{Environment, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::device::name;
+use crate::environment;
 use crate::signals::Signals;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
@@ -20,6 +23,8 @@ pub struct Console {
     signals: Option<Signals>,
     /// Whether another process shows what there is to show.
     silent: bool,
+    /// What it is computed on.
+    device: String,
 }
 
 struct Stage {
@@ -38,12 +43,23 @@ struct Stage {
 impl Console {
     /// Looks at standard error once to see whether it is a terminal.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), stage: None, signals: None, silent: false }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            stage: None,
+            signals: None,
+            silent: false,
+            device: "cpu".into(),
+        }
     }
 
     /// The same for work that trains: a signal stops a training when its step is saved, and anything else at once.
     pub fn stopping_at(signals: Signals) -> Self {
         Self { signals: Some(signals), ..Self::new() }
+    }
+
+    /// The same for work on `device`, which the records of its runs name.
+    pub fn computing_on(self, device: &Device) -> Self {
+        Self { device: name(device), ..self }
     }
 
     /// The same without a word, for a process whose fellow speaks.
@@ -92,6 +108,10 @@ fn amount(before: usize, done: usize, total: usize) -> String {
 }
 
 impl Progress for Console {
+    fn environment(&self) -> Environment {
+        environment::here(&self.device)
+    }
+
     fn begin(&mut self, name: &str, total: usize) {
         let bar = if self.terminal {
             let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());

@@ -1,6 +1,9 @@
 //! Age and head pose as a user runs them.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -18,7 +21,7 @@ fn text(path: &Path) -> &str {
 fn json(args: &[&str]) -> Value {
     let output = ebm(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    schema::document(&output.stdout, &args[..2].join(" "))
 }
 
 /// Runs `args`, which must fail with an error that contains `part`.
@@ -88,7 +91,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     faces.sort();
     let pictures = dir.path().join("pictures");
     let line = json(&["predict", "age", text(&faces[0]), "--run", text(&run), "--out", text(&pictures)]);
-    let age = &line["coordinates"]["age"];
+    let age = &line["predictions"][0];
     assert!(age["prediction"].as_f64().unwrap().is_finite());
     assert!(!age["region"].as_array().unwrap().is_empty() && line["unit"] == "years", "{line}");
     assert!(pictures.join(faces[0].file_stem().unwrap()).with_extension("png").is_file());
@@ -141,7 +144,7 @@ fn head_pose_is_reproduced_and_predicted() {
     assert_eq!(rows.len(), 2 * 2 * 6);
     for row in rows {
         let coordinates: Vec<f64> =
-            row["coordinates"].as_array().unwrap().iter().map(|mae| mae.as_f64().unwrap()).collect();
+            row["mae_by_coordinate"].as_array().unwrap().iter().map(|mae| mae.as_f64().unwrap()).collect();
         assert_eq!(coordinates.len(), 3);
         assert!((coordinates.iter().sum::<f64>() / 3.0 - row["mae"].as_f64().unwrap()).abs() < 1e-9);
     }
@@ -151,7 +154,14 @@ fn head_pose_is_reproduced_and_predicted() {
     let pictures = dir.path().join("pictures");
     let line = json(&["predict", "head-pose", text(&face), "--run", text(&run), "--out", text(&pictures)]);
     for name in ["yaw", "pitch", "roll"] {
-        assert!(line["coordinates"][name]["region"].is_array(), "{line}");
+        assert!(
+            line["predictions"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|p| p["coordinate"] == name && p["region"].is_array()),
+            "{line}"
+        );
     }
     assert!(pictures.join("face.png").is_file());
     refused(&["eval", "head-pose", "--run", text(&run), "--npz", text(&face)], "face.png");
@@ -184,4 +194,55 @@ fn head_pose_is_reproduced_and_predicted() {
             row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
+}
+
+/// Settings of one's own, with figures that the first row misses.
+const WISHES: &str = r#"
+extends = "age_mini"
+methods = [
+    { key = "direct_l2", title = "L2", published = [4.81, 0.02], baseline = { kind = "direct", dim = 1, loss = "l2" } },
+]
+head.hidden = 16
+energy.samples = 8
+generated = { train = 32, validation = 8, test = 8 }
+[training]
+epochs = 1.0
+batch_size = 16
+[energy.training]
+epochs = 1.0
+batch_size = 16
+[frozen]
+views = 1
+trunk.training.epochs = 1.0
+[expected]
+command = "ebm reproduce age --config wishes.toml"
+time = "not measured"
+source = "a wish"
+rows = [
+    { of = { method = "direct_l2", refined = false }, mae = [0.0, 0.001] },
+    { of = { method = "ebm_mean", refined = false }, mae = [0.0, 1000.0] },
+    { of = { method = "gaussian", refined = false }, mae = [0.0, 0.001] },
+]
+"#;
+
+#[test]
+fn a_missed_figure_is_named_and_has_an_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(place("wishes.toml"), WISHES).unwrap();
+    let (config, out, datasets, cache) = (place("wishes.toml"), place("runs"), place("data"), place("cache"));
+    let args = ["reproduce", "age", "--scale", "mini", "--seeds", "1", "--no-ablation", "--check", "--json"];
+    let places = ["--config", &config, "--out", &out, "--datasets", &datasets, "--cache", &cache];
+    let output = ebm(&[&args[..], &places].concat());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{errors}");
+    let last = errors.lines().last().unwrap();
+    let start = "error: expected: 1 of 2 figures within their tolerances; missed: method direct_l2, refined false: mae ";
+    assert!(last.starts_with(start) && last.ends_with(", expected 0 ± 0.001"), "{last}");
+    let expected = &schema::document(&output.stdout, "reproduce age")["expected"];
+    assert_eq!(
+        (expected["compared"].as_u64(), expected["missed"].as_u64()),
+        (Some(2), Some(1)),
+        "{expected}"
+    );
 }

@@ -1,10 +1,11 @@
 //! Tracking as a user runs it.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::Path;
 use std::process::{Command, Output};
-
-use serde_json::Value;
 
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
@@ -41,13 +42,14 @@ fn boxes_of_any_tracker_are_scored() {
     std::fs::write(results.join("two.txt"), "5,5,10,10\n5,5,10\n").unwrap();
     let args = ["eval", "tracking", "--dataset", "other", "--annotations", text(&annotations), "--results"];
     let args = [&args[..], &[text(&results), "--json"]].concat();
-    let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
+    let object = schema::document(&succeeds(&args).stdout, "eval tracking");
     assert_eq!(object["sequences"], 1);
+    let row = &object["rows"][0];
     // Thresholds 0 to 0.95 for the first frame, 0 to 0.3 for the second.
-    let expected = 100.0 * (20.0 + 7.0) / 42.0;
-    assert!((object["auc"].as_f64().unwrap() - expected).abs() < 1e-9, "{object}");
-    assert_eq!((object["op50"].as_f64(), object["op75"].as_f64()), (Some(50.0), Some(50.0)));
-    assert_eq!(object["precision"].as_f64(), Some(100.0));
+    let expected = (20.0 + 7.0) / 42.0;
+    assert!((row["auc"].as_f64().unwrap() - expected).abs() < 1e-9, "{object}");
+    assert_eq!((row["op50"].as_f64(), row["op75"].as_f64()), (Some(0.5), Some(0.5)));
+    assert_eq!(row["precision"].as_f64(), Some(1.0));
     assert!(object["failed"][0]["reason"].as_str().unwrap().contains("line 2"), "{object}");
 
     refused(
@@ -63,11 +65,11 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let (out, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
     let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--out", text(&out)];
     let args = [&args[..], &["--datasets", text(&datasets), "--weights", text(&weights)]].concat();
-    let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
+    let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");
     let rows = object["rows"].as_array().unwrap();
     let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
     assert_eq!((object["scale"].as_str(), methods), (Some("mini"), vec!["atom", "atom_star", "ebm"]));
-    assert!(rows.iter().all(|row| (0.0..=100.0).contains(&row["auc"].as_f64().unwrap())));
+    assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row["auc"].as_f64().unwrap())));
     let run = out.join("tracking-mini-smoke-1");
     for file in
         ["report.md", "results.json", "success.svg", "success.png", "example.png", "backbone.safetensors"]
@@ -107,8 +109,8 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let output = succeeds(&args);
     let lines = String::from_utf8(output.stdout).unwrap();
     assert_eq!(lines.lines().count(), 23);
-    let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_eq!((line["frame"].as_u64(), line["box"].as_array().unwrap().len()), (Some(1), 4));
+    let line = schema::document(lines.lines().next().unwrap().as_bytes(), "predict tracking");
+    assert_eq!((line["frame"].as_u64(), line["bbox"].as_array().unwrap().len()), (Some(1), 4));
     let boxes = std::fs::read_to_string(pictures.join("video_0001.txt")).unwrap();
     assert_eq!(boxes.lines().count(), 24);
     let mut drawn: Vec<String> = std::fs::read_dir(&pictures)

@@ -7,6 +7,7 @@ use std::time::Instant;
 use candle_core::{Device, Tensor};
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{AnyObjective, EnergyModel, JointNce, Objective};
+use ebm_eval::Expected;
 use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ use crate::training::{Schedule, train};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// The network of f.
     pub network: Network,
     /// Shared by all methods.

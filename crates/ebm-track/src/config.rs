@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ebm_data::files::read_settings;
+use ebm_eval::Expected;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -15,6 +16,9 @@ use crate::training::{BoxTraining, SmallBackboneConfig};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// How many times fewer channels than ATOM's the box module has in every layer.
     pub narrowed: usize,
     /// The backbone that is trained where there is no weight file.
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
         for (name, _) in EMBEDDED {
-            let config = ExperimentConfig::embedded(name).unwrap();
+            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
         }
         assert!(ExperimentConfig::embedded("huge").unwrap_err().to_string().contains("huge"));

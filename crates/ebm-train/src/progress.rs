@@ -26,6 +26,11 @@ pub trait Progress {
     /// Something that the user should read.
     fn message(&mut self, text: &str);
 
+    /// Asked when a run begins, whose directory records it: what runs, and on which machine.
+    fn environment(&self) -> Environment {
+        Environment::default()
+    }
+
     /// Asked after every step of a training. Where true, for example after a signal, it commits a checkpoint and ends.
     fn stop_requested(&mut self) -> bool {
         false
@@ -60,10 +65,10 @@ impl<'a> RunSpec<'a> {
         Self { root, name, config, steps, seed, checkpoint_every: Self::CHECKPOINT_EVERY, resume: false }
     }
 
-    pub(crate) fn open(&self) -> Result<RunDir> {
+    pub(crate) fn open(&self, environment: &Environment) -> Result<RunDir> {
         let path = self.root.join(self.name);
         if !self.resume || !RunDir::exists(&path) {
-            return RunDir::create(self.root, self.name, self.config, &Environment::default());
+            return RunDir::create(self.root, self.name, self.config, environment);
         }
         let run = RunDir::open(&path)?;
         if run.config() != self.config {
@@ -94,7 +99,7 @@ pub(crate) fn lead_run<T: TrainTask>(
     progress: &mut dyn Progress,
     group: &Group,
 ) -> Result<RunDir> {
-    let run = spec.open()?;
+    let run = spec.open(&progress.environment())?;
     let RunSpec { seed, checkpoint_every, resume, .. } = *spec;
     let options = TrainOptions { run: &run, seed, checkpoint_every, retention: Retention::default(), resume };
     progress.begin(&format!("training {}", spec.name), spec.steps);

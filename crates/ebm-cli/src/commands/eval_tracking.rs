@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ebm_eval::Summary;
 use ebm_eval::tracking::{
     Annotations, Convention, RunsReport, TestSet, TrackingReport, evaluate_runs, merge,
 };
 use serde_json::json;
 
 use super::track_dataset::{TrackArgs, track};
+use crate::schema::document;
+
+const COMMAND: &str = "eval tracking";
 
 /// A benchmark: its annotations and how its figures are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -108,6 +112,8 @@ impl TrackingArgs {
 
 /// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
+    let dataset =
+        args.dataset.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let runs = match (&args.annotations, &args.results) {
         (Some(annotations), Some(results)) => score(args, annotations, results)?,
         _ => match track(&args.track, args.dataset.test_set()?, &args.convention())? {
@@ -119,12 +125,15 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
         },
     };
     if let Some(path) = &args.report {
-        let text = serde_json::to_vec_pretty(&runs)?;
+        let text = serde_json::to_vec_pretty(&document(
+            COMMAND,
+            json!({ "dataset": dataset, "runs": runs.len(), "reports": runs }),
+        ))?;
         ebm_data::files::write_atomic(path, &text)?;
     }
     let merged = merge(&runs)?;
     if args.json {
-        println!("{}", object(&merged, &runs));
+        println!("{}", document(COMMAND, object(&dataset, &merged, &runs)));
     } else {
         print_table(&merged, &runs);
     }
@@ -142,20 +151,24 @@ fn score(args: &TrackingArgs, annotations: &Path, results: &Path) -> Result<Vec<
         .with_context(|| format!("the results in {}", results.display()))
 }
 
-fn object(merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
+fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
     let frames = runs.first().map_or(0, |run| run.frames);
     let unmatched: Vec<&String> = runs.iter().flat_map(|run| &run.unmatched).collect();
+    let fraction = |summary: &Summary| 0.01 * summary.mean;
     json!({
-        "convention": merged.convention.name,
+        "dataset": dataset,
+        "convention": merged.convention,
         "runs": merged.runs,
         "sequences": merged.sequences,
         "frames": frames,
-        "auc": merged.auc.mean,
-        "op50": merged.op50.mean,
-        "op75": merged.op75.mean,
-        "precision": merged.precision.mean,
-        "norm_precision": merged.norm_precision.mean,
-        "average_overlap": merged.average_overlap.mean,
+        "rows": [{
+            "auc": fraction(&merged.auc),
+            "op50": fraction(&merged.op50),
+            "op75": fraction(&merged.op75),
+            "precision": fraction(&merged.precision),
+            "norm_precision": fraction(&merged.norm_precision),
+            "average_overlap": fraction(&merged.average_overlap),
+        }],
         "failed": merged.failed,
         "unmatched": unmatched,
     })

@@ -48,6 +48,13 @@ pub fn create_dir(path: &Path) -> Result<()> {
     })
 }
 
+/// What a file or folder of data calls itself, without the ending and without COCO's prefixes.
+pub fn dataset_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = ["image_info_", "instances_"].iter().find_map(|prefix| stem.strip_prefix(prefix));
+    plain.unwrap_or(&stem).to_owned()
+}
+
 /// Where a run's files go: to the one that is resumed, or to a fresh one.
 pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
     match resume {

@@ -22,6 +22,7 @@ use super::create_dir;
 use super::predict::{Detected, Model, ModelArgs, picture_names};
 use crate::box_panel::{Boxes, box_panel, edge_regions};
 use crate::picture::{AFTER, BEFORE, TRUTH, enlarge, outline};
+use crate::schema::document;
 
 /// Arguments of `ebm predict detection`.
 #[derive(Args)]
@@ -141,7 +142,7 @@ impl Found {
             line["edges_90"] = json!({ "left": left, "top": top, "right": right, "bottom": bottom });
             line["effective_sample_size"] = json!(density.effective_sample_size());
         }
-        Ok(line)
+        Ok(document("predict detection", line))
     }
 
     /// None without a density.

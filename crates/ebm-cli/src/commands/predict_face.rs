@@ -18,6 +18,7 @@ use super::eval_face::RunArgs;
 use super::predict::picture_names;
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
+use crate::schema::document;
 
 /// How far, in nats, log p falls between two modes that count.
 const PROMINENCE: f64 = 0.3;
@@ -93,20 +94,24 @@ fn predictor(args: &FaceArgs) -> Result<Predictor> {
 
 /// All that is known, as one JSON object.
 fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Result<serde_json::Value> {
-    let mut coordinates = serde_json::Map::new();
+    let mut predictions = Vec::new();
     for (k, name) in config.coordinates.iter().enumerate() {
         let density = &prediction.density[k];
-        let object = json!({
+        predictions.push(json!({
+            "coordinate": name,
             "prediction": prediction.y[k],
             "initial": prediction.initial[k],
             "mean": density.mean(),
             "median": density.quantile(0.5)?,
             "modes": density.modes(PROMINENCE),
             "region": density.highest_density_region(LEVEL)?.intervals,
-        });
-        coordinates.insert(name.clone(), object);
+        }));
     }
-    Ok(json!({ "image": path, "unit": config.unit, "level": LEVEL, "coordinates": coordinates }))
+    let command = if config.dim() == 1 { "predict age" } else { "predict head-pose" };
+    let body = json!({
+        "image": path, "unit": config.unit, "coordinates": config.coordinates, "mass": LEVEL, "predictions": predictions,
+    });
+    Ok(document(command, body))
 }
 
 /// The image, with its axes where it is a pose, beside the densities.

@@ -22,6 +22,7 @@ use serde_json::json;
 use super::create_dir;
 use crate::picture::{AFTER, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
+use crate::schema::document;
 
 /// Points along a side of a heat map.
 const GRID: usize = 96;
@@ -155,13 +156,14 @@ fn images(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn line(frame: usize, tracked: &Tracked) -> serde_json::Value {
-    json!({
+    let body = json!({
         "frame": frame,
-        "box": tracked.bbox,
+        "bbox": tracked.bbox,
         "score": tracked.score,
         "f": tracked.f,
         "state": tracked.state,
-    })
+    });
+    document("predict tracking", body)
 }
 
 fn picture(image: &Image, bbox: Rect, truth: Option<Rect>, density: Option<&CornerDensity>) -> Image {

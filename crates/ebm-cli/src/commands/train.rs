@@ -129,7 +129,7 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Branch(args) => &args.common,
     };
     let (group, device) = common.engine.join(common.device)?;
-    let mut progress = Console::stopping_at(signals.listen()?);
+    let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
     }

@@ -6,6 +6,7 @@ mod training;
 use std::path::Path;
 
 use ebm_data::files::read_settings;
+use ebm_eval::Expected;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
@@ -25,6 +26,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// The network.
     pub detector: DetectorConfig,
     /// Training of the detector itself.
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
         for (name, _) in EMBEDDED {
-            let config = ExperimentConfig::embedded(name).unwrap();
+            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
         }
     }

@@ -30,13 +30,13 @@ pub use workplace::{Split, TrainedHeads, Workplace};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Precision {
     /// Average precision over IoU thresholds 0.5 to 0.95.
-    #[serde(rename = "AP")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap: f64,
     /// At IoU 0.5.
-    #[serde(rename = "AP50")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap50: f64,
     /// At IoU 0.75.
-    #[serde(rename = "AP75")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap75: f64,
 }
 

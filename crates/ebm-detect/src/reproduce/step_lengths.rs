@@ -23,13 +23,16 @@ pub struct StepLengthRow {
     /// The method.
     pub method: Method,
     /// λ of the first two coordinates: position, or the upper left corner.
+    #[serde(rename = "step_position")]
     pub position: f64,
     /// λ of the other two: size, or the lower right corner.
+    #[serde(rename = "step_size")]
     pub size: f64,
     /// η.
+    #[serde(rename = "step_decay")]
     pub decay: f64,
     /// AP on the validation images, 0 to 1.
-    #[serde(rename = "AP")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap: f64,
 }
 

@@ -50,6 +50,7 @@ pub struct AblationRow {
     /// The factor of the configured step lengths that the validation images chose for this proposal.
     pub step_factor: f64,
     /// AP in the paper, per cent.
+    #[serde(rename = "published_ap", with = "ebm_eval::json::per_cent")]
     pub published: f64,
 }
 

@@ -17,11 +17,15 @@ use crate::{BackboneConfig, EnergyHeadConfig};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
 use ebm_data::files::read_settings;
+use ebm_eval::Expected;
 
 /// A table of the paper for faces: the data's form, the networks, their training, and the rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// What the tables call the task.
     pub title: String,
     /// The names of the D coordinates of y.
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
         for (name, _) in EMBEDDED {
-            let config = ExperimentConfig::embedded(name).unwrap();
+            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config, "{name}");
             assert_eq!(config.frozen.is_some(), !name.ends_with("paper"), "{name}");
             assert_eq!(config.generated.is_some(), name.ends_with("mini"), "{name}");

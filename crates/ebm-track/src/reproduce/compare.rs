@@ -47,7 +47,7 @@ pub struct Comparison {
     /// A sequence of the first dataset with each method's boxes.
     pub example: Option<Example>,
     /// Sequences that could not be tracked, with the reason.
-    pub failed: Vec<String>,
+    pub failed: Vec<FailedSequence>,
     /// What seed 0 made of the first dataset: the methods' boxes, and the AUC of each sequence by name.
     first: Vec<(Method, Repetition, Vec<(String, f64)>)>,
 }
@@ -60,6 +60,7 @@ pub struct Curve {
     /// The method.
     pub method: Method,
     /// Percent of the frames above each of evenly spaced thresholds from 0 to 1.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub success: Vec<f64>,
 }
 
@@ -167,8 +168,7 @@ impl Workplace<'_> {
             let reports = reports.collect::<Result<Vec<_>>>()?;
             let report = merge(&reports)?;
             outcome.rows.push(Row::new(&test.name, (variant, seed), step_factor, &report, &all));
-            let failed = |failed: &FailedSequence| format!("{}: {}", failed.name, failed.reason);
-            outcome.failed.extend(report.failed.iter().map(failed));
+            outcome.failed.extend(report.failed.iter().cloned());
             if variant.sigmas.is_some() {
                 continue;
             }

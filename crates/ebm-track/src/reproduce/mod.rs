@@ -44,14 +44,19 @@ pub struct Row {
     /// Runs of the tracker.
     pub runs: usize,
     /// The mean of the success curve.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub auc: f64,
     /// Frames with an IoU above 0.5.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub op50: f64,
     /// Frames with an IoU above 0.75.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub op75: f64,
     /// Frames with the centre within 20 pixels.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub precision: f64,
     /// Normalised precision.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub norm_precision: f64,
     /// Frames a second, reading the images not included; none where all results come from an interrupted run.
     pub frames_per_second: Option<f64>,

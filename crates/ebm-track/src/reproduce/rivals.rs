@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ebm_eval::Error as EvalError;
-use ebm_eval::tracking::{Annotations, evaluate_runs, merge};
+use ebm_eval::tracking::{Annotations, FailedSequence, evaluate_runs, merge};
 use serde::{Deserialize, Serialize};
 
 use super::compare::Test;
@@ -21,14 +21,19 @@ pub struct RivalRow {
     /// Its runs.
     pub runs: usize,
     /// The mean of the success curve.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub auc: f64,
     /// Frames with an IoU above 0.5.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub op50: f64,
     /// Frames with an IoU above 0.75.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub op75: f64,
     /// Frames with the centre within 20 pixels.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub precision: f64,
     /// Normalised precision.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub norm_precision: f64,
 }
 
@@ -62,9 +67,14 @@ pub const QUOTED: [Quoted; 6] = [
 ];
 
 /// Scores the boxes in each of the folders `results` on each dataset of which they have a sequence; with what could not be scored.
-pub(super) fn rivals(tests: &[Test], results: &[(String, PathBuf)]) -> Result<(Vec<RivalRow>, Vec<String>)> {
+pub(super) fn rivals(
+    tests: &[Test],
+    results: &[(String, PathBuf)],
+) -> Result<(Vec<RivalRow>, Vec<FailedSequence>)> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (name, folder) in results {
+        let of =
+            |sequence: String, reason: String| FailedSequence { name: format!("{name}, {sequence}"), reason };
         for test in tests {
             let annotations = Annotations::from(&test.sequences[..]);
             let report = match evaluate_runs(&annotations, folder, &test.convention) {
@@ -72,7 +82,7 @@ pub(super) fn rivals(tests: &[Test], results: &[(String, PathBuf)]) -> Result<(V
                 Err(EvalError::NoSequence { .. }) => continue,
                 runs => merge(&runs?)?,
             };
-            failed.extend(report.failed.iter().map(|one| format!("{name}, {}: {}", one.name, one.reason)));
+            failed.extend(report.failed.into_iter().map(|one| of(one.name, one.reason)));
             rows.push(RivalRow {
                 dataset: test.name.clone(),
                 name: name.clone(),
@@ -86,7 +96,10 @@ pub(super) fn rivals(tests: &[Test], results: &[(String, PathBuf)]) -> Result<(V
             });
         }
         if !rows.iter().any(|row| row.name == *name) {
-            failed.push(format!("{name}: {} has no result of a measured sequence", folder.display()));
+            failed.push(of(
+                folder.display().to_string(),
+                "no result of a measured sequence is there".to_owned(),
+            ));
         }
     }
     Ok((rows, failed))

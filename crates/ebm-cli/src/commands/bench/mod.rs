@@ -34,6 +34,8 @@ use self::report::{Report, Row};
 use self::work::Work;
 use crate::commands::create_dir;
 use crate::machine::{Machine, today};
+use crate::parallel::chain;
+use crate::schema::document;
 
 /// Where the page goes after a run of everything.
 const PAGE: &str = "docs/performance.md";
@@ -121,7 +123,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     };
     let python = Python::find(&args.python);
     if let Err(error) = &python {
-        eprintln!("{error:#}; ours are timed alone");
+        eprintln!("{}; ours are timed alone", chain(&error));
     }
     let python = python.ok();
     eprintln!("the machine's peak …");
@@ -139,7 +141,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
                 rows.push(row);
             }
             Err(error) => {
-                eprintln!("error: {error:#}");
+                eprintln!("error: {}", chain(&error));
                 failures.push(work.name);
             }
         }
@@ -159,7 +161,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let csv = csv_beside(out.as_deref().unwrap_or(Path::new(PAGE)));
     let page = report.page(&csv)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{:#}", document("bench", serde_json::to_value(&report)?));
     } else {
         print!("{page}");
     }

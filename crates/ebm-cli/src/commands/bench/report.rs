@@ -10,6 +10,7 @@ use super::cost::Cost;
 use super::peak::Peak;
 use super::peer::Versions;
 use super::work::Work;
+use crate::environment::{CANDLE, EBM, RUSTC};
 use crate::machine::Machine;
 
 /// A measured work.
@@ -237,22 +238,6 @@ impl Report {
     }
 }
 
-/// With debug assertions, code is not optimised as a release is.
-const EBM: &str = if cfg!(debug_assertions) {
-    concat!(env!("CARGO_PKG_VERSION"), " (debug build: slower than a release)")
-} else {
-    env!("CARGO_PKG_VERSION")
-};
-const CANDLE: &str = or_unknown(option_env!("EBM_CANDLE_VERSION"));
-const RUSTC: &str = or_unknown(option_env!("EBM_RUSTC_VERSION"));
-
-const fn or_unknown(value: Option<&'static str>) -> &'static str {
-    match value {
-        Some(value) => value,
-        None => "unknown",
-    }
-}
-
 /// Three significant digits, more only before the point.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -309,7 +294,7 @@ impl Serialize for Report {
         let versions = json!({ "ebm": EBM, "candle": CANDLE, "rustc": RUSTC, "peer": self.peer });
         let mut report = serializer.serialize_struct("Report", 10)?;
         report.serialize_field("date", &self.date)?;
-        report.serialize_field("command", &self.command)?;
+        report.serialize_field("command_line", &self.command)?;
         report.serialize_field("machine", &self.machine)?;
         report.serialize_field("peaks", &self.peaks)?;
         report.serialize_field("versions", &versions)?;
@@ -317,7 +302,7 @@ impl Serialize for Report {
         report.serialize_field("rounds", &self.rounds)?;
         report.serialize_field("smoke", &self.smoke)?;
         report.serialize_field("device", &self.device)?;
-        report.serialize_field("works", &self.rows)?;
+        report.serialize_field("rows", &self.rows)?;
         report.end()
     }
 }
@@ -337,7 +322,7 @@ impl Serialize for Row {
             "ratio_of_medians": measured.ratio_of_medians(),
             "met": ratio.map(|ratio| ratio <= work.goal.at_most),
             "best": measured.best().map(|peer| &peer.form),
-            "measured": measured,
+            "times": measured,
         })
         .serialize(serializer)
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_detect::{
@@ -17,7 +17,8 @@ use ebm_eval::{Table, read_results};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{detection_tables as tables, print_plan};
+use super::detection_tables as tables;
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
 use crate::commands::{create_dir, eval_strata, fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -45,6 +46,8 @@ enum Grid {
     /// Step lengths and their decay.
     Lambda,
 }
+
+const COMMAND: &str = "reproduce detection";
 
 /// Arguments of `ebm reproduce detection`.
 #[derive(Args)]
@@ -96,6 +99,8 @@ pub struct DetectionArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     workers: WorkersArgs,
@@ -120,6 +125,20 @@ impl DetectionArgs {
         Some(TrainedHeads { path, train_missing: self.train_missing || self.resume.is_some() })
     }
 
+    /// The configuration's expected figures, where they are of the study that these arguments name.
+    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
+        match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            _ if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
+                Err("the configuration states what to expect of Table 2 alone")
+            }
+            _ if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
+            _ if self.from_scratch => Err("the configuration's figures are of the base detector in weights/"),
+            expected => expected.as_ref().ok_or(SILENT),
+        }
+    }
+
     fn methods(&self) -> Vec<Method> {
         match (self.figure, self.methods.as_slice()) {
             (Some(FigureName::Trade), _) => vec![Method::Ebm],
@@ -140,6 +159,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         device: args.device.open_single()?,
         workers: args.workers.count(),
     };
+    progress = progress.computing_on(&options.device);
     if let Some(TrainedHeads { path, .. }) = args.heads().filter(|heads| !heads.path.is_dir()) {
         bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
     }
@@ -152,6 +172,8 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         }
         given => given,
     };
+    let name = if scale == Scale::Paper { "paper" } else { "mini" };
+    args.check.refuse_without(&args.reference(&ExperimentConfig::embedded(name)?))?;
     if scale != Scale::Paper {
         return run_mini(&args, options.device, &mut progress);
     }
@@ -163,8 +185,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         options.run = run.clone();
         let plan = dry_run(&options, &args.methods(), args.table == 1, &run, &mut progress)?;
         let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
-        print_plan(&plan.lines, losses, args.json);
-        return Ok(());
+        return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     if let Some(first) = missing.first() {
         bail!(
@@ -280,7 +301,7 @@ struct Study<'a> {
 }
 
 impl Study<'_> {
-    /// Writes `results.json` and `report.md`, and prints one of them.
+    /// Writes, prints and compares.
     fn finish<R: Serialize>(
         &self,
         (args, place, run): (&DetectionArgs, &Workplace, &Path),
@@ -292,22 +313,18 @@ impl Study<'_> {
             Some(Grid::Lambda) => vec![place.search_remark()],
             None => place.remarks(published),
         };
-        let object = json!({ "scale": scale, "study": title, "remarks": remarks, "rows": rows });
-        let write = |name: &str, text: &str| {
-            let path = run.join(name);
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        let config = ExperimentConfig::embedded(scale)?;
+        let study = outcome::Study {
+            command: COMMAND,
+            title,
+            scale,
+            run,
+            rows: serde_json::to_value(rows)?,
+            more: json!({ "remarks": remarks }),
+            tables: &format!("{}\n\n{}", table.render(), remarks.join("\n")),
+            appendix: "",
+            files: "detections, trained heads, metrics",
         };
-        write("results.json", &serde_json::to_string_pretty(&object)?)?;
-        write(
-            "report.md",
-            &format!("# {title}, {scale} scale\n\n{}\n\n{}\n", remarks.join(" "), table.render()),
-        )?;
-        if args.json {
-            println!("{object}");
-        } else {
-            println!("{}\n\n{}", table.render(), remarks.join("\n"));
-        }
-        eprintln!("detections, trained heads, metrics, results.json and report.md are in {}", run.display());
-        Ok(())
+        study.finish(&args.reference(&config), args.check, args.json)
     }
 }

@@ -11,7 +11,7 @@ use ebm_face::reproduce::{Data, Options, Outcome, Row, Task, dry_run, frozen, mi
 use serde_json::json;
 
 use super::face_figures::figures;
-use super::print_plan;
+use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
 use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -59,6 +59,8 @@ pub struct FaceArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
@@ -78,6 +80,24 @@ pub struct FaceArgs {
     /// Mini: smaller splits and fewer updates, to see that everything works; the results mean nothing.
     #[arg(long)]
     smoke: bool,
+}
+
+impl FaceArgs {
+    /// The settings' expected figures.
+    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
+        match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            expected => expected.as_ref().ok_or(SILENT),
+        }
+    }
+}
+
+fn command(task: Task) -> &'static str {
+    match task {
+        Task::Age => "reproduce age",
+        Task::HeadPose => "reproduce head-pose",
+    }
 }
 
 /// Pretrained ResNet-50s that are known, best first.
@@ -116,6 +136,7 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     if args.smoke {
         shrink(&mut config);
     }
+    args.check.refuse_without(&args.reference(&config))?;
     let data = match scale {
         Scale::Mini => {
             let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
@@ -149,20 +170,21 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     };
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
-            let plan =
-                dry_run(&config, &data, &trunk()?, &args.device.open_single()?, &options, &mut progress)?;
+            let device = args.device.open_single()?;
+            let plan = dry_run(&config, &data, &trunk()?, &device, &options, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
-            print_plan(&plan.lines, losses, args.json);
-            return Ok(());
+            return print_plan(command(task), &plan.lines, losses, args.json);
         }
         Scale::Paper => {
-            paper(&config, &data, &trunk()?, &args.device.open_single()?, &options, &mut progress)?
+            let device = args.device.open_single()?;
+            progress = progress.computing_on(&device);
+            paper(&config, &data, &trunk()?, &device, &options, &mut progress)?
         }
         Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
         Scale::Mini | Scale::Auto => mini(&config, &data, &options, &mut progress)?,
     };
-    report(name, &config, &data, &outcome, &run, args)
+    report((task, name), &config, &data, &outcome, &run, args)
 }
 
 fn explain_mini(args: &FaceArgs, no_weights: bool, data: Option<&Path>) {
@@ -197,23 +219,22 @@ fn shrink(config: &mut ExperimentConfig) {
 }
 
 fn report(
-    scale: &str,
+    (task, scale): (Task, &str),
     config: &ExperimentConfig,
     data: &Data,
     outcome: &Outcome,
     run: &Path,
     args: &FaceArgs,
 ) -> Result<()> {
-    let object = json!({
-        "scale": scale,
+    let more = json!({
+        "unit": config.unit,
+        "coordinates": config.coordinates,
         "split": outcome.part,
         "images": data.results().faces.len(),
         "step_length": outcome.step_length,
-        "rows": outcome.rows,
         "ablation": outcome.ablation,
     });
-    let mut text = format!("# {}, {scale} scale\n\n", config.title);
-    text += &format!(
+    let mut text = format!(
         "MAE in {} on the {} split ({} images), mean ± standard deviation over seeds; λ = {} by the validation split.\n\n",
         config.unit,
         outcome.part,
@@ -230,20 +251,22 @@ fn report(
             ablation(outcome)?.render()
         );
     }
-    write(&run.join("results.json"), &object.to_string())?;
-    write(&run.join("report.md"), &text)?;
     figures(run, config, data, outcome)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{text}");
-    }
-    eprintln!("figures, results.json, report.md and the trained networks are in {}", run.display());
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let study = Study {
+        command: command(task),
+        title: match task {
+            Task::Age => "Table 4",
+            Task::HeadPose => "Table 5",
+        },
+        scale,
+        run,
+        rows: serde_json::to_value(&outcome.rows)?,
+        more,
+        tables: &text,
+        appendix: "",
+        files: "figures, the trained networks",
+    };
+    study.finish(&args.reference(config), args.check, args.json)
 }
 
 /// Mean ± standard deviation of a value of the rows of a method.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_seed::Key;
 use ebm_toy::calibration::{Calibration, calibration};
@@ -14,6 +15,7 @@ use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
+use super::outcome::{CheckArgs, SILENT, SMOKE, Study};
 use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
 use crate::machine::{Machine, today};
@@ -62,6 +64,8 @@ pub struct ToyArgs {
     /// Print one JSON object instead of the tables.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    check: CheckArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -101,6 +105,13 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
+    let reference = match &experiment.expected {
+        _ if args.smoke => Err(SMOKE),
+        _ if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
+        _ if args.data.is_some() => Err("the expected figures are of the paper's points"),
+        expected => expected.as_ref().ok_or(SILENT),
+    };
+    args.check.refuse_without(&reference)?;
     let run = fresh_run(&args.out, &run_name("toy", args.smoke))?;
     let threads = match args.threads {
         Some(threads) => threads as usize,
@@ -126,21 +137,22 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let (rows, trained): (Vec<Row>, Vec<Trained>) = results.into_iter().unzip();
 
     let calibrations = calibrations(&jobs, &trained)?;
-    let object = json!({ "rows": rows, "calibration": calibrations });
-    write(&run.join("results.json"), object.to_string().as_bytes())?;
     let taken = (today(), Machine::here().short());
-    write(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
-    write(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
-    let report = report(&datasets, args.data.as_deref(), &rows, &calibrations)?;
-    write(&run.join("report.md"), report.as_bytes())?;
+    write_atomic(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
+    write_atomic(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
     figures(&run, &datasets, &jobs, &rows, &trained)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        print!("{report}");
-    }
-    eprintln!("figures, results.json, results.csv, calibration.csv and report.md are in {}", run.display());
-    Ok(())
+    let study = Study {
+        command: "reproduce toy",
+        title: "Figure 2",
+        scale: "paper",
+        run: &run,
+        rows: serde_json::to_value(&rows)?,
+        more: json!({ "calibration": calibrations }),
+        tables: &report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
+        appendix: "",
+        files: "figures, results.csv, calibration.csv",
+    };
+    study.finish(&reference, args.check, args.json)
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {
@@ -232,11 +244,11 @@ fn report(
     rows: &[Row],
     calibrations: &[CalibrationRow],
 ) -> Result<String> {
-    let mut text = String::from("# Figure 2\n");
+    let mut text = String::new();
     let groups = grouped(rows, |row| (row.dataset, &row.method), |row| (distance(row), row.train_seconds));
     for dataset in datasets {
         let own: Vec<_> = groups.iter().filter(|(name, ..)| *name == dataset.name).collect();
-        writeln!(text, "\n## {}: {}\n", title(dataset), measure(dataset))?;
+        writeln!(text, "## {}: {}\n", title(dataset), measure(dataset))?;
         if let (Some(path), Reference::HeldOut(held_out)) = (data, &dataset.reference) {
             let (all, held_out) = (dataset.points.x.len() + held_out.x.len(), held_out.x.len());
             let path = path.display();
@@ -261,9 +273,10 @@ fn report(
             table.push(divergence_row(method, values)?)?;
         }
         text += &table.render();
+        text.push('\n');
     }
     if !calibrations.is_empty() {
-        text += "\n## Calibration on fresh points\n\n";
+        text += "## Calibration on fresh points\n\n";
         text += &calibration_table(calibrations)?.render();
     }
     Ok(text)
@@ -352,8 +365,4 @@ fn calibration_csv(taken: &(String, String), rows: &[CalibrationRow]) -> Result<
         file.serialize((taken, dataset, method, seed, figures))?;
     }
     Ok(file.into_inner()?)
-}
-
-fn write(path: &Path, text: &[u8]) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

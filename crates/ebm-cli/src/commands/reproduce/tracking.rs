@@ -15,7 +15,7 @@ use ebm_track::reproduce::{
 };
 use serde_json::json;
 
-use super::print_plan;
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
 use super::tracking_figures::figures;
 use super::tracking_tables::tables;
 use crate::commands::{fresh_run, run_dir, run_name};
@@ -37,6 +37,7 @@ enum Ablation {
     /// Standard deviations of Eq. 5, as in the supplement.
     Sigma,
 }
+const COMMAND: &str = "reproduce tracking";
 
 /// Arguments of `ebm reproduce tracking`.
 #[derive(Args)]
@@ -75,6 +76,8 @@ pub struct TrackingArgs {
     #[arg(long)]
     resume: Option<PathBuf>,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
@@ -91,6 +94,22 @@ pub struct TrackingArgs {
     /// Mini: few videos and steps, to see that everything works; the results mean nothing.
     #[arg(long)]
     smoke: bool,
+}
+
+impl TrackingArgs {
+    /// The settings' expected figures, where they are of what these arguments ask for.
+    fn reference<'a>(&self, config: &'a ExperimentConfig, scale: Scale) -> Result<Reference<'a>> {
+        let small = || Ok::<_, anyhow::Error>(self.small_backbone || find_backbone(&self.weights)?.is_none());
+        Ok(match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            _ if self.ablation.is_some() => Err("the settings state what to expect of Table 3 alone"),
+            _ if scale != Scale::Paper && self.config.is_none() && small()? => {
+                Err("the configuration's figures are of ImageNet's ResNet-18; see weights/README.md")
+            }
+            expected => expected.as_ref().ok_or(SILENT),
+        })
+    }
 }
 
 fn parse_results(text: &str) -> Result<(String, PathBuf), String> {
@@ -116,6 +135,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         resume: args.resume.is_some(),
         device: args.device.open_single()?,
     };
+    progress = progress.computing_on(&options.device);
     let absent = missing(&options)?;
     let scale = match args.scale {
         Scale::Auto if absent.is_empty() || args.dry_run => Scale::Paper,
@@ -126,12 +146,13 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         given => given,
     };
     let config = settings(args, scale)?;
+    let reference = args.reference(&config, scale)?;
+    args.check.refuse_without(&reference)?;
     if scale == Scale::Paper && args.dry_run {
         let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
         let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
         let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
-        print_plan(&plan.lines, losses, args.json);
-        return Ok(());
+        return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     let (name, run, outcome) = match scale {
         Scale::Paper => {
@@ -151,7 +172,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
             ("mini", run, outcome)
         }
     };
-    finish(args, name, &run, &outcome)
+    finish(args, name, &run, &outcome, &reference)
 }
 
 impl TrackingArgs {
@@ -233,36 +254,33 @@ fn run_mini(
 }
 
 /// Writes the report and the figures, and prints the table.
-fn finish(args: &TrackingArgs, scale: &str, run: &Path, outcome: &Comparison) -> Result<()> {
-    for failed in &outcome.failed {
-        eprintln!("not counted: {failed}");
+fn finish(
+    args: &TrackingArgs,
+    scale: &str,
+    run: &Path,
+    found: &Comparison,
+    reference: &Reference<'_>,
+) -> Result<()> {
+    for failed in &found.failed {
+        eprintln!("not counted: {}: {}", failed.name, failed.reason);
     }
-    figures(run, outcome)?;
-    let object = json!({
-        "scale": scale,
-        "rows": outcome.rows,
-        "rivals": outcome.rivals,
-        "curves": outcome.curves,
-        "failed": outcome.failed,
-    });
-    let tables = tables(args.study(), outcome, scale == "paper")?;
-    let text = match args.study() {
-        Study::Methods => format!("# Table 3, {scale} scale\n\n{tables}\n![success](success.png)\n"),
-        Study::Sigma => format!("# The proposal's standard deviations, {scale} scale\n\n{tables}"),
+    figures(run, found)?;
+    let (title, appendix) = match args.study() {
+        Study::Methods => ("Table 3", "\n![success](success.png)\n"),
+        Study::Sigma => ("The proposal's standard deviations", ""),
     };
-    let write = |name: &str, text: &str| {
-        let path = run.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    let study = outcome::Study {
+        command: COMMAND,
+        title,
+        scale,
+        run,
+        rows: serde_json::to_value(&found.rows)?,
+        more: json!({ "rivals": found.rivals, "curves": found.curves, "failed": found.failed }),
+        tables: &tables(args.study(), found, scale == "paper")?,
+        appendix,
+        files: "trained modules, figures",
     };
-    write("report.md", &text)?;
-    write("results.json", &serde_json::to_string_pretty(&object)?)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{tables}");
-    }
-    eprintln!("trained modules, figures, results.json and report.md are in {}", run.display());
-    Ok(())
+    study.finish(reference, args.check, args.json)
 }
 
 fn explain_mini(missing: &[PathBuf]) {

@@ -50,9 +50,26 @@ fn age_is_reproduced_scored_again_and_predicted() {
     assert!(rows.iter().all(|row| row["mae"].as_f64().unwrap().is_finite() && row["method"].is_string()));
     assert_eq!(rows.iter().filter(|row| row["refined"] == true && row["seed"] == 1).count(), 8);
     assert_eq!(object["ablation"].as_array().unwrap().len(), 4);
-    for file in ["report.md", "results.json", "densities.png", "trunk.safetensors", "ebm-1/refinement.toml"] {
+    for file in ["report.md", "densities.png", "trunk.safetensors", "ebm-1/refinement.toml"] {
         assert!(run.join(file).is_file(), "{file}");
     }
+    // The same numbers in all files: after the header a row for each, which ends in MAE and NLL.
+    let lines = |file: &str| -> Vec<String> {
+        std::fs::read_to_string(run.join(file)).unwrap().lines().skip(1).map(str::to_owned).collect()
+    };
+    let table = lines("results.csv");
+    assert_eq!(table.len(), rows.len());
+    for (line, row) in table.iter().zip(rows) {
+        let nll = row["nll"].as_f64().map_or_else(String::new, |nll| format!("{nll:.4}"));
+        let key = format!("{},{},{}", row["method"].as_str().unwrap(), row["refined"], row["seed"]);
+        let figures = format!(",mini,test,24,{key},{:.4},{nll}", row["mae"].as_f64().unwrap());
+        assert!(line.ends_with(&figures), "{line} {figures}");
+    }
+    for (line, row) in lines("sigma.csv").iter().zip(object["ablation"].as_array().unwrap()) {
+        assert!(line.contains(&format!(",{:.4},", row["mae"].as_f64().unwrap())), "{line} {row}");
+    }
+    let written: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
+    assert_eq!(written, object);
 
     // The same networks on the same images, found through the files that a user would have.
     let test = dir.path().join("datasets/generated/age/test-64-24");
@@ -103,13 +120,15 @@ fn age_is_reproduced_scored_again_and_predicted() {
     let mode = initial("none");
     for unknown in ["foo", "ebm", "direct"] {
         let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", unknown];
-        let names = "cao, direct_huber, direct_l2, gaussian, laplace, niu, softmax_ce_l2, softmax_ce_l2_var, none";
+        let names =
+            "cao, direct_huber, direct_l2, gaussian, laplace, niu, softmax_ce_l2, softmax_ce_l2_var, none";
         refused(&args, names);
     }
     // One network's run: it is the baseline. An energy model's has none, and begins at the mode.
     let alone = |run: &str| {
         let run = dir.path().join("runs/age-mini-smoke-1").join(run);
-        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"].clone()
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"]
+            .clone()
     };
     assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
 
@@ -161,7 +180,10 @@ fn head_pose_is_reproduced_and_predicted() {
     assert_eq!(cells, ["method", "yaw", "pitch", "roll", "paper: yaw", "pitch", "roll"]);
     // The supplement's Softmax – CE, L2, Var, refined.
     let line = report.lines().find(|line| line.contains("Softmax – CE, L2, Var, refined")).unwrap();
-    assert!(line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"), "{line}");
+    assert!(
+        line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"),
+        "{line}"
+    );
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     let args = ["eval", "head-pose", "--run", text(&run), "--npz", npz];
     let scored = json(&[&args[..], &["--json"]].concat());
@@ -175,7 +197,8 @@ fn head_pose_is_reproduced_and_predicted() {
     let header = cells(lines.next().unwrap());
     assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
     for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
-        let angles = row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        let angles =
+            row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
 }

@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 /// The tables of the supplement: σ of each row, and the paper's MAE.
 fn published(task: &str) -> (Value, Value) {
     match task {
-        "age" => (
-            json!([[0.1, 10.0], [0.1, 20.0], [0.01, 20.0], [0.1, 40.0]]),
-            json!([7.62, 5.12, 5.36, 5.24]),
-        ),
+        "age" => {
+            (json!([[0.1, 10.0], [0.1, 20.0], [0.01, 20.0], [0.1, 40.0]]), json!([7.62, 5.12, 5.36, 5.24]))
+        }
         _ => (
             json!([[0.1, 20.0], [1.0, 20.0], [1.0, 30.0], [2.0, 20.0], [1.0, 10.0]]),
             json!([6.96, 5.08, 5.24, 7.02, 7.56]),
@@ -43,7 +42,7 @@ fn prepare(root: &Path) {
 }
 
 /// `ebm reproduce` of a task at a scale in small, with `more` arguments.
-fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
+fn command(root: &Path, task: &str, scale: &str, more: &[&str]) -> Command {
     let key = task.replace('-', "_");
     let training = "epochs = 1.0\nbatch_size = 8\nmilestones = []\n";
     let settings = root.join(format!("{key}_{scale}.toml"));
@@ -55,12 +54,21 @@ fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
     let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
     command.args(["reproduce", task, "--scale", scale, "--seeds", "1", "--json", "--config"]).arg(&settings);
-    for (option, name) in
-        [("--trunk", "trunk.safetensors"), ("--datasets", "datasets"), ("--out", "runs"), ("--cache", "cache")]
-    {
+    for (option, name) in [
+        ("--trunk", "trunk.safetensors"),
+        ("--datasets", "datasets"),
+        ("--out", "runs"),
+        ("--cache", "cache"),
+    ] {
         command.args([option, &place(name)]);
     }
-    let output = command.args(more).output().unwrap();
+    command.args(more);
+    command
+}
+
+/// What that prints as JSON.
+fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
+    let output = command(root, task, scale, more).output().unwrap();
     assert!(output.status.success(), "{task} {scale}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -78,7 +86,10 @@ fn sigma_is_studied_end_to_end_and_on_features() {
         for scale in ["paper", "frozen"] {
             let object = reproduce(dir.path(), task, scale, &["--ablation", "sigma"]);
             let rows = &object["ablation"];
-            assert_eq!((column(rows, "sigmas"), column(rows, "published")), (sigmas.clone(), figures.clone()));
+            assert_eq!(
+                (column(rows, "sigmas"), column(rows, "published")),
+                (sigmas.clone(), figures.clone())
+            );
             for row in rows.as_array().unwrap() {
                 // Errors in years or degrees of networks that have learnt nothing: of another run each, so not all the same.
                 assert!((0.0..100.0).contains(&row["mae"].as_f64().unwrap()), "{row}");
@@ -116,9 +127,14 @@ fn a_dry_run_takes_two_steps_of_every_proposal() {
         assert_eq!(without["steps"].as_array().unwrap().len(), networks);
         let with = reproduce(dir.path(), task, "paper", &["--dry-run", "--ablation", "sigma"]);
         let steps = with["steps"].as_array().unwrap();
-        let names: Vec<&str> = steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
         assert_eq!(names, others);
         assert!(steps.iter().all(|step| step["losses"].as_array().unwrap().len() == 2));
         assert!(with["plan"].to_string().contains("ablation-0: "), "{}", with["plan"]);
     }
+    // Nowhere else is it taken for a training.
+    let output = command(dir.path(), "age", "frozen", &["--dry-run"]).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--scale paper"));
 }

@@ -136,7 +136,8 @@ fn errors_of_poses_are_those_worked_out_by_hand_angle_by_angle() {
     let ascent = config.refinement.ascent(0.5);
     let outcome = evaluate(networks, &faces, Some(ascent), &mut ()).unwrap();
     let before = row(&outcome, "direct_huber", false);
-    for (found, expected) in before.coordinates.iter().zip([(2.0 + 70.0) / 2.0, (0.0 + 10.0) / 2.0, (2.0 + 6.0) / 2.0])
+    for (found, expected) in
+        before.coordinates.iter().zip([(2.0 + 70.0) / 2.0, (0.0 + 10.0) / 2.0, (2.0 + 6.0) / 2.0])
     {
         assert_near(*found, expected, 1e-5);
     }

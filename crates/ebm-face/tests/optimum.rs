@@ -146,8 +146,12 @@ fn the_energy_model_finds_the_density_of_its_data() {
     let tensor = |values: Vec<f32>| Tensor::from_vec(values, (128, 1), &CPU).unwrap();
     let source = OneBatch { x: tensor(x), y: tensor(y) };
     let network = Network { trunk: None, head };
-    let training =
-        TrainingConfig { batch_size: 128, learning_rate: 0.01, milestones: vec![400.0, 550.0], ..settings(0.0) };
+    let training = TrainingConfig {
+        batch_size: 128,
+        learning_rate: 0.01,
+        milestones: vec![400.0, 550.0],
+        ..settings(0.0)
+    };
     let mut task = FaceTask::new(network, store, source, &training, Key::new(2));
     train(&mut task, 600);
     let TrainedHead::Energy(head) = TrainedHead::new(task.into_network().0.head).unwrap() else {

@@ -103,8 +103,7 @@ fn loss(case: &Case, settings: &Value, store: &ParamStore, g_x: &Tensor) -> Tens
         return baseline.loss(&head.forward(g_x).unwrap(), y).unwrap();
     }
     let dim = y.dim(1).unwrap();
-    let head =
-        EnergyHead::new(&EnergyHeadConfig { dim, y_layers: vec![7, 8], hidden: 6 }, 5, vb).unwrap();
+    let head = EnergyHead::new(&EnergyHeadConfig { dim, y_layers: vec![7, 8], hidden: 6 }, 5, vb).unwrap();
     let sigmas: Vec<f64> = serde_json::from_value(settings["sigmas"].clone()).unwrap();
     let q = GaussianMixture::isotropic(&sigmas, dim).unwrap();
     let proposal = Given { samples: case.tensor("samples").clone(), q };
@@ -145,10 +144,8 @@ fn training_takes_torchs_steps() {
         }
         let mut config = config();
         config.head.hidden = 6;
-        let method = MethodConfig {
-            baseline: serde_json::from_value(settings).unwrap(),
-            ..config.methods[0].clone()
-        };
+        let method =
+            MethodConfig { baseline: serde_json::from_value(settings).unwrap(), ..config.methods[0].clone() };
         let store = ParamStore::new(Key::new(1));
         store.preload(case.below("initial/").into_iter().map(|(k, t)| (format!("head.{k}"), t)).collect());
         let head = Head::baseline(&config, &method, 5, &store, &CPU).unwrap();

@@ -23,7 +23,6 @@ use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
 use ebm_seed::Key;
 use ebm_train::{RunSpec, TrainTask, train_run};
 
-
 /// Faces of one grey, brighter the older, from 21 to 60.
 fn faces(count: usize) -> Arc<Faces> {
     let face = |index: usize| {

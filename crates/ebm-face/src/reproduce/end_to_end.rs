@@ -113,7 +113,12 @@ impl Trainer<'_> {
 
 impl Trained {
     /// g_x of a split.
-    fn see(&self, config: &ExperimentConfig, faces: &Arc<Faces>, progress: &mut dyn Progress) -> Result<Seen> {
+    fn see(
+        &self,
+        config: &ExperimentConfig,
+        faces: &Arc<Faces>,
+        progress: &mut dyn Progress,
+    ) -> Result<Seen> {
         let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
         let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
         let stage = ("features", faces.faces.len());
@@ -213,7 +218,8 @@ pub fn dry_run(
             found.push(report.loss);
         }
         let updates = if name == method { "updates a seed" } else { "updates of seed 0" };
-        let sigmas = if method == ENERGY { format!(", σ = {:?}", config.energy.sigmas) } else { String::new() };
+        let sigmas =
+            if method == ENERGY { format!(", σ = {:?}", config.energy.sigmas) } else { String::new() };
         lines.push(format!("{name}: {} parameters, {} {updates}{sigmas}", new.parameters, new.steps));
         losses.push((name, found));
         progress.advance(done + 1, "");

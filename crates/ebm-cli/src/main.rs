@@ -1,5 +1,8 @@
 //! The `ebm` command: results on standard output, everything else on standard error.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
+#![expect(clippy::print_stderr, reason = "a command line program speaks through it")]
+
+#[macro_use]
+mod output;
 
 mod box_panel;
 mod commands;
@@ -14,6 +17,7 @@ mod picture;
 mod plot;
 mod progress;
 mod signals;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -40,13 +44,13 @@ enum Command {
     /// Compute metrics.
     #[command(subcommand)]
     Eval(commands::eval::Eval),
-    /// Find the objects in images, draw and list them.
+    /// Find objects, follow a target, or read age and pose off faces: listed, and drawn.
     #[command(subcommand)]
     Predict(commands::predict::Predict),
     /// Reproduce a table of the paper.
     #[command(subcommand)]
     Reproduce(commands::reproduce::Reproduce),
-    /// Generated data.
+    /// Get, check, unpack and generate data.
     #[command(subcommand)]
     Data(commands::data::Data),
     /// Weights made elsewhere.

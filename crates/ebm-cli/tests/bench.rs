@@ -47,6 +47,8 @@ fn json_is_one_object_and_the_page_goes_to_the_file() {
     );
     assert_eq!(work["measured"]["ours"]["seconds"].as_array().unwrap().len(), 3);
     assert!(std::fs::read_to_string(out).unwrap().starts_with("# Performance\n"));
+    let figures = std::fs::read_to_string(dir.path().join("results/page.csv")).unwrap();
+    assert_eq!(figures.lines().count(), 2, "{figures}");
 }
 
 #[test]

@@ -186,9 +186,20 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let levels = study(&["--levels"]);
     assert_eq!(column(&levels, "level"), ["easy", "easy", "normal", "normal", "hard", "hard"]);
-    let ablation = study(&["--table", "1"]);
+    let ablation = study(&["--table", "1", "--train-missing"]);
     assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
     assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    for args in [&["doctor"][..], &["doctor", "--json"], &["bench", "--list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).stdout(writer).output().unwrap();
+        // As a shell says of a program that SIGPIPE ended: 128 + 13.
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]), "{args:?}");
+    }
 }
 
 #[test]
@@ -229,6 +240,30 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     let points = folder.path().join("points.csv");
     std::fs::write(&points, "x,y\n1,2\n3\n").unwrap();
     refused(&["--data", text(&points)], "points.csv:3");
+    std::fs::write(&points, "x,y\n1,2\n2,30\n").unwrap();
+    refused(&["--data", text(&points)], "from −3 to 3");
+
+    // Points of one's own have no truth: nothing is compared with a problem's, and the report says whose points they are.
+    let lines: String =
+        (0..60).map(|i| format!("{},{}\n", f64::from(i) / 30.0, f64::from(i % 7) / 7.0)).collect();
+    std::fs::write(&points, lines).unwrap();
+    let output = ebm(&[
+        &args[..3],
+        &["--seeds", "1", "--methods", "Gaussian", "--json", "--out", out, "--data", text(&points)],
+    ]
+    .concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &object["rows"][0];
+    assert_eq!((&row["dataset"], &row["kl"]), (&json!("data"), &Value::Null), "{row}");
+    assert!(row["held_out_nll"].as_f64().unwrap().is_finite(), "{row}");
+    assert!(object["calibration"].as_array().unwrap().is_empty());
+    // The refused calls had no run's directory.
+    let report = std::fs::read_to_string(folder.path().join("toy-2/report.md")).unwrap();
+    assert!(
+        report.contains(&format!("60 points of `{}`, of which 12 are held out", points.display())),
+        "{report}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
@@ -92,6 +92,33 @@ fn a_converted_detector_chooses_its_configuration() {
     let output = ebm(&predict);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     refused(&[&predict[..], &["--config", "paper"]].concat(), "give --config mini");
+}
+
+/// torchvision's `fasterrcnn_resnet50_fpn_v2` normalises in pyramid and box head, and has two convolutions before the proposals.
+#[test]
+fn a_detector_of_another_architecture_is_refused_without_impossible_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, out) = (dir.path().join("v2.safetensors"), dir.path().join("out.safetensors"));
+    let names = [
+        "backbone.fpn.inner_blocks.0.0.weight",
+        "backbone.fpn.inner_blocks.0.1.running_mean",
+        "rpn.head.conv.0.0.weight",
+        "rpn.head.conv.1.0.weight",
+        "roi_heads.box_head.0.0.weight",
+        "roi_heads.box_predictor.cls_score.bias",
+    ];
+    let tensor = || Tensor::zeros(91, DType::F32, &Device::Cpu).unwrap();
+    let tensors = names.iter().map(|name| ((*name).to_owned(), tensor())).collect();
+    import::save_safetensors(&input, &tensors).unwrap();
+    for config in [&[][..], &["--config", "torchvision"]] {
+        let output = ebm(&[&["weights", "convert", text(&input), text(&out)], config].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && message.contains("no configuration has this architecture"),
+            "{message}"
+        );
+        assert!(message.contains("_v2") && !message.contains("give --config"), "{message}");
+    }
 }
 
 #[test]

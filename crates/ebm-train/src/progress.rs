@@ -14,6 +14,9 @@ pub trait Progress {
     /// A stage of `total` units begins.
     fn begin(&mut self, stage: &str, total: usize);
 
+    /// `done` units of the stage that has just begun were done by an earlier process.
+    fn resumed(&mut self, _done: usize) {}
+
     /// `done` units of the stage are done; `note` is worth showing beside it.
     fn advance(&mut self, done: usize, note: &str);
 
@@ -143,6 +146,7 @@ impl Observer for StageObserver<'_> {
                 self.progress.advance(step + 1, &format!("loss {:.4}", self.smoothed.unwrap_or(report.loss)));
             }
             Event::Started { step, resumed_from: Some(path), .. } => {
+                self.progress.resumed(step);
                 let text = format!("going on from step {step}, {}", path.display());
                 self.progress.message(&text);
             }

@@ -15,6 +15,7 @@ pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
+pub mod track_dataset;
 pub mod train;
 pub mod weights;
 pub mod weights_card;

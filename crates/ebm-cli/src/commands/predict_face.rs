@@ -1,12 +1,12 @@
 //! `ebm predict age` and `ebm predict head-pose`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebm_data::{Image, encode::write_png, faces::Pixels};
+use ebm_data::{Image, decode::read_upright, encode::write_png, faces::Pixels};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
 use ebm_face::prediction::{Prediction, Predictor};
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::create_dir;
 use super::eval_face::RunArgs;
+use super::predict::picture_names;
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
 
@@ -27,7 +28,7 @@ const NONE: &str = "none";
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
-    /// JPEG or PNG files, each a cropped face.
+    /// JPEG or PNG files, each a cropped face, upright as its orientation tag turns it.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -49,16 +50,12 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
-    let mut stdout = std::io::stdout().lock();
-    for path in &args.images {
-        let pixels = Pixels::File(path.clone());
-        let image = pixels.decode()?;
-        let prediction = predictor.predict(pixels)?;
-        // A reader that has seen enough closes the pipe: an error, not a panic.
-        writeln!(stdout, "{}", line(path, config, &prediction)?).context("standard output")?;
+    for (path, name) in args.images.iter().zip(picture_names(&args.images)) {
+        let image = Arc::new(read_upright(path)?);
+        let prediction = predictor.predict(Pixels::Memory(image.clone()))?;
+        println!("{}", line(path, config, &prediction)?);
         if let Some(out) = &args.out {
-            let name = path.file_stem().context("an image file has a name")?.to_string_lossy();
-            write_png(&out.join(format!("{name}.png")), &picture(config, image, &prediction)?)?;
+            write_png(&out.join(format!("{name}.png")), &picture(config, &image, &prediction)?)?;
         }
     }
     Ok(())
@@ -113,8 +110,8 @@ fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Resu
 }
 
 /// The image, with its axes where it is a pose, beside the densities.
-fn picture(config: &ExperimentConfig, image: Image, prediction: &Prediction) -> Result<Image> {
-    let mut image = enlarge(&image, 240usize.div_ceil(image.height.max(1)).max(1));
+fn picture(config: &ExperimentConfig, image: &Image, prediction: &Prediction) -> Result<Image> {
+    let mut image = enlarge(image, 240usize.div_ceil(image.height.max(1)).max(1));
     if let &[yaw, pitch, roll] = prediction.y.as_slice() {
         axes(&mut image, [yaw, pitch, roll]);
     }

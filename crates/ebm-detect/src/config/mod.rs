@@ -60,7 +60,10 @@ impl ExperimentConfig {
     /// Parses TOML; an unknown or missing key is an error that names it.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let fail = |reason: String| Error::Config { name: name.into(), reason };
-        let config: Self = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+        let mut config: Self = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+        if config.trainings_mut().iter().any(|training| training.steps == 0 || training.batch_size == 0) {
+            return Err(fail("every training needs at least 1 step and a batch_size of at least 1".into()));
+        }
         config.detector.check().map_err(fail)?;
         Ok(config)
     }
@@ -132,5 +135,8 @@ mod tests {
     fn contradictions_are_refused() {
         let text = EMBEDDED[0].1.replace("num_classes = 7", "num_classes = 1");
         assert!(ExperimentConfig::parse("mini", &text).is_err());
+        let text = EMBEDDED[0].1.replacen("steps = ", "steps = 0 #", 1);
+        let error = ExperimentConfig::parse("mini", &text).unwrap_err().to_string();
+        assert!(error.contains("at least 1 step"), "{error}");
     }
 }

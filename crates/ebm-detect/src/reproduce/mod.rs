@@ -24,7 +24,7 @@ pub use step_lengths::{StepLengthRow, step_lengths};
 pub use strata::{OverlapGain, StratumRow, strata};
 pub use table1::{ABLATION, AblationRow, table1};
 pub use table2::{Row, table2};
-pub use workplace::{Split, Workplace};
+pub use workplace::{Split, TrainedHeads, Workplace};
 
 /// What the tables show of a set of detections; fractions, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

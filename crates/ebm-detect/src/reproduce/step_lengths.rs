@@ -43,9 +43,13 @@ pub fn step_lengths(
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
+    let wanted = |method: Method| (method, 0, format!("{}-0", method.key()));
+    let climbing = methods.iter().copied().filter(|&method| place.config().confidence(method).is_some());
+    let every = climbing.map(|method| (wanted(method), place.config().clone()));
+    place.check_heads(&every.collect::<Vec<_>>())?;
     for &method in methods {
         let Some(configured) = place.config().confidence(method) else { continue };
-        let trained = place.train(place.config(), (method, 0), &format!("{}-0", method.key()), progress)?;
+        let trained = place.train(place.config(), &wanted(method), progress)?;
         let Predictor::Confidence(head) = &trained.predictor else { continue };
         let trials = grid(&configured.ascent());
         let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };

@@ -32,6 +32,7 @@ use self::compare::Plan;
 use self::peer::Python;
 use self::report::{Report, Row};
 use self::work::Work;
+use crate::commands::create_dir;
 use crate::machine::{Machine, today};
 
 /// Where the page goes after a run of everything.
@@ -65,7 +66,8 @@ pub struct BenchArgs {
     /// The Python that has PyTorch.
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
-    /// The file to write, `-` for none [default: docs/performance.md, but `-` with --only, --smoke or a GPU].
+    /// The page to write, with its figures in results/ beside it, `-` for none [default: docs/performance.md, but `-`
+    /// with --only, --smoke or a GPU].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object in place of the page.
@@ -154,7 +156,8 @@ pub fn run(args: BenchArgs) -> Result<()> {
         smoke: plan.smoke,
         rows,
     };
-    let page = report.page()?;
+    let csv = csv_beside(out.as_deref().unwrap_or(Path::new(PAGE)));
+    let page = report.page(&csv)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -164,10 +167,18 @@ pub fn run(args: BenchArgs) -> Result<()> {
         bail!("{} could not be measured, see above; no file is written", failures.join(", "));
     }
     if let Some(out) = out {
+        let csv = out.parent().unwrap_or(Path::new("")).join(csv);
+        create_dir(csv.parent().unwrap_or(Path::new(".")))?;
+        write_atomic(&csv, &report.csv()?)?;
         write_atomic(&out, page.as_bytes())?;
-        eprintln!("written to {}", out.display());
+        eprintln!("written to {}, with its figures in {}", out.display(), csv.display());
     }
     Ok(())
+}
+
+/// Where the figures of a page go, from the page's folder.
+fn csv_beside(page: &Path) -> String {
+    format!("results/{}.csv", page.file_stem().unwrap_or_default().display())
 }
 
 /// The device by its number, known to be there before an hour of measuring.

@@ -19,6 +19,34 @@ pub struct Row {
     pub measured: Measured,
 }
 
+/// What bounds a work, and how close ours is to it.
+struct Limit {
+    gflop: f64,
+    megabytes: f64,
+    floor_ms: f64,
+    name: &'static str,
+    /// Ours, in GFLOP/s.
+    gflops: f64,
+    of_peak: f64,
+}
+
+impl Row {
+    fn limit(&self, peak: &Peak) -> Limit {
+        let Self { cost, measured, .. } = self;
+        let (arithmetic, memory) =
+            (cost.operations / (peak.gflops * 1e9), cost.bytes / (peak.gigabytes * 1e9));
+        let gflops = cost.operations / measured.ours.minimum() / 1e9;
+        Limit {
+            gflop: cost.operations / 1e9,
+            megabytes: cost.bytes / 1e6,
+            floor_ms: arithmetic.max(memory) * 1e3,
+            name: if arithmetic >= memory { "arithmetic" } else { "memory" },
+            gflops,
+            of_peak: gflops / peak.gflops,
+        }
+    }
+}
+
 /// All that a run found out.
 pub struct Report {
     pub date: String,
@@ -40,11 +68,12 @@ pub struct Report {
 const NONE: &str = "–";
 
 impl Report {
-    /// The page as markdown.
+    /// The page as markdown; `csv` is where [`Self::csv`] goes, from the page's folder.
     ///
     /// # Errors
     /// Never; the tables' rows have their columns.
-    pub fn page(&self) -> Result<String> {
+    pub fn page(&self, csv: &str) -> Result<String> {
+        let marker = |columns: &str| records::marker(csv, &self.command, columns);
         let mut page = format!(
             "# Performance\n\nWritten by `{}` on {} (UTC).{}\n\n",
             self.command,
@@ -60,11 +89,13 @@ impl Report {
         if self.peer.is_none() {
             page += "**There was no PyTorch on this machine: no peer, no ratios.**\n\n";
         }
-        page += &self.times()?.render();
-        page += &format!("\n{}\n\n## Every form\n\n{}\n", self.verdict(), self.forms()?.render());
+        page += &(marker(records::TIMES) + &self.times()?.render());
+        let forms = marker(&records::forms(&self.form_names())) + &self.forms()?.render();
+        page += &format!("\n{}\n\n## Every form\n\n{forms}\n", self.verdict());
         page += &notes(&self.rows);
-        page += &format!("## Limits\n\n{}\n\n{}\n", self.limits_text(), self.limits()?.render());
-        page += &format!("## Machine and versions\n\n{}", self.setting()?.render());
+        let limits = marker(records::LIMITS) + &self.limits()?.render();
+        page += &format!("## Limits\n\n{}\n\n{limits}\n", self.limits_text());
+        page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
         Ok(page)
     }
 
@@ -118,13 +149,19 @@ impl Report {
         format!("{goals}MiB: the largest resident size of the process after its set-up.{import}")
     }
 
-    fn forms(&self) -> Result<Table> {
+    /// PyTorch's forms, each once.
+    fn form_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for peer in self.rows.iter().flat_map(|row| &row.measured.peers) {
             if !names.contains(&peer.form.as_str()) {
                 names.push(&peer.form);
             }
         }
+        names
+    }
+
+    fn forms(&self) -> Result<Table> {
+        let names = self.form_names();
         let mut table = Table::new(["work", "unit", "ours"].into_iter().chain(names.iter().copied()));
         for Row { work, measured, .. } in &self.rows {
             let mut cells =
@@ -152,18 +189,16 @@ impl Report {
         let header = ["work", "GFLOP", "MB", "floor, ms", "limit", "ours, GFLOP/s", "of the peak"];
         let mut table = Table::new(header);
         let Some(peak) = self.peaks.last() else { return Ok(table) };
-        for Row { work, cost, measured } in &self.rows {
-            let (arithmetic, memory) =
-                (cost.operations / (peak.gflops * 1e9), cost.bytes / (peak.gigabytes * 1e9));
-            let gflops = cost.operations / measured.ours.minimum() / 1e9;
+        for row in &self.rows {
+            let limit = row.limit(peak);
             table.push([
-                work.title.to_owned(),
-                number(cost.operations / 1e9),
-                number(cost.bytes / 1e6),
-                number(arithmetic.max(memory) * 1e3),
-                if arithmetic >= memory { "arithmetic" } else { "memory" }.to_owned(),
-                number(gflops),
-                format!("{:.0} %", 100.0 * gflops / peak.gflops),
+                row.work.title.to_owned(),
+                number(limit.gflop),
+                number(limit.megabytes),
+                number(limit.floor_ms),
+                limit.name.to_owned(),
+                number(limit.gflops),
+                format!("{:.0} %", 100.0 * limit.of_peak),
             ])?;
         }
         Ok(table)
@@ -238,12 +273,17 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or(NONE.to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
+/// The ratio over the goal, where it is missed.
+fn off_goal(work: &Work, measured: &Measured) -> Option<f64> {
+    measured.ratio().map(|ratio| ratio / work.goal.at_most).filter(|off| *off > 1.0)
+}
+
 /// Whether the goal is met, and where it is not, how far off.
 fn met(work: &Work, measured: &Measured) -> String {
-    match measured.ratio() {
-        None => NONE.to_owned(),
-        Some(ratio) if ratio <= work.goal.at_most => "yes".to_owned(),
-        Some(ratio) => format!("no, {:.2} × the goal", ratio / work.goal.at_most),
+    match (measured.ratio(), off_goal(work, measured)) {
+        (None, _) => NONE.to_owned(),
+        (_, None) => "yes".to_owned(),
+        (_, Some(off)) => format!("no, {off:.2} × the goal"),
     }
 }
 
@@ -303,5 +343,6 @@ impl Serialize for Row {
     }
 }
 
+mod records;
 #[cfg(test)]
 mod tests;

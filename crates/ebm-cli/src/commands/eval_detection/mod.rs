@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use self::detect::detect;
 use self::report::{Report, Wanted};
 use super::create_dir;
+use crate::workers::WorkersArgs;
 
 /// Arguments of `ebm eval detection`.
 #[derive(Args)]
@@ -49,6 +50,8 @@ pub struct DetectionArgs {
     worst: u16,
     #[command(flatten)]
     model: super::predict::ModelArgs,
+    #[command(flatten)]
+    workers: WorkersArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -135,7 +138,7 @@ fn dataset(args: &DetectionArgs, images: &Path) -> Result<CocoDataset> {
 /// What the model finds on the images, and the images.
 fn detections(args: &DetectionArgs, images: Option<&Path>) -> Result<(Vec<Set>, CocoDataset)> {
     let images = images.context("--images is missing: the folder with the images to run the model on")?;
-    detect(&args.model, &args.annotations, images, args.limit)
+    detect(&args.model, &args.annotations, images, args.limit, args.workers.count())
 }
 
 /// Writes the files for the server that alone knows the annotations.

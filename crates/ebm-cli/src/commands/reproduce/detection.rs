@@ -9,8 +9,8 @@ use ebm_detect::{
     Method,
     config::ExperimentConfig,
     reproduce::{
-        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, Workplace, dry_run,
-        figure3a, mini, paper, step_lengths, table1, table2,
+        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, TrainedHeads, Workplace,
+        dry_run, figure3a, mini, paper, step_lengths, table1, table2,
     },
 };
 use ebm_eval::{Table, read_results};
@@ -21,6 +21,7 @@ use super::{detection_tables as tables, print_plan};
 use crate::commands::{create_dir, eval_strata, fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
+use crate::workers::WorkersArgs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scale {
@@ -72,9 +73,13 @@ pub struct DetectionArgs {
     /// Mini: updates of each head, in place of the configuration's; milestones move in proportion.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// A run whose trained heads are used instead of training them again.
+    /// Where trained heads are, which are not trained again: a run of this command, or a directory with runs of `ebm train branch` that
+    /// are called <method>-<seed>. One that is missing, or was trained otherwise, is refused.
     #[arg(long)]
     heads: Option<PathBuf>,
+    /// Train the heads that --heads lacks.
+    #[arg(long, requires = "heads")]
+    train_missing: bool,
     /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
     #[arg(long, conflicts_with = "heads")]
     resume: Option<PathBuf>,
@@ -92,6 +97,8 @@ pub struct DetectionArgs {
     dry_run: bool,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    workers: WorkersArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -107,9 +114,10 @@ pub struct DetectionArgs {
 }
 
 impl DetectionArgs {
-    /// A run whose trained heads are used.
-    fn heads(&self) -> Option<&PathBuf> {
-        self.heads.as_ref().or(self.resume.as_ref())
+    /// Heads that are not trained again. A run that is resumed trains what it has not got.
+    fn heads(&self) -> Option<TrainedHeads> {
+        let path = self.heads.as_ref().or(self.resume.as_ref())?.clone();
+        Some(TrainedHeads { path, train_missing: self.train_missing || self.resume.is_some() })
     }
 
     fn methods(&self) -> Vec<Method> {
@@ -127,12 +135,13 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         coco: args.datasets.join("coco"),
         weights: args.weights.clone(),
         run: PathBuf::new(),
-        heads: args.heads().cloned(),
+        heads: args.heads(),
         resume: args.resume.is_some(),
         device: args.device.open_single()?,
+        workers: args.workers.count(),
     };
-    if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
-        bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());
+    if let Some(TrainedHeads { path, .. }) = args.heads().filter(|heads| !heads.path.is_dir()) {
+        bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
     }
     let missing = options.missing();
     let scale = match args.scale {
@@ -189,9 +198,7 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
     if args.smoke {
         scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
         step_factors.truncate(1);
-        for training in config.trainings_mut() {
-            training.steps = 2;
-        }
+        config.trainings_mut().into_iter().for_each(|training| training.set_steps(2));
     }
     let base_weights = args.weights.join("detector_mini.safetensors");
     if !args.from_scratch && !base_weights.is_file() {
@@ -207,18 +214,20 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
         base_weights,
         data: args.datasets.join("generated/detection"),
         run: run.clone(),
-        heads: args.heads().cloned(),
+        heads: args.heads(),
         resume: args.resume.is_some(),
         scenes,
         step_factors,
         device,
+        workers: args.workers.count(),
     };
     let place = mini(&config, &options, progress)?;
     if args.levels {
         let splits = options.levels(&config)?;
         let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
         eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
-        return finish(args, &run, "mini", "Levels of difficulty", &rows, &tables::levels(&rows)?);
+        let study = Study { title: "Levels of difficulty", scale: "mini", published: None };
+        return study.finish((args, &place, run.as_path()), &rows, &tables::levels(&rows)?);
     }
     study(args, "mini", &place, &run, progress)
 }
@@ -243,44 +252,62 @@ fn study(
     run: &Path,
     progress: &mut Console,
 ) -> Result<()> {
+    let study = |title, published| Study { title, scale, published };
+    let finished = (args, place, run);
     if args.grid.is_some() {
         let rows = step_lengths(place, &args.methods(), progress)?;
-        return finish(args, run, scale, "Step lengths", &rows, &tables::step_lengths(&rows)?);
+        return study("Step lengths", None).finish(finished, &rows, &tables::step_lengths(&rows)?);
     }
     if args.figure.is_some() {
         let rows = figure3a(place, args.seeds, progress)?;
         tables::plot_figure3a(run, &rows)?;
-        return finish(args, run, scale, "Figure 3a", &rows, &tables::figure3a(&rows)?);
+        return study("Figure 3a", Some("val2017")).finish(finished, &rows, &tables::figure3a(&rows)?);
     }
     if args.table == 1 {
         let rows = table1(place, args.seeds, progress)?;
-        return finish(args, run, scale, "Table 1", &rows, &tables::table1(&rows)?);
+        return study("Table 1", Some("val2017")).finish(finished, &rows, &tables::table1(&rows)?);
     }
     let rows = table2(place, &args.methods(), args.seeds, progress)?;
-    finish(args, run, scale, "Table 2", &rows, &tables::table2(&rows)?)
+    study("Table 2", Some("test-dev")).finish(finished, &rows, &tables::table2(&rows)?)
 }
 
-/// Writes `results.json` and `report.md`, and prints one of them.
-fn finish<R: Serialize>(
-    args: &DetectionArgs,
-    run: &Path,
-    scale: &str,
-    title: &str,
-    rows: &[R],
-    table: &Table,
-) -> Result<()> {
-    let object = json!({ "scale": scale, "study": title, "rows": rows });
-    let write = |name: &str, text: &str| {
-        let path = run.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    write("results.json", &serde_json::to_string_pretty(&object)?)?;
-    write("report.md", &format!("# {title}, {scale} scale\n\n{}\n", table.render()))?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{}", table.render());
+/// A study at a scale.
+struct Study<'a> {
+    title: &'a str,
+    scale: &'a str,
+    /// The split of COCO that the paper's figures beside the results are of.
+    published: Option<&'a str>,
+}
+
+impl Study<'_> {
+    /// Writes `results.json` and `report.md`, and prints one of them.
+    fn finish<R: Serialize>(
+        &self,
+        (args, place, run): (&DetectionArgs, &Workplace, &Path),
+        rows: &[R],
+        table: &Table,
+    ) -> Result<()> {
+        let Self { title, scale, published } = *self;
+        let remarks = match args.grid {
+            Some(Grid::Lambda) => vec![place.search_remark()],
+            None => place.remarks(published),
+        };
+        let object = json!({ "scale": scale, "study": title, "remarks": remarks, "rows": rows });
+        let write = |name: &str, text: &str| {
+            let path = run.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        write("results.json", &serde_json::to_string_pretty(&object)?)?;
+        write(
+            "report.md",
+            &format!("# {title}, {scale} scale\n\n{}\n\n{}\n", remarks.join(" "), table.render()),
+        )?;
+        if args.json {
+            println!("{object}");
+        } else {
+            println!("{}\n\n{}", table.render(), remarks.join("\n"));
+        }
+        eprintln!("detections, trained heads, metrics, results.json and report.md are in {}", run.display());
+        Ok(())
     }
-    eprintln!("detections, trained heads, metrics, results.json and report.md are in {}", run.display());
-    Ok(())
 }

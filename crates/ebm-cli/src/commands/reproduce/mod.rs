@@ -9,6 +9,7 @@ mod toy;
 mod toy_figures;
 mod tracking;
 mod tracking_figures;
+mod tracking_tables;
 
 use anyhow::Result;
 use clap::Subcommand;

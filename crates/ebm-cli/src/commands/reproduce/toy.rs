@@ -9,8 +9,7 @@ use clap::{Args, ValueEnum};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_seed::Key;
 use ebm_toy::calibration::{Calibration, calibration};
-use ebm_toy::evaluation::Truth;
-use ebm_toy::{Experiment, Job, Network, Points, Problem, Row, Trained, run_all, training_points};
+use ebm_toy::{Dataset, Experiment, Job, Network, Points, Problem, Reference, Row, Trained, run_all};
 use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
@@ -51,10 +50,10 @@ pub struct ToyArgs {
     /// Only these methods, by their names in the table, separated by semicolons.
     #[arg(long, value_delimiter = ';')]
     methods: Vec<String>,
-    /// Only this problem.
+    /// Only this problem; with --data the one whose settings the methods have.
     #[arg(long, value_enum)]
     problem: Option<ProblemArg>,
-    /// Train on the points x,y of this CSV file; KL compares with the true density of --problem, by default dataset1.
+    /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a model is.
     #[arg(long)]
     data: Option<PathBuf>,
     /// Trainings at a time; by default one for each processor.
@@ -84,21 +83,19 @@ struct CalibrationRow {
 /// Runs the command.
 pub fn run(args: ToyArgs) -> Result<()> {
     let experiment = experiment(&args)?;
-    let sets: Vec<(Problem, Points, Truth)> = problems(&args)
+    let datasets: Vec<Dataset> = problems(&args)
         .into_iter()
-        .map(|problem| {
-            let points = match &args.data {
-                Some(path) => Points::read_csv(path)?,
-                None => training_points(problem),
-            };
-            Ok((problem, points, Truth::new(problem, experiment.evaluation_points)))
+        .map(|problem| match &args.data {
+            Some(path) => Dataset::of_points(&Points::read_csv(path)?, problem)
+                .with_context(|| path.display().to_string()),
+            None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
         })
         .collect::<Result<_>>()?;
     let mut jobs = Vec::new();
-    for (problem, points, truth) in &sets {
-        for method in experiment.methods(*problem) {
+    for dataset in &datasets {
+        for method in experiment.methods(dataset.problem) {
             let models = args.seeds.unwrap_or_else(|| experiment.models(method));
-            jobs.extend((0..models).map(|seed| Job { method, problem: *problem, points, truth, seed }));
+            jobs.extend((0..models).map(|seed| Job { method, dataset, seed }));
         }
     }
     if jobs.is_empty() {
@@ -121,7 +118,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
             *done += 1;
             console.advance(
                 *done,
-                &format!("({}, {}, seed {}: KL {:.3})", row.dataset, row.method, row.seed, row.kl),
+                &format!("({}, {}, seed {}: {:.3})", row.dataset, row.method, row.seed, distance(row)),
             );
         });
     })?;
@@ -134,9 +131,9 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let taken = (today(), Machine::here().short());
     write(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
     write(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
-    let report = report(&rows, &calibrations)?;
+    let report = report(&datasets, args.data.as_deref(), &rows, &calibrations)?;
     write(&run.join("report.md"), report.as_bytes())?;
-    figures(&run, &jobs, &rows, &trained)?;
+    figures(&run, &datasets, &jobs, &rows, &trained)?;
     if args.json {
         println!("{object}");
     } else {
@@ -178,14 +175,21 @@ fn experiment(args: &ToyArgs) -> Result<Experiment> {
 }
 
 fn calibrations(jobs: &[Job<'_>], trained: &[Trained]) -> Result<Vec<CalibrationRow>> {
-    let shown = jobs.iter().zip(trained).filter(|(job, _)| SHOWN.contains(&job.method.name.as_str()));
+    // Only a problem's density can be asked for fresh points.
+    let shown = jobs.iter().zip(trained).filter(|(job, _)| {
+        SHOWN.contains(&job.method.name.as_str()) && matches!(job.dataset.reference, Reference::Truth(_))
+    });
     shown
         .map(|(job, trained)| {
             Ok(CalibrationRow {
-                dataset: job.problem.name(),
+                dataset: job.dataset.name,
                 method: job.method.name.clone(),
                 seed: job.seed,
-                figures: calibration(trained, job.problem, Key::new(job.seed).split("toy calibration"))?,
+                figures: calibration(
+                    trained,
+                    job.dataset.problem,
+                    Key::new(job.seed).split("toy calibration"),
+                )?,
             })
         })
         .collect()
@@ -208,16 +212,39 @@ fn grouped<T, V>(
     groups
 }
 
-/// The tables of docs/toy.md: a table of divergences for each problem, and the calibration of all.
-fn report(rows: &[Row], calibrations: &[CalibrationRow]) -> Result<String> {
+/// How far a model is from what it is compared with.
+pub fn distance(row: &Row) -> f64 {
+    row.kl.or(row.held_out_nll).unwrap_or(f64::NAN)
+}
+
+/// The name of [`distance`], and its unit.
+pub fn measure(dataset: &Dataset) -> &'static str {
+    match dataset.reference {
+        Reference::Truth(_) => "KL(truth ‖ model) in nats",
+        Reference::HeldOut(_) => "−log p(y | x) of held-out points in nats",
+    }
+}
+
+/// The tables of docs/toy.md: one for each dataset, and the calibration of all.
+fn report(
+    datasets: &[Dataset],
+    data: Option<&Path>,
+    rows: &[Row],
+    calibrations: &[CalibrationRow],
+) -> Result<String> {
     let mut text = String::from("# Figure 2\n");
-    let groups = grouped(rows, |row| (row.dataset, &row.method), |row| (row.kl, row.train_seconds));
-    for problem in Problem::ALL {
-        let own: Vec<_> = groups.iter().filter(|(dataset, ..)| *dataset == problem.name()).collect();
-        if own.is_empty() {
-            continue;
+    let groups = grouped(rows, |row| (row.dataset, &row.method), |row| (distance(row), row.train_seconds));
+    for dataset in datasets {
+        let own: Vec<_> = groups.iter().filter(|(name, ..)| *name == dataset.name).collect();
+        writeln!(text, "\n## {}: {}\n", title(dataset), measure(dataset))?;
+        if let (Some(path), Reference::HeldOut(held_out)) = (data, &dataset.reference) {
+            let (all, held_out) = (dataset.points.x.len() + held_out.x.len(), held_out.x.len());
+            let path = path.display();
+            writeln!(
+                text,
+                "{all} points of `{path}`, of which {held_out} are held out. No truth is known.\n"
+            )?;
         }
-        writeln!(text, "\n## {}: KL(truth ‖ model) in nats\n", problem.title())?;
         let most = own.iter().map(|(.., values)| values.len()).max().unwrap_or(0);
         let fewer = own.iter().filter(|(.., values)| values.len() < most);
         let fewer: Vec<String> =
@@ -227,7 +254,8 @@ fn report(rows: &[Row], calibrations: &[CalibrationRow]) -> Result<String> {
             text,
             "{most} models of each method{fewer}. Mean ± sample standard deviation over models.\n"
         )?;
-        let header = ["method", "models", "KL", "best", "worst", "best quarter", "seconds each"];
+        let name = if matches!(dataset.reference, Reference::Truth(_)) { "KL" } else { "−log p" };
+        let header = ["method", "models", name, "best", "worst", "best quarter", "seconds each"];
         let mut table = Table::new(header);
         for (_, method, values) in own {
             table.push(divergence_row(method, values)?)?;
@@ -241,15 +269,23 @@ fn report(rows: &[Row], calibrations: &[CalibrationRow]) -> Result<String> {
     Ok(text)
 }
 
-/// KL: mean ± sample standard deviation, and the published summary, the mean of the best quarter.
+/// What figures call a dataset.
+pub fn title(dataset: &Dataset) -> &'static str {
+    match dataset.reference {
+        Reference::Truth(_) => dataset.problem.title(),
+        Reference::HeldOut(_) => "Own points",
+    }
+}
+
+/// Mean ± sample standard deviation, and the published summary, the mean of the best quarter.
 fn divergence_row(method: &str, values: &[(f64, f64)]) -> Result<[String; 7]> {
-    let (mut kl, seconds): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
-    kl.sort_by(f64::total_cmp);
-    let summary = Summary::new(&kl)?;
-    let quarter = Summary::new(&kl[..kl.len().div_ceil(4)])?;
+    let (mut distances, seconds): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
+    distances.sort_by(f64::total_cmp);
+    let summary = Summary::new(&distances)?;
+    let quarter = Summary::new(&distances[..distances.len().div_ceil(4)])?;
     Ok([
         method.to_owned(),
-        kl.len().to_string(),
+        distances.len().to_string(),
         summary.cell(Spread::StandardDeviation, 3),
         format!("{:.3}", summary.min),
         format!("{:.3}", summary.max),
@@ -297,10 +333,11 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
 /// A row for each model; `taken` is when and on what it was measured.
 fn results_csv(taken: &(String, String), rows: &[Row]) -> Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
-    let header = ["date", "device", "dataset", "method", "seed", "kl", "train_seconds", "final_loss"];
+    let header =
+        ["date", "device", "dataset", "method", "seed", "kl", "held_out_nll", "train_seconds", "final_loss"];
     file.write_record(header)?;
-    for Row { dataset, method, seed, kl, train_seconds, final_loss } in rows {
-        file.serialize((taken, dataset, method, seed, kl, train_seconds, final_loss))?;
+    for Row { dataset, method, seed, kl, held_out_nll, train_seconds, final_loss } in rows {
+        file.serialize((taken, dataset, method, seed, kl, held_out_nll, train_seconds, final_loss))?;
     }
     Ok(file.into_inner()?)
 }

@@ -6,12 +6,13 @@
 
 mod ci;
 mod cuda_setup;
+mod docs_check;
 mod ebm;
 mod process;
 mod soak;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -50,6 +51,11 @@ enum Task {
         /// Where to; by default target/cuda-13.0.
         directory: Option<OsString>,
     },
+    /// Compare every number in a table of README.md and docs/ with the CSV file that it is from.
+    DocsCheck {
+        /// The folder of README.md and docs; by default the workspace's.
+        root: Option<PathBuf>,
+    },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
     /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
@@ -61,7 +67,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `ci` and `soak`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `ci` and `soak`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -71,6 +77,7 @@ fn main() {
         Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
         Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
         Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
+        Task::DocsCheck { root } => docs_check::run(root.as_deref().unwrap_or(workspace_root())),
         Task::Ci => ci::run(workspace_root()),
         Task::Soak(args) => soak::run(workspace_root(), &args),
     };

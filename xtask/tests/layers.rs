@@ -87,7 +87,8 @@ fn edge_violations(rules: &BTreeMap<String, Rule>, crates: &[Manifest]) -> Vec<S
         };
         let in_tests = dev_dependencies.iter().filter(|used| !TEST_SUPPORT.contains(&used.as_str()));
         if dependencies.contains(TEST_SUPPORT[1]) {
-            found.push(format!("{name} uses {} outside its tests: make it a dev-dependency", TEST_SUPPORT[1]));
+            found
+                .push(format!("{name} uses {} outside its tests: make it a dev-dependency", TEST_SUPPORT[1]));
         }
         for used in dependencies.iter().chain(in_tests).filter(|used| ours.contains(*used)) {
             if rule.may_use.as_ref().is_some_and(|allowed| !allowed.contains(used)) {

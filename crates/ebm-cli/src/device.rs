@@ -54,15 +54,16 @@ impl DeviceArgs {
         if let Some(why) = opened.why_cpu {
             eprintln!("computing on the CPU: {why}");
         } else if !opened.device.is_cpu() {
-            eprintln!("computing on {}", self.name(&opened.device));
+            eprintln!("computing on {}", name(&opened.device));
         }
         Ok(opened.device)
     }
+}
 
-    fn name(self, device: &Device) -> String {
-        match device.location() {
-            candle_core::DeviceLocation::Cuda { gpu_id } => Choice::Cuda(gpu_id).to_string(),
-            _ => self.device.to_string(),
-        }
+/// What `--device` calls a device.
+pub fn name(device: &Device) -> String {
+    match device.location() {
+        candle_core::DeviceLocation::Cuda { gpu_id } => Choice::Cuda(gpu_id).to_string(),
+        _ => Choice::Cpu.to_string(),
     }
 }

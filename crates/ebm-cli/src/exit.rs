@@ -3,12 +3,16 @@
 use ebm_data::fetch::Error as FetchError;
 use ebm_train::Error as TrainError;
 
+use crate::commands::reproduce::outcome::Missed;
+
 /// Something failed that has no code of its own.
 const FAILURE: u8 = 1;
 /// Data or a model's files are not what they should be.
 const DATA: u8 = 3;
 /// Losses or gradients were not finite too often.
 const NON_FINITE: u8 = 4;
+/// The figures are not those that the configuration expects, with `--check`.
+const MISSED: u8 = 5;
 /// The disk is full, or the memory, the GPU's too.
 const RESOURCES: u8 = 6;
 
@@ -56,6 +60,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static), interrupted: u8) -> Optio
             | FetchError::WrongHash { .. } => Some(DATA),
             _ => None,
         };
+    }
+    if cause.is::<Missed>() {
+        return Some(MISSED);
     }
     let data = cause.is::<ebm_data::Error>() || cause.is::<ebm_eval::Error>();
     let weights = cause.downcast_ref::<ebm_nn::Error>();

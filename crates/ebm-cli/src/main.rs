@@ -1,18 +1,25 @@
 //! The `ebm` command: results on standard output, everything else on standard error.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks through them")]
+#![expect(clippy::print_stderr, reason = "a command line program speaks through it")]
+
+#[macro_use]
+mod output;
 
 mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;
 mod device;
+mod environment;
 mod exit;
+mod machine;
 mod memory;
 mod parallel;
 mod picture;
 mod plot;
 mod progress;
+mod schema;
 mod signals;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -39,13 +46,13 @@ enum Command {
     /// Compute metrics.
     #[command(subcommand)]
     Eval(commands::eval::Eval),
-    /// Find the objects in images, draw and list them.
+    /// Find objects, follow a target, or read age and pose off faces: listed, and drawn.
     #[command(subcommand)]
     Predict(commands::predict::Predict),
     /// Reproduce a table of the paper.
     #[command(subcommand)]
     Reproduce(commands::reproduce::Reproduce),
-    /// Generated data.
+    /// Get, check, unpack and generate data.
     #[command(subcommand)]
     Data(commands::data::Data),
     /// Weights made elsewhere.

@@ -80,7 +80,7 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
     let result = match result {
         Ok(()) => group.finish().map_err(Into::into),
         Err(error) => {
-            group.fail(&format!("{error:#}"));
+            group.fail(&chain(&error));
             Err(error)
         }
     };
@@ -94,8 +94,22 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
 /// Says what ended the program.
 pub fn report(error: &Error) {
     // In one piece: other processes may write to the same place.
-    let text = format!("error: {error:#}\n");
+    let text = format!("error: {}\n", chain(error));
     eprint!("{text}");
+}
+
+/// An error with its causes; many an error's text ends with its cause, which is not said again.
+pub fn chain(error: &Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 /// Stands around an error that was said already.
@@ -111,4 +125,20 @@ impl fmt::Display for Reported {
 /// Many processes write to one terminal.
 fn of_rank(rank: usize, world: usize, error: Error) -> Error {
     if world > 1 { error.context(format!("rank {rank}")) } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let missing = || std::io::Error::from_raw_os_error(2);
+        let reading = ebm_data::Error::Io { action: "read", path: "a.json".into(), source: missing() };
+        let text = chain(&Error::new(reading).context("the results in a.json"));
+        assert_eq!(text.matches("No such file").count(), 1, "{text}");
+        assert!(text.starts_with("the results in a.json: "), "{text}");
+        let other = Error::new(missing()).context("cannot list videos");
+        assert_eq!(chain(&other), "cannot list videos: No such file or directory (os error 2)");
+    }
 }

@@ -1,6 +1,9 @@
 //! `ebm bench` as a user runs it, with and without something that answers as PyTorch does.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::{
     path::Path,
     process::{Command, Output},
@@ -39,14 +42,16 @@ fn json_is_one_object_and_the_page_goes_to_the_file() {
         &TINY,
         &["--python", "no-such-python", "--rounds", "3", "--json", "--out", out.to_str().unwrap()],
     );
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let work = &report["works"][0];
+    let report = schema::document(&output.stdout, "bench");
+    let work = &report["rows"][0];
     assert_eq!(
         (&work["name"], &work["ratio"], &work["met"]),
         (&"conv-forward".into(), &Value::Null, &Value::Null)
     );
-    assert_eq!(work["measured"]["ours"]["seconds"].as_array().unwrap().len(), 3);
+    assert_eq!(work["times"]["ours"]["seconds"].as_array().unwrap().len(), 3);
     assert!(std::fs::read_to_string(out).unwrap().starts_with("# Performance\n"));
+    let figures = std::fs::read_to_string(dir.path().join("results/page.csv")).unwrap();
+    assert_eq!(figures.lines().count(), 2, "{figures}");
 }
 
 #[test]
@@ -90,11 +95,11 @@ fn the_fastest_form_is_the_peer_and_an_optional_one_may_fail() {
     );
     let output = ebm(&TINY, &["--python", &python, "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let work = &report["works"][0];
+    let report = schema::document(&output.stdout, "bench");
+    let work = &report["rows"][0];
     assert_eq!((&work["best"], &work["met"]), (&"channels_last".into(), &true.into()), "{work}");
-    assert_eq!(work["measured"]["notes"][0], "compile does not work here: no compiler");
-    assert_eq!(work["measured"]["peers"][0]["peak_mib"], 300);
+    assert_eq!(work["times"]["notes"][0], "compile does not work here: no compiler");
+    assert_eq!(work["times"]["peers"][0]["peak_mib"], 300);
     assert_eq!(report["versions"]["peer"]["torch"], "2.1");
 }
 

@@ -1,6 +1,9 @@
 //! The `ebm` command as a user runs it.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::{
     path::Path,
     process::{Command, Output},
@@ -53,12 +56,17 @@ fn a_perfect_result_file_scores_one() {
     write(&results, &json!([{"image_id": 1, "category_id": 3, "bbox": [10, 10, 20, 20], "score": 0.9}]));
     let output =
         ebm(&["eval", "detection", "--annotations", text(&truth), "--results", text(&results), "--json"]);
-    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(figures.as_object().unwrap().len(), 12);
-    let values: Vec<f64> = figures.as_object().unwrap().values().map(|v| v.as_f64().unwrap()).collect();
-    // No object is medium or large: pycocotools says -1 there.
-    assert_eq!(values.iter().filter(|v| (**v - 1.0).abs() < 1e-12).count(), 8, "{figures}");
-    assert_eq!(values.iter().filter(|v| **v < -0.5).count(), 4, "{figures}");
+    let document = schema::document(&output.stdout, "eval detection");
+    let figures = document["rows"][0].as_object().unwrap();
+    // No object is medium or large: pycocotools says -1 there, and JSON null.
+    assert_eq!(figures.values().filter(|v| v.as_f64().is_some_and(|v| (v - 1.0).abs() < 1e-12)).count(), 8);
+    assert_eq!(figures.values().filter(|v| v.is_null()).count(), 4, "{document}");
+}
+
+#[test]
+fn the_machine_is_described() {
+    let found = schema::document(&ebm(&["doctor", "--json"]).stdout, "doctor");
+    assert!(found["processor"]["threads"].as_u64() > Some(0), "{found}");
 }
 
 #[test]
@@ -140,7 +148,7 @@ fn small_detection(place: &std::path::Path, weights: &str, arguments: &[&str]) -
     let places = ["--out", &runs, "--datasets", &datasets, "--weights", weights];
     let output = ebm(&[&common[..], &places[..], arguments].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    schema::document(&output.stdout, "reproduce detection")
 }
 
 fn column<'a>(object: &'a Value, name: &str) -> Vec<&'a Value> {
@@ -167,28 +175,54 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     let all = "direct gaussian mixture2 mixture4 mixture8 cvae laplace iou_net iou_net_star ebm";
     assert_eq!(column(&table, "method"), all.split(' ').collect::<Vec<_>>());
     for row in table["rows"].as_array().unwrap() {
-        for figure in ["AP", "AP50", "AP75"] {
+        for figure in ["ap", "ap50", "ap75"] {
             assert!((0.0..=1.0).contains(&row[figure].as_f64().unwrap()), "{row}");
         }
         assert!(row["frames_per_second"].as_f64().unwrap() > 0.0, "{row}");
         assert_eq!(row["boxes_per_second"].is_f64(), row["step_factor"].is_f64(), "{row}");
     }
 
+    // What ran, and where.
+    let record = dir.path().join("runs/detection-mini-smoke-1/ebm-0/environment.json");
+    let record: Value = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+    assert!(record["versions"]["rustc"].as_str().unwrap().starts_with("rustc "), "{record}");
+    assert!(record["versions"]["ebm"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")), "{record}");
+    for part in ["cpu", "threads", "system"] {
+        assert!(!record["machine"][part].as_str().unwrap().is_empty(), "{record}");
+    }
+    assert_eq!(record["machine"]["device"], "cpu");
+    let commit =
+        Command::new("git").current_dir(env!("CARGO_MANIFEST_DIR")).args(["rev-parse", "HEAD"]).output();
+    if commit.is_ok_and(|output| output.status.success()) {
+        assert_eq!(record["git_commit"].as_str().unwrap().len(), 40, "{record}");
+    }
+
     // The other studies take the heads that are there.
-    let heads = dir.path().join("runs/detection-mini-1").to_str().unwrap().to_owned();
+    let heads = dir.path().join("runs/detection-mini-smoke-1").to_str().unwrap().to_owned();
     let study = |arguments: &[&str]| {
         small_detection(dir.path(), weights, &[&["--heads", &heads], arguments].concat())
     };
     let trade = study(&["--figure", "3a"]);
-    assert_eq!(column(&trade, "steps"), [0, 1, 2, 4, 8, 16, 32, 64]);
-    assert!(dir.path().join("runs/detection-mini-2/trade.png").is_file());
+    assert_eq!(column(&trade, "iterations"), [0, 1, 2, 4, 8, 16, 32, 64]);
+    assert!(dir.path().join("runs/detection-mini-smoke-2/trade.png").is_file());
     let grid = study(&["--grid", "lambda", "--methods", "ebm,direct,laplace"]);
     assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let levels = study(&["--levels"]);
     assert_eq!(column(&levels, "level"), ["easy", "easy", "normal", "normal", "hard", "hard"]);
-    let ablation = study(&["--table", "1"]);
+    let ablation = study(&["--table", "1", "--train-missing"]);
     assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
     assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    for args in [&["doctor"][..], &["doctor", "--json"], &["bench", "--list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).stdout(writer).output().unwrap();
+        // As a shell says of a program that SIGPIPE ended: 128 + 13.
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]), "{args:?}");
+    }
 }
 
 #[test]
@@ -199,7 +233,12 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
         ["reproduce", "toy", "--smoke", "--seeds", "2", "--problem", "dataset1", "--json", "--out", out];
     let output = ebm(&[&args[..], &["--methods", "Gaussian;ML-IS;SM"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let object = schema::document(&output.stdout, "reproduce toy");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let last = "expected: nothing was compared: the results of --smoke mean nothing";
+    assert_eq!(errors.lines().last(), Some(last));
+    let written = std::fs::read(Path::new(out).join("toy-smoke-1/results.json")).unwrap();
+    assert_eq!(schema::document(&written, "reproduce toy"), object);
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 6);
     for row in rows {
@@ -208,10 +247,16 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     }
     // Two models each of the Gaussian and of ML-IS.
     assert_eq!(object["calibration"].as_array().unwrap().len(), 4);
-    for file in
-        ["report.md", "results.json", "figure2_dataset1.svg", "figure2_dataset1.png", "seeds_dataset1.svg"]
-    {
-        assert!(folder.path().join("toy-1").join(file).is_file(), "{file}");
+    for file in [
+        "report.md",
+        "results.json",
+        "results.csv",
+        "calibration.csv",
+        "figure2_dataset1.svg",
+        "figure2_dataset1.png",
+        "seeds_dataset1.svg",
+    ] {
+        assert!(folder.path().join("toy-smoke-1").join(file).is_file(), "{file}");
     }
 
     let refused = |more: &[&str], part: &str| {
@@ -219,10 +264,48 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && error.contains(part), "{error}");
     };
+    refused(&["--smoke", "--check"], "nothing to compare: the results of --smoke");
     refused(&["--methods", "MLIS"], "takes some of: Gaussian; ML-IS");
     let points = folder.path().join("points.csv");
     std::fs::write(&points, "x,y\n1,2\n3\n").unwrap();
     refused(&["--data", text(&points)], "points.csv:3");
+    std::fs::write(&points, "x,y\n1,2\n2,30\n").unwrap();
+    refused(&["--data", text(&points)], "from −3 to 3");
+
+    // Points of one's own have no truth: nothing is compared with a problem's, and the report says whose points they are.
+    let lines: String =
+        (0..60).map(|i| format!("{},{}\n", f64::from(i) / 30.0, f64::from(i % 7) / 7.0)).collect();
+    std::fs::write(&points, lines).unwrap();
+    let output = ebm(&[
+        &args[..3],
+        &["--seeds", "1", "--methods", "Gaussian", "--json", "--out", out, "--data", text(&points)],
+    ]
+    .concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object = schema::document(&output.stdout, "reproduce toy");
+    let row = &object["rows"][0];
+    assert_eq!((&row["dataset"], &row["kl"]), (&json!("data"), &Value::Null), "{row}");
+    assert!(row["held_out_nll"].as_f64().unwrap().is_finite(), "{row}");
+    assert!(object["calibration"].as_array().unwrap().is_empty());
+    // The refused calls had no run's directory.
+    let report = std::fs::read_to_string(folder.path().join("toy-2/report.md")).unwrap();
+    assert!(
+        report.contains(&format!("60 points of `{}`, of which 12 are held out", points.display())),
+        "{report}"
+    );
+}
+
+/// Figure 2 is small enough to be made as the configuration says, in part.
+#[test]
+fn a_run_says_whether_its_figures_are_those_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["reproduce", "toy", "--seeds", "1", "--problem", "dataset1", "--methods", "Gaussian"];
+    let output = ebm(&[&args[..], &["--check", "--json", "--out", text(folder.path())]].concat());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert_eq!(errors.lines().last(), Some("expected: 1 of 1 figures within their tolerances"));
+    let expected = &schema::document(&output.stdout, "reproduce toy")["expected"];
+    assert_eq!((&expected["compared"], &expected["missed"]), (&json!(1), &json!(0)), "{expected}");
 }
 
 #[test]
@@ -253,9 +336,9 @@ fn the_gain_by_strata_is_printed_written_and_drawn() {
         ["eval", "strata", "--annotations", text(&truth), "--direct", text(&direct), "--out", text(&out)];
     let output = ebm(&[&args[..], &["--refined", text(&refined), "--replicates", "20", "--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = schema::document(&output.stdout, "eval strata");
     let row = |attribute: &str, bin: &str| {
-        let rows = rows.as_array().unwrap();
+        let rows = document["rows"].as_array().unwrap();
         rows.iter().find(|row| row["attribute"] == attribute && row["bin"] == bin).unwrap().clone()
     };
     let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 1e-6;

@@ -91,6 +91,8 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
         assert_eq!(output.status.code(), Some(code), "{}", text(&output));
         assert!(text(&output).contains("--resume"), "{}", text(&output));
+        // Not all of it, as an uninterrupted run says.
+        assert!(text(&output).contains(&format!(" of {STEPS} done")), "{}", text(&output));
         let output = case.train(name, true).output().unwrap();
         assert!(output.status.success(), "{}", text(&output));
         assert!(text(&output).contains("going on from step"), "{}", text(&output));

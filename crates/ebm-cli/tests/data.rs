@@ -1,6 +1,9 @@
 //! `ebm data check` and `ebm data unpack` as a user runs them: what is printed, and the exit codes.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -31,7 +34,7 @@ fn a_clean_set_has_code_0_and_a_defect_code_3() {
     std::fs::remove_file(images.join(image)).unwrap();
     let output = ebm(&check);
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = schema::document(&output.stdout, "data check");
     assert!(found.to_string().contains("missing_file"), "{found}");
     assert_eq!(ebm(&check[..3]).status.code(), Some(2));
 }

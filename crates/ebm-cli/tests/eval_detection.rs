@@ -1,6 +1,9 @@
 //! `ebm eval detection` as a user runs it: tables, errors, contact sheet, test sets, bad input.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -21,6 +24,10 @@ fn succeeds(args: &[&str]) -> String {
     let output = ebm(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn document(args: &[&str]) -> Value {
+    schema::document(succeeds(args).as_bytes(), "eval detection")
 }
 
 fn refused(args: &[&str], parts: &[&str]) {
@@ -83,21 +90,22 @@ impl Problem {
 #[test]
 fn tables_and_errors_stand_beside_the_twelve_figures() {
     let problem = Problem::new();
-    let plain: Value = serde_json::from_str(&succeeds(&problem.args(&["--json"]))).unwrap();
-    let all: Value =
-        serde_json::from_str(&succeeds(&problem.args(&["--json", "--per-class", "--errors"]))).unwrap();
-    assert_eq!(plain.as_object().unwrap().len(), 12);
-    for (name, value) in plain.as_object().unwrap() {
+    let plain = document(&problem.args(&["--json"]));
+    let all = document(&problem.args(&["--json", "--per-class", "--errors"]));
+    let plain = plain["rows"][0].as_object().unwrap();
+    assert_eq!(plain.len(), 12);
+    let all = &all["rows"][0];
+    for (name, value) in plain {
         assert_eq!(&all[name], value, "{name}");
     }
     // disc: 2 objects, one found at rank 1; 51 of 101 recalls. ring: nothing right.
     let disc = &all["per_class"][0];
     assert_eq!((disc["name"].as_str(), disc["objects"].as_u64()), (Some("disc"), Some(2)));
     assert!((disc["ap50"].as_f64().unwrap() - 51.0 / 101.0).abs() < 1e-12, "{disc}");
-    assert_eq!((disc["ap_large"].as_f64(), all["per_class"][1]["ap"].as_f64()), (Some(-1.0), Some(0.0)));
+    assert_eq!((disc["ap_large"].is_null(), all["per_class"][1]["ap"].as_f64()), (true, Some(0.0)));
     let sizes = all["per_size"].as_array().unwrap();
     assert_eq!(sizes.iter().map(|s| s["objects"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 0]);
-    let errors = &all["errors"];
+    let errors = &all["error_breakdown"];
     assert!((errors["ap50"].as_f64().unwrap() - all["ap50"].as_f64().unwrap()).abs() < 1e-12, "{errors}");
     let counts: Vec<u64> =
         errors["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
@@ -121,14 +129,12 @@ fn the_worst_images_are_drawn() {
     let problem = Problem::new();
     let (images, sheet) = (problem.images(), problem.dir.path().join("out/sheet.png"));
     let more = ["--images", text(&images), "--contact-sheet", text(&sheet), "--worst", "1"];
-    let object: Value =
-        serde_json::from_str(&succeeds(&problem.args(&[&more[..], &["--json"]].concat()))).unwrap();
-    assert_eq!(object.as_object().unwrap().len(), 13);
+    let object = document(&problem.args(&[&more[..], &["--json"]].concat()));
     let drawn = &object["contact_sheet"];
     // From 0.9 on: precision 1, recall 1/3, F1 1/2; more detections only add wrong ones.
     assert_eq!(drawn["operating_point"]["threshold"].as_f64(), Some(0.9));
     assert!((drawn["operating_point"]["f1"].as_f64().unwrap() - 0.5).abs() < 1e-12);
-    let worst = drawn["images"].as_array().unwrap();
+    let worst = drawn["worst"].as_array().unwrap();
     assert_eq!((worst.len(), worst[0]["file_name"].as_str()), (1, Some("2.png")));
     assert_eq!((worst[0]["errors"]["missed"].as_u64(), worst[0]["penalty"].as_f64()), (Some(2), Some(2.0)));
     let picture = read_image(&sheet).unwrap();
@@ -176,7 +182,7 @@ fn a_result_file_says_what_is_wrong_with_it() {
         refused(&problem.args(&[]), &["results.json", "line 1"]);
     }
     problem.write(&json!([]));
-    let figures: Value = serde_json::from_str(&succeeds(&problem.args(&["--json"]))).unwrap();
+    let figures = &document(&problem.args(&["--json"]))["rows"][0];
     assert_eq!((figures["ap"].as_f64(), figures["ar100"].as_f64()), (Some(0.0), Some(0.0)));
     succeeds(&problem.args(&["--per-class", "--errors"]));
 }
@@ -219,13 +225,13 @@ fn a_test_set_gets_the_files_for_the_server() {
         assert!(bbox.iter().all(|v| has_at_most(v, 2)) && has_at_most(&detection["score"], 5), "{detection}");
     }
     let object = succeeds(on(&annotations, &["--out", text(&out), "--json"]));
-    let object: Value = serde_json::from_str(&object).unwrap();
-    assert_eq!((object["test_set"].as_str(), object["images"].as_u64()), (Some("test-dev2017"), Some(2)));
+    let object = schema::document(object.as_bytes(), "eval detection");
+    assert_eq!((object["dataset"].as_str(), object["images"].as_u64()), (Some("test-dev2017"), Some(2)));
 
     // Where annotations are, the same model is scored, and its files are not rounded.
     let object = succeeds(on(&annotated, &["--out", text(&out), "--json", "--errors"]));
-    let object: Value = serde_json::from_str(&object).unwrap();
-    assert_eq!(object["direct"].as_object().unwrap().len(), 13);
+    let object = schema::document(object.as_bytes(), "eval detection");
+    assert_eq!(object["rows"][0]["method"], "direct");
     let kept: Vec<Value> = serde_json::from_slice(&std::fs::read(out.join("direct.json")).unwrap()).unwrap();
     assert_eq!(kept.len(), sent.len());
     assert!(kept.iter().any(|detection| !has_at_most(&detection["score"], 5)));

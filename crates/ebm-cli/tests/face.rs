@@ -1,6 +1,9 @@
 //! Age and head pose as a user runs them.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -18,7 +21,7 @@ fn text(path: &Path) -> &str {
 fn json(args: &[&str]) -> Value {
     let output = ebm(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    schema::document(&output.stdout, &args[..2].join(" "))
 }
 
 /// Runs `args`, which must fail with an error that contains `part`.
@@ -29,33 +32,21 @@ fn refused(args: &[&str], part: &str) {
     assert!(output.stdout.is_empty() && message.contains(part), "{part:?} is not in {message}");
 }
 
-/// A reproduction of the smallest size in `root`, and its run directory.
-fn reproduce(root: &Path, task: &str) -> (Value, PathBuf) {
+/// A reproduction of the smallest size in `root` with `more` arguments, and its run directory.
+fn reproduce(root: &Path, task: &str, more: &[&str]) -> (Value, PathBuf) {
     let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let (out, datasets, cache) = (place("runs"), place("datasets"), place("cache"));
-    let object = json(&[
-        "reproduce",
-        task,
-        "--smoke",
-        "--seeds",
-        "2",
-        "--json",
-        "--out",
-        &out,
-        "--datasets",
-        &datasets,
-        "--weights",
-        &place("weights"),
-        "--cache",
-        &cache,
-    ]);
-    (object, root.join("runs").join(format!("{}-mini-1", task.replace('-', "_"))))
+    let weights = place("weights");
+    let places = ["--out", &out, "--datasets", &datasets, "--weights", &weights, "--cache", &cache];
+    let args = ["reproduce", task, "--smoke", "--seeds", "2", "--json"];
+    let object = json(&[&args[..], &places[..], more].concat());
+    (object, root.join("runs").join(format!("{task}-mini-smoke-1")))
 }
 
 #[test]
 fn age_is_reproduced_scored_again_and_predicted() {
     let dir = tempfile::tempdir().unwrap();
-    let (object, run) = reproduce(dir.path(), "age");
+    let (object, run) = reproduce(dir.path(), "age", &["--ablation", "sigma"]);
     assert_eq!((object["scale"].as_str(), object["split"].as_str()), (Some("mini"), Some("test")));
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (2 * 8 + 3));
@@ -100,10 +91,32 @@ fn age_is_reproduced_scored_again_and_predicted() {
     faces.sort();
     let pictures = dir.path().join("pictures");
     let line = json(&["predict", "age", text(&faces[0]), "--run", text(&run), "--out", text(&pictures)]);
-    let age = &line["coordinates"]["age"];
+    let age = &line["predictions"][0];
     assert!(age["prediction"].as_f64().unwrap().is_finite());
     assert!(!age["region"].as_array().unwrap().is_empty() && line["unit"] == "years", "{line}");
     assert!(pictures.join(faces[0].file_stem().unwrap()).with_extension("png").is_file());
+
+    // The baseline that is asked for is the one that is refined, and one that is not there is refused.
+    let initial = |baseline: &str| {
+        let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", baseline];
+        json(&args)["coordinates"]["age"]["initial"].clone()
+    };
+    assert_eq!(initial("direct_l2"), age["initial"]);
+    assert_ne!(initial("cao"), age["initial"]);
+    let mode = initial("none");
+    for unknown in ["foo", "ebm", "direct"] {
+        let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", unknown];
+        let names =
+            "cao, direct_huber, direct_l2, gaussian, laplace, niu, softmax_ce_l2, softmax_ce_l2_var, none";
+        refused(&args, names);
+    }
+    // One network's run: it is the baseline. An energy model's has none, and begins at the mode.
+    let alone = |run: &str| {
+        let run = dir.path().join("runs/age-mini-smoke-1").join(run);
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"]
+            .clone()
+    };
+    assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
 
     let run = text(&run);
     refused(&["predict", "head-pose", text(&faces[0]), "--run", run], "not for the head pose");
@@ -126,12 +139,12 @@ fn age_is_reproduced_scored_again_and_predicted() {
 #[test]
 fn head_pose_is_reproduced_and_predicted() {
     let dir = tempfile::tempdir().unwrap();
-    let (object, run) = reproduce(dir.path(), "head-pose");
+    let (object, run) = reproduce(dir.path(), "head-pose", &[]);
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 2 * 6);
     for row in rows {
         let coordinates: Vec<f64> =
-            row["coordinates"].as_array().unwrap().iter().map(|mae| mae.as_f64().unwrap()).collect();
+            row["mae_by_coordinate"].as_array().unwrap().iter().map(|mae| mae.as_f64().unwrap()).collect();
         assert_eq!(coordinates.len(), 3);
         assert!((coordinates.iter().sum::<f64>() / 3.0 - row["mae"].as_f64().unwrap()).abs() < 1e-9);
     }
@@ -141,8 +154,95 @@ fn head_pose_is_reproduced_and_predicted() {
     let pictures = dir.path().join("pictures");
     let line = json(&["predict", "head-pose", text(&face), "--run", text(&run), "--out", text(&pictures)]);
     for name in ["yaw", "pitch", "roll"] {
-        assert!(line["coordinates"][name]["region"].is_array(), "{line}");
+        assert!(
+            line["predictions"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|p| p["coordinate"] == name && p["region"].is_array()),
+            "{line}"
+        );
     }
     assert!(pictures.join("face.png").is_file());
     refused(&["eval", "head-pose", "--run", text(&run), "--npz", text(&face)], "face.png");
+
+    // The error of each angle, in the report and on other faces.
+    let report = std::fs::read_to_string(run.join("report.md")).unwrap();
+    let line = report.lines().find(|line| line.starts_with("| method") && line.contains("yaw")).unwrap();
+    let cells: Vec<&str> = line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells, ["method", "yaw", "pitch", "roll", "paper: yaw", "pitch", "roll"]);
+    // The supplement's Softmax – CE, L2, Var, refined.
+    let line = report.lines().find(|line| line.contains("Softmax – CE, L2, Var, refined")).unwrap();
+    assert!(
+        line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"),
+        "{line}"
+    );
+    let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
+    let args = ["eval", "head-pose", "--run", text(&run), "--npz", npz];
+    let scored = json(&[&args[..], &["--json"]].concat());
+    assert_eq!((scored["images"].as_u64(), scored["rows"].as_array().unwrap().len()), (Some(12), 2 * 2 * 6));
+    let output = ebm(&args);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cells = |line: &str| -> Vec<String> {
+        line.split('|').map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
+    };
+    let mut lines = table.lines();
+    let header = cells(lines.next().unwrap());
+    assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
+    for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
+        let angles =
+            row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
+    }
+}
+
+/// Settings of one's own, with figures that the first row misses.
+const WISHES: &str = r#"
+extends = "age_mini"
+methods = [
+    { key = "direct_l2", title = "L2", published = [4.81, 0.02], baseline = { kind = "direct", dim = 1, loss = "l2" } },
+]
+head.hidden = 16
+energy.samples = 8
+generated = { train = 32, validation = 8, test = 8 }
+[training]
+epochs = 1.0
+batch_size = 16
+[energy.training]
+epochs = 1.0
+batch_size = 16
+[frozen]
+views = 1
+trunk.training.epochs = 1.0
+[expected]
+command = "ebm reproduce age --config wishes.toml"
+time = "not measured"
+source = "a wish"
+rows = [
+    { of = { method = "direct_l2", refined = false }, mae = [0.0, 0.001] },
+    { of = { method = "ebm_mean", refined = false }, mae = [0.0, 1000.0] },
+    { of = { method = "gaussian", refined = false }, mae = [0.0, 0.001] },
+]
+"#;
+
+#[test]
+fn a_missed_figure_is_named_and_has_an_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(place("wishes.toml"), WISHES).unwrap();
+    let (config, out, datasets, cache) = (place("wishes.toml"), place("runs"), place("data"), place("cache"));
+    let args = ["reproduce", "age", "--scale", "mini", "--seeds", "1", "--no-ablation", "--check", "--json"];
+    let places = ["--config", &config, "--out", &out, "--datasets", &datasets, "--cache", &cache];
+    let output = ebm(&[&args[..], &places].concat());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{errors}");
+    let last = errors.lines().last().unwrap();
+    let start = "error: expected: 1 of 2 figures within their tolerances; missed: method direct_l2, refined false: mae ";
+    assert!(last.starts_with(start) && last.ends_with(", expected 0 ± 0.001"), "{last}");
+    let expected = &schema::document(&output.stdout, "reproduce age")["expected"];
+    assert_eq!(
+        (expected["compared"].as_u64(), expected["missed"].as_u64()),
+        (Some(2), Some(1)),
+        "{expected}"
+    );
 }

@@ -1,10 +1,11 @@
 //! Tracking as a user runs it.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::Path;
 use std::process::{Command, Output};
-
-use serde_json::Value;
 
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
@@ -41,13 +42,14 @@ fn boxes_of_any_tracker_are_scored() {
     std::fs::write(results.join("two.txt"), "5,5,10,10\n5,5,10\n").unwrap();
     let args = ["eval", "tracking", "--dataset", "other", "--annotations", text(&annotations), "--results"];
     let args = [&args[..], &[text(&results), "--json"]].concat();
-    let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
+    let object = schema::document(&succeeds(&args).stdout, "eval tracking");
     assert_eq!(object["sequences"], 1);
+    let row = &object["rows"][0];
     // Thresholds 0 to 0.95 for the first frame, 0 to 0.3 for the second.
-    let expected = 100.0 * (20.0 + 7.0) / 42.0;
-    assert!((object["auc"].as_f64().unwrap() - expected).abs() < 1e-9, "{object}");
-    assert_eq!((object["op50"].as_f64(), object["op75"].as_f64()), (Some(50.0), Some(50.0)));
-    assert_eq!(object["precision"].as_f64(), Some(100.0));
+    let expected = (20.0 + 7.0) / 42.0;
+    assert!((row["auc"].as_f64().unwrap() - expected).abs() < 1e-9, "{object}");
+    assert_eq!((row["op50"].as_f64(), row["op75"].as_f64()), (Some(0.5), Some(0.5)));
+    assert_eq!(row["precision"].as_f64(), Some(1.0));
     assert!(object["failed"][0]["reason"].as_str().unwrap().contains("line 2"), "{object}");
 
     refused(
@@ -63,33 +65,62 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let (out, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
     let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--out", text(&out)];
     let args = [&args[..], &["--datasets", text(&datasets), "--weights", text(&weights)]].concat();
-    let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
+    let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");
     let rows = object["rows"].as_array().unwrap();
     let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
     assert_eq!((object["scale"].as_str(), methods), (Some("mini"), vec!["atom", "atom_star", "ebm"]));
-    assert!(rows.iter().all(|row| (0.0..=100.0).contains(&row["auc"].as_f64().unwrap())));
-    let run = out.join("tracking-mini-1");
+    assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row["auc"].as_f64().unwrap())));
+    let run = out.join("tracking-mini-smoke-1");
     for file in
         ["report.md", "results.json", "success.svg", "success.png", "example.png", "backbone.safetensors"]
     {
         assert!(run.join(file).is_file(), "{file}");
     }
 
-    // The trained module on a video of its own.
+    // Its trained modules and boxes are kept, and another tracker becomes a row: the annotation itself, above 20 of 21 thresholds.
+    let results = place("results");
     let video = datasets.join("generated/videos-smoke/test/video_0001");
+    std::fs::create_dir(&results).unwrap();
+    std::fs::copy(video.join("groundtruth_rect.txt"), results.join("video_0001.txt")).unwrap();
+    let oracle = format!("Oracle={}", results.display());
+    let again = [&args[..], &["--resume", text(&run), "--results", &oracle]].concat();
+    let again: Value = serde_json::from_slice(&succeeds(&again).stdout).unwrap();
+    let figures = |object: &Value| -> Vec<Value> {
+        object["rows"].as_array().unwrap().iter().map(|row| row["auc"].clone()).collect()
+    };
+    assert_eq!(figures(&again), figures(&object));
+    let rival = &again["rivals"][0];
+    assert_eq!((rival["name"].as_str(), rival["sequences"].as_u64()), (Some("Oracle"), Some(1)));
+    assert!((rival["auc"].as_f64().unwrap() - 100.0 * 20.0 / 21.0).abs() < 1e-9, "{rival}");
+    let report = std::fs::read_to_string(run.join("report.md")).unwrap();
+    // A row of Table 3 as the paper prints it.
+    let words = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let quoted = ["", "DaSiamRPN", "59.1", "73.3", "63.8", "73.6", "41.1", "58.4", ""];
+    assert!(report.lines().any(|line| words(line) == quoted), "{report}");
+    refused(&[&args[..], &["--results", "nowhere"]].concat(), "NAME=DIR");
+
+    // The trained module on a video of its own.
     let annotation = std::fs::read_to_string(video.join("groundtruth_rect.txt")).unwrap();
     let first = annotation.lines().next().unwrap();
-    let (frames, ebm_run, pictures) = (video.join("img"), run.join("ebm-0"), place("pictures"));
+    // The frames are in its folder img, as in OTB's.
+    let (frames, ebm_run, pictures) = (video, run.join("ebm-0"), place("pictures"));
     let args = ["predict", "tracking", text(&frames), "--run", text(&ebm_run), "--box", first, "--json"];
     let args = [&args[..], &["--out", text(&pictures), "--pictures", "10", "--density"]].concat();
     let output = succeeds(&args);
     let lines = String::from_utf8(output.stdout).unwrap();
     assert_eq!(lines.lines().count(), 23);
-    let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_eq!((line["frame"].as_u64(), line["box"].as_array().unwrap().len()), (Some(1), 4));
+    let line = schema::document(lines.lines().next().unwrap().as_bytes(), "predict tracking");
+    assert_eq!((line["frame"].as_u64(), line["bbox"].as_array().unwrap().len()), (Some(1), 4));
     let boxes = std::fs::read_to_string(pictures.join("video_0001.txt")).unwrap();
     assert_eq!(boxes.lines().count(), 24);
-    assert!(pictures.join("000001.png").is_file());
+    let mut drawn: Vec<String> = std::fs::read_dir(&pictures)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".png"))
+        .collect();
+    drawn.sort();
+    // Frames 10 and 20 of 0 to 23.
+    assert_eq!(drawn, ["000010.png", "000020.png"]);
 
     // What can not be followed says why.
     let with = |bbox| {
@@ -127,4 +158,25 @@ fn tracking_is_reproduced_and_a_target_followed() {
         ],
         "folder with the frames",
     );
+}
+
+/// The supplement's five proposals, from training to table.
+#[test]
+fn the_ablation_of_sigma_is_reproduced() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let (out, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
+    let args = ["reproduce", "tracking", "--ablation", "sigma", "--smoke", "--seeds", "1", "--json", "--out"];
+    let args =
+        [&args[..], &[text(&out), "--datasets", text(&datasets), "--weights", text(&weights)]].concat();
+    let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
+    let sigmas: Vec<String> =
+        object["rows"].as_array().unwrap().iter().map(|row| row["sigmas"].to_string()).collect();
+    assert_eq!(sigmas, ["[0.05]", "[0.01,0.1]", "[0.03,0.3]", "[0.05,0.5]", "[0.07,0.7]"]);
+    let run = out.join("tracking-sigma-mini-smoke-1");
+    let saved = std::fs::read_to_string(run.join("sigma-0.03_0.3-0/tracker.toml")).unwrap();
+    assert!(saved.contains("method = \"ebm\""), "{saved}");
+    let report = std::fs::read_to_string(run.join("report.md")).unwrap();
+    let row = report.lines().find(|line| line.contains("0.05, 0.5")).unwrap();
+    assert!(["79.90", "48.71", "64.10"].iter().all(|figure| row.contains(figure)), "{row}");
 }

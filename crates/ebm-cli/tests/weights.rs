@@ -1,10 +1,13 @@
 //! Weights made elsewhere, as a user brings them.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
@@ -22,7 +25,7 @@ fn text(path: &Path) -> &str {
 fn answer(args: &[&str]) -> Value {
     let output = ebm(&[args, &["--json"]].concat());
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    schema::document(&output.stdout, "weights convert")
 }
 
 #[track_caller]
@@ -91,7 +94,37 @@ fn a_converted_detector_chooses_its_configuration() {
     let predict = ["predict", "detection", text(&image), "--detector", text(&out)];
     let output = ebm(&predict);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(!lines.is_empty());
+    lines.lines().for_each(|line| drop(schema::document(line.as_bytes(), "predict detection")));
     refused(&[&predict[..], &["--config", "paper"]].concat(), "give --config mini");
+}
+
+/// torchvision's `fasterrcnn_resnet50_fpn_v2` normalises in pyramid and box head, and has two convolutions before the proposals.
+#[test]
+fn a_detector_of_another_architecture_is_refused_without_impossible_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, out) = (dir.path().join("v2.safetensors"), dir.path().join("out.safetensors"));
+    let names = [
+        "backbone.fpn.inner_blocks.0.0.weight",
+        "backbone.fpn.inner_blocks.0.1.running_mean",
+        "rpn.head.conv.0.0.weight",
+        "rpn.head.conv.1.0.weight",
+        "roi_heads.box_head.0.0.weight",
+        "roi_heads.box_predictor.cls_score.bias",
+    ];
+    let tensor = || Tensor::zeros(91, DType::F32, &Device::Cpu).unwrap();
+    let tensors = names.iter().map(|name| ((*name).to_owned(), tensor())).collect();
+    import::save_safetensors(&input, &tensors).unwrap();
+    for config in [&[][..], &["--config", "torchvision"]] {
+        let output = ebm(&[&["weights", "convert", text(&input), text(&out)], config].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && message.contains("no configuration has this architecture"),
+            "{message}"
+        );
+        assert!(message.contains("_v2") && !message.contains("give --config"), "{message}");
+    }
 }
 
 #[test]
@@ -129,8 +162,9 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
     write("ebm-1/metrics.jsonl", "{\"step\":599,\"loss\":-2.5,\"grad_norm\":1.0}\n");
     write("ebm-1/model.safetensors", "weights");
     refused(&["weights", "card", text(&run)], "--results");
-    let row = |seed: u32, ap: f64| json!({"method": "ebm", "seed": seed, "AP": ap, "step_factor": null});
-    let results = json!({"scale": "mini", "study": "Table 2", "rows": [row(0, 0.1), row(1, 0.47)]});
+    let row = |seed: u32, ap: f64| json!({"method": "ebm", "seed": seed, "ap": ap, "step_factor": null});
+    let results =
+        json!({"schema": "ebm/1", "scale": "mini", "study": "Table 2", "rows": [row(0, 0.1), row(1, 0.47)]});
     write("results.json", &results.to_string());
 
     let output = ebm(&["weights", "card", text(&run), "--licence", "mit"]);
@@ -142,7 +176,7 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
     assert_eq!((line("license: "), line("pipeline_tag: ")), ("\"mit\"", "object-detection"));
     let index: Value = serde_json::from_str(line("model-index: ")).unwrap();
     let metrics = &index[0]["results"][0]["metrics"];
-    assert_eq!((metrics[0]["type"].as_str(), metrics[0]["value"].as_f64()), (Some("AP"), Some(0.47)));
+    assert_eq!((metrics[0]["type"].as_str(), metrics[0]["value"].as_f64()), (Some("ap"), Some(0.47)));
     assert_eq!(metrics.as_array().unwrap().len(), 1);
     for part in [
         "# ebm-1",
@@ -154,5 +188,21 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
         assert!(page.contains(part), "{part} is not in {page}");
     }
     refused(&["weights", "card", text(&run)], "--force");
+
+    // What an evaluation printed is of the one model that it was of; a figure of nothing is left out.
+    let row = json!({"method": "refined", "ap": 0.5, "ap_small": null});
+    let evaluated = json!({"schema": "ebm/1", "command": "eval detection", "dataset": "scenes", "images": 2, "rows": [row]});
+    write("evaluated.json", &evaluated.to_string());
+    let results = dir.path().join("evaluated.json");
+    let args = ["weights", "card", text(&run), "--force", "--results", text(&results)];
+    assert!(ebm(&args).status.success());
+    let card = std::fs::read_to_string(run.join("README.md")).unwrap();
+    let index = card.lines().find_map(|line| line.strip_prefix("model-index: ")).unwrap();
+    let index: Value = serde_json::from_str(index).unwrap();
+    let result = &index[0]["results"][0];
+    assert_eq!(result["dataset"]["name"], "scenes");
+    assert_eq!(result["metrics"].as_array().unwrap().len(), 1, "{result}");
+    write("evaluated.json", "{\"ap\": 0.5, \"ap_small\": -1.0}");
+    refused(&args, "ebm/1");
     refused(&["weights", "card", text(dir.path())], "no .safetensors file");
 }

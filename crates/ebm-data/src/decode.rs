@@ -7,7 +7,8 @@ use std::io::Cursor;
 use std::path::Path;
 
 use ::image::codecs::png::PngDecoder;
-use ::image::{DynamicImage, ImageDecoder, Limits};
+use ::image::metadata::Orientation;
+use ::image::{DynamicImage, ImageDecoder, Limits, RgbImage};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -17,6 +18,9 @@ use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 
+/// How JPEG and PNG files begin.
+const JPEG: &[u8] = &[0xff, 0xd8, 0xff];
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// The last chunk of a PNG.
 const PNG_END: &[u8] = b"IEND\xae\x42\x60\x82";
 
@@ -53,14 +57,44 @@ impl DecodeLimits {
 ///
 /// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
 /// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
-/// `convert("RGB")` does). Orientation tags (EXIF) are ignored: COCO's boxes refer to the stored pixels.
+/// `convert("RGB")` does). Orientation tags (EXIF) are ignored, as Pillow, torchvision and pycocotools ignore them: the boxes of
+/// the datasets refer to the stored pixels. [`read_upright`] follows the tag.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::FileTooLarge`] and [`Error::ImageTooLarge`] above the
-/// limits, [`Error::Decode`] for what is no JPEG or PNG, or an incomplete or damaged one. Damage inside a
+/// limits, [`Error::ImageFormat`] for a known format that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an
+/// incomplete or damaged image. Damage inside a
 /// JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
     read_image_limited(path, &DecodeLimits::default())
+}
+
+/// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the picture, and for what
+/// has no annotations.
+///
+/// # Errors
+/// Those of [`read_image`].
+pub fn read_upright(path: &Path) -> Result<Image> {
+    let limits = DecodeLimits::default();
+    let bytes = read_limited(path, limits.max_file_bytes)?;
+    let Image { width, height, pixels } = decode_image(&bytes, path, &limits)?;
+    let buffer = u32::try_from(width).ok().zip(u32::try_from(height).ok());
+    let buffer = buffer.and_then(|(width, height)| RgbImage::from_raw(width, height, pixels));
+    let mut image =
+        DynamicImage::ImageRgb8(buffer.ok_or_else(|| Error::decode(path, "its size is no image's"))?);
+    image.apply_orientation(orientation(&bytes).unwrap_or(Orientation::NoTransforms));
+    let (width, height) = (image.width() as usize, image.height() as usize);
+    Image::new(width, height, image.into_rgb8().into_raw())
+}
+
+/// The orientation tag of a file that was decoded.
+fn orientation(bytes: &[u8]) -> Option<Orientation> {
+    if bytes.starts_with(PNG) {
+        return PngDecoder::new(Cursor::new(bytes)).ok()?.orientation().ok();
+    }
+    let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
+    decoder.decode_headers().ok()?;
+    Orientation::from_exif_chunk(decoder.exif()?)
 }
 
 /// As [`read_image`], with other limits.
@@ -85,15 +119,43 @@ pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<
 }
 
 fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
-    if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+    if bytes.starts_with(JPEG) {
         decode_jpeg(bytes, path, limits, memory)
-    } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+    } else if bytes.starts_with(PNG) {
         decode_png(bytes, path, limits)
     } else if bytes.is_empty() {
         Err(Error::decode(path, "the file is empty"))
+    } else if let Some((format, remedy)) = other_format(bytes) {
+        Err(Error::ImageFormat { path: path.to_owned(), format, remedy })
     } else {
         Err(Error::decode(path, "neither JPEG nor PNG"))
     }
+}
+
+/// What a file is that is neither JPEG nor PNG, by its first bytes, and what to do about it.
+fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    const CONVERT: &str = "convert it, for instance with `magick FILE FILE.png`";
+    let at = |place: usize, magic: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(magic));
+    let brand = |names: &[&[u8]]| at(4, b"ftyp") && names.iter().any(|name| at(8, name));
+    let image = [
+        ("a WebP image", at(0, b"RIFF") && at(8, b"WEBP")),
+        ("a BMP image", at(0, b"BM") && at(6, &[0; 4])),
+        ("a GIF image", at(0, b"GIF87a") || at(0, b"GIF89a")),
+        ("a TIFF image", at(0, b"II*\0") || at(0, b"MM\0*")),
+        ("an AVIF image", brand(&[b"avif", b"avis"])),
+        ("a HEIC image", brand(&[b"heic", b"heix", b"mif1", b"msf1"])),
+        ("a JPEG XL image", at(0, b"\xff\x0a") || at(0, b"\0\0\0\x0cJXL ")),
+        ("a PDF document", at(0, b"%PDF")),
+    ];
+    if let Some((name, _)) = image.into_iter().find(|(_, found)| *found) {
+        return Some((name, CONVERT));
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    let is_text = !text.chars().any(|c| c.is_control() && !c.is_whitespace());
+    is_text.then_some(match text.trim_start().starts_with('<') {
+        true => ("a web page", "fetch the image itself, not the page about it"),
+        false => ("text", "give the image's file"),
+    })
 }
 
 fn decode_jpeg(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
@@ -152,10 +214,10 @@ fn has_end_of_image(bytes: &[u8]) -> bool {
 
 /// Whether these bytes begin as a JPEG or PNG does and do not end as one.
 pub(crate) fn is_truncated(bytes: &[u8]) -> bool {
-    if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+    if bytes.starts_with(PNG) {
         return !bytes.ends_with(PNG_END);
     }
-    bytes.starts_with(&[0xff, 0xd8, 0xff]) && !has_end_of_image(bytes)
+    bytes.starts_with(JPEG) && !has_end_of_image(bytes)
 }
 
 fn decode_png(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {

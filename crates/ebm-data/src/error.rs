@@ -37,6 +37,16 @@ pub enum Error {
         /// The decoder's complaint.
         detail: String,
     },
+    /// A file of a known format that is not read.
+    #[error("{}: this is {format}, and images are JPEG or PNG files; {remedy}", path.display())]
+    ImageFormat {
+        /// The file.
+        path: PathBuf,
+        /// What it is: "a WebP image", …
+        format: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// An image's header promises more pixels than the limit.
     #[error("{}: {width}x{height} pixels exceed the limit of {max_side} per side and {max_pixels} in all", path.display())]
     ImageTooLarge {

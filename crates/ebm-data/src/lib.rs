@@ -22,6 +22,7 @@ pub mod files;
 mod generated_dir;
 pub mod image;
 pub mod loader;
+pub mod pack;
 pub mod patch;
 mod planes;
 pub mod quarantine;

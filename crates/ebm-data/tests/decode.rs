@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{golden, picture};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::decode::{DecodeLimits, decode_image, read_image, read_image_limited};
+use ebm_data::decode::{DecodeLimits, decode_image, read_image, read_image_limited, read_upright};
 use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::{Error, Image};
 use ebm_testing::fixture;
@@ -108,12 +108,7 @@ fn damaged_bytes_never_panic() {
 fn what_is_no_image_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let zeros = [0u8; 100];
-    for (content, said) in [
-        (&b""[..], "empty"),
-        (b"GIF89a....", "neither"),
-        (&zeros, "neither"),
-        (b"\xff\xd8\xff", "not a readable"),
-    ] {
+    for (content, said) in [(&b""[..], "empty"), (&zeros, "neither"), (b"\xff\xd8\xff", "not a readable")] {
         let path = dir.path().join("picture.jpg");
         std::fs::write(&path, content).unwrap();
         let error = read_image(&path).unwrap_err();
@@ -121,6 +116,73 @@ fn what_is_no_image_is_named() {
         assert!(error.to_string().contains(said) && error.to_string().contains("picture.jpg"), "{error}");
     }
     assert!(matches!(read_image(dir.path()), Err(Error::Io { .. })));
+}
+
+#[test]
+fn other_formats_are_named_with_a_remedy() {
+    for (content, name) in [
+        (&b"RIFF\x24\0\0\0WEBPVP8 "[..], "a WebP image"),
+        (b"BM\x46\0\0\0\0\0\0\0\x36\0", "a BMP image"),
+        (b"GIF89a....", "a GIF image"),
+        (b"\0\0\0\x1cftypheic", "a HEIC image"),
+        (b"II*\0\x08\0\0\0", "a TIFF image"),
+        (b"<!DOCTYPE html><title>404</title>", "a web page"),
+        (b"an image, honestly\n", "text"),
+    ] {
+        let error = decode(content).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::ImageFormat { .. }), "{text}");
+        assert!(text.contains(name) && text.starts_with("some/file: ") && !text.contains("again"), "{text}");
+    }
+}
+
+/// `rgb_444.jpg` with the EXIF tag 0x0112 = `orientation`: a TIFF header, one directory with one entry, no further one.
+fn tagged_jpeg(orientation: u8) -> Vec<u8> {
+    let plain = std::fs::read(golden("images/rgb_444.jpg")).unwrap();
+    let mut exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+    exif.extend([orientation, 0, 0, 0, 0, 0, 0]);
+    let mut bytes = vec![0xff, 0xd8, 0xff, 0xe1];
+    bytes.extend(u16::try_from(exif.len() + 2).unwrap().to_be_bytes());
+    bytes.extend(exif);
+    bytes.extend(&plain[2..]);
+    bytes
+}
+
+#[test]
+fn an_upright_image_follows_its_tag_and_a_stored_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tagged.jpg");
+    let plain = read_image(&golden("images/rgb_444.jpg")).unwrap();
+    let (w, h) = (plain.width, plain.height);
+    for orientation in 1..=8 {
+        std::fs::write(&path, tagged_jpeg(orientation)).unwrap();
+        assert_eq!(read_image(&path).unwrap(), plain);
+        let upright = read_upright(&path).unwrap();
+        // Where the stored pixel of row r and column c is seen, by EXIF's table of which sides the 0th row and the
+        // 0th column are: 1 top, left; 2 top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right, top;
+        // 7 right, bottom; 8 left, bottom.
+        let seen = |r: usize, c: usize| match orientation {
+            1 => (c, r),
+            2 => (w - 1 - c, r),
+            3 => (w - 1 - c, h - 1 - r),
+            4 => (c, h - 1 - r),
+            5 => (r, c),
+            6 => (h - 1 - r, c),
+            7 => (h - 1 - r, w - 1 - c),
+            _ => (r, w - 1 - c),
+        };
+        assert_eq!((upright.width, upright.height), if orientation < 5 { (w, h) } else { (h, w) });
+        for (r, c) in (0..h).flat_map(|r| (0..w).map(move |c| (r, c))) {
+            let (x, y) = seen(r, c);
+            let (from, to) = (3 * (r * w + c), 3 * (y * upright.width + x));
+            assert_eq!(upright.pixels[to..to + 3], plain.pixels[from..from + 3], "{orientation}: {r} {c}");
+        }
+    }
+    // A file without the tag is as it is stored.
+    assert_eq!(
+        read_upright(&golden("images/rgb.png")).unwrap(),
+        read_image(&golden("images/rgb.png")).unwrap()
+    );
 }
 
 /// A JPEG whose frame header claims 65500² pixels.

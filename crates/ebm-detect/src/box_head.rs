@@ -272,19 +272,19 @@ impl BoxHead {
     }
 
     /// Classification (cross-entropy, mean) and box (smooth-L1, sum over the sample's size) losses over a balanced
-    /// sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and labels.
+    /// sample of the proposals and the objects themselves, and the sample's size. `objects[i]` are image i's boxes and labels.
     pub fn losses(
         &self,
         pyramid: &[Tensor],
         proposals: &[Vec<Proposal>],
         objects: &[(Vec<BBox>, Vec<usize>)],
         rng: &mut dyn RngCore,
-    ) -> Result<(Tensor, Tensor)> {
+    ) -> Result<(Tensor, Tensor, usize)> {
         let sample = self.sample(proposals, objects, rng);
         let (total, device) = (sample.boxes.len(), pyramid[0].device());
         if total == 0 {
             let zero = Tensor::zeros((), pyramid[0].dtype(), device)?;
-            return Ok((zero.clone(), zero));
+            return Ok((zero.clone(), zero, total));
         }
         let (hidden, Pooled { position, order, .. }) =
             self.hidden_by_level(pyramid, &sample.boxes, &sample.images)?;
@@ -293,14 +293,14 @@ impl BoxHead {
         let class = candle_nn::loss::cross_entropy(&self.class.forward(&hidden)?, &labels)?;
         let offsets = self.offsets.forward(&hidden)?.reshape((total * self.num_classes, 4))?;
         if sample.foreground.is_empty() {
-            return Ok((class, Tensor::zeros((), offsets.dtype(), device)?));
+            return Ok((class, Tensor::zeros((), offsets.dtype(), device)?, total));
         }
         let row = |&i: &usize| position[i] * self.num_classes as u32 + sample.labels[i];
         let rows: Vec<u32> = sample.foreground.iter().map(row).collect();
         let predicted = offsets.index_select(&Tensor::new(rows, device)?, 0)?;
         let targets = rows_of_four(&sample.targets, device)?;
         let loss = ebm_core::loss::smooth_l1(&(predicted - targets)?, self.config.smooth_l1_beta)?;
-        Ok((class, (loss.sum_all()? / total as f64)?))
+        Ok((class, (loss.sum_all()? / total as f64)?, total))
     }
 }
 

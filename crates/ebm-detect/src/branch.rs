@@ -13,7 +13,7 @@ use crate::{
     inference::Head,
     method::Method,
     parametric_head::ParametricHead,
-    weights::{load_exactly, load_head, new_head},
+    weights::{load_exactly, new_head},
 };
 
 /// The newly added layers, which alone are trained.
@@ -51,15 +51,15 @@ impl Branch {
     /// # Errors
     /// When the file is not readable or of another method or architecture.
     pub fn load(method: Method, config: &DetectorConfig, path: &Path, device: &Device) -> Result<Self> {
-        if method.baseline()?.is_none() {
-            return Ok(Self::Confidence(load_head(config, path, device)?));
-        }
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
-        let head =
-            ParametricHead::new(method, config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
-        load_exactly(&store, path, device)?;
-        Ok(Self::Density(head))
+        let parameters = store.var_builder(DType::F32, device).pp("roi_heads");
+        let branch = match method.baseline()? {
+            None => Self::Confidence(EnergyHead::new(config, parameters)?),
+            Some(_) => Self::Density(ParametricHead::new(method, config, parameters)?),
+        };
+        load_exactly(&store, path, config, device)?;
+        Ok(branch)
     }
 
     /// With the present parameters, as fast as they can be evaluated.

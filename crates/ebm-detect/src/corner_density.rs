@@ -118,10 +118,15 @@ impl BoxDensity {
         })
     }
 
-    /// The same in an image whose pixels are these `factors` (x, y) times smaller.
-    pub fn scaled(mut self, factors: [f64; 2]) -> Self {
+    /// The same in an image whose pixels are these `factors` (x, y) times smaller, as
+    /// [`to_original`](crate::input::to_original) takes boxes of that convention there.
+    pub fn scaled(mut self, factors: [f64; 2], convention: BoxConvention) -> Self {
+        let end = f64::from(convention.offset());
+        let ends = [0.0, 0.0, end, end];
         for edges in &mut self.edges {
-            edges.iter_mut().enumerate().for_each(|(place, edge)| *edge *= factors[place % 2]);
+            for (place, (edge, end)) in edges.iter_mut().zip(ends).enumerate() {
+                *edge = (*edge - end) * factors[place % 2] + end;
+            }
         }
         self
     }

@@ -38,6 +38,8 @@ pub struct DetectorLosses {
     pub classifier: Tensor,
     /// Offsets from proposals.
     pub box_reg: Tensor,
+    /// Over how many anchors the first two are means, and over how many proposals the others.
+    pub terms: [usize; 2],
 }
 
 impl DetectorLosses {
@@ -49,6 +51,18 @@ impl DetectorLosses {
             ("classifier", &self.classifier),
             ("box_reg", &self.box_reg),
         ]
+    }
+
+    /// The same with the first two losses and the others multiplied by a weight each; see
+    /// [`Updater::weights`](ebm_train::Updater::weights).
+    pub fn weighted(self, [anchors, proposals]: [f64; 2]) -> Result<Self> {
+        Ok(Self {
+            objectness: (self.objectness * anchors)?,
+            rpn_box: (self.rpn_box * anchors)?,
+            classifier: (self.classifier * proposals)?,
+            box_reg: (self.box_reg * proposals)?,
+            terms: self.terms,
+        })
     }
 
     /// Their sum.
@@ -193,10 +207,10 @@ impl FasterRcnn {
     ) -> Result<DetectorLosses> {
         let output = self.rpn_output(pyramid, images)?;
         let boxes: Vec<Vec<BBox>> = objects.iter().map(|(boxes, _)| boxes.clone()).collect();
-        let (objectness, rpn_box) = self.rpn.losses(&output, &boxes, rng)?;
+        let (objectness, rpn_box, anchors) = self.rpn.losses(&output, &boxes, rng)?;
         let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
-        let (classifier, box_reg) = self.box_head.losses(pyramid, &proposals, objects, rng)?;
-        Ok(DetectorLosses { objectness, rpn_box, classifier, box_reg })
+        let (classifier, box_reg, proposals) = self.box_head.losses(pyramid, &proposals, objects, rng)?;
+        Ok(DetectorLosses { objectness, rpn_box, classifier, box_reg, terms: [anchors, proposals] })
     }
 
     /// Faster-RCNN's own detections: suppression per class, the best by score. This is the paper's Direct.

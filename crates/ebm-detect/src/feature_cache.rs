@@ -1,12 +1,16 @@
 //! Features of frozen layers, computed once for all images and kept in memory.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
+use ebm_data::loader::Loader;
+use ebm_nn::boxes::BoxConvention;
 use ebm_seed::Key;
+use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
 use crate::{
     error::{Error, Result},
     faster_rcnn::{ImageBatch, Objects},
+    input::objects,
 };
 
 /// Maps of each image (stages C2 … C5 or levels P2 … P6) with its size and objects.
@@ -35,7 +39,40 @@ pub struct CachedBatch {
     pub objects: Vec<Objects>,
 }
 
+/// How many images' maps are computed at a time: what a machine holds beside the cache itself.
+const AT_ONCE: usize = 10;
+
 impl FeatureCache {
+    /// What `maps` makes of the `total` images of `loader`, whose batches are all padded to the same extent; as the stage `stage`.
+    ///
+    /// # Errors
+    /// When an image can not be read, or a network fails.
+    pub fn compute(
+        loader: &Loader,
+        convention: BoxConvention,
+        device: &Device,
+        maps: &dyn Fn(&ImageBatch) -> Result<Vec<Tensor>>,
+        (stage, total): (&str, usize),
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        let mut cache = Self::default();
+        progress.begin(stage, total);
+        for batch in loader.epoch(0)? {
+            let batch = batch?;
+            let images = ImageBatch::new(&batch, device)?;
+            for (i, samples) in batch.samples.chunks(AT_ONCE).enumerate() {
+                let sizes = samples.iter().map(|sample| (sample.height, sample.width)).collect();
+                let pixels = images.pixels.narrow(0, i * AT_ONCE, samples.len())?;
+                let images = ImageBatch { pixels, sizes };
+                let objects = samples.iter().map(|sample| objects(sample, convention)).collect();
+                cache.push(&maps(&images)?, &images, objects)?;
+                progress.advance(cache.len(), "");
+            }
+        }
+        progress.end();
+        Ok(cache)
+    }
+
     /// Adds the images of a batch with the `maps` computed from it.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! What the densities of Table 2 are trained on: proposals of objects as the frozen box head sees them.
 
 use candle_core::Tensor;
-use ebm_seed::Key;
+use ebm_train::Progress;
 use rand::RngCore;
 
 use crate::{
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
-    feature_cache::{FeatureCache, shuffled},
+    feature_cache::FeatureCache,
     layers::rows_of_four,
     matcher::{BalancedSampler, Match},
 };
@@ -74,17 +74,19 @@ impl ForegroundPool {
 pub struct ForegroundCache(Vec<ForegroundPool>);
 
 impl ForegroundCache {
-    /// Of all images of `cache` that hold an object; `progress` is told how many are done.
+    /// Of all images of `cache` that hold an object, as a stage of `progress`.
     ///
     /// # Errors
     /// When there is none.
-    pub fn new(detector: &FasterRcnn, cache: &FeatureCache, progress: &mut dyn FnMut(usize)) -> Result<Self> {
+    pub fn new(detector: &FasterRcnn, cache: &FeatureCache, progress: &mut dyn Progress) -> Result<Self> {
         let mut pools = Vec::new();
+        progress.begin("proposals in the training images", cache.with_objects().len());
         for position in cache.with_objects() {
             let batch = cache.batch(&[position])?;
             pools.extend(detector.foreground(&batch.maps, &batch.images, &batch.objects)?);
-            progress(pools.len());
+            progress.advance(pools.len(), "");
         }
+        progress.end();
         if pools.is_empty() {
             let reason = "no image holds an object".into();
             return Err(Error::Config { name: "training".into(), reason });
@@ -92,15 +94,13 @@ impl ForegroundCache {
         Ok(Self(pools))
     }
 
-    /// The batch of `step`: images in the order of a [`CachedSource`](crate::training::CachedSource) with the same key.
-    pub fn sample(
-        &self,
-        step: usize,
-        batch_size: usize,
-        order: Key,
-        rng: &mut dyn RngCore,
-    ) -> Result<Foreground> {
-        let chosen = shuffled(self.0.len(), step, batch_size, order);
+    /// How many images there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A balanced sample from each of these images.
+    pub(crate) fn sample(&self, chosen: &[usize], rng: &mut dyn RngCore) -> Result<Foreground> {
         ForegroundPool::sample(&chosen.iter().map(|&i| &self.0[i]).collect::<Vec<_>>(), rng)
     }
 }
@@ -110,9 +110,14 @@ mod tests {
     use super::*;
     use candle_core::{DType, Device};
     use ebm_nn::params::ParamStore;
+    use ebm_seed::Key;
     use rand::Rng;
+    use std::rc::Rc;
 
-    use crate::{FeatureCache, ImageBatch, config::ExperimentConfig};
+    use crate::{
+        FeatureCache, ImageBatch, config::ExperimentConfig, feature_cache::shuffled,
+        training::ForegroundSource,
+    };
 
     #[test]
     fn cached_proposals_are_those_of_the_batch() {
@@ -131,11 +136,12 @@ mod tests {
         let together = detector.foreground(&pyramid, &images, &objects).unwrap();
         let mut cache = FeatureCache::default();
         cache.push(&pyramid, &images, objects).unwrap();
-        let cache = ForegroundCache::new(&detector, &cache, &mut |_| {}).unwrap();
+        let cache = Rc::new(ForegroundCache::new(&detector, &cache, &mut ()).unwrap());
 
         let order = Key::new(5);
         let chosen = shuffled(2, 7, 2, order);
-        let from_cache = cache.sample(7, 2, order, &mut Key::new(6).rng()).unwrap();
+        let source = ForegroundSource::new(cache, 2, order);
+        let from_cache = source.sample(7, &mut Key::new(6).rng()).unwrap();
         let pools: Vec<&ForegroundPool> = chosen.iter().map(|&i| &together[i]).collect();
         let from_batch = ForegroundPool::sample(&pools, &mut Key::new(6).rng()).unwrap();
         assert!(from_cache.labels.len() >= 3);

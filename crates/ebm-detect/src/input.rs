@@ -54,41 +54,89 @@ impl ImageBatch {
 }
 
 /// The objects of a sample in the network's box convention.
+///
+/// Inclusive corners are those of maskrcnn-benchmark: `x + w - 1` of the annotated box is multiplied by the ratio of the sizes, so
+/// that the last pixel is one of the image's, not of the input's; mirroring takes `x` to `W - 1 - x`. Boxes of a pixel or less have no
+/// extent there and are left out.
 pub fn objects(sample: &Sample, convention: BoxConvention) -> Objects {
-    let end = convention.offset();
-    let inclusive = |b: &[f32; 4]| [b[0], b[1], (b[2] - end).max(b[0]), (b[3] - end).max(b[1])];
-    (sample.boxes.iter().map(inclusive).collect(), sample.labels.clone())
+    let corners = |&[x0, y0, x1, y1]: &[f32; 4]| match convention {
+        BoxConvention::HalfOpen => [x0, y0, x1, y1],
+        BoxConvention::Inclusive => {
+            let [sx, sy] = original_pixel(sample).map(|size| 1.0 / size as f32);
+            let [left, right] = if sample.flipped { [sx - 1.0, 1.0] } else { [0.0, sx] };
+            [x0 + left, y0, x1 - right, y1 - sy]
+        }
+    };
+    let objects = sample.boxes.iter().map(corners).zip(sample.labels.iter().copied());
+    objects.filter(|([x0, y0, x1, y1], _)| x1 > x0 && y1 > y0).unzip()
 }
 
-/// A box of the input as `[x, y, width, height]` in pixels of the image file.
+/// A box of the input as `[x, y, width, height]` in pixels of the image file: the corners are multiplied by the ratio of the sizes, and
+/// inclusive ones are a pixel of the image apart from the extent.
 pub fn to_original(bbox: &BBox, sample: &Sample, convention: BoxConvention) -> [f64; 4] {
-    let scale = |original: usize, resized: usize| original as f64 / resized as f64;
-    let (sy, sx) = (scale(sample.original.0, sample.height), scale(sample.original.1, sample.width));
+    let [sx, sy] = original_pixel(sample);
     let end = f64::from(convention.offset());
     let [x0, y0, x1, y1] = bbox.map(f64::from);
-    [x0 * sx, y0 * sy, (x1 - x0 + end) * sx, (y1 - y0 + end) * sy]
+    [x0 * sx, y0 * sy, (x1 - x0) * sx + end, (y1 - y0) * sy + end]
+}
+
+/// How many pixels of the image file a pixel of the input is across and down.
+pub fn original_pixel(sample: &Sample) -> [f64; 2] {
+    let ratio = |original: usize, resized: usize| original as f64 / resized as f64;
+    [ratio(sample.original.1, sample.width), ratio(sample.original.0, sample.height)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// An image of 480 rows and 640 columns with a box `[x, y, w, h] = [30, 60, 90, 120]`, resized to a short side of 800: the other
+    /// is floor(800 · 640 / 480) = 1066, so that the ratios are 1066/640 = 1.665625 across and 800/480 = 5/3 down.
+    fn sample(flipped: bool) -> Sample {
+        let [x0, x1] = [30.0, 120.0].map(|x: f32| x * 1.665_625);
+        let [y0, y1] = [60.0, 180.0].map(|y: f32| y * 5.0 / 3.0);
+        let boxes = vec![if flipped { [1066.0 - x1, y0, 1066.0 - x0, y1] } else { [x0, y0, x1, y1] }];
+        let (image_id, index, labels) = (1, 0, vec![3]);
+        Sample { image_id, index, height: 800, width: 1066, original: (480, 640), boxes, labels, flipped }
+    }
+
+    fn close(found: &[f64; 4], expected: &[f64; 4]) {
+        let apart = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(apart < 2e-4, "{found:?} for {expected:?}");
+    }
+
     #[test]
     fn boxes_return_to_the_image() {
-        let sample = Sample {
-            image_id: 1,
-            index: 0,
-            height: 50,
-            width: 100,
-            original: (100, 300),
-            boxes: vec![[10., 20., 40., 45.]],
-            labels: vec![3],
-            flipped: false,
-        };
-        for convention in [BoxConvention::HalfOpen, BoxConvention::Inclusive] {
+        // maskrcnn-benchmark: xywh -> [30, 60, 30 + 90 - 1, 60 + 120 - 1] = [30, 60, 119, 179], times the ratios:
+        // [49.96875, 100, 198.209375, 298.333333]; mirrored x -> 1066 - 1 - x, corners swapped.
+        let inclusive = [49.96875, 100.0, 198.209_375, 298.333_333];
+        let mirrored = [866.790_625, 100.0, 1015.03125, 298.333_333];
+        let half_open = [49.96875, 100.0, 199.875, 300.0];
+        for (convention, flipped, expected) in [
+            (BoxConvention::Inclusive, false, inclusive),
+            (BoxConvention::Inclusive, true, mirrored),
+            (BoxConvention::HalfOpen, false, half_open),
+        ] {
+            let sample = sample(flipped);
             let (boxes, labels) = objects(&sample, convention);
             assert_eq!(labels, [3]);
-            assert_eq!(to_original(&boxes[0], &sample, convention), [30., 40., 90., 50.]);
+            close(&boxes[0].map(f64::from), &expected);
+            if !flipped {
+                close(&to_original(&boxes[0], &sample, convention), &[30.0, 60.0, 90.0, 120.0]);
+            }
         }
+        // A detection [100, 200, 300, 500] of that input: corners [60.0375, 120, 180.1126, 300] of the image; inclusive, they span
+        // 180.1126 - 60.0375 + 1 columns and 300 - 120 + 1 rows.
+        let found = to_original(&[100.0, 200.0, 300.0, 500.0], &sample(false), BoxConvention::Inclusive);
+        close(&found, &[60.037_523, 120.0, 121.075_047, 181.0]);
+    }
+
+    #[test]
+    fn boxes_of_one_pixel_have_no_inclusive_extent() {
+        let mut sample = sample(false);
+        sample.boxes.push([10.0, 10.0, 11.0, 100.0]);
+        sample.labels.push(4);
+        assert_eq!(objects(&sample, BoxConvention::Inclusive).1, [3]);
+        assert_eq!(objects(&sample, BoxConvention::HalfOpen).1, [3, 4]);
     }
 }

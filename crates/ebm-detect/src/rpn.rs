@@ -144,13 +144,13 @@ impl Rpn {
     }
 
     /// Objectness (binary cross-entropy, mean) and box (smooth-L1 with β = 1/9, sum over the sample's size) losses
-    /// over a balanced sample of anchors of each image.
+    /// over a balanced sample of anchors of each image, and the sample's size.
     pub fn losses(
         &self,
         output: &RpnOutput,
         objects: &[Vec<BBox>],
         rng: &mut dyn RngCore,
-    ) -> Result<(Tensor, Tensor)> {
+    ) -> Result<(Tensor, Tensor, usize)> {
         let matcher = Matcher {
             foreground: self.config.foreground,
             background: self.config.background,
@@ -182,13 +182,13 @@ impl Rpn {
         let labels = Tensor::new(labels, device)?;
         let objectness = ebm_core::loss::binary_cross_entropy_with_logits(&logits, &labels)?;
         if positive.is_empty() {
-            return Ok((objectness, Tensor::zeros((), logits.dtype(), device)?));
+            return Ok((objectness, Tensor::zeros((), logits.dtype(), device)?, total));
         }
         let predicted = output.offsets.flatten(0, 1)?.index_select(&Tensor::new(positive, device)?, 0)?;
         let targets = rows_of_four(&targets, device)?;
         let boxes =
             (ebm_core::loss::smooth_l1(&(predicted - targets)?, 1.0 / 9.0)?.sum_all()? / total as f64)?;
-        Ok((objectness, boxes))
+        Ok((objectness, boxes, total))
     }
 }
 

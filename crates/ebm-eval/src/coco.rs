@@ -15,28 +15,40 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CocoFigures {
     /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
+    #[serde(with = "crate::json::or_null")]
     pub ap: f64,
     /// Average precision at IoU 0.50.
+    #[serde(with = "crate::json::or_null")]
     pub ap50: f64,
     /// Average precision at IoU 0.75.
+    #[serde(with = "crate::json::or_null")]
     pub ap75: f64,
     /// `ap` of objects below 32² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ap_small: f64,
     /// `ap` of objects from 32² to 96² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ap_medium: f64,
     /// `ap` of objects above 96² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ap_large: f64,
     /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
+    #[serde(with = "crate::json::or_null")]
     pub ar1: f64,
     /// Average recall with 10.
+    #[serde(with = "crate::json::or_null")]
     pub ar10: f64,
     /// Average recall with 100.
+    #[serde(with = "crate::json::or_null")]
     pub ar100: f64,
     /// `ar100` of objects below 32² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ar_small: f64,
     /// `ar100` of objects from 32² to 96² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ar_medium: f64,
     /// `ar100` of objects above 96² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ar_large: f64,
 }
 

@@ -31,16 +31,22 @@ pub struct CategoryFigures {
     /// Annotated objects, crowds not counted.
     pub objects: usize,
     /// Average precision over IoU 0.50:0.05:0.95.
+    #[serde(with = "crate::json::or_null")]
     pub ap: f64,
     /// Average precision at IoU 0.50.
+    #[serde(with = "crate::json::or_null")]
     pub ap50: f64,
     /// Average precision at IoU 0.75.
+    #[serde(with = "crate::json::or_null")]
     pub ap75: f64,
     /// `ap` of objects below 32² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ap_small: f64,
     /// `ap` of objects from 32² to 96² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ap_medium: f64,
     /// `ap` of objects above 96² pixels.
+    #[serde(with = "crate::json::or_null")]
     pub ap_large: f64,
 }
 
@@ -57,12 +63,16 @@ pub struct SizeFigures {
     /// Annotated objects of these areas, crowds not counted.
     pub objects: usize,
     /// Average precision over IoU 0.50:0.05:0.95.
+    #[serde(with = "crate::json::or_null")]
     pub ap: f64,
     /// Average precision at IoU 0.50.
+    #[serde(with = "crate::json::or_null")]
     pub ap50: f64,
     /// Average precision at IoU 0.75.
+    #[serde(with = "crate::json::or_null")]
     pub ap75: f64,
     /// Average recall over IoU 0.50:0.05:0.95.
+    #[serde(with = "crate::json::or_null")]
     pub ar: f64,
 }
 

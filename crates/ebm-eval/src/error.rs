@@ -23,9 +23,9 @@ pub enum Error {
     },
     /// A file is not the JSON that was expected.
     #[error(
-        "{}: not a valid COCO file: {source}; NaN, Infinity and numbers beyond the range of a double are \
-         not JSON: write the file again",
-        path.display()
+        "{}: not a valid COCO file: {source}; {}",
+        path.display(),
+        json_remedy(source)
     )]
     Json {
         /// The file.
@@ -248,6 +248,20 @@ impl BoxProblem {
             }
             Self::Repeated(_) => "drop repeated detections: each would count as a false one",
             _ => "repair or drop it before scoring",
+        }
+    }
+}
+
+/// What to do about a file that could not be read as JSON, or is other JSON than was expected.
+fn json_remedy(source: &serde_json::Error) -> &'static str {
+    match source.classify() {
+        serde_json::error::Category::Data => {
+            "annotations are an object with `images`, `categories` and `annotations`, results a list of objects \
+             with `image_id`, `category_id`, `bbox` and `score`: give such a file"
+        }
+        _ => {
+            "NaN, Infinity and numbers beyond the range of a double are not JSON, and an unfinished file is none: \
+             write the file again"
         }
     }
 }

@@ -16,6 +16,8 @@
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`tracking`] | success and precision of trackers by the conventions of the toolkits; annotations and result files |
+//! | [`expected`] | [`Expected`]: what an experiment should come to, compared with what it came to |
+//! | [`json`] | how figures stand in JSON |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
 //! | [`table`] | [`Table`]: aligned markdown |
 
@@ -26,8 +28,10 @@ pub mod coco_tables;
 pub mod detections;
 mod error;
 pub mod error_breakdown;
+pub mod expected;
 pub mod ground_truth;
 pub mod image_errors;
+pub mod json;
 pub mod stats;
 pub mod stratified;
 pub mod table;
@@ -41,6 +45,7 @@ pub use error::{BoxProblem, Error, Result};
 pub use error_breakdown::{
     Diagnosis, ErrorBreakdown, ErrorKind, ObjectOutcome, Outcome, diagnose, error_breakdown,
 };
+pub use expected::{Comparison, Expected, ExpectedRow, Figure};
 pub use ground_truth::{GroundTruth, GroundTruthBox};
 pub use image_errors::{ImageErrors, OperatingPoint, image_errors, operating_point};
 pub use stats::{Spread, Summary};

@@ -1,27 +1,27 @@
 //! Training, features on disk, saved networks and the table, on small generated faces.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
+use common::{CPU, config, network};
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
 use ebm_face::Error;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::features::FeatureCache;
-use ebm_face::network::{ENERGY, Head, Network};
+use ebm_face::network::ENERGY;
 use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, evaluate, mini, runs};
 use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, packed, save};
 use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
-use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{RunSpec, TrainTask, train_run};
-
-const CPU: Device = Device::Cpu;
 
 /// Faces of one grey, brighter the older, from 21 to 60.
 fn faces(count: usize) -> Arc<Faces> {
@@ -33,62 +33,11 @@ fn faces(count: usize) -> Arc<Faces> {
     Arc::new(Faces { faces: (0..count).map(face).collect(), ..Faces::default() })
 }
 
-/// The mini scale, smaller still.
-fn config() -> ExperimentConfig {
-    let text = r#"
-        extends = "age_mini"
-        input = { size = 16, flip_probability = 0.5, scale = [1.0, 1.0] }
-        trunk = { kind = "resnet", layers = [1, 1, 1, 1], width = 4, norm = "train" }
-        head = { y_layers = [8, 8], hidden = 16 }
-        training = { epochs = 4.0, batch_size = 8, milestones = [] }
-        energy = { samples = 16, sigmas = [0.5, 10.0], training = { epochs = 4.0, batch_size = 8, milestones = [] } }
-        ablation = { sigmas = [[1.0, 20.0]], published = [5.12] }
-        density = { lo = 0.0, hi = 100.0, num_points = 51 }
-        [frozen]
-        views = 2
-        trunk = { method = "direct_l2", training = { epochs = 3.0, batch_size = 8, learning_rate = 0.003, weight_decay = 0.0 } }
-    "#;
-    ExperimentConfig::parse("test", text).unwrap()
-}
-
-/// A whole network of `method` on images, and the store of its parameters.
-fn network(config: &ExperimentConfig, method: &str, seed: u64) -> (Network, ParamStore) {
-    let store = ParamStore::new(Key::new(seed));
-    let trunk = config.trunk.build(&store, "trunk", DType::F32, &CPU).unwrap();
-    let width = trunk.num_features();
-    let head = if method == ENERGY {
-        Head::energy(config, width, &store, &CPU).unwrap()
-    } else {
-        Head::baseline(config, config.method(method).unwrap(), width, &store, &CPU).unwrap()
-    };
-    (Network { trunk: Some(trunk), head }, store)
-}
-
 fn stream(config: &ExperimentConfig, faces: &Arc<Faces>) -> StreamSource {
     let loader =
         FaceLoaderConfig { workers: 0, ..FaceLoaderConfig::shuffled(config.input.transform(true), 8) };
     let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(3)).unwrap();
     StreamSource::new(loader, faces.faces.len(), CPU)
-}
-
-#[test]
-fn end_to_end_training_lowers_every_loss() {
-    let (mut config, faces) = (config(), faces(32));
-    config.training.learning_rate = 0.01;
-    config.energy.training.learning_rate = 0.01;
-    for method in ["direct_l2", "gaussian", "softmax_ce_l2_var", "cao", ENERGY] {
-        let (network, store) = network(&config, method, 1);
-        let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
-        let mut losses = Vec::new();
-        for step in 0..40 {
-            let (report, update) = task.step(step).unwrap();
-            task.apply(step, update).unwrap();
-            losses.push(report.loss);
-        }
-        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
-        let (first, last) = (mean(&losses[..4]), mean(&losses[36..]));
-        assert!(last < 0.97 * first, "{method}: {first} then {last}");
-    }
 }
 
 #[test]
@@ -221,7 +170,6 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     // Eight baselines, refined and not, and three readings of the density; two seeds.
     assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));
     assert_eq!((outcome.part, outcome.ablation.len()), ("test", 1));
-    assert!(outcome.rows.iter().all(|row| row.mae.is_finite() && row.mae < 100.0));
     assert!(config.refinement.step_lengths.contains(&outcome.step_length));
     assert!(!outcome.examples.is_empty());
     let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;

@@ -1,7 +1,11 @@
-"""Alternates training.rs with the same training in PyTorch in one run; see that file for the command."""
+"""Alternates training.rs with the same training in PyTorch in one run, and prints docs/results/toy_speed.csv; see
+training.rs for the command."""
 
+import csv
+import datetime
 import math
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -66,7 +70,7 @@ def train(epochs):
     return time.perf_counter() - start
 
 
-def compare(binary, threads):
+def compare(binary, threads, table):
     torch.set_num_threads(threads)
     environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -81,11 +85,14 @@ def compare(binary, threads):
                 torchs.append(theirs)
         process.stdin.close()
     steps = EPOCHS * math.ceil(POINTS / BATCH)
-    for name, pick in [("minimum", min), ("median", statistics.median)]:
-        a, b = pick(ours) / steps * 1e3, pick(torchs) / steps * 1e3
-        print(f"{threads} threads, {name}: ours {a:.2f} ms a step, PyTorch {b:.2f}, {b / a:.1f} times as long")
+    device = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    for name, pick in [(f"minimum of {ROUNDS}", min), ("median", statistics.median)]:
+        row = [datetime.date.today(), device, threads, name]
+        table.writerow(row + [f"{pick(times) / steps * 1e3:.4f}" for times in (ours, torchs)])
 
 
 if __name__ == "__main__":
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(["date", "device", "threads", "statistic", "ours_ms", "pytorch_ms"])
     for threads in [1, 2]:
-        compare(sys.argv[1], threads)
+        compare(sys.argv[1], threads, table)

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo bench -p ebm-toy --bench training --no-run     (prints the path of the binary)
-//! python crates/ebm-toy/benches/training.py BINARY     (torch)
+//! python crates/ebm-toy/benches/training.py BINARY > docs/results/toy_speed.csv     (torch)
 //! ```
 //!
 //! A request is a number of epochs; the answer is seconds. The number of threads is rayon's (`RAYON_NUM_THREADS`).

@@ -75,6 +75,17 @@ pub fn calibration(trained: &Trained, problem: Problem, key: Key) -> Result<Cali
     })
 }
 
+/// The mean of −log p(y | x) of `points`, in nats.
+///
+/// # Errors
+/// What the densities report.
+pub(crate) fn mean_nll(trained: &Trained, points: &Points) -> Result<f64> {
+    let densities = densities(trained, points)?;
+    let log_probs: Vec<f64> =
+        densities.iter().zip(&points.y).map(|(p, &y)| p.log_prob(f64::from(y))).collect();
+    Ok(nll(&log_probs)?)
+}
+
 /// p(y | x) for each point's x.
 fn densities(trained: &Trained, points: &Points) -> Result<Vec<GridDensity>> {
     let grid = Grid::new(RANGE[0], RANGE[1], GRID)?;

@@ -44,6 +44,17 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Points that no density can be learned or measured from.
+    #[error(
+        "{count} points{}; give at least two, with x and y from −3 to 3: scale both columns into that range",
+        outside.map_or(String::new(), |value| format!(", one with {value}"))
+    )]
+    Points {
+        /// How many there are.
+        count: usize,
+        /// A coordinate out of range.
+        outside: Option<f32>,
+    },
     /// A setting outside its range.
     #[error("{name} = {value} is not allowed: it must be {expected}")]
     Setting {

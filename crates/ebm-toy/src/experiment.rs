@@ -7,10 +7,13 @@ use std::time::Instant;
 use candle_core::{Device, Tensor};
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{AnyObjective, EnergyModel, JointNce, Objective};
+use ebm_eval::Expected;
 use ebm_seed::Key;
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{POINTS, Points, Problem};
+use crate::calibration::mean_nll;
+use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
 use crate::error::{Error, Result};
 use crate::evaluation::Truth;
@@ -22,12 +25,17 @@ use crate::training::{Schedule, train};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// The network of f.
     pub network: Network,
     /// Shared by all methods.
     pub schedule: Schedule,
     /// Points on each axis of the grid for the divergence.
     pub evaluation_points: usize,
+    /// Models of each method; they differ in initialisation, order and noise.
+    pub models: u64,
     /// The rows of the table.
     pub methods: Vec<Method>,
 }
@@ -41,6 +49,9 @@ pub struct Method {
     /// The problems that these settings are for; all if empty.
     #[serde(default)]
     pub problems: Vec<Problem>,
+    /// Models of this method, where they are not [`Experiment::models`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<u64>,
     /// What is trained.
     pub model: ModelConfig,
 }
@@ -62,17 +73,71 @@ pub enum ModelConfig {
     },
 }
 
+/// What models are trained on, and what they are compared with.
+pub struct Dataset {
+    /// Its name in tables and JSON: the problem's, or `data` for points of one's own.
+    pub name: &'static str,
+    /// Whose settings the methods have.
+    pub problem: Problem,
+    /// The training points.
+    pub points: Points,
+    /// What tells a good model from a bad one.
+    pub reference: Reference,
+}
+
+/// What tells a good model from a bad one.
+pub enum Reference {
+    /// The density that the points were drawn from.
+    Truth(Truth),
+    /// Points that no model is trained on.
+    HeldOut(Points),
+}
+
+impl Dataset {
+    /// A problem's 2 000 points, which do not depend on a model's seed, and its density on `grid` × `grid` points.
+    pub fn of_problem(problem: Problem, grid: usize) -> Self {
+        let reference = Reference::Truth(Truth::new(problem, grid));
+        Self { name: problem.name(), problem, points: training_points(problem), reference }
+    }
+
+    /// Points of one's own, of which a fifth, always the same, is held out.
+    ///
+    /// # Errors
+    /// [`Error::Points`] for fewer than two, or one outside of [`RANGE`], where densities are normalised.
+    pub fn of_points(points: &Points, problem: Problem) -> Result<Self> {
+        let outside = |value: &&f32| !(RANGE[0]..=RANGE[1]).contains(&f64::from(**value));
+        let count = points.x.len();
+        if let Some(&value) = points.x.iter().chain(&points.y).find(outside).filter(|_| count >= 2) {
+            return Err(Error::Points { count, outside: Some(value) });
+        }
+        if count < 2 {
+            return Err(Error::Points { count, outside: None });
+        }
+        let mut order: Vec<usize> = (0..count).collect();
+        order.shuffle(&mut Key::new(0).split("toy held out").rng());
+        let pick = |indices: &[usize]| Points {
+            x: indices.iter().map(|&index| points.x[index]).collect(),
+            y: indices.iter().map(|&index| points.y[index]).collect(),
+        };
+        let (held_out, rest) = order.split_at(count.div_ceil(5));
+        let (held_out, points) = (pick(held_out), pick(rest));
+        Ok(Self { name: "data", problem, points, reference: Reference::HeldOut(held_out) })
+    }
+}
+
 /// One trained model's figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The problem.
+    /// [`Dataset::name`].
     pub dataset: &'static str,
     /// The method's name.
     pub method: String,
     /// The seed of initialisation, order and noise; the training points do not depend on it.
     pub seed: u64,
-    /// KL(truth ‖ model) in nats, the mean over x.
-    pub kl: f64,
+    /// KL(truth ‖ model) in nats, the mean over x, where the truth is known.
+    pub kl: Option<f64>,
+    /// The mean of −log p(y | x) of the held-out points in nats, where it is not.
+    pub held_out_nll: Option<f64>,
     /// Wall time of the training alone; models of other seeds are trained beside it.
     pub train_seconds: f64,
     /// The mean loss of the last epoch; comparable between seeds of one method only.
@@ -131,27 +196,30 @@ impl Experiment {
         self.methods.iter().filter(move |m| m.problems.is_empty() || m.problems.contains(&problem))
     }
 
+    /// The number of models of a method.
+    pub fn models(&self, method: &Method) -> u64 {
+        method.models.unwrap_or(self.models)
+    }
+
     /// Trains one model and measures it.
     ///
     /// # Errors
     /// What the training reports.
-    pub fn run(
-        &self,
-        method: &Method,
-        problem: Problem,
-        points: &Points,
-        truth: &Truth,
-        seed: u64,
-    ) -> Result<(Row, Trained)> {
-        let key = Key::new(seed).split("toy").split(problem.name()).split(&method.name);
+    pub fn run(&self, method: &Method, dataset: &Dataset, seed: u64) -> Result<(Row, Trained)> {
+        let key = Key::new(seed).split("toy").split(dataset.name).split(&method.name);
         let start = Instant::now();
-        let (trained, history) = self.train(method, points, key)?;
+        let (trained, history) = self.train(method, &dataset.points, key)?;
         let train_seconds = start.elapsed().as_secs_f64();
+        let (kl, held_out_nll) = match &dataset.reference {
+            Reference::Truth(truth) => (Some(truth.divergence(|x, y| trained.log_density(x, y))?), None),
+            Reference::HeldOut(points) => (None, Some(mean_nll(&trained, points)?)),
+        };
         let row = Row {
-            dataset: problem.name(),
+            dataset: dataset.name,
             method: method.name.clone(),
             seed,
-            kl: truth.divergence(|x, y| trained.log_density(x, y))?,
+            kl,
+            held_out_nll,
             train_seconds,
             final_loss: history.last().copied().unwrap_or(f64::NAN),
         };
@@ -206,12 +274,8 @@ pub fn training_points(problem: Problem) -> Points {
 pub struct Job<'a> {
     /// The row of the table.
     pub method: &'a Method,
-    /// The problem.
-    pub problem: Problem,
-    /// Its training points.
-    pub points: &'a Points,
-    /// Its true density.
-    pub truth: &'a Truth,
+    /// What it is trained on and compared with.
+    pub dataset: &'a Dataset,
     /// The model's seed.
     pub seed: u64,
 }
@@ -233,7 +297,7 @@ pub fn run_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { return };
-            let result = experiment.run(job.method, job.problem, job.points, job.truth, job.seed);
+            let result = experiment.run(job.method, job.dataset, job.seed);
             match &result {
                 Ok((row, _)) => done(row),
                 Err(_) => next.store(jobs.len(), Ordering::Relaxed),

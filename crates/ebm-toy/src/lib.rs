@@ -16,7 +16,9 @@ mod training;
 pub use dataset::{Points, Problem};
 pub use energy::ToyEnergy;
 pub use error::{Error, Result};
-pub use experiment::{Experiment, Job, Method, ModelConfig, Row, Trained, run_all, training_points};
+pub use experiment::{
+    Dataset, Experiment, Job, Method, ModelConfig, Reference, Row, Trained, run_all, training_points,
+};
 pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 pub use network::Heads;
 pub use training::{Schedule, train};

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ebm_seed::Key;
-use ebm_toy::evaluation::Truth;
 use ebm_toy::{
-    Error, Experiment, Job, Method, Points, Problem, Row, Schedule, run_all, train, training_points,
+    Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, run_all, train,
+    training_points,
 };
 
 fn small() -> Experiment {
@@ -22,12 +22,11 @@ fn with_samples(method: &Method, count: usize) -> Method {
 }
 
 fn rows(experiment: &Experiment, methods: &[Method], seeds: u64, threads: usize) -> Vec<Row> {
-    let (problem, points) = (Problem::Dataset1, training_points(Problem::Dataset1));
-    let truth = Truth::new(problem, experiment.evaluation_points);
+    let dataset = Dataset::of_problem(Problem::Dataset1, experiment.evaluation_points);
     let jobs: Vec<Job> = methods
         .iter()
         .flat_map(|method| (0..seeds).map(move |seed| (method, seed)))
-        .map(|(method, seed)| Job { method, problem, points: &points, truth: &truth, seed })
+        .map(|(method, seed)| Job { method, dataset: &dataset, seed })
         .collect();
     run_all(experiment, &jobs, threads, &|_| {}).unwrap().into_iter().map(|(row, _)| row).collect()
 }
@@ -45,11 +44,12 @@ fn every_method_gets_closer_to_the_truth() {
     );
     let after = rows(&experiment, &methods, 1, 2);
     for (before, after) in before.iter().zip(&after) {
-        assert!(after.kl.is_finite() && after.final_loss.is_finite(), "{after:?}");
+        let (before, after_kl) = (before.kl.unwrap(), after.kl.unwrap());
+        assert!(after_kl.is_finite() && after.final_loss.is_finite(), "{after:?}");
         // Score matching has nothing to learn from in a network that is piecewise linear in y; denoising has little
         // in so short a training.
         if !["SM", "DSM"].contains(&after.method.as_str()) {
-            assert!(after.kl < before.kl - 0.3, "{}: {} {}", after.method, before.kl, after.kl);
+            assert!(after_kl < before - 0.3, "{}: {before} {after_kl}", after.method);
         }
     }
 }
@@ -70,6 +70,44 @@ fn results_depend_on_the_seed_and_not_on_the_threads() {
 }
 
 #[test]
+fn own_points_are_compared_with_held_out_ones_and_with_no_truth() {
+    // y = ±0.5 with noise of 0.1, whatever x is: the best density has −log p of log 2 + ½ log(2πe·0.1²) = −0.191 nats,
+    // the best Gaussian ½ log(2πe·0.26) = 0.746.
+    let mut rng = Key::new(7).rng();
+    let mut points = Points::default();
+    for index in 0..1000 {
+        let sign = if index % 2 == 0 { 0.5 } else { -0.5 };
+        points.x.push(rand::Rng::random_range(&mut rng, -3.0..3.0));
+        points.y.push(sign + 0.1 * rand::Rng::sample::<f32, _>(&mut rng, rand_distr::StandardNormal));
+    }
+    let dataset = Dataset::of_points(&points, Problem::Dataset1).unwrap();
+    let Reference::HeldOut(held_out) = &dataset.reference else { unreachable!() };
+    assert_eq!((dataset.points.x.len(), held_out.x.len()), (800, 200));
+    assert!(held_out.x.iter().all(|x| !dataset.points.x.contains(x)));
+
+    let mut experiment = small();
+    experiment.schedule.epochs = 40;
+    let nll = |name: &str| {
+        let method = experiment.methods(Problem::Dataset1).find(|method| method.name == name).unwrap();
+        let (row, _) = experiment.run(&with_samples(method, 256), &dataset, 0).unwrap();
+        assert_eq!((row.dataset, row.kl), ("data", None));
+        row.held_out_nll.unwrap()
+    };
+    // 200 points tell the mean of −log p up to about 0.05.
+    let (gaussian, energy) = (nll("Gaussian"), nll("ML-IS"));
+    assert!((gaussian - 0.746).abs() < 0.1, "{gaussian}");
+    assert!(energy > -0.3 && energy < 0.2, "{energy}");
+
+    let of = |x: &[f32], y: &[f32]| {
+        let points = Points { x: x.to_vec(), y: y.to_vec() };
+        Dataset::of_points(&points, Problem::Dataset1).err().map(|error| error.to_string())
+    };
+    assert!(of(&[0.0], &[0.0]).unwrap().starts_with("1 points;"));
+    assert!(of(&[0.0, 1.0], &[0.0, 40.0]).unwrap().contains("one with 40; give"));
+    assert_eq!(of(&[0.0, 1.0], &[0.0, 3.0]), None);
+}
+
+#[test]
 fn a_training_that_leaves_the_numbers_is_reported() {
     let experiment =
         Experiment { schedule: Schedule { epochs: 3, batch_size: 32, learning_rate: 1e30 }, ..small() };
@@ -85,8 +123,18 @@ fn a_training_that_leaves_the_numbers_is_reported() {
 
 #[test]
 fn a_configuration_with_an_unknown_key_is_refused() {
-    let text = "network = 'eccv'\nevaluation_points = 8\nmethods = []\nmomentum = 1\n[schedule]\nepochs = 1\nbatch_size = 1\nlearning_rate = 1.0";
+    let text = "network = 'eccv'\nevaluation_points = 8\nmodels = 1\nmethods = []\nmomentum = 1\n[schedule]\nepochs = 1\nbatch_size = 1\nlearning_rate = 1.0";
     assert!(Experiment::parse(text).unwrap_err().to_string().contains("momentum"));
+}
+
+#[test]
+fn the_slow_methods_have_five_models() {
+    let experiment = Experiment::embedded().unwrap();
+    for problem in Problem::ALL {
+        let models: Vec<u64> = experiment.methods(problem).map(|method| experiment.models(method)).collect();
+        // In the order of the table: the learned proposal, Langevin dynamics and denoising score matching are slow.
+        assert_eq!(models, [20, 20, 20, 20, 20, 5, 20, 20, 5, 5, 20]);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ebm_data::files::read_settings;
+use ebm_eval::Expected;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -15,6 +16,9 @@ use crate::training::{BoxTraining, SmallBackboneConfig};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// How many times fewer channels than ATOM's the box module has in every layer.
     pub narrowed: usize,
     /// The backbone that is trained where there is no weight file.
@@ -29,6 +33,9 @@ pub struct ExperimentConfig {
     /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
     #[serde(default)]
     pub step_factors: Vec<f64>,
+    /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
+    #[serde(default = "published_repetitions")]
+    pub repetitions: usize,
     /// The tracker.
     #[serde(default)]
     pub tracker: TrackerConfig,
@@ -61,6 +68,11 @@ pub struct GeneratedConfig {
     pub test: usize,
 }
 
+/// ATOM's authors report means of five runs, and so does the paper.
+fn published_repetitions() -> usize {
+    5
+}
+
 const EMBEDDED: [(&str, &str); 2] =
     [("mini", include_str!("../configs/mini.toml")), ("paper", include_str!("../configs/paper.toml"))];
 
@@ -86,8 +98,9 @@ impl ExperimentConfig {
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let fail = |reason: String| Error::Settings { name: name.to_owned(), reason };
         let config: Self = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
-        if config.narrowed == 0 || config.training.batch_size < 2 {
-            return Err(fail("narrowed must be at least 1, training.batch_size at least 2".to_owned()));
+        if config.narrowed == 0 || config.repetitions == 0 || config.training.batch_size < 2 {
+            let reason = "narrowed and repetitions must be at least 1, training.batch_size at least 2";
+            return Err(fail(reason.to_owned()));
         }
         if !config.step_factors.iter().all(|factor| factor.is_finite() && *factor >= 0.0) {
             return Err(fail("step_factors must not be negative".to_owned()));
@@ -128,7 +141,7 @@ mod tests {
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
         for (name, _) in EMBEDDED {
-            let config = ExperimentConfig::embedded(name).unwrap();
+            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
         }
         assert!(ExperimentConfig::embedded("huge").unwrap_err().to_string().contains("huge"));
@@ -144,8 +157,8 @@ mod tests {
     #[test]
     fn the_paper_is_trained_as_the_paper_says() {
         let config = ExperimentConfig::embedded("paper").unwrap();
-        assert_eq!((config.training.clone(), config.narrowed), (BoxTraining::paper(), 1));
-        assert_eq!(config.tracker, TrackerConfig::default());
         assert_eq!(config.method(Method::Ebm), Method::Ebm.paper());
+        assert_eq!((config.training, config.narrowed), (BoxTraining::paper(), 1));
+        assert_eq!((config.tracker, config.repetitions), (TrackerConfig::default(), 5));
     }
 }

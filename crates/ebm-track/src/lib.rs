@@ -24,7 +24,7 @@ pub mod tracker;
 pub mod training;
 
 pub use backbone::{Backbone, BackboneFeatures};
-pub use benchmark::{Benchmark, benchmark};
+pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
 pub use method::{BoxProposal, Method, MethodSettings, Published, Refinement, StepCoordinates};

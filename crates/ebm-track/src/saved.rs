@@ -48,6 +48,16 @@ impl SavedConfig {
         dir.join(CONFIG).is_file()
     }
 
+    /// The file of the box module's parameters in `dir`.
+    pub fn model_path(dir: &Path) -> PathBuf {
+        dir.join(MODEL)
+    }
+
+    /// The backbone's weight file, this being what was saved in `dir`.
+    pub fn backbone_path(&self, dir: &Path) -> PathBuf {
+        dir.parent().unwrap_or(Path::new(".")).join(&self.backbone)
+    }
+
     /// Writes this and the module's parameters, those of `store`, to `dir`.
     ///
     /// # Errors
@@ -71,11 +81,10 @@ impl SavedConfig {
         let text = read_settings(&path)
             .map_err(|error| fail(format!("{error}; a run of `ebm reproduce tracking` is expected")))?;
         let config: Self = toml::from_str(&text).map_err(|error| fail(error.to_string()))?;
-        let root = dir.parent().unwrap_or(Path::new("."));
-        let backbone = backbone.map_or_else(|| root.join(&config.backbone), Path::to_owned);
+        let backbone = backbone.map_or_else(|| config.backbone_path(dir), Path::to_owned);
         let backbone = Backbone::load(&backbone, device)?;
 
-        let model = dir.join(MODEL);
+        let model = Self::model_path(dir);
         let module = BoxModule::load(&model, device)?;
         if module.config() != &config.box_module {
             let reason = format!("it holds {:?}, and {CONFIG} says {:?}", module.config(), config.box_module);

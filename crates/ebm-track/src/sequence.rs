@@ -16,7 +16,9 @@ pub struct TrackedSequence {
     pub name: String,
     /// A box for each frame; in the first the one that was given.
     pub boxes: Vec<Rect>,
-    /// The answer for each later frame.
+    /// The seconds that each frame took without reading it, 0 for the first.
+    pub seconds: Vec<f64>,
+    /// The answer for each later frame; empty where the boxes were read from a file.
     pub frames: Vec<Tracked>,
 }
 
@@ -57,5 +59,7 @@ pub fn track_sequence<B: BoxNetwork>(
         boxes.push(tracked.bbox);
         frames.push(tracked);
     }
-    Ok(TrackedSequence { name: sequence.name.clone(), boxes, frames })
+    let later = frames.iter().map(|frame: &Tracked| frame.stages.total().as_secs_f64());
+    let seconds = std::iter::once(0.0).chain(later).collect();
+    Ok(TrackedSequence { name: sequence.name.clone(), boxes, seconds, frames })
 }

@@ -1,19 +1,25 @@
-//! The state machine on drawn videos, with networks whose weights are drawn.
+//! The state machine on drawn videos, with networks whose weights are drawn; refinement with an f that is known.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
-use candle_core::{DType, Device};
+use candle_core::{D, DType, Device, Tensor};
+use ebm_core::{EnergyModel, TargetSpace};
 use ebm_data::Image;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::Convention;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
-use ebm_track::box_module::{BoxModule, BoxModuleConfig, PackedBoxModule};
+use ebm_track::box_module::{
+    BoxModule, BoxModuleConfig, BoxNetwork, Modulation, PackedBoxModule, TargetFeatures, TestFeatures,
+};
 use ebm_track::localize::State;
-use ebm_track::tracker::{Networks, Tracker, TrackerConfig};
-use ebm_track::{Backbone, Error, Method, Refinement, benchmark, track_sequence};
+use ebm_track::tracker::{BoxConfig, Networks, Tracker, TrackerConfig, refine_box};
+use ebm_track::{
+    Backbone, BackboneFeatures, Error, Method, Refinement, Runs, StepCoordinates, run_folder, track_dataset,
+    track_sequence,
+};
 use rand::Rng;
 
 /// Drawn networks; without steps of the ascent boxes stay as they are.
@@ -28,7 +34,7 @@ fn networks(steps: usize) -> Networks<PackedBoxModule> {
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(32);
     let module = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
     let refinement = Refinement { steps, ..Method::Ebm.paper().refinement };
-    Networks { backbone: Rc::new(backbone), boxes: module.pack().unwrap(), refinement, device }
+    Networks { backbone: Arc::new(backbone), boxes: module.pack().unwrap(), refinement, device }
 }
 
 fn config() -> TrackerConfig {
@@ -157,14 +163,212 @@ fn one_bad_sequence_does_not_stop_a_benchmark() {
         track_sequence(&networks, &config(), &bad, Key::new(1), &mut |_, _, _, _| Ok(())).unwrap_err();
     assert!(matches!(error, Error::Sequence { frame: 3, ref path, .. } if *path == cut), "{error}");
 
-    let sequences = [bad, good];
-    let (given, results) = ((&sequences[..], &Convention::pytracking()), dir.path().join("results"));
-    let result = benchmark(&networks, &config(), given, &results, Key::new(1), &mut ()).unwrap();
-    assert_eq!((result.report.sequences, result.report.failed.len(), result.tracked.len()), (1, 1, 1));
-    assert!(result.report.failed[0].reason.contains("frame 3"));
-    assert!(result.report.auc > 60.0, "{}", result.report.auc);
-    assert_eq!(result.cost().0, 4);
-    let written = read_boxes(&results.join("good.txt")).unwrap();
-    assert_eq!(written, result.tracked[0].boxes);
-    assert!(!results.join("bad.txt").exists());
+    let (sequences, results) = ([bad, good], dir.path().join("results"));
+    let runs = Runs { repetitions: 1, workers: 1 };
+    let all = track_dataset(&networks, &config(), &sequences, &results, runs, Key::new(1), &mut ()).unwrap();
+    let report = all[0].report(&sequences, &Convention::pytracking()).unwrap();
+    assert_eq!((report.sequences, report.failed.len(), all[0].tracked.len()), (1, 1, 1));
+    assert!(report.failed[0].reason.contains("frame 3"));
+    assert!(report.auc > 60.0, "{}", report.auc);
+    assert_eq!(all[0].cost().0, 4);
+    let folder = run_folder(&results, 1);
+    assert_eq!(read_boxes(&folder.join("good.txt")).unwrap(), all[0].tracked[0].boxes);
+    assert!(!folder.join("bad.txt").exists());
+}
+
+#[test]
+fn a_dataset_is_tracked_the_same_by_any_number_of_workers_and_after_an_interruption() {
+    let dir = tempfile::tempdir().unwrap();
+    let sequences = ["one", "two", "three"].map(|name| write_sequence(dir.path(), name, 4));
+    let networks = networks(2);
+    let track = |folder: &str, workers: usize| {
+        let (config, runs) = (TrackerConfig::default(), Runs { repetitions: 2, workers });
+        let results = dir.path().join(folder);
+        track_dataset(&networks, &config, &sequences, &results, runs, Key::new(1), &mut ()).unwrap()
+    };
+    let boxes = |all: &[ebm_track::Repetition]| -> Vec<Vec<Rect>> {
+        all.iter().flat_map(|one| one.tracked.iter().map(|found| found.boxes.clone())).collect()
+    };
+    let (alone, together) = (track("alone", 1), track("together", 3));
+    assert_eq!((boxes(&alone).len(), boxes(&alone)), (6, boxes(&together)));
+    // A tracker draws numbers, other ones in each run.
+    assert_ne!(alone[0].tracked[1].boxes, alone[1].tracked[1].boxes);
+    // A sequence that is missing and one that was cut off are tracked again, the others are not.
+    let folder = run_folder(&dir.path().join("alone"), 2);
+    std::fs::remove_file(folder.join("one.txt")).unwrap();
+    std::fs::write(folder.join("two.txt"), "1,2,3,4\n").unwrap();
+    let again = track("alone", 2);
+    assert_eq!(boxes(&again), boxes(&together));
+    let tracked: Vec<bool> =
+        again.iter().flat_map(|one| &one.tracked).map(|s| !s.frames.is_empty()).collect();
+    assert_eq!(tracked, [false, false, false, true, true, false]);
+}
+
+/// What is known of a box: f = −Σ (log side − log aim)ᵖ over its two sides in the crop, wherever it is. The boxes of the first evaluation
+/// are kept.
+struct Sized {
+    inner: PackedBoxModule,
+    aim: [f64; 2],
+    power: i32,
+    first: Mutex<Vec<f32>>,
+}
+
+impl Sized {
+    /// f and its derivative in log side.
+    fn side(&self, axis: usize, log_side: f64) -> (f64, f64) {
+        let u = log_side - self.aim[axis].ln();
+        (-u.powi(self.power), -f64::from(self.power) * u.powi(self.power - 1))
+    }
+}
+
+impl EnergyModel for Sized {
+    type Features = TargetFeatures;
+
+    fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        Ok(self.score_and_grad(features, y)?.0)
+    }
+
+    fn score_and_grad(&self, _: &TargetFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        let rows = y.flatten_all()?.to_vec1::<f32>()?;
+        let mut first = self.first.lock().unwrap();
+        if first.is_empty() {
+            first.clone_from(&rows);
+        }
+        let (mut f, mut gradient) = (Vec::new(), Vec::new());
+        for row in rows.chunks_exact(4) {
+            let sides = [0, 1].map(|axis| self.side(axis, f64::from(row[axis + 2])));
+            f.push((sides[0].0 + sides[1].0) as f32);
+            gradient.extend([0.0, 0.0, sides[0].1 as f32, sides[1].1 as f32]);
+        }
+        let (b, m, _) = y.dims3()?;
+        Ok((Tensor::from_vec(f, (b, m), &Device::Cpu)?, Tensor::from_vec(gradient, (b, m, 4), &Device::Cpu)?))
+    }
+}
+
+impl BoxNetwork for Sized {
+    fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> ebm_track::Result<Modulation> {
+        self.inner.modulation(reference, boxes)
+    }
+
+    fn test_features(&self, test: &BackboneFeatures, m: &Modulation) -> ebm_track::Result<TestFeatures> {
+        self.inner.test_features(test, m)
+    }
+
+    fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> ebm_track::Result<Tensor> {
+        Ok(self.corner_gradients(features, corners)?.0)
+    }
+
+    /// f = −Σ (side − aim)² here, for steps in pixels.
+    fn corner_gradients(&self, _: &TestFeatures, corners: &Tensor) -> ebm_track::Result<(Tensor, Tensor)> {
+        let aim = Tensor::new(&self.aim.map(|side| side as f32), &Device::Cpu)?;
+        let size = (corners.narrow(D::Minus1, 2, 2)? - corners.narrow(D::Minus1, 0, 2)?)?;
+        let off = size.broadcast_sub(&aim)?;
+        let high = (&off * -2.0)?;
+        Ok((off.sqr()?.sum(D::Minus1)?.neg()?, Tensor::cat(&[&high.neg()?, &high], D::Minus1)?))
+    }
+}
+
+fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<Sized> {
+    let Networks { backbone, boxes, device, .. } = networks(0);
+    Networks {
+        backbone,
+        boxes: Sized { inner: boxes, aim, power, first: Mutex::default() },
+        refinement,
+        device,
+    }
+}
+
+/// The target's sides in the crop, whose area is always (288 / 5)²: the first frame's box at the classifier's place, which no random box
+/// is beside, climbs f with the optimum `aim`.
+#[test]
+fn a_tracker_refines_the_size_towards_the_optimum_of_f() {
+    let (aim, (x, y), next) = ([80.0, 44.0], path(0), path(1));
+    let sample = (5.0 * (SIZE[0] * SIZE[1]).sqrt()).round();
+    let scale = sample / 288.0;
+    let start = SIZE.map(|side| side / scale);
+    let track = |refinement: Refinement| {
+        let networks = sized(aim, 2, refinement);
+        let mut tracker =
+            Tracker::start(&networks, &config(), &frame(x, y), bbox(x, y), Key::new(3)).unwrap();
+        tracker.track(&frame(next.0, next.1)).unwrap()
+    };
+    let center = |[x, y, w, h]: Rect| [x + (w - 1.0) / 2.0, y + (h - 1.0) / 2.0];
+    let relative =
+        |steps| Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [0.1, 0.1] };
+    let unmoved = track(relative(0));
+    let refined = track(relative(4));
+    // u = log side − log aim is multiplied by 1 − 2 λ = 0.8 in each of the four steps.
+    let log = |axis: usize, steps: i32| 0.8f64.powi(steps) * (start[axis] / aim[axis]).ln();
+    for axis in [0, 1] {
+        let expected = scale * aim[axis] * log(axis, 4).exp();
+        assert!((refined.bbox[axis + 2] - expected).abs() < 1e-3, "{:?} {expected}", refined.bbox);
+        assert!((refined.bbox[axis + 2] - SIZE[axis]).abs() > 1.0);
+        assert!((center(refined.bbox)[axis] - center(unmoved.bbox)[axis]).abs() < 1e-3);
+    }
+    // f is reported where the last step began.
+    let expected = -(0..2).map(|axis| log(axis, 3).powi(2)).sum::<f64>();
+    assert!((refined.f.unwrap() - expected).abs() < 1e-4, "{:?} {expected}", refined.f);
+
+    // In pixels: w ← w + λ · ∂f/∂w · w with ∂f/∂w = −2 (w − aim); x does not move, so that the centre does.
+    let step = 0.002;
+    let pixels = track(Refinement { coordinates: StepCoordinates::Pixels, steps: 3, step_length: [step; 2] });
+    for axis in [0, 1] {
+        let expected = (0..3).fold(start[axis], |side, _| side - 2.0 * step * (side - aim[axis]) * side);
+        assert!((pixels.bbox[axis + 2] - scale * expected).abs() < 1e-2, "{:?} {expected}", pixels.bbox);
+        let moved = center(pixels.bbox)[axis] - center(unmoved.bbox)[axis];
+        assert!((moved - scale * (expected - start[axis]) / 2.0).abs() < 1e-2, "{moved}");
+    }
+}
+
+/// f = −u⁴ of each side: a step of λ f′ takes u to u − 4 λ u³, so that one from far away jumps to the optimum and beats in f those that
+/// began near it. ATOM ranks by the f that the last step evaluated, where it began, and so does this.
+#[test]
+fn boxes_are_ranked_by_f_before_the_last_step() {
+    let aim = [60.0, 60.0];
+    let refinement = Refinement { coordinates: StepCoordinates::Relative, steps: 1, step_length: [1.0, 4.0] };
+    let networks = sized(aim, 4, refinement.clone());
+    let crop = Tensor::zeros((1, 3, 288, 288), DType::F32, &Device::Cpu).unwrap();
+    let features = networks.backbone.features(&crop).unwrap();
+    let start = [100.0, 100.0, 90.0, 60.0];
+    let start_row = Tensor::new(&[start.map(|number| number as f32)], &Device::Cpu).unwrap();
+    let modulation = networks.boxes.modulation(&features, &start_row).unwrap();
+    let test = networks.boxes.test_features(&features, &modulation).unwrap();
+    let config = BoxConfig { size_jitter: 0.4, ..BoxConfig::default() };
+    let mut rng = Key::new(4).rng();
+    let (found, f) =
+        refine_box(&networks.boxes, test.clone(), start, &refinement, &config, &Device::Cpu, &mut rng)
+            .unwrap()
+            .unwrap();
+
+    // By hand, from the ten boxes that it began with.
+    let first = networks.boxes.first.lock().unwrap().clone();
+    let step = |u: f64| u - 4.0 * 4.0 * u.powi(3);
+    let quartic = |u: [f64; 2]| -u[0].powi(4) - u[1].powi(4);
+    let space = TargetFeatures::new(test, &start_row).unwrap().space().clone();
+    let mut boxes: Vec<(f64, f64, Rect)> = first
+        .chunks_exact(4)
+        .map(|row| {
+            let u = [0, 1].map(|axis| f64::from(row[axis + 2]) - aim[axis].ln());
+            let after = u.map(step);
+            let log = [0, 1].map(|axis| (after[axis] + aim[axis].ln()) as f32);
+            let y = Tensor::new(&[[[row[0], row[1], log[0], log[1]]]], &Device::Cpu).unwrap();
+            let corners = space.decode(&y).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            let [x0, y0, x1, y1] = [0, 1, 2, 3].map(|i| f64::from(corners[i]));
+            (quartic(u), quartic(after), [x0, y0, x1 - x0, y1 - y0])
+        })
+        .collect();
+    assert_eq!(boxes.len(), 10);
+    let mean = |boxes: &[(f64, f64, Rect)]| {
+        [0, 1, 2, 3].map(|i| boxes[..3].iter().map(|(.., bbox)| bbox[i]).sum::<f64>() / 3.0)
+    };
+    boxes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let by_last = mean(&boxes);
+    boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let expected = mean(&boxes);
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-2, "{found} {expected}");
+    }
+    assert!((f - boxes[..3].iter().map(|row| row.0).sum::<f64>() / 3.0).abs() < 1e-5, "{f}");
+    // The two orders differ here, so that the other one would have been seen.
+    assert!(by_last.iter().zip(expected).any(|(a, b)| (a - b).abs() > 1.0), "{by_last:?} {expected:?}");
 }

@@ -1,4 +1,4 @@
-//! Durable file operations: the only place that writes whole files.
+//! Durable file operations: the only place of this crate that writes whole files.
 //!
 //! Files get the mode 0666 less the umask and directories 0777 less the umask, as `std` gives them.
 

@@ -32,8 +32,8 @@ pub mod trainer;
 pub mod updater;
 
 pub use checkpoint::{
-    BestMetric, Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Goal, Loaded, Retention,
-    Skipped, load_best, load_checkpoint, load_latest,
+    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
+    load_checkpoint, load_latest,
 };
 pub use error::{BoxError, Error, Result};
 pub use guard::{NonFiniteGuard, Verdict};

@@ -14,6 +14,9 @@ pub trait Progress {
     /// A stage of `total` units begins.
     fn begin(&mut self, stage: &str, total: usize);
 
+    /// `done` units of the stage that has just begun were done by an earlier process.
+    fn resumed(&mut self, _done: usize) {}
+
     /// `done` units of the stage are done; `note` is worth showing beside it.
     fn advance(&mut self, done: usize, note: &str);
 
@@ -22,6 +25,11 @@ pub trait Progress {
 
     /// Something that the user should read.
     fn message(&mut self, text: &str);
+
+    /// Asked when a run begins, whose directory records it: what runs, and on which machine.
+    fn environment(&self) -> Environment {
+        Environment::default()
+    }
 
     /// Asked after every step of a training. Where true, for example after a signal, it commits a checkpoint and ends.
     fn stop_requested(&mut self) -> bool {
@@ -57,10 +65,10 @@ impl<'a> RunSpec<'a> {
         Self { root, name, config, steps, seed, checkpoint_every: Self::CHECKPOINT_EVERY, resume: false }
     }
 
-    pub(crate) fn open(&self) -> Result<RunDir> {
+    pub(crate) fn open(&self, environment: &Environment) -> Result<RunDir> {
         let path = self.root.join(self.name);
         if !self.resume || !RunDir::exists(&path) {
-            return RunDir::create(self.root, self.name, self.config, &Environment::default());
+            return RunDir::create(self.root, self.name, self.config, environment);
         }
         let run = RunDir::open(&path)?;
         if run.config() != self.config {
@@ -91,7 +99,7 @@ pub(crate) fn lead_run<T: TrainTask>(
     progress: &mut dyn Progress,
     group: &Group,
 ) -> Result<RunDir> {
-    let run = spec.open()?;
+    let run = spec.open(&progress.environment())?;
     let RunSpec { seed, checkpoint_every, resume, .. } = *spec;
     let options = TrainOptions { run: &run, seed, checkpoint_every, retention: Retention::default(), resume };
     progress.begin(&format!("training {}", spec.name), spec.steps);
@@ -143,6 +151,7 @@ impl Observer for StageObserver<'_> {
                 self.progress.advance(step + 1, &format!("loss {:.4}", self.smoothed.unwrap_or(report.loss)));
             }
             Event::Started { step, resumed_from: Some(path), .. } => {
+                self.progress.resumed(step);
                 let text = format!("going on from step {step}, {}", path.display());
                 self.progress.message(&text);
             }

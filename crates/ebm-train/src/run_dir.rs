@@ -3,7 +3,7 @@
 //! ```text
 //! runs/<name>/
 //!   lock               held while a process uses the run; contains its process id
-//!   environment.json   versions of what ran
+//!   environment.json   what ran, and on which machine
 //!   config.toml        the resolved configuration; written last, so its presence means a run
 //!   metrics.jsonl      crate::metrics
 //!   checkpoints/       crate::checkpoint
@@ -27,8 +27,10 @@ const LOCK: &str = "lock";
 pub struct Environment {
     /// The commit of the program's source, where known.
     pub git_commit: Option<String>,
-    /// Anything else worth knowing in a year, by name: versions, device, command line.
+    /// Versions of the program, its libraries and its compiler, by name.
     pub versions: BTreeMap<String, String>,
+    /// What it ran on, by name: device, threads, processor.
+    pub machine: BTreeMap<String, String>,
 }
 
 /// A run that this process holds. The lock goes when the value is dropped or the process ends, however

@@ -70,6 +70,25 @@ impl Updater {
         Ok((StepReport { loss, grad_norm: norm, scalars }, gradients))
     }
 
+    /// What to multiply the parts of this process's loss with, each a mean over so many `terms`, for the mean over the processes to be
+    /// the one over the terms of all: a share's terms by what the shares have on average. In one process that is 1.
+    ///
+    /// # Errors
+    /// [`ebm_nn::Error::Rank`] where another process failed.
+    pub fn weights<const N: usize>(&self, terms: [usize; N]) -> Result<[f64; N]> {
+        if self.group.world() == 1 {
+            return Ok([1.0; N]);
+        }
+        let own = terms.map(|count| count as f64);
+        let mut tensors = [Tensor::new(&own[..], &Device::Cpu)?];
+        self.group.mean(&mut tensors)?;
+        let [average] = tensors;
+        let average = average.to_vec1::<f64>()?;
+        // Where nobody has a term there is nothing to weigh.
+        let weight = |i: usize| if average[i] > 0. { own[i] / average[i] } else { 1. };
+        Ok(std::array::from_fn(weight))
+    }
+
     /// Puts the means over the processes in the place of the gradients, and returns those of `values`. A parameter has a gradient where it
     /// has one in any process.
     fn mean(&self, gradients: &mut GradStore, values: Vec<f64>) -> Result<Vec<f64>> {

@@ -7,7 +7,8 @@ use std::fs;
 
 fn environment() -> Environment {
     let versions = BTreeMap::from([("candle-core".to_string(), "0.11.1".to_string())]);
-    Environment { git_commit: Some("abc123".into()), versions }
+    let machine = BTreeMap::from([("device".to_string(), "cpu".to_string())]);
+    Environment { git_commit: Some("abc123".into()), versions, machine }
 }
 
 #[test]

@@ -7,11 +7,13 @@ mod regression;
 use std::path::Path;
 use std::thread;
 
-use candle_core::{Device, Tensor};
+use candle_core::{Device, Tensor, Var};
 use ebm_nn::distributed::{Group, Threads};
+use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::params::ParamStore;
+use ebm_nn::schedule::Schedule;
 use ebm_seed::Key;
-use ebm_train::{Error, Progress, RunSpec, RunningStatistics, read_metrics, train_together};
+use ebm_train::{Error, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
 use regression::{Fault, Regression, StopAfter};
 
 const STEPS: usize = 12;
@@ -55,6 +57,38 @@ fn is_of_rank(error: &Error, expected: usize, part: &str) -> bool {
         _ => None,
     };
     matches!(cause, Some(ebm_nn::Error::Rank { rank, message }) if *rank == expected && message.contains(part))
+}
+
+#[test]
+fn unequal_shares_count_each_term_once() {
+    // f = w·x, the loss is the mean of f² over six terms, of which rank 0 has one, rank 1 three and rank 2 two; w = 3. Its gradient in
+    // w is 2w times the mean of x²: 6 · (4 + 1 + 1 + 1 + 9 + 0)/6 = 16. The mean of the shares' means would be
+    // 6 · (4 + 1 + 4.5)/3 = 19.
+    let shares: [&[f32]; 3] = [&[2.0], &[1.0, -1.0, 1.0], &[3.0, 0.0]];
+    let results = ranks(3, |group| {
+        let x = shares[group.rank()];
+        let w = Var::new(3f32, &Device::Cpu).unwrap();
+        let optimizer = Sgd::new(vec![("w".into(), w.clone())], 0.9, |_| ParamGroup::decay(0.0));
+        let updater = Updater::new(Box::new(optimizer), Schedule::constant(0.1), None).over(&group);
+        let [weight] = updater.weights([x.len()]).unwrap();
+        let f = Tensor::new(x, &Device::Cpu).unwrap().broadcast_mul(&w).unwrap();
+        let loss = (f.sqr().unwrap().mean_all().unwrap() * weight).unwrap();
+        let (report, gradients) = updater.gradients(&loss, 0).unwrap();
+        (report.loss, gradients.get(&w).unwrap().to_scalar::<f32>().unwrap())
+    });
+    for (loss, gradient) in results {
+        assert!((loss - 24.0).abs() < 1e-5 && (gradient - 16.0).abs() < 1e-5, "{loss} {gradient}");
+    }
+    // Without any term there is no weight that could be wrong.
+    let updater = |group: &Group| {
+        Updater::new(
+            Box::new(Sgd::new(vec![], 0.9, |_| ParamGroup::decay(0.0))),
+            Schedule::constant(0.1),
+            None,
+        )
+        .over(group)
+    };
+    assert_eq!(ranks(2, |group| updater(&group).weights([0, group.rank()]).unwrap()), [[1., 0.], [1., 2.]]);
 }
 
 #[test]

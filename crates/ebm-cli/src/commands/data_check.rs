@@ -10,6 +10,8 @@ use ebm_data::quarantine::Defect;
 use ebm_data::sequences::{got10k, lasot, trackingnet};
 use serde_json::json;
 
+use crate::schema::document;
+
 /// How to check.
 #[derive(Args)]
 pub struct CheckArgs {
@@ -103,7 +105,7 @@ fn print(checked: &Checked, as_json: bool) -> Result<()> {
         quarantine.counts().into_iter().map(|(code, count)| (code.to_string(), count)).collect();
     if as_json {
         let report = json!({"samples": samples, "counts": counts, "defects": quarantine.defects});
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{:#}", document("data check", report));
         return Ok(());
     }
     for defect in &quarantine.defects {

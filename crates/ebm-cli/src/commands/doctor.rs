@@ -5,6 +5,8 @@ use clap::Args;
 use ebm_nn::device::{Choice, CudaDevice, HAS_CUDA, Inventory, built_for, open};
 use serde_json::json;
 
+use crate::schema::document;
+
 /// Arguments of `ebm doctor`.
 #[derive(Args)]
 pub struct DoctorArgs {
@@ -33,12 +35,12 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
             "version": env!("CARGO_PKG_VERSION"),
             "built_with_cuda": HAS_CUDA,
             "least_capability": built_for(),
-            "cpu": { "architecture": std::env::consts::ARCH, "threads": threads },
+            "processor": { "architecture": std::env::consts::ARCH, "threads": threads },
             "cuda": found,
             "device": verdict.device,
             "reason": verdict.reason,
         });
-        println!("{object}");
+        println!("{}", document("doctor", object));
         return Ok(());
     }
     let built = match built_for() {

@@ -11,7 +11,9 @@ use ebm_face::reproduce::{Outcome, evaluate, runs};
 use ebm_face::saved::Saved;
 use serde_json::json;
 
+use super::dataset_name;
 use crate::progress::Console;
+use crate::schema::document;
 
 /// Saved networks.
 #[derive(Args)]
@@ -80,15 +82,17 @@ pub fn age(args: &AgeArgs) -> Result<()> {
         Some(split) => utkface::load(&args.images, split, &utkface::UtkOptions::default())?,
         None => utkface::load_directory(&args.images, &Tolerance::default())?,
     };
-    score(&args.model, faces, 1, args.json)
+    let source = args.split.as_deref().unwrap_or(&args.images);
+    score(&args.model, (faces, dataset_name(source)), 1, args.json)
 }
 
 /// Runs `ebm eval head-pose`.
 pub fn pose(args: &PoseArgs) -> Result<()> {
-    score(&args.model, biwi::read_npz(&args.npz, &biwi::NpzOptions::default())?, 3, args.json)
+    let faces = biwi::read_npz(&args.npz, &biwi::NpzOptions::default())?;
+    score(&args.model, (faces, dataset_name(&args.npz)), 3, args.json)
 }
 
-fn score(model: &RunArgs, faces: Faces, dim: usize, as_json: bool) -> Result<()> {
+fn score(model: &RunArgs, (faces, dataset): (Faces, String), dim: usize, as_json: bool) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
     ensure!(
@@ -107,9 +111,10 @@ fn score(model: &RunArgs, faces: Faces, dim: usize, as_json: bool) -> Result<()>
     let outcome = evaluate(saved, &Arc::new(faces), ascent, &mut Console::new())?;
     if as_json {
         let object = json!({
-            "images": images, "left_out": skipped, "step_length": outcome.step_length, "rows": outcome.rows
+            "dataset": dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
+            "step_length": outcome.step_length, "rows": outcome.rows,
         });
-        println!("{object}");
+        println!("{}", document(if dim == 1 { "eval age" } else { "eval head-pose" }, object));
     } else {
         println!("{}", table(&config.coordinates, &outcome)?.render());
     }

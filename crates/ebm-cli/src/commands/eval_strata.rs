@@ -11,8 +11,9 @@ use ebm_eval::{Spread, Table, read_results};
 use ebm_seed::Key;
 use serde_json::json;
 
-use super::create_dir;
+use super::{create_dir, dataset_name};
 use crate::plot::{self, GainPanel, GainPlot, GainRow, Measured};
+use crate::schema::document;
 
 /// Samples of the images for the standard errors.
 pub const REPLICATES: usize = 200;
@@ -35,7 +36,7 @@ pub struct StrataArgs {
     /// Samples of the images for the standard errors; 0 for none.
     #[arg(long, default_value_t = REPLICATES)]
     replicates: usize,
-    /// Print one JSON array instead of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -50,7 +51,10 @@ pub fn run(args: &StrataArgs) -> Result<()> {
     write(&args.out, &levels)?;
     let [(_, rows)] = &levels;
     if args.json {
-        println!("{}", json!(rows));
+        println!(
+            "{}",
+            document("eval strata", json!({ "dataset": dataset_name(&args.annotations), "rows": rows }))
+        );
     } else {
         print!("{table}");
     }

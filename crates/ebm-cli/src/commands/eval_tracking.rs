@@ -1,11 +1,19 @@
-//! `ebm eval tracking`: boxes that any tracker wrote.
+//! `ebm eval tracking`: boxes that any tracker wrote, or a tracker of this project over a dataset.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use ebm_eval::tracking::{Annotations, Convention, RunsReport, TrackingReport, evaluate_runs, merge};
+use ebm_eval::Summary;
+use ebm_eval::tracking::{
+    Annotations, Convention, RunsReport, TestSet, TrackingReport, evaluate_runs, merge,
+};
 use serde_json::json;
+
+use super::track_dataset::{TrackArgs, track};
+use crate::schema::document;
+
+const COMMAND: &str = "eval tracking";
 
 /// A benchmark: its annotations and how its figures are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,11 +24,13 @@ enum Dataset {
     Uav123,
     /// Need for Speed, 30 frames a second.
     Nfs,
-    /// LaSOT.
+    /// LaSOT; with --run its test set.
     Lasot,
-    /// GOT-10k: AO as `average_overlap`, SR as `op50` and `op75`.
+    /// GOT-10k: AO as `average_overlap`, SR as `op50` and `op75`; with --run its validation set.
     Got10k,
-    /// TrackingNet, as its server is known to compute.
+    /// GOT-10k's test set, whose figures come from its server.
+    Got10kTest,
+    /// TrackingNet, as its server is known to compute; with --run its test set, whose figures come from the server.
     Trackingnet,
     /// Any folder of box lists, as pytracking computes.
     Other,
@@ -46,11 +56,14 @@ pub struct TrackingArgs {
     #[arg(long, value_enum)]
     dataset: Dataset,
     /// The folder with the annotated boxes.
-    #[arg(long)]
-    annotations: PathBuf,
-    /// The folder with a result file for each sequence, or a folder for each sequence with a file for each run.
-    #[arg(long)]
-    results: PathBuf,
+    #[arg(long, required_unless_present = "run")]
+    annotations: Option<PathBuf>,
+    /// The folder with a result file for each sequence, with such a folder for each run, or with a folder for each sequence that has a file
+    /// for each run.
+    #[arg(long, required_unless_present = "run")]
+    results: Option<PathBuf>,
+    #[command(flatten)]
+    track: TrackArgs,
     /// Whose conventions to compute by.
     #[arg(long, value_enum, default_value = "own")]
     toolkit: Toolkit,
@@ -65,12 +78,29 @@ pub struct TrackingArgs {
     json: bool,
 }
 
+impl Dataset {
+    fn test_set(self) -> Result<TestSet> {
+        Ok(match self {
+            Self::Otb100 => TestSet::Otb100,
+            Self::Uav123 => TestSet::Uav123,
+            Self::Nfs => TestSet::Nfs,
+            Self::Lasot => TestSet::Lasot,
+            Self::Got10k => TestSet::Got10kVal,
+            Self::Got10kTest => TestSet::Got10kTest,
+            Self::Trackingnet => TestSet::TrackingNet,
+            Self::Other => bail!(
+                "--dataset other has no known layout of frames; with --run give one of the named datasets"
+            ),
+        })
+    }
+}
+
 impl TrackingArgs {
     fn convention(&self) -> Convention {
         let own = match (self.toolkit, self.dataset) {
             (Toolkit::Otb, _) => Convention::otb(),
             (Toolkit::Got10kOtb, _) => Convention::got10k_otb(),
-            (Toolkit::Own, Dataset::Got10k) => Convention::got10k(),
+            (Toolkit::Own, Dataset::Got10k | Dataset::Got10kTest) => Convention::got10k(),
             (Toolkit::Own, Dataset::Trackingnet) => Convention::trackingnet(),
             (_, Dataset::Uav123) => Convention::pytracking_uav(),
             (_, Dataset::Lasot) => Convention::pytracking_lasot(),
@@ -82,41 +112,63 @@ impl TrackingArgs {
 
 /// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
-    let annotations = match args.dataset {
-        Dataset::Otb100 => Annotations::otb100(&args.annotations),
-        _ => Annotations::read(&args.annotations),
+    let dataset =
+        args.dataset.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let runs = match (&args.annotations, &args.results) {
+        (Some(annotations), Some(results)) => score(args, annotations, results)?,
+        _ => match track(&args.track, args.dataset.test_set()?, &args.convention())? {
+            Some(runs) => runs,
+            None => {
+                eprintln!("the figures come from the dataset's server");
+                return Ok(());
+            }
+        },
     };
-    let annotations =
-        annotations.with_context(|| format!("the annotations in {}", args.annotations.display()))?;
-    let runs = evaluate_runs(&annotations, &args.results, &args.convention())
-        .with_context(|| format!("the results in {}", args.results.display()))?;
     if let Some(path) = &args.report {
-        let text = serde_json::to_vec_pretty(&runs)?;
+        let text = serde_json::to_vec_pretty(&document(
+            COMMAND,
+            json!({ "dataset": dataset, "runs": runs.len(), "reports": runs }),
+        ))?;
         ebm_data::files::write_atomic(path, &text)?;
     }
     let merged = merge(&runs)?;
     if args.json {
-        println!("{}", object(&merged, &runs));
+        println!("{}", document(COMMAND, object(&dataset, &merged, &runs)));
     } else {
         print_table(&merged, &runs);
     }
     Ok(())
 }
 
-fn object(merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
+/// The reports of the runs whose boxes are in the folder `results`.
+fn score(args: &TrackingArgs, annotations: &Path, results: &Path) -> Result<Vec<TrackingReport>> {
+    let found = match args.dataset {
+        Dataset::Otb100 => Annotations::otb100(annotations),
+        _ => Annotations::read(annotations),
+    };
+    let found = found.with_context(|| format!("the annotations in {}", annotations.display()))?;
+    evaluate_runs(&found, results, &args.convention())
+        .with_context(|| format!("the results in {}", results.display()))
+}
+
+fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
     let frames = runs.first().map_or(0, |run| run.frames);
     let unmatched: Vec<&String> = runs.iter().flat_map(|run| &run.unmatched).collect();
+    let fraction = |summary: &Summary| 0.01 * summary.mean;
     json!({
-        "convention": merged.convention.name,
+        "dataset": dataset,
+        "convention": merged.convention,
         "runs": merged.runs,
         "sequences": merged.sequences,
         "frames": frames,
-        "auc": merged.auc.mean,
-        "op50": merged.op50.mean,
-        "op75": merged.op75.mean,
-        "precision": merged.precision.mean,
-        "norm_precision": merged.norm_precision.mean,
-        "average_overlap": merged.average_overlap.mean,
+        "rows": [{
+            "auc": fraction(&merged.auc),
+            "op50": fraction(&merged.op50),
+            "op75": fraction(&merged.op75),
+            "precision": fraction(&merged.precision),
+            "norm_precision": fraction(&merged.norm_precision),
+            "average_overlap": fraction(&merged.average_overlap),
+        }],
         "failed": merged.failed,
         "unmatched": unmatched,
     })

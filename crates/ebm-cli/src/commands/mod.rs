@@ -15,6 +15,7 @@ pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
+pub mod track_dataset;
 pub mod train;
 pub mod weights;
 pub mod weights_card;
@@ -47,6 +48,13 @@ pub fn create_dir(path: &Path) -> Result<()> {
     })
 }
 
+/// What a file or folder of data calls itself, without the ending and without COCO's prefixes.
+pub fn dataset_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = ["image_info_", "instances_"].iter().find_map(|prefix| stem.strip_prefix(prefix));
+    plain.unwrap_or(&stem).to_owned()
+}
+
 /// Where a run's files go: to the one that is resumed, or to a fresh one.
 pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
     match resume {
@@ -59,6 +67,11 @@ pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf
         Some(run) => Ok(run.to_owned()),
         None => fresh_run(root, name),
     }
+}
+
+/// What a run of `ebm reproduce` is called: a smoke run apart from those whose results mean something.
+pub fn run_name(name: &str, smoke: bool) -> String {
+    if smoke { format!("{name}-smoke") } else { name.to_owned() }
 }
 
 /// `runs/<name>-<n>` with the smallest n that is not taken.

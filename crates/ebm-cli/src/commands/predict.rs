@@ -1,18 +1,19 @@
 //! `ebm predict`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candle_core::{Device, Tensor};
 use clap::{Args, Subcommand};
 use ebm_core::GaussianMixture;
-use ebm_data::{Image, loader::Sample};
+use ebm_data::{Image, coco::CocoDataset, loader::Sample};
 use ebm_detect::{
-    Backbone, BoxAscent, FasterRcnn, Head, ImageBatch, Method, Refinement,
+    Backbone, BoxAscent, Branch, Candidate, FasterRcnn, Head, ImageBatch, Method, Predictor, Refinement,
     config::ExperimentConfig,
     refine_candidates,
-    weights::{load_detector, load_head},
+    weights::{Provenance, check_classes, digest, load_detector, read},
 };
+use ebm_seed::Key;
 
 use super::config_for;
 use super::predict_detection::{self, DetectionArgs};
@@ -43,12 +44,12 @@ pub struct ModelArgs {
     /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark or Detectron.
     #[arg(long)]
     detector: Option<PathBuf>,
-    /// Weights of a confidence branch, to refine with.
+    /// Weights of a branch: a confidence, to refine with, or a density in the place of the regression.
     #[arg(long, requires = "detector")]
     head: Option<PathBuf>,
-    /// Method of the branch: ebm, iou_net_star or iou_net; decides how the boxes climb.
-    #[arg(long, default_value = "ebm", value_parser = method)]
-    method: Method,
+    /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and another is refused.
+    #[arg(long, value_parser = method, requires = "head")]
+    method: Option<Method>,
     /// Factor of the configured step lengths.
     #[arg(long, default_value_t = 1.0)]
     step_factor: f64,
@@ -73,10 +74,18 @@ pub struct Model {
     pub config: ExperimentConfig,
     pub detector: FasterRcnn,
     pub backbone: Backbone,
-    pub head: Option<Box<Head>>,
-    pub ascent: BoxAscent,
-    /// Eq. 5 as the branch was trained with.
-    pub proposal: GaussianMixture,
+    pub head: Option<TrainedBranch>,
+    files: Vec<PathBuf>,
+}
+
+/// What was trained on top of the detector.
+pub struct TrainedBranch {
+    pub method: Method,
+    pub predictor: Predictor,
+    /// How its boxes climb, where they do.
+    pub ascent: Option<BoxAscent>,
+    /// Eq. 5 as the branch was trained with, of an energy model.
+    proposal: Option<GaussianMixture>,
 }
 
 /// What is known of one image.
@@ -99,16 +108,27 @@ impl Model {
         let mut config = config_for(args.config.as_deref(), path)?;
         config.detector.backbone.maps = args.device.maps();
         let detector = load_detector(&config.detector, path, device)?;
-        let head = args.head.as_deref().map(|path| load_head(&config.detector, path, device)).transpose()?;
-        let head = head.map(|head| head.for_inference()).transpose()?;
-        let proposal = config.ebm.proposal.gaussian()?;
-        let ascent = config
-            .confidence(args.method)
-            .with_context(|| format!("--method {}: it has no confidence branch", args.method.key()))?
-            .ascent()
-            .scaled(args.step_factor);
+        let head = args.head.as_deref().map(|head| TrainedBranch::load(args, head, path, &config, device));
         let backbone = detector.for_inference()?;
-        Ok(Self { config, detector, backbone, head, ascent, proposal })
+        let files = args.detector.iter().chain(&args.head).cloned().collect();
+        Ok(Self { config, detector, backbone, head: head.transpose()?, files })
+    }
+
+    /// Refuses annotations of other categories than the model was trained to find, where its files say.
+    pub fn check_classes(&self, annotations: &Path, dataset: &CocoDataset) -> Result<()> {
+        for file in &self.files {
+            check_classes(file, annotations, dataset)?;
+        }
+        Ok(())
+    }
+
+    /// The energy model with Eq. 5 as it was trained with: what has a density p(y|x) of boxes.
+    pub fn energy(&self) -> Result<(&Head, &GaussianMixture)> {
+        let head = self.head.as_ref().context("--density needs --head: the weights of an energy model")?;
+        match (&head.predictor, &head.proposal) {
+            (Predictor::Confidence(f), Some(proposal)) => Ok((&**f, proposal)),
+            _ => bail!("--density is of energy models, and this head is a branch of {}", head.method.key()),
+        }
     }
 
     /// Detections of one image.
@@ -126,17 +146,23 @@ impl Model {
             sizes: vec![(height, width)],
         };
         let pyramid = self.backbone.features(&images.pixels)?;
-        let candidates = self.detector.candidates(&pyramid, &images)?;
-        let refinement = match &self.head {
-            Some(head) => {
-                refine_candidates(head.as_ref(), &pyramid, &candidates, &self.ascent, &self.config.detector)?
+        let scored = self.detector.scored(&pyramid, &images)?;
+        let unmoved = |candidates: &[Vec<Candidate>]| -> Result<Refinement> {
+            let before = candidates.first().map_or(Ok(vec![]), |c| self.detector.suppress(c))?;
+            Ok(Refinement { after: before.clone(), before })
+        };
+        let refinement = match self.head.as_ref().map(|head| (&head.predictor, &head.ascent)) {
+            Some((Predictor::Confidence(head), Some(ascent))) => {
+                let candidates = self.detector.decode(&scored, None, &images)?;
+                refine_candidates(&**head, &pyramid, &candidates, ascent, &self.config.detector)?
                     .pop()
                     .unwrap_or_default()
             }
-            None => {
-                let before = candidates.first().map_or(Ok(vec![]), |c| self.detector.suppress(c))?;
-                Refinement { after: before.clone(), before }
+            Some((Predictor::Density(head), _)) => {
+                let offsets = head.offsets(&scored, &mut Key::new(0).split("latent").rng())?;
+                unmoved(&self.detector.decode(&scored, Some(&offsets), &images)?)?
             }
+            _ => unmoved(&self.detector.decode(&scored, None, &images)?)?,
         };
         let sample = Sample {
             image_id: 0,
@@ -150,6 +176,53 @@ impl Model {
         };
         Ok(Detected { refinement, sample, pyramid })
     }
+}
+
+impl TrainedBranch {
+    /// The branch at `path` for the detector at `detector`, or what does not fit.
+    fn load(
+        args: &ModelArgs,
+        path: &Path,
+        detector: &Path,
+        config: &ExperimentConfig,
+        device: &Device,
+    ) -> Result<Self> {
+        let said = Provenance::read(path)?;
+        let file = path.display();
+        let method = match (args.method, &said) {
+            (Some(given), Some(said)) if given != said.method => {
+                bail!("{file} is a branch of {}, not of --method {}", said.method.key(), given.key())
+            }
+            (_, Some(said)) => said.method,
+            (Some(given), None) => given,
+            (None, None) => bail!("{file} does not say of which method it is; give --method"),
+        };
+        if let Some(said) = &said {
+            said.check_detector(path, &config.detector, &digest(&read(detector, device)?)?)?;
+        }
+        let predictor = Branch::load(method, &config.detector, path, device)?.for_inference()?;
+        let ascent = config.confidence(method).map(|branch| branch.ascent().scaled(args.step_factor));
+        let trained = said.and_then(|said| said.confidence).or_else(|| config.confidence(method).cloned());
+        let energy = trained.filter(|_| method == Method::Ebm);
+        let proposal = energy.map(|branch| branch.proposal.gaussian()).transpose()?;
+        Ok(Self { method, predictor, ascent, proposal })
+    }
+}
+
+/// What the pictures of these images are called, without an ending: the file's name where no other image has it, else
+/// the whole path, so that none overwrites another's.
+pub fn picture_names(images: &[PathBuf]) -> Vec<String> {
+    let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let whole = |path: &PathBuf| {
+        let parts = path.components().filter_map(|part| match part {
+            std::path::Component::Normal(part) => Some(part.to_string_lossy().into_owned()),
+            std::path::Component::ParentDir => Some("..".to_owned()),
+            _ => None,
+        });
+        parts.collect::<Vec<_>>().join("_")
+    };
+    let alone = |path: &&PathBuf| images.iter().filter(|other| stem(other) == stem(path)).count() == 1;
+    images.iter().map(|path| if alone(&path) { stem(path) } else { whole(path) }).collect()
 }
 
 /// A method by its name in result files.
@@ -167,5 +240,18 @@ pub fn run(command: Predict) -> Result<()> {
         Predict::Tracking(args) => predict_tracking::run(&args),
         Predict::Age(args) => predict_face::run(&args, "age"),
         Predict::HeadPose(args) => predict_face::run(&args, "head pose"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_picture_has_the_name_of_another() {
+        let names = |paths: &[&str]| picture_names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(names(&["a/x.jpg", "b/y.jpg"]), ["x", "y"]);
+        assert_eq!(names(&["d1/x.jpg", "d2/x.jpg", "/d2/z.png"]), ["d1_x.jpg", "d2_x.jpg", "z"]);
+        assert_eq!(names(&["x.jpg", "x.png"]), ["x.jpg", "x.png"]);
     }
 }

@@ -1,6 +1,5 @@
 //! `ebm predict detection`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,23 +7,27 @@ use clap::{Args, ValueEnum};
 use ebm_data::{
     Image,
     coco::{CocoDataset, LoadOptions, Purpose},
-    decode::read_image,
+    decode::{read_image, read_upright},
     encode::write_png,
 };
-use ebm_detect::{BoxDensity, Candidate, Corner, input::to_original};
+use ebm_detect::{
+    BoxDensity, Candidate, Corner,
+    input::{original_pixel, to_original},
+};
 use ebm_nn::boxes::BBox;
 use ebm_seed::Key;
 use serde_json::json;
 
 use super::create_dir;
-use super::predict::{Detected, Model, ModelArgs};
+use super::predict::{Detected, Model, ModelArgs, picture_names};
 use crate::box_panel::{Boxes, box_panel, edge_regions};
 use crate::picture::{AFTER, BEFORE, TRUTH, enlarge, outline};
+use crate::schema::document;
 
 /// Arguments of `ebm predict detection`.
 #[derive(Args)]
 pub struct DetectionArgs {
-    /// JPEG or PNG files.
+    /// JPEG or PNG files; boxes are in the image as its orientation tag turns it, with --annotations as it is stored.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     /// Where pictures go; without it none are drawn.
@@ -80,12 +83,11 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
-    let labels = model.config.detector.labels();
-    let mut stdout = std::io::stdout().lock();
-    for path in &args.images {
-        let image = read_image(path)?;
+    for (path, name) in args.images.iter().zip(picture_names(&args.images)) {
+        // Annotated boxes are those of the stored pixels.
+        let image = if args.annotations.is_some() { read_image(path)? } else { read_upright(path)? };
         let detected = model.detect(&image, &device)?;
-        let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path, labels))?;
+        let truth = args.annotations.as_deref().map_or(Ok(vec![]), |file| annotated(file, path, &model))?;
         let Detected { refinement, sample, .. } = &detected;
         let convention = model.config.detector.convention.into();
         let corners = |c: &Candidate| to_original(&c.bbox, sample, convention);
@@ -100,22 +102,20 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
             .collect();
         if args.density {
             // Its own samples for each image, whatever the other images are.
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            densities(args, &model, &detected, Key::new(args.seed).split(&name), &mut found)?;
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            densities(args, &model, &detected, Key::new(args.seed).split(&file), &mut found)?;
         }
         for found in &found {
-            // A reader that has seen enough closes the pipe: an error, not a panic.
-            writeln!(stdout, "{}", found.line(path)?).context("standard output")?;
+            println!("{}", found.line(path)?);
         }
         if let Some(out) = &args.out {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let drawn: Vec<&Found> = found.iter().filter(|found| found.score >= args.min_score).collect();
             let boxes = drawn.iter().flat_map(|found| [(found.before, BEFORE), (found.after, AFTER)]);
             let boxes = truth.iter().map(|&(_, bbox)| (bbox, TRUTH)).chain(boxes);
-            draw(&image, boxes, &out.join(format!("{stem}.png")))?;
+            draw(&image, boxes, &out.join(format!("{name}.png")))?;
             for (index, found) in drawn.iter().enumerate() {
                 let Some(panel) = found.panel(&image, &truth, args.corner.into())? else { continue };
-                write_png(&out.join(format!("{stem}-{index}.png")), &panel)?;
+                write_png(&out.join(format!("{name}-{index}.png")), &panel)?;
             }
         }
     }
@@ -142,7 +142,7 @@ impl Found {
             line["edges_90"] = json!({ "left": left, "top": top, "right": right, "bottom": bottom });
             line["effective_sample_size"] = json!(density.effective_sample_size());
         }
-        Ok(line)
+        Ok(document("predict detection", line))
     }
 
     /// None without a density.
@@ -164,31 +164,32 @@ fn densities(
     key: Key,
     found: &mut [Found],
 ) -> Result<()> {
-    let head = model.head.as_deref().context("--density needs --head: the weights of a confidence branch")?;
+    let (head, proposal) = model.energy()?;
     let drawn = detected.refinement.after.iter().filter(|c| c.score >= args.min_score);
     let (labels, boxes): (Vec<u32>, Vec<BBox>) = drawn.map(|c| (c.label as u32, c.bbox)).unzip();
+    let convention = model.config.detector.convention.into();
     let densities = BoxDensity::about(
         &head,
         &detected.pyramid,
         (&vec![0; boxes.len()], &labels, &boxes),
-        model.config.detector.convention.into(),
-        (&model.proposal, args.samples as usize),
+        convention,
+        (proposal, args.samples as usize),
         &mut key.rng(),
     )?;
-    let sample = &detected.sample;
-    let factor = |original: usize, input: usize| original as f64 / input as f64;
-    let factors = [factor(sample.original.1, sample.width), factor(sample.original.0, sample.height)];
+    let factors = original_pixel(&detected.sample);
     let drawn = found.iter_mut().filter(|found| found.score >= args.min_score);
     for (found, density) in drawn.zip(densities) {
-        found.density = Some(density.scaled(factors));
+        found.density = Some(density.scaled(factors, convention));
     }
     Ok(())
 }
 
-/// The labels, for a model with that many, and boxes, `[x, y, width, height]`, that `annotations` has for the image.
-fn annotated(annotations: &Path, image: &Path, labels: usize) -> Result<Vec<(usize, [f64; 4])>> {
-    let options = LoadOptions { check_files: false, labels: Some(labels), ..LoadOptions::new(Purpose::Eval) };
+/// The model's labels and boxes, `[x, y, width, height]`, that `annotations` has for the image.
+fn annotated(annotations: &Path, image: &Path, model: &Model) -> Result<Vec<(usize, [f64; 4])>> {
+    let labels = Some(model.config.detector.labels());
+    let options = LoadOptions { check_files: false, labels, ..LoadOptions::new(Purpose::Eval) };
     let dataset = CocoDataset::load(annotations, image.parent().unwrap_or(Path::new("")), &options)?;
+    model.check_classes(annotations, &dataset)?;
     let known = dataset.images.iter().find(|known| image.file_name() == Some(known.file_name.as_ref()));
     let known =
         known.with_context(|| format!("{} has no image {}", annotations.display(), image.display()))?;

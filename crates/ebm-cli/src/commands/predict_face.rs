@@ -1,11 +1,12 @@
 //! `ebm predict age` and `ebm predict head-pose`.
 
-use std::io::Write;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebm_data::{Image, encode::write_png, faces::Pixels};
+use ebm_data::{Image, decode::read_upright, encode::write_png, faces::Pixels};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
 use ebm_face::prediction::{Prediction, Predictor};
@@ -14,24 +15,29 @@ use serde_json::json;
 
 use super::create_dir;
 use super::eval_face::RunArgs;
+use super::predict::picture_names;
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
+use crate::schema::document;
 
 /// How far, in nats, log p falls between two modes that count.
 const PROMINENCE: f64 = 0.3;
 
+/// What stands for no baseline.
+const NONE: &str = "none";
+
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
-    /// JPEG or PNG files, each a cropped face.
+    /// JPEG or PNG files, each a cropped face, upright as its orientation tag turns it.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
     model: RunArgs,
-    /// The baseline whose estimate is refined; by default direct_l2 where it is there, otherwise the ascent begins at the density's
-    /// mode. `none` for the mode.
-    #[arg(long, default_value = "direct_l2")]
-    baseline: String,
+    /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By default direct_l2, where
+    /// --run has it, or the only baseline that it has.
+    #[arg(long)]
+    baseline: Option<String>,
     /// Where pictures go; without it none are drawn.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -45,16 +51,12 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
-    let mut stdout = std::io::stdout().lock();
-    for path in &args.images {
-        let pixels = Pixels::File(path.clone());
-        let image = pixels.decode()?;
-        let prediction = predictor.predict(pixels)?;
-        // A reader that has seen enough closes the pipe: an error, not a panic.
-        writeln!(stdout, "{}", line(path, config, &prediction)?).context("standard output")?;
+    for (path, name) in args.images.iter().zip(picture_names(&args.images)) {
+        let image = Arc::new(read_upright(path)?);
+        let prediction = predictor.predict(Pixels::Memory(image.clone()))?;
+        println!("{}", line(path, config, &prediction)?);
         if let Some(out) = &args.out {
-            let name = path.file_stem().context("an image file has a name")?.to_string_lossy();
-            write_png(&out.join(format!("{name}.png")), &picture(config, image, &prediction)?)?;
+            write_png(&out.join(format!("{name}.png")), &picture(config, &image, &prediction)?)?;
         }
     }
     Ok(())
@@ -69,34 +71,52 @@ fn predictor(args: &FaceArgs) -> Result<Predictor> {
     let (energy, path) = runs.iter().find(|(config, _)| config.method == ENERGY).context(
         "--run has no energy model: give a directory of `ebm reproduce`, or the run of an energy model",
     )?;
-    let of_seed =
-        |(config, _): &&(RunConfig, PathBuf)| config.method == args.baseline && config.seed == energy.seed;
-    let baseline = runs.iter().find(of_seed).map(|(_, path)| args.model.open(path)).transpose()?;
+    let of_seed = runs.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
+    let baselines: BTreeMap<&str, &PathBuf> =
+        of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
+    let only = || baselines.values().next().filter(|_| baselines.len() == 1);
+    let baseline = match args.baseline.as_deref() {
+        None => baselines.get("direct_l2").or_else(only),
+        Some(NONE) => None,
+        Some(name) => Some(baselines.get(name).with_context(|| {
+            let names: Vec<&str> = baselines.keys().copied().chain([NONE]).collect();
+            format!(
+                "--baseline {name}: --run has no such baseline of seed {}; give one of {}",
+                energy.seed,
+                names.join(", ")
+            )
+        })?),
+    };
+    let baseline = baseline.map(|path| args.model.open(path)).transpose()?;
     let ascent = args.model.step_length().map(|length| energy.experiment.refinement.ascent(length));
     Ok(Predictor::new(args.model.open(path)?, baseline, ascent)?)
 }
 
 /// All that is known, as one JSON object.
 fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Result<serde_json::Value> {
-    let mut coordinates = serde_json::Map::new();
+    let mut predictions = Vec::new();
     for (k, name) in config.coordinates.iter().enumerate() {
         let density = &prediction.density[k];
-        let object = json!({
+        predictions.push(json!({
+            "coordinate": name,
             "prediction": prediction.y[k],
             "initial": prediction.initial[k],
             "mean": density.mean(),
             "median": density.quantile(0.5)?,
             "modes": density.modes(PROMINENCE),
             "region": density.highest_density_region(LEVEL)?.intervals,
-        });
-        coordinates.insert(name.clone(), object);
+        }));
     }
-    Ok(json!({ "image": path, "unit": config.unit, "level": LEVEL, "coordinates": coordinates }))
+    let command = if config.dim() == 1 { "predict age" } else { "predict head-pose" };
+    let body = json!({
+        "image": path, "unit": config.unit, "coordinates": config.coordinates, "mass": LEVEL, "predictions": predictions,
+    });
+    Ok(document(command, body))
 }
 
 /// The image, with its axes where it is a pose, beside the densities.
-fn picture(config: &ExperimentConfig, image: Image, prediction: &Prediction) -> Result<Image> {
-    let mut image = enlarge(&image, 240usize.div_ceil(image.height.max(1)).max(1));
+fn picture(config: &ExperimentConfig, image: &Image, prediction: &Prediction) -> Result<Image> {
+    let mut image = enlarge(image, 240usize.div_ceil(image.height.max(1)).max(1));
     if let &[yaw, pitch, roll] = prediction.y.as_slice() {
         axes(&mut image, [yaw, pitch, roll]);
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
@@ -22,6 +22,7 @@ use serde_json::json;
 use super::create_dir;
 use crate::picture::{AFTER, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
+use crate::schema::document;
 
 /// Points along a side of a heat map.
 const GRID: usize = 96;
@@ -31,7 +32,7 @@ const WIDTH: usize = 640;
 /// Arguments of `ebm predict tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
-    /// The folder with the frames: JPEG or PNG files, in the order of their names.
+    /// The folder with the frames, JPEG or PNG files in the order of their names; or one that has them in a folder img.
     frames: PathBuf,
     /// The target in the first frame: x,y,width,height.
     #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations")]
@@ -74,7 +75,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let device = Device::Cpu;
     let (config, backbone, module) = SavedConfig::load(&args.run, args.backbone.as_deref(), &device)?;
     let networks = Networks {
-        backbone: Rc::new(backbone),
+        backbone: Arc::new(backbone),
         boxes: module.pack()?,
         refinement: config.refinement.clone(),
         device,
@@ -84,7 +85,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let mut progress = Console::new();
     let count = sequence.frames.len();
     progress.begin(&format!("tracking {}", sequence.name), count);
-    let mut drawn = 0;
+    let mut drawn = Vec::new();
     let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &Tracker<'_, PackedBoxModule>| {
         progress.advance(i + 1, &format!("{:?}", tracked.state));
         if args.json {
@@ -94,8 +95,9 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
             let density = if args.density { tracker.corner_density(GRID)? } else { None };
             let truth = sequence.boxes.get(i).copied().filter(|_| args.annotations.is_some());
             let picture = picture(image, tracked.bbox, truth, density.as_ref());
-            write_png(&args.out.join(format!("{drawn:06}.png")), &picture)?;
-            drawn += 1;
+            let path = args.out.join(format!("{i:06}.png"));
+            write_png(&path, &picture)?;
+            drawn.push(path);
         }
         Ok::<(), TrackError>(())
     };
@@ -104,34 +106,25 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     progress.end();
 
     let path = write_result(&args.out, &sequence.name, &found.boxes, ResultFormat::Full, 1)?;
-    let seconds: Vec<f64> = std::iter::once(0.0)
-        .chain(found.frames.iter().map(|frame| frame.stages.total().as_secs_f64()))
-        .collect();
-    write_times(&args.out, &sequence.name, &[&seconds], ResultFormat::Full)?;
+    write_times(&args.out, &sequence.name, &[&found.seconds], ResultFormat::Full)?;
     eprintln!("{} boxes are in {}", found.boxes.len(), path.display());
     summarise(&found.frames);
-    if drawn > 1 {
-        video(&args.out);
+    if drawn.len() > 1 {
+        video(&args.out, &drawn)?;
     }
     Ok(())
 }
 
 /// The frames in the folder, with the first box.
 fn sequence(args: &TrackingArgs) -> Result<Sequence> {
-    let entries = std::fs::read_dir(&args.frames)
-        .with_context(|| format!("cannot list {}; give a folder with the frames", args.frames.display()))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        if ending.is_some_and(|ending| matches!(ending.as_str(), "jpg" | "jpeg" | "png")) {
-            paths.push(path);
-        }
+    let mut paths = images(&args.frames)?;
+    let inner = args.frames.join("img");
+    if paths.is_empty() && inner.is_dir() {
+        paths = images(&inner)?;
     }
     if paths.len() < 2 {
         bail!("{} has {} JPEG or PNG files; a video has two or more", args.frames.display(), paths.len());
     }
-    paths.sort();
     let boxes = match (&args.annotations, args.bbox) {
         (Some(path), _) => read_boxes(path)?,
         (None, Some(bbox)) => vec![bbox],
@@ -146,14 +139,31 @@ fn sequence(args: &TrackingArgs) -> Result<Sequence> {
     Ok(Sequence { name, frames: Frames::Listed(paths), boxes, visible: None })
 }
 
+/// The JPEG and PNG files in a folder, by name.
+fn images(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)
+        .with_context(|| format!("cannot list {}; give a folder with the frames", folder.display()))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        if ending.is_some_and(|ending| matches!(ending.as_str(), "jpg" | "jpeg" | "png")) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
 fn line(frame: usize, tracked: &Tracked) -> serde_json::Value {
-    json!({
+    let body = json!({
         "frame": frame,
-        "box": tracked.bbox,
+        "bbox": tracked.bbox,
         "score": tracked.score,
         "f": tracked.f,
         "state": tracked.state,
-    })
+    });
+    document("predict tracking", body)
 }
 
 fn picture(image: &Image, bbox: Rect, truth: Option<Rect>, density: Option<&CornerDensity>) -> Image {
@@ -193,10 +203,18 @@ fn summarise(frames: &[Tracked]) {
 }
 
 /// A video of the pictures, if ffmpeg is installed.
-fn video(out: &Path) {
+fn video(out: &Path, pictures: &[PathBuf]) -> Result<()> {
+    // They are numbered by frame, with gaps, which ffmpeg takes as a list only.
+    let list = out.join("pictures.txt");
+    let mut text = String::new();
+    for path in pictures {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        text.push_str(&format!("file '{name}'\nduration 0.04\n"));
+    }
+    std::fs::write(&list, text).with_context(|| format!("cannot write {}", list.display()))?;
     let run = Command::new("ffmpeg")
-        .args(["-loglevel", "error", "-y", "-framerate", "25", "-i"])
-        .arg(out.join("%06d.png"))
+        .args(["-loglevel", "error", "-y", "-f", "concat", "-i"])
+        .arg(&list)
         .args(["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p"])
         .arg(out.join("video.mp4"))
         .output();
@@ -207,4 +225,5 @@ fn video(out: &Path) {
             eprintln!("the pictures are in {}; ffmpeg is not installed, so there is no video", out.display())
         }
     }
+    std::fs::remove_file(&list).with_context(|| format!("cannot remove {}", list.display()))
 }

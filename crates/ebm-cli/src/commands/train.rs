@@ -7,29 +7,34 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use clap::{Args, Subcommand};
 use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    Branch, FasterRcnn, FeatureCache, ImageBatch, Method,
+    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method,
     config::ExperimentConfig,
-    input::objects,
-    training::{BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, StreamSource},
-    weights::{load_detector, preload_backbone, read, save},
+    training::{
+        BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
+    },
+    weights::{
+        Metadata, Provenance, check_classes, classes, detector_metadata, digest, load_detector,
+        preload_backbone, read, save,
+    },
 };
 use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, TrainTask, train_together};
+use ebm_train::{RunSpec, TrainTask, train_together};
 
 use super::{create_dir, predict::method};
 use crate::device::DeviceArgs;
 use crate::parallel::{self, EngineArgs};
 use crate::progress::Console;
 use crate::signals::Signals;
+use crate::workers::WorkersArgs;
 
 /// What to train.
 #[derive(Subcommand)]
@@ -55,13 +60,13 @@ pub struct CommonArgs {
     #[arg(long)]
     images: PathBuf,
     /// Only the first so many images, by id.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one)]
     limit: Option<usize>,
-    /// Updates, in place of the configuration's; milestones move in proportion.
-    #[arg(long)]
+    /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
+    #[arg(long, value_parser = at_least_one)]
     steps: Option<usize>,
     /// Images per update, in place of the configuration's; several processes share them equally.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one)]
     batch_size: Option<usize>,
     /// Compute the frozen layers once per image and keep the result in memory: no flips then.
     #[arg(long)]
@@ -78,10 +83,20 @@ pub struct CommonArgs {
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
+    workers: WorkersArgs,
+    #[command(flatten)]
     engine: EngineArgs,
     /// Steps between checkpoints.
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
+}
+
+/// A number of things of which there must be one.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("with 0 nothing is trained; give 1 or more".into()),
+        other => other.map_err(|error| format!("not a number of things: {error}")),
+    }
 }
 
 /// Arguments of `ebm train detector`.
@@ -114,7 +129,7 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Branch(args) => &args.common,
     };
     let (group, device) = common.engine.join(common.device)?;
-    let mut progress = Console::stopping_at(signals.listen()?);
+    let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
     }
@@ -162,38 +177,36 @@ impl CommonArgs {
         Key::new(self.seed)
     }
 
-    /// This process's share of the batches: from the loader, or from maps that `maps` computes once for each image.
-    fn source(
+    /// This process's share of the batches, with images from the loader.
+    fn stream(
         &self,
         config: &ExperimentConfig,
-        batch_size: usize,
-        maps: impl Fn(&ImageBatch) -> ebm_detect::Result<Vec<candle_core::Tensor>>,
-        Session { group, device, progress }: &mut Session<'_>,
+        dataset: Arc<CocoDataset>,
+        (batch_size, key): (usize, Key),
+        Session { group, device, .. }: &Session<'_>,
     ) -> Result<Box<dyn BatchSource>> {
         let part = group.share_of(batch_size)?;
-        let convention = config.detector.convention.into();
-        let dataset = self.dataset(config)?;
-        let transform = config.detector.input.transform();
-        let key = self.key().split("data");
-        if !self.cache {
-            let whole = LoaderConfig::train(transform, batch_size);
-            let config = if group.world() > 1 { whole.part(part) } else { whole };
-            let loader = Loader::new(dataset, config, key)?;
-            return Ok(Box::new(StreamSource::new(loader, device.clone(), convention)));
-        }
+        let whole = LoaderConfig::train(config.detector.input.transform(), batch_size);
+        let loader = if group.world() > 1 { whole.part(part) } else { whole };
+        let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
+        Ok(Box::new(StreamSource::new(loader, device.clone(), config.detector.convention.into())))
+    }
+
+    /// What `maps` makes of every image, computed once.
+    fn features(
+        &self,
+        config: &ExperimentConfig,
+        dataset: Arc<CocoDataset>,
+        maps: &dyn Fn(&ImageBatch) -> ebm_detect::Result<Vec<Tensor>>,
+        Session { device, progress, .. }: &mut Session<'_>,
+    ) -> Result<Rc<FeatureCache>> {
         // One batch pads all images alike, so that any of them can be trained on together.
         let all = dataset.images.len();
-        let loader = Loader::new(dataset, LoaderConfig::eval(transform, all), key)?;
-        let mut cache = FeatureCache::default();
-        progress.begin("features of the frozen layers", all);
-        for batch in loader.epoch(0)? {
-            let batch = batch?;
-            let images = ImageBatch::new(&batch, &*device)?;
-            let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
-            cache.push(&maps(&images)?, &images, objects)?;
-        }
-        progress.end();
-        Ok(Box::new(CachedSource::new(Rc::new(cache), batch_size, key)?.part(part)?))
+        let loader = LoaderConfig::eval(config.detector.input.transform(), all);
+        let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
+        let convention = config.detector.convention.into();
+        let stage = ("features of the frozen layers", all);
+        Ok(Rc::new(FeatureCache::compute(&loader, convention, device, maps, stage, progress)?))
     }
 
     fn train<T: TrainTask>(
@@ -216,11 +229,11 @@ impl CommonArgs {
         Ok(())
     }
 
-    /// Keeps the trained parameters as `name` in the run's directory, and says where.
-    fn save(&self, name: &str, store: &ParamStore, group: &Group) -> Result<()> {
+    /// Keeps the trained parameters as `name` in the run's directory with what they say of themselves, and says where.
+    fn save(&self, name: &str, store: &ParamStore, metadata: &Metadata, group: &Group) -> Result<()> {
         if group.is_first() {
             let path = self.run.join(name);
-            save(store, &path, false)?;
+            save(store, &path, false, metadata)?;
             println!("{}", path.display());
         }
         Ok(())
@@ -228,41 +241,71 @@ impl CommonArgs {
 }
 
 fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
-    let (config, device) = (args.common.config(None)?, session.device.clone());
-    if args.common.cache && args.body.is_none() {
+    let common = &args.common;
+    let (config, device) = (common.config(None)?, session.device.clone());
+    if common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
-    let key = args.common.key();
+    let key = common.key();
     let store = ParamStore::new(key.split("init"));
     if let Some(body) = &args.body {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let maps = |images: &ImageBatch| {
-        Ok(detector.body(&images.pixels, false)?.iter().map(candle_core::Tensor::detach).collect())
+    let dataset = common.dataset(&config)?;
+    let given = common.config.as_deref().unwrap_or("mini");
+    let name = Some(given).filter(|name| ExperimentConfig::embedded(name).is_ok());
+    let metadata = detector_metadata(&config.detector, name, &classes(&dataset))?;
+    let batches = (config.base.batch_size, key.split("data"));
+    let source: Box<dyn BatchSource> = if common.cache {
+        let maps = |images: &ImageBatch| {
+            Ok(detector.body(&images.pixels, false)?.iter().map(Tensor::detach).collect())
+        };
+        let features = common.features(&config, dataset, &maps, session)?;
+        let part = session.group.share_of(batches.0)?;
+        Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?)
+    } else {
+        common.stream(&config, dataset, batches, session)?
     };
-    let source = args.common.source(&config, config.base.batch_size, maps, session)?;
     let task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
     let mut task = task.over(session.group);
-    args.common.train(&config, config.base.steps, &mut task, session)?;
-    args.common.save("detector.safetensors", &store, session.group)
+    common.train(&config, config.base.steps, &mut task, session)?;
+    common.save("detector.safetensors", &store, &metadata, session.group)
 }
 
 fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
-    let (config, method) = (args.common.config(Some(&args.detector))?, args.method);
+    let (common, method) = (&args.common, args.method);
+    let config = common.config(Some(&args.detector))?;
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
-    let key = args.common.key().split(method.key());
+    let dataset = common.dataset(&config)?;
+    check_classes(&args.detector, &common.annotations, &dataset)?;
+    let provenance = Provenance::new(method, common.seed, &config, &digest(&weights)?);
+    let metadata = provenance.metadata(&classes(&dataset))?;
+    // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
+    let key = common.key().split(method.key());
     let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
     let store = branch.1.clone();
-    let backbone = detector.for_inference()?;
-    let maps = move |images: &ImageBatch| backbone.features(&images.pixels);
-    let source = args.common.source(&config, training.batch_size, maps, session)?;
-    let source = BranchSource::Images(source);
+    let batches = (training.batch_size, key.split("data"));
+    let source = if common.cache {
+        let backbone = detector.for_inference()?;
+        let maps = |images: &ImageBatch| backbone.features(&images.pixels);
+        let features = common.features(&config, dataset, &maps, session)?;
+        let part = session.group.share_of(batches.0)?;
+        if method.baseline()?.is_some() {
+            let foreground = ForegroundCache::new(&detector, &features, &mut session.progress)?;
+            let source = ForegroundSource::new(Rc::new(foreground), batches.0, batches.1);
+            BranchSource::Foreground(source.part(part)?)
+        } else {
+            BranchSource::Images(Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?))
+        }
+    } else {
+        BranchSource::Images(common.stream(&config, dataset, batches, session)?)
+    };
     let task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
     let mut task = task.over(session.group);
-    args.common.train(&config, training.steps, &mut task, session)?;
-    args.common.save(&format!("{}.safetensors", method.key()), &store, session.group)
+    common.train(&config, training.steps, &mut task, session)?;
+    common.save(&format!("{}.safetensors", method.key()), &store, &metadata, session.group)
 }

@@ -8,6 +8,8 @@ use ebm_data::fetch::sha256_of;
 use ebm_detect::{config::ExperimentConfig, weights::convert};
 use serde_json::json;
 
+use crate::schema::document;
+
 /// What to do with weights.
 #[derive(Subcommand)]
 pub enum Weights {
@@ -69,7 +71,7 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
             "parameters": found.parameters, "unused": found.unused, "output": args.output, "bytes": bytes,
             "sha256": sha256,
         });
-        println!("{object}");
+        println!("{}", document("weights convert", object));
         return Ok(());
     }
     println!("family         {}", found.family);

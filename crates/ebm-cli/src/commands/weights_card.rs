@@ -11,6 +11,7 @@ use ebm_train::read_metrics;
 use serde_json::{Map, Value, json};
 
 use super::weights::size_and_sha256;
+use crate::schema::SCHEMA;
 
 /// The largest file of results that is read, in bytes.
 const MAX_RESULTS: u64 = 256 << 20;
@@ -87,7 +88,7 @@ fn weights(run: &Path) -> Result<BTreeMap<String, (usize, String)>> {
 
 /// What was measured: the model's own rows of a reproduction's table, or the one object of an evaluation.
 struct Results {
-    /// Of the reproduction: its scale and its study.
+    /// The study and its scale, or the dataset.
     about: Vec<String>,
     rows: Vec<Map<String, Value>>,
 }
@@ -97,16 +98,19 @@ impl Results {
         let bytes = read_limited(path, MAX_RESULTS)?;
         let object: Value =
             serde_json::from_slice(&bytes).with_context(|| format!("{}: not JSON", path.display()))?;
-        let about = ["study", "scale"].iter().filter_map(|key| Some(object.get(key)?.as_str()?.to_owned()));
+        if object.get("schema").and_then(Value::as_str) != Some(SCHEMA) {
+            bail!(
+                "{}: not a document of {SCHEMA}, which `ebm` prints with --json; see docs/json.md",
+                path.display()
+            );
+        }
+        let about = ["study", "scale", "dataset"]
+            .iter()
+            .filter_map(|key| Some(object.get(key)?.as_str()?.to_owned()));
         let about = about.collect();
-        let rows: Vec<Map<String, Value>> = match object.get("rows").and_then(Value::as_array) {
-            Some(rows) => rows
-                .iter()
-                .filter_map(|row| row.as_object().cloned())
-                .filter(|row| is_of(row, folder))
-                .collect(),
-            None => object.as_object().cloned().into_iter().collect(),
-        };
+        let rows = object.get("rows").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let rows: Vec<Map<String, Value>> =
+            rows.iter().filter_map(Value::as_object).filter(|row| is_of(row, folder)).cloned().collect();
         if rows.is_empty() {
             bail!("{}: no row is of {folder}; name the results of this model with --results", path.display());
         }
@@ -114,11 +118,12 @@ impl Results {
     }
 }
 
-/// Whether a row is of the model that a reproduction keeps in the folder `<method>-<seed>`.
+/// Whether a row is of the model that a reproduction keeps in the folder `<method>-<seed>`; a row without a seed is of the one model that
+/// was evaluated.
 fn is_of(row: &Map<String, Value>, folder: &str) -> bool {
     let method = row.get("method").and_then(Value::as_str).unwrap_or_default();
     let seed = row.get("seed").and_then(Value::as_u64);
-    seed.is_some_and(|seed| folder == format!("{method}-{seed}"))
+    seed.is_none_or(|seed| folder == format!("{method}-{seed}"))
 }
 
 /// The numbers of a row, and what tells it from others.

@@ -39,6 +39,8 @@ pub(super) struct Point {
 
 pub(super) struct Candidate {
     at: Point,
+    /// f where the last step began.
+    before: f64,
     best: Option<Point>,
     outcome: CandidateOutcome,
     finished: bool,
@@ -51,6 +53,7 @@ impl Candidate {
         let status = if finite { Status::Completed } else { Status::NonFinite };
         Self {
             best: keep_best.then(|| start.clone()),
+            before: start.f,
             at: start,
             outcome: CandidateOutcome { accepted: 0, rejected: 0, step_scale: 1.0, status },
             finished: !finite,
@@ -63,6 +66,10 @@ impl Candidate {
 
     pub(super) fn y(&self) -> &[f64] {
         &self.at.y
+    }
+
+    pub(super) fn f_before(&self) -> f64 {
+        self.before
     }
 
     /// `y + λ ∇f(x, y)`; a finished candidate stays.
@@ -81,6 +88,7 @@ impl Candidate {
             return;
         }
         let previous = self.at.f;
+        self.before = previous;
         match (ascent.rule, proposed.filter(|point| point.f.is_finite())) {
             (StepRule::Backtracking, Some(point)) if point.f > previous => self.accept(point),
             (StepRule::Backtracking, _) => {

@@ -21,6 +21,8 @@ pub struct Refined {
     pub f_init: Tensor,
     /// f at [`y`](Self::y), `(B, M)`.
     pub f: Tensor,
+    /// f where the last step began, `(B, M)`: at `y0` without a step.
+    pub f_before: Tensor,
     /// What happened.
     pub outcome: Outcome,
 }
@@ -60,7 +62,7 @@ pub fn refine<M: EnergyModel>(
     if y0.elem_count() == 0 {
         let f = Tensor::zeros((batch, count), y0.dtype(), y0.device())?;
         let outcome = Outcome { evaluations: 0, candidates: Vec::new() };
-        return Ok(Refined { y: y0.detach(), f_init: f.clone(), f, outcome });
+        return Ok(Refined { y: y0.detach(), f_init: f.clone(), f_before: f.clone(), f, outcome });
     }
 
     // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network. In a step y goes to
@@ -83,10 +85,12 @@ pub fn refine<M: EnergyModel>(
         }
     }
 
+    let before = candidates.iter().map(Candidate::f_before).collect();
+    let f_before = host::tensor(before, (batch, count), &f_init)?;
     let (points, candidates): (Vec<_>, _) = candidates.into_iter().map(Candidate::into_result).unzip();
     let f = host::tensor(points.iter().map(|point| point.f).collect(), (batch, count), &f_init)?;
     let y = host::tensor(points.into_iter().flat_map(|point| point.y).collect(), y0.shape(), &y0)?;
-    Ok(Refined { y, f_init, f, outcome: Outcome { evaluations, candidates } })
+    Ok(Refined { y, f_init, f, f_before, outcome: Outcome { evaluations, candidates } })
 }
 
 /// The proposed points, and which of them are finite. In place of one that is not stands the point that its candidate comes

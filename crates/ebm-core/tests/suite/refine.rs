@@ -73,6 +73,16 @@ fn on_a_quadratic_plain_ascent_follows_the_closed_form() {
     }
 }
 
+/// y − 2 is multiplied by 1 − 2 λ = 0.5 in each step: after two of three steps it is −1.5 / 4, and f there −(1.5 / 4)².
+#[test]
+fn f_before_is_where_the_last_step_began() {
+    let refined = climb(0.5, &ascent(StepRule::Plain, 3, 0.25, 1.0));
+    assert_close(&flat(&refined.f_before), &[-0.140_625], 1e-14);
+    assert_close(&flat(&refined.f), &[-0.140_625 / 4.0], 1e-14);
+    let unmoved = climb(0.5, &ascent(StepRule::Plain, 0, 0.25, 1.0));
+    assert_eq!((flat(&unmoved.f_before), flat(&unmoved.f)), (vec![-2.25], vec![-2.25]));
+}
+
 #[test]
 fn a_step_that_changes_nothing_is_rejected() {
     // At the maximum NewValue = PrevValue, and Algorithm S1 asks for more.

@@ -57,6 +57,11 @@ impl<R> LoaderConfig<R> {
         Self { shuffle: false, ..Self::shuffled(recipe, batch_size) }
     }
 
+    /// The same batches, made by so many threads, and at least as many batches ahead.
+    pub fn with_workers(self, workers: usize) -> Self {
+        Self { workers, prefetch: self.prefetch.max(workers), ..self }
+    }
+
     /// The same full batches, of each of which only the images `part` are made.
     pub fn part(self, part: Range<usize>) -> Self {
         Self { drop_last: true, part: Some(part), ..self }

@@ -26,6 +26,10 @@ def main():
     np.savez_compressed(HERE / "deflated.npz", image=image, pose=pose.astype(np.float32), img_size=np.int32(SIDE))
     np.savez(HERE / "fortran.npz", image=np.asfortranarray(image), pose=pose, img_size=SIDE)
     np.savez(HERE / "pickled.npz", image=image.astype(object), pose=pose, img_size=SIDE)
+    # Enough faces to draw one for validation.
+    n, y, x, c = np.mgrid[0:12, 0:16, 0:16, 0:3]
+    twelve = np.array([[6.0 * i - 33, 22 - 4.0 * i, i % 5 - 2] for i in range(12)])
+    np.savez_compressed(HERE / "twelve.npz", image=((9 * n + 7 * y + 3 * x) % 256 + 0 * c).astype(np.uint8), pose=twelve, img_size=16)
     bad = pose.copy()
     bad[1, 2], bad[3, 0] = np.nan, 181
     np.savez(HERE / "bad_poses.npz", image=image, pose=bad, img_size=SIDE)

@@ -6,6 +6,7 @@ mod training;
 use std::path::Path;
 
 use ebm_data::files::read_settings;
+use ebm_eval::Expected;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
@@ -25,6 +26,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// The network.
     pub detector: DetectorConfig,
     /// Training of the detector itself.
@@ -60,7 +64,10 @@ impl ExperimentConfig {
     /// Parses TOML; an unknown or missing key is an error that names it.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let fail = |reason: String| Error::Config { name: name.into(), reason };
-        let config: Self = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+        let mut config: Self = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+        if config.trainings_mut().iter().any(|training| training.steps == 0 || training.batch_size == 0) {
+            return Err(fail("every training needs at least 1 step and a batch_size of at least 1".into()));
+        }
         config.detector.check().map_err(fail)?;
         Ok(config)
     }
@@ -116,7 +123,7 @@ mod tests {
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
         for (name, _) in EMBEDDED {
-            let config = ExperimentConfig::embedded(name).unwrap();
+            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
         }
     }
@@ -132,5 +139,8 @@ mod tests {
     fn contradictions_are_refused() {
         let text = EMBEDDED[0].1.replace("num_classes = 7", "num_classes = 1");
         assert!(ExperimentConfig::parse("mini", &text).is_err());
+        let text = EMBEDDED[0].1.replacen("steps = ", "steps = 0 #", 1);
+        let error = ExperimentConfig::parse("mini", &text).unwrap_err().to_string();
+        assert!(error.contains("at least 1 step"), "{error}");
     }
 }

@@ -153,9 +153,13 @@ fn the_samples_follow_the_density() {
 #[test]
 fn scaling_scales_edges_by_their_axis() {
     let density = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 10);
-    let scaled = density.clone().scaled([2.0, 3.0]);
-    for (a, b) in density.edges.iter().zip(&scaled.edges) {
-        assert_eq!([2.0 * a[0], 3.0 * a[1], 2.0 * a[2], 3.0 * a[3]], *b);
+    for (convention, end) in [(BoxConvention::HalfOpen, 0.0), (BoxConvention::Inclusive, 1.0)] {
+        let scaled = density.clone().scaled([2.0, 3.0], convention);
+        for (a, b) in density.edges.iter().zip(&scaled.edges) {
+            // The last pixel is scaled; behind it the edge is one pixel further.
+            let far = [2.0 * (a[2] - end) + end, 3.0 * (a[3] - end) + end];
+            assert_eq!([2.0 * a[0], 3.0 * a[1], far[0], far[1]], *b);
+        }
     }
 }
 

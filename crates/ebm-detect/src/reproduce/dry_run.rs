@@ -79,7 +79,9 @@ pub fn dry_run(
     };
     plan.lines.push(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);
-    if let Some(batch) = eval_loader(&dataset, &config, DRY_BATCH)?.epoch(0)?.next().transpose()? {
+    if let Some(batch) =
+        eval_loader(&dataset, &config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
+    {
         let images = ImageBatch::new(&batch, device)?;
         let pyramid = detector.features(&images.pixels, false)?;
         let bytes: usize = pyramid.iter().map(|level| 4 * level.elem_count()).sum();
@@ -89,13 +91,13 @@ pub fn dry_run(
             .push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
 
-    let source = streamed(&config, dataset, device);
+    let source = streamed(&config, dataset, device, options.workers);
     for (key, title, method, config) in works(&config, methods, ablation) {
         plan.lines.push(format!("{title}: {}", settings(&config, method)));
         let seed = Key::new(0).split(&key);
         let branch = Branch::new(method, &config.detector, &weights, device, seed.split("init"))?;
         plan.lines.push(format!("{title}: {} new parameters", branch.1.num_elements()));
-        let batches = source(method, DRY_BATCH, seed.split("data"))?;
+        let batches = source(method, DRY_BATCH, seed.split("data"), progress)?;
         let mut task =
             BranchTask::new(detector.clone(), branch, batches, (method, &config), seed.split("train"))?;
         progress.begin(&format!("two steps of {title}"), DRY_STEPS);

@@ -27,6 +27,7 @@ pub const STEPS: [(usize, f64, f64); 8] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TradeRow {
     /// T of Algorithm S1.
+    #[serde(rename = "iterations")]
     pub steps: usize,
     /// Of the branch and its training.
     pub seed: u64,

@@ -1,6 +1,6 @@
 //! Mini scale: generated scenes and a small detector; minutes on a CPU and no download.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::{cell::OnceCell, path::PathBuf, rc::Rc, sync::Arc};
 
 use candle_core::{DType, Device};
 use ebm_data::{
@@ -12,16 +12,16 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, train_run};
 
-use super::workplace::{Source, Split, Workplace, eval_loader, load_dataset};
+use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
-    faster_rcnn::{FasterRcnn, ImageBatch},
+    faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,
     foreground::ForegroundCache,
-    input::objects,
-    training::{BranchSource, CachedSource, DetectorTask, StreamSource},
-    weights::{load_detector, read, save},
+    method::Method,
+    training::{BranchSource, CachedSource, DetectorTask, ForegroundSource, StreamSource},
+    weights::{classes, detector_metadata, digest, load_detector, read, save},
 };
 
 /// How many scenes of each split.
@@ -56,8 +56,8 @@ pub struct MiniOptions {
     pub data: PathBuf,
     /// Checkpoints, metrics, detections.
     pub run: PathBuf,
-    /// Branches that an earlier run left here are not trained again.
-    pub heads: Option<PathBuf>,
+    /// Branches that are not trained again.
+    pub heads: Option<TrainedHeads>,
     /// Whether trainings go on that an earlier process began in `run`.
     pub resume: bool,
     /// Sizes of the splits.
@@ -66,6 +66,8 @@ pub struct MiniOptions {
     pub step_factors: Vec<f64>,
     /// Where everything is computed.
     pub device: Device,
+    /// Threads that read images.
+    pub workers: usize,
 }
 
 /// Root of all seeds of the data and the detector: the same for every run, so that results compare.
@@ -101,26 +103,33 @@ pub fn mini(
     let weights = read(&options.base_path(), &device)?;
     let mut dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
     dataset.images.truncate(options.scenes.heads);
-    let cache = Rc::new(cache_features(config, &detector, &Arc::new(dataset), &device, progress)?);
-    let foreground = Rc::new(foreground(&detector, &cache, progress)?);
-    let source: Source = Box::new(move |method, batch_size, key| {
-        Ok(match method.baseline()? {
-            Some(_) => BranchSource::Foreground { cache: foreground.clone(), batch_size, key },
-            None => BranchSource::Images(Box::new(CachedSource::new(cache.clone(), batch_size, key)?)),
-        })
-    });
+    let classes = classes(&dataset);
+    let training = Training {
+        config: config.clone(),
+        detector: detector.clone(),
+        dataset: Arc::new(dataset),
+        device: device.clone(),
+        workers: options.workers,
+        features: OnceCell::new(),
+        foreground: OnceCell::new(),
+    };
     Ok(Workplace {
         config: config.clone(),
         device,
         detector,
+        digest: digest(&weights)?,
         weights,
-        source,
+        classes,
+        source: Box::new(move |method, batch_size, key, progress| {
+            training.source(method, batch_size, key, progress)
+        }),
         validation: Rc::new(validation),
         test: Rc::new(test),
         run: options.run.clone(),
         heads: options.heads.clone(),
         resume: options.resume,
         step_factors: options.step_factors.clone(),
+        workers: options.workers,
     })
 }
 
@@ -171,50 +180,67 @@ fn base_detector(
         let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, device))?;
         let dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
         let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
-        let loader = LoaderConfig { drop_last: true, workers: 1, ..loader };
+        let loader = LoaderConfig { drop_last: true, ..loader.with_workers(options.workers) };
+        let metadata = detector_metadata(&config.detector, Some("mini"), &classes(&dataset))?;
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
         let source = StreamSource::new(loader, device.clone(), config.detector.convention.into());
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
         let (text, steps) = (config.to_toml()?, config.base.steps);
         let spec = RunSpec::new((&options.run, "detector"), &text, steps, DATA_SEED);
         train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
-        save(&store, &path, true)?;
+        save(&store, &path, true, &metadata)?;
     }
     // Read back even when just trained: everybody measures the stored, half-precision weights.
     load_detector(&config.detector, &path, device)
 }
 
-/// What the box head sees in the proposals of objects, once: it is frozen too.
-fn foreground(
-    detector: &FasterRcnn,
-    cache: &FeatureCache,
-    progress: &mut dyn Progress,
-) -> Result<ForegroundCache> {
-    progress.begin("proposals in the training scenes", cache.with_objects().len());
-    let found = ForegroundCache::new(detector, cache, &mut |done| progress.advance(done, ""))?;
-    progress.end();
-    Ok(found)
+/// What branches are trained on. The detector is frozen, so that its features are computed once, when the first branch needs them.
+struct Training {
+    config: ExperimentConfig,
+    detector: Rc<FasterRcnn>,
+    dataset: Arc<CocoDataset>,
+    device: Device,
+    workers: usize,
+    features: OnceCell<Rc<FeatureCache>>,
+    foreground: OnceCell<Rc<ForegroundCache>>,
 }
 
-/// P2 … P6 of every image, once: the detector is frozen from here on.
-fn cache_features(
-    config: &ExperimentConfig,
-    detector: &FasterRcnn,
-    dataset: &Arc<CocoDataset>,
-    device: &Device,
-    progress: &mut dyn Progress,
-) -> Result<FeatureCache> {
-    let mut cache = FeatureCache::default();
-    progress.begin("features of the training scenes", dataset.images.len());
-    let backbone = detector.for_inference()?;
-    for batch in eval_loader(dataset, config, BATCH)?.epoch(0)? {
-        let batch = batch?;
-        let images = ImageBatch::new(&batch, device)?;
-        let pyramid = backbone.features(&images.pixels)?;
-        let convention = config.detector.convention.into();
-        cache.push(&pyramid, &images, batch.samples.iter().map(|s| objects(s, convention)).collect())?;
-        progress.advance(cache.len(), "");
+impl Training {
+    fn source(
+        &self,
+        method: Method,
+        batch_size: usize,
+        key: Key,
+        progress: &mut dyn Progress,
+    ) -> Result<BranchSource> {
+        let features = once(&self.features, || self.features(progress))?;
+        if method.baseline()?.is_none() {
+            return Ok(BranchSource::Images(Box::new(CachedSource::new(features, batch_size, key)?)));
+        }
+        let compute = || ForegroundCache::new(&self.detector, &features, progress);
+        let foreground = once(&self.foreground, compute)?;
+        Ok(BranchSource::Foreground(ForegroundSource::new(foreground, batch_size, key)))
     }
-    progress.end();
-    Ok(cache)
+
+    /// P2 … P6 of every image.
+    fn features(&self, progress: &mut dyn Progress) -> Result<FeatureCache> {
+        let backbone = self.detector.for_inference()?;
+        FeatureCache::compute(
+            &eval_loader(&self.dataset, &self.config, BATCH, self.workers)?,
+            self.config.detector.convention.into(),
+            &self.device,
+            &|images| backbone.features(&images.pixels),
+            ("features of the training scenes", self.dataset.images.len()),
+            progress,
+        )
+    }
+}
+
+/// What is in the cell, computed where nothing is.
+fn once<T>(cell: &OnceCell<Rc<T>>, compute: impl FnOnce() -> Result<T>) -> Result<Rc<T>> {
+    if let Some(known) = cell.get() {
+        return Ok(known.clone());
+    }
+    let new = Rc::new(compute()?);
+    Ok(cell.get_or_init(|| new).clone())
 }

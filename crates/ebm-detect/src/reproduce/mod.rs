@@ -24,19 +24,19 @@ pub use step_lengths::{StepLengthRow, step_lengths};
 pub use strata::{OverlapGain, StratumRow, strata};
 pub use table1::{ABLATION, AblationRow, table1};
 pub use table2::{Row, table2};
-pub use workplace::{Split, Workplace};
+pub use workplace::{Split, TrainedHeads, Workplace};
 
 /// What the tables show of a set of detections; fractions, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Precision {
     /// Average precision over IoU thresholds 0.5 to 0.95.
-    #[serde(rename = "AP")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap: f64,
     /// At IoU 0.5.
-    #[serde(rename = "AP50")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap50: f64,
     /// At IoU 0.75.
-    #[serde(rename = "AP75")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap75: f64,
 }
 

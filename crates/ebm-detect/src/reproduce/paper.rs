@@ -9,12 +9,12 @@ use ebm_data::{
 };
 use ebm_train::Progress;
 
-use super::workplace::{Source, Split, Workplace, load_dataset};
+use super::workplace::{Source, Split, TrainedHeads, Workplace, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
     training::{BranchSource, StreamSource},
-    weights::{load_detector, read},
+    weights::{classes, digest, load_detector, read},
 };
 
 /// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.
@@ -32,12 +32,14 @@ pub struct PaperOptions {
     pub weights: PathBuf,
     /// Checkpoints, metrics, detections.
     pub run: PathBuf,
-    /// Branches that an earlier run left here are not trained again.
-    pub heads: Option<PathBuf>,
+    /// Branches that are not trained again.
+    pub heads: Option<TrainedHeads>,
     /// Whether trainings go on that an earlier process began in `run`.
     pub resume: bool,
     /// Where to compute.
     pub device: Device,
+    /// Threads that read images.
+    pub workers: usize,
 }
 
 impl PaperOptions {
@@ -83,9 +85,12 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
     let train = Arc::new(load_dataset((&annotations, &images), Purpose::Train, &config.detector)?);
     let test = Rc::new(Split::open("val2017", options.split("val"), 1, &config.detector)?);
     progress.end();
+    let weights = read(&path, &device)?;
     Ok(Workplace {
-        source: streamed(&config, train, &device),
-        weights: read(&path, &device)?,
+        digest: digest(&weights)?,
+        classes: classes(&train),
+        source: streamed(&config, train, &device, options.workers),
+        weights,
         config,
         device,
         detector,
@@ -95,15 +100,22 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
         heads: options.heads.clone(),
         resume: options.resume,
         step_factors: vec![1.0],
+        workers: options.workers,
     })
 }
 
 /// Batches of images as they come: features are computed for every batch, nothing is cached.
-pub(super) fn streamed(config: &ExperimentConfig, dataset: Arc<CocoDataset>, device: &Device) -> Source {
+pub(super) fn streamed(
+    config: &ExperimentConfig,
+    dataset: Arc<CocoDataset>,
+    device: &Device,
+    workers: usize,
+) -> Source {
     let (transform, convention) = (config.detector.input.transform(), config.detector.convention.into());
     let device = device.clone();
-    Box::new(move |_, batch, key| {
-        let loader = Loader::new(dataset.clone(), LoaderConfig::train(transform, batch), key)?;
+    Box::new(move |_, batch, key, _| {
+        let loader = LoaderConfig::train(transform, batch).with_workers(workers);
+        let loader = Loader::new(dataset.clone(), loader, key)?;
         Ok(BranchSource::Images(Box::new(StreamSource::new(loader, device.clone(), convention))))
     })
 }

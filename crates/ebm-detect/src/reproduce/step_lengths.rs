@@ -23,13 +23,16 @@ pub struct StepLengthRow {
     /// The method.
     pub method: Method,
     /// λ of the first two coordinates: position, or the upper left corner.
+    #[serde(rename = "step_position")]
     pub position: f64,
     /// λ of the other two: size, or the lower right corner.
+    #[serde(rename = "step_size")]
     pub size: f64,
     /// η.
+    #[serde(rename = "step_decay")]
     pub decay: f64,
     /// AP on the validation images, 0 to 1.
-    #[serde(rename = "AP")]
+    #[serde(with = "ebm_eval::json::or_null")]
     pub ap: f64,
 }
 
@@ -43,9 +46,13 @@ pub fn step_lengths(
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
+    let wanted = |method: Method| (method, 0, format!("{}-0", method.key()));
+    let climbing = methods.iter().copied().filter(|&method| place.config().confidence(method).is_some());
+    let every = climbing.map(|method| (wanted(method), place.config().clone()));
+    place.check_heads(&every.collect::<Vec<_>>())?;
     for &method in methods {
         let Some(configured) = place.config().confidence(method) else { continue };
-        let trained = place.train(place.config(), (method, 0), &format!("{}-0", method.key()), progress)?;
+        let trained = place.train(place.config(), &wanted(method), progress)?;
         let Predictor::Confidence(head) = &trained.predictor else { continue };
         let trials = grid(&configured.ascent());
         let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };

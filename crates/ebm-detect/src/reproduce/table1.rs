@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Precision, Workplace, workplace::contenders};
 use crate::{
-    config::{ConfidenceConfig, ProposalConfig},
+    config::{ConfidenceConfig, ExperimentConfig, ProposalConfig},
     error::{Error, Result},
     method::Method,
 };
@@ -50,6 +50,7 @@ pub struct AblationRow {
     /// The factor of the configured step lengths that the validation images chose for this proposal.
     pub step_factor: f64,
     /// AP in the paper, per cent.
+    #[serde(rename = "published_ap", with = "ebm_eval::json::per_cent")]
     pub published: f64,
 }
 
@@ -59,19 +60,25 @@ pub struct AblationRow {
 /// When a training fails, or data can not be read.
 pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
     let mut rows = Vec::new();
-    for (i, (sigmas, published)) in ABLATION.into_iter().enumerate() {
-        let mut config = place.config().clone();
-        config.ebm = with_sigmas(&config.ebm, sigmas);
+    let wanted = |i: usize, seed: u64| (Method::Ebm, seed, format!("ablation-{i:02}-{seed}"));
+    let configs = ABLATION.map(|(sigmas, _)| {
+        let config = place.config().clone();
+        ExperimentConfig { ebm: with_sigmas(&config.ebm, sigmas), ..config }
+    });
+    let every = configs.iter().enumerate();
+    let every = every.flat_map(|(i, config)| (0..seeds).map(move |seed| (wanted(i, seed), config.clone())));
+    place.check_heads(&every.collect::<Vec<_>>())?;
+    for (i, ((sigmas, published), config)) in ABLATION.into_iter().zip(&configs).enumerate() {
         let mut factor = None;
         for seed in 0..seeds {
-            let name = format!("ablation-{i:02}-{seed}");
-            let kept = place.run.join(&name).join(ROW_FILE);
+            let wanted = wanted(i, seed);
+            let kept = place.run.join(&wanted.2).join(ROW_FILE);
             if let Some(row) = measured(place, &kept)? {
                 factor = factor.or(Some(row.step_factor));
                 rows.push(row);
                 continue;
             }
-            let mut trained = place.train(&config, (Method::Ebm, seed), &name, progress)?;
+            let mut trained = place.train(config, &wanted, progress)?;
             let step_factor = match factor {
                 Some(factor) => factor,
                 None => place.step_factor(&trained, progress)?,

@@ -54,10 +54,14 @@ impl Workplace {
         progress: &mut dyn Progress,
     ) -> Result<(Vec<Trained>, BTreeMap<Method, f64>)> {
         let (mut all, mut factors) = (Vec::new(), BTreeMap::new());
-        for &method in methods.iter().filter(|&&method| self.config.training(method).is_some()) {
+        let own: Vec<Method> =
+            methods.iter().copied().filter(|&method| self.config.training(method).is_some()).collect();
+        let wanted = |method: Method, seed| (method, seed, format!("{}-{seed}", method.key()));
+        let every = own.iter().flat_map(|&method| (0..seeds).map(move |seed| wanted(method, seed)));
+        self.check_heads(&every.map(|wanted| (wanted, self.config.clone())).collect::<Vec<_>>())?;
+        for method in own {
             for seed in 0..seeds {
-                let name = format!("{}-{seed}", method.key());
-                let mut trained = self.train(&self.config, (method, seed), &name, progress)?;
+                let mut trained = self.train(&self.config, &wanted(method, seed), progress)?;
                 if let Some(ascent) = trained.ascent.clone() {
                     let factor = match factors.get(&method) {
                         Some(&factor) => factor,

@@ -26,7 +26,7 @@ use crate::{
     inference::BoxAscent,
     method::Method,
     training::{BranchSource, BranchTask},
-    weights::save,
+    weights::{Class, Provenance, check_classes, save},
 };
 
 /// Annotated images to measure on.
@@ -80,13 +80,23 @@ pub(super) fn eval_loader(
     dataset: &Arc<CocoDataset>,
     config: &ExperimentConfig,
     batch_size: usize,
+    workers: usize,
 ) -> Result<Loader> {
-    let loader = LoaderConfig::eval(config.detector.input.transform(), batch_size);
+    let loader = LoaderConfig::eval(config.detector.input.transform(), batch_size).with_workers(workers);
     Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
 }
 
-/// Makes the training batches of a method for a batch size and a key.
-pub(super) type Source = Box<dyn Fn(Method, usize, Key) -> Result<BranchSource>>;
+/// Makes the training batches of a method for a batch size and a key. What has to be computed for that, is computed the first time.
+pub(super) type Source = Box<dyn Fn(Method, usize, Key, &mut dyn Progress) -> Result<BranchSource>>;
+
+/// Branches that were trained before.
+#[derive(Clone, Debug)]
+pub struct TrainedHeads {
+    /// The directory with `<method>-<seed>/<method>.safetensors`, or with `ablation-<row>-<seed>/ebm.safetensors` for Table 1.
+    pub path: PathBuf,
+    /// Whether branches that are not there are trained, instead of being an error.
+    pub train_missing: bool,
+}
 
 /// A branch after its training.
 pub(super) struct Trained {
@@ -104,22 +114,33 @@ pub struct Workplace {
     pub(super) detector: Rc<FasterRcnn>,
     /// The detector's parameters, which confidences start from.
     pub(super) weights: BTreeMap<String, Tensor>,
+    /// Their [`digest`](crate::weights::digest).
+    pub(super) digest: String,
+    /// The classes of the images that branches are trained on.
+    pub(super) classes: Vec<Class>,
     pub(super) source: Source,
     pub(super) validation: Rc<Split>,
     pub(super) test: Rc<Split>,
     /// Runs and detections go here.
     pub(super) run: PathBuf,
-    /// Branches that an earlier run left here are not trained again.
-    pub(super) heads: Option<PathBuf>,
+    /// Branches that are not trained again.
+    pub(super) heads: Option<TrainedHeads>,
     /// Whether trainings go on that an earlier process began in `run`.
     pub(super) resume: bool,
     /// Factors of the configured step lengths among which the validation images choose; the first is taken where there is
     /// no choice.
     pub(super) step_factors: Vec<f64>,
+    /// Threads that read images.
+    pub(super) workers: usize,
 }
 
+/// A branch that a study needs: its method, its seed and its directory's name.
+pub(super) type Wanted = (Method, u64, String);
+
 /// The file of a trained branch in its directory.
-const BRANCH_FILE: &str = "model.safetensors";
+fn branch_file(method: Method) -> String {
+    format!("{}.safetensors", method.key())
+}
 
 impl Workplace {
     /// The settings.
@@ -132,16 +153,68 @@ impl Workplace {
         &self.test
     }
 
-    /// A branch of `method`, trained as `config` says in the run `name`, or found where an earlier run left it.
+    /// What a reader of results has to know: where they were measured, of which split of COCO the `published` figures beside them are,
+    /// and on which images step lengths were chosen.
+    pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
+        self.places().remarks(published, self.step_factors.len() > 1)
+    }
+
+    /// What a reader of a search for settings has to know: on which images it was made.
+    pub fn search_remark(&self) -> String {
+        self.places().search_remark()
+    }
+
+    fn places(&self) -> Places<'_> {
+        let (test, validation) = (&self.test.name, &self.validation.name);
+        Places { test, images: self.test.dataset.images.len(), validation }
+    }
+
+    /// What the branch that a study needs must say of itself.
+    fn provenance(&self, config: &ExperimentConfig, (method, seed): (Method, u64)) -> Provenance {
+        Provenance::new(method, seed, config, &self.digest)
+    }
+
+    /// Checks all of the trained branches that a study takes, before anything is computed.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] with every file that is missing and may not be trained; for one that was trained otherwise, with both values.
+    pub(super) fn check_heads(&self, wanted: &[(Wanted, ExperimentConfig)]) -> Result<()> {
+        let Some(heads) = &self.heads else { return Ok(()) };
+        let mut missing = Vec::new();
+        for ((method, seed, name), config) in wanted {
+            let path = heads.path.join(name).join(branch_file(*method));
+            if !path.is_file() {
+                missing.push(path.display().to_string());
+                continue;
+            }
+            let found = Provenance::read(&path)?.ok_or_else(|| Error::Weights {
+                path: path.clone(),
+                reason: "it does not say what it was trained as; train it again".into(),
+            })?;
+            found.check_same(&path, &self.provenance(config, (*method, *seed)))?;
+            check_classes(&path, &self.test.annotations, &self.test.dataset)?;
+        }
+        if missing.is_empty() || heads.train_missing {
+            return Ok(());
+        }
+        let reason = format!(
+            "trained branches are missing: {}; put them there, name fewer methods or seeds, or have them trained with --train-missing",
+            missing.join(", ")
+        );
+        Err(Error::Weights { path: heads.path.clone(), reason })
+    }
+
+    /// A branch of `method`, trained as `config` says in the run `name`, or found where it was trained before; see
+    /// [`check_heads`](Self::check_heads).
     pub(super) fn train(
         &self,
         config: &ExperimentConfig,
-        (method, seed): (Method, u64),
-        name: &str,
+        (method, seed, name): &Wanted,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
+        let (method, seed) = (*method, *seed);
         let ascent = config.confidence(method).map(|settings| settings.ascent());
-        let known = self.heads.as_ref().map(|heads| heads.join(name).join(BRANCH_FILE));
+        let known = self.heads.as_ref().map(|heads| heads.path.join(name).join(branch_file(method)));
         if let Some(path) = known.filter(|path| path.is_file()) {
             let branch = Branch::load(method, &config.detector, &path, &self.device)?;
             progress.message(&format!("{}, seed {seed}: {}", method.title(), path.display()));
@@ -151,16 +224,17 @@ impl Workplace {
             name: method.key().into(),
             reason: "it adds nothing to the detector, so that there is nothing to train".into(),
         })?;
+        let metadata = self.provenance(config, (method, seed)).metadata(&self.classes)?;
         let key = Key::new(seed).split(method.key());
         let branch = Branch::new(method, &config.detector, &self.weights, &self.device, key.split("init"))?;
-        let source = (self.source)(method, training.batch_size, key.split("data"))?;
+        let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
         let detector = self.detector.clone();
         let mut task = BranchTask::new(detector, branch, source, (method, config), key.split("train"))?;
         let text = config.to_toml()?;
         let spec = RunSpec::new((&self.run, name), &text, training.steps, seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (branch, store) = task.into_branch();
-        save(&store, &self.run.join(name).join(BRANCH_FILE), false)?;
+        save(&store, &self.run.join(name).join(branch_file(method)), false, &metadata)?;
         Ok(Trained { method, seed, predictor: branch.for_inference()?, ascent })
     }
 
@@ -172,7 +246,7 @@ impl Workplace {
         progress: &mut dyn Progress,
     ) -> Result<Evaluation> {
         progress.begin(&split.name, split.dataset.images.len());
-        let loader = eval_loader(&split.dataset, &self.config, split.batch)?;
+        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
         let mut report = |done| progress.advance(done, "");
         let result =
             evaluate(&self.detector, &split.dataset, &loader, contenders, &self.device, &mut report)?;
@@ -180,11 +254,15 @@ impl Workplace {
         Ok(result)
     }
 
-    /// The factor of the configured step lengths with the best AP on the validation images, as in the paper.
+    /// The factor of the configured step lengths with the best AP on the validation images, as in the paper. Where there is but one
+    /// factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
         let (Predictor::Confidence(head), Some(ascent)) = (&trained.predictor, &trained.ascent) else {
             return Ok(1.0);
         };
+        if let [only] = self.step_factors[..] {
+            return Ok(only);
+        }
         let refiner = |&factor: &f64| Refiner { head: &**head, ascent: ascent.scaled(factor) };
         let refiners = self.step_factors.iter().map(refiner).collect();
         let evaluation = self.evaluate(&self.validation, &Contenders::refiners(refiners), progress)?;
@@ -226,4 +304,59 @@ pub(super) fn contenders(trained: &[Trained]) -> Contenders<'_> {
         }
     }
     found
+}
+
+/// Where results are measured, and where settings are chosen.
+struct Places<'a> {
+    test: &'a str,
+    images: usize,
+    validation: &'a str,
+}
+
+impl Places<'_> {
+    fn remarks(&self, published: Option<&str>, chosen: bool) -> Vec<String> {
+        let Self { test, images, validation } = self;
+        let beside = match published {
+            Some(split) if split == *test => format!("; the paper's figures are of {split} too"),
+            Some(split) => format!("; the paper's figures are of COCO {split}"),
+            None => String::new(),
+        };
+        let chosen = match chosen {
+            false => "The step lengths are the configured ones; none were chosen.".to_owned(),
+            true if test == validation => {
+                format!("The step lengths were chosen on {test}, on which results are measured too.")
+            }
+            true => format!("The step lengths were chosen on other images, {validation}."),
+        };
+        vec![format!("Measured on {test}, {images} images{beside}."), chosen]
+    }
+
+    fn search_remark(&self) -> String {
+        let Self { test, validation, .. } = self;
+        if test == validation {
+            return format!(
+                "The search was made on {test}, on which results are measured too: its best is no result."
+            );
+        }
+        format!("The search was made on {validation}, results are measured on {test}.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_which_images_its_figures_are_of() {
+        let paper = Places { test: "val2017", images: 5000, validation: "val2017" };
+        let [measured, chosen] = &paper.remarks(Some("test-dev"), false)[..] else { unreachable!() };
+        assert_eq!(measured, "Measured on val2017, 5000 images; the paper's figures are of COCO test-dev.");
+        assert!(chosen.contains("none were chosen"));
+        assert!(paper.remarks(Some("val2017"), false)[0].ends_with("are of val2017 too."));
+        assert!(paper.remarks(None, true)[1].contains("on which results are measured too"));
+        assert!(paper.search_remark().contains("its best is no result"));
+        let mini = Places { test: "test", images: 300, validation: "validation" };
+        assert!(mini.remarks(None, true)[1].ends_with("on other images, validation."));
+        assert!(mini.search_remark().ends_with("results are measured on test."));
+    }
 }

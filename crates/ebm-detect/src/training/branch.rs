@@ -66,10 +66,8 @@ impl BranchTask {
         Ok(Self { detector, branch, store, source, method, samples, updater, key })
     }
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
-    ///
-    /// The loss is a mean over objects (Eq. 4), so that the mean over processes is one of means: with unequal numbers of objects an object
-    /// counts more in a share that has fewer.
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every object counts alike (for a
+    /// density every sampled proposal), however many a share has.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { updater: self.updater.over(group), key: group.key(self.key), ..self }
@@ -80,15 +78,16 @@ impl BranchTask {
         (self.branch, self.store)
     }
 
-    fn loss(&mut self, step: usize) -> Result<Tensor> {
+    /// The loss of this process's share, and over how many objects or proposals it is a mean.
+    fn loss(&mut self, step: usize) -> Result<(Tensor, usize)> {
         let rng = |name: &str| self.key.split(name).index(step as u64).rng();
         let batch = match (&mut self.source, &self.branch) {
             (BranchSource::Images(source), _) => source.batch(step)?,
-            (BranchSource::Foreground { cache, batch_size, key }, Branch::Density(head)) => {
-                let sample = cache.sample(step, *batch_size, *key, &mut rng("sample"))?;
-                return head.loss(&sample, &mut rng("latent"));
+            (BranchSource::Foreground(source), Branch::Density(head)) => {
+                let sample = source.sample(step, &mut rng("sample"))?;
+                return Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size));
             }
-            (BranchSource::Foreground { .. }, Branch::Confidence(_)) => {
+            (BranchSource::Foreground(_), Branch::Confidence(_)) => {
                 return Err(self.refuse("a confidence is trained on features, not on proposals"));
             }
         };
@@ -100,13 +99,14 @@ impl BranchTask {
             (Branch::Confidence(head), Some((proposal, num_samples, with_target))) => {
                 let features = self.true_boxes(&pyramid, &batch.objects)?;
                 let objective = (&**proposal, *num_samples, *with_target);
-                self.confidence_loss(head, &features, objective, &mut rng("proposal"))
+                let loss = self.confidence_loss(head, &features, objective, &mut rng("proposal"))?;
+                Ok((loss, batch.objects.iter().map(|(boxes, _)| boxes.len()).sum()))
             }
             (Branch::Density(head), _) => {
                 let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
                 let pools: Vec<&ForegroundPool> = pools.iter().collect();
                 let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
-                head.loss(&sample, &mut rng("latent"))
+                Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size))
             }
             (Branch::Confidence(_), None) => Err(self.refuse("a confidence is trained with a proposal")),
         }
@@ -148,8 +148,9 @@ impl TrainTask for BranchTask {
     type Update = GradStore;
 
     fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {
-        let loss = self.loss(step)?;
-        Ok(self.updater.gradients(&loss, step)?)
+        let (loss, terms) = self.loss(step)?;
+        let [weight] = self.updater.weights([terms])?;
+        Ok(self.updater.gradients(&(loss * weight)?, step)?)
     }
 
     fn apply(&mut self, step: usize, gradients: GradStore) -> std::result::Result<(), BoxError> {

@@ -46,7 +46,8 @@ impl<S: BatchSource> DetectorTask<S> {
         Self { detector, running, store, source, updater, key }
     }
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every anchor and every proposal
+    /// counts alike, however many a share has.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         let (updater, running) = (self.updater.over(group), self.running.over(group));
@@ -62,6 +63,8 @@ impl<S: BatchSource> DetectorTask<S> {
         let batch = self.source.batch(step)?;
         let gradients = || -> Result<_> {
             let losses = self.losses(&batch, step)?;
+            let weights = self.updater.weights(losses.terms)?;
+            let losses = losses.weighted(weights)?;
             Ok(self.updater.gradients_with(&losses.total()?, &losses.named(), step)?)
         };
         let ((report, gradients), statistics) = self.running.aside(gradients)?;

@@ -6,7 +6,7 @@ mod source;
 
 pub use branch::BranchTask;
 pub use detector::DetectorTask;
-pub use source::{BatchSource, BranchSource, CachedSource, StreamSource};
+pub use source::{BatchSource, BranchSource, CachedSource, ForegroundSource, StreamSource};
 
 use candle_core::Var;
 use ebm_nn::{

@@ -7,12 +7,13 @@ use candle_core::Device;
 use ebm_data::loader::{ByStep, Loader};
 use ebm_nn::{boxes::BoxConvention, device::Uploader};
 use ebm_seed::Key;
+use rand::RngCore;
 
 use crate::{
     error::{Error, Result},
     faster_rcnn::ImageBatch,
     feature_cache::{CachedBatch, FeatureCache, shuffled},
-    foreground::ForegroundCache,
+    foreground::{Foreground, ForegroundCache},
     input::objects,
 };
 
@@ -21,14 +22,7 @@ pub enum BranchSource {
     /// Images, with their features or without.
     Images(Box<dyn BatchSource>),
     /// For a density: proposals of objects, computed before.
-    Foreground {
-        /// Of the images.
-        cache: Rc<ForegroundCache>,
-        /// Images per batch.
-        batch_size: usize,
-        /// Shuffles them.
-        key: Key,
-    },
+    Foreground(ForegroundSource),
 }
 
 /// A sequence of batches; the batch of a step depends on that step alone.
@@ -73,12 +67,47 @@ impl CachedSource {
     /// # Errors
     /// When a batch has no such images.
     pub fn part(self, part: Range<usize>) -> Result<Self> {
-        if part.is_empty() || part.end > self.batch_size {
-            let reason = format!("a batch of {} has no images {part:?}", self.batch_size);
-            return Err(Error::Config { name: "training".into(), reason });
-        }
+        check_part(&part, self.batch_size)?;
         Ok(Self { part, ..self })
     }
+}
+
+/// Proposals of objects, computed before, of the same images as a [`CachedSource`]'s with the same key.
+pub struct ForegroundSource {
+    cache: Rc<ForegroundCache>,
+    batch_size: usize,
+    /// Which of a batch's images are sampled from.
+    part: Range<usize>,
+    key: Key,
+}
+
+impl ForegroundSource {
+    /// Batches of `batch_size` images, shuffled with `key`.
+    pub fn new(cache: Rc<ForegroundCache>, batch_size: usize, key: Key) -> Self {
+        Self { cache, batch_size, part: 0..batch_size, key }
+    }
+
+    /// The same batches, of which only these images are sampled from.
+    ///
+    /// # Errors
+    /// When a batch has no such images.
+    pub fn part(self, part: Range<usize>) -> Result<Self> {
+        check_part(&part, self.batch_size)?;
+        Ok(Self { part, ..self })
+    }
+
+    pub(crate) fn sample(&self, step: usize, rng: &mut dyn RngCore) -> Result<Foreground> {
+        let chosen = shuffled(self.cache.len(), step, self.batch_size, self.key);
+        self.cache.sample(&chosen[self.part.clone()], rng)
+    }
+}
+
+fn check_part(part: &Range<usize>, batch_size: usize) -> Result<()> {
+    if part.is_empty() || part.end > batch_size {
+        let reason = format!("a batch of {batch_size} has no images {part:?}");
+        return Err(Error::Config { name: "training".into(), reason });
+    }
+    Ok(())
 }
 
 impl BatchSource for CachedSource {

@@ -1,6 +1,6 @@
 //! Weights made elsewhere, as files of ours.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::{
@@ -11,9 +11,9 @@ use ebm_nn::{
 use ebm_seed::Key;
 
 use super::{
-    conventions::Conventions,
     family::Family,
-    file::{CONFIGURATION, CONVENTIONS, FAMILY, WeightFile},
+    file::{FAMILY, WeightFile},
+    provenance::{Metadata, detector_metadata, trained_classes},
 };
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
@@ -64,7 +64,7 @@ pub fn convert(
             (resnet_metadata(&file.metadata), None)
         }
         Some(Family::Ours) => {
-            return refuse("a confidence branch that was trained here; it is used as it is, with --head");
+            return refuse("a branch that was trained here; it is used as it is, with --head");
         }
         _ => check_detector(&file, input, config)?,
     };
@@ -85,8 +85,6 @@ pub fn convert(
         unused: file.unused,
     })
 }
-
-type Metadata = BTreeMap<String, String>;
 
 /// The metadata of the detector in `file` and its configuration's name, after all of it was checked.
 fn check_detector(
@@ -115,11 +113,9 @@ fn check_detector(
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     FasterRcnn::new(config, store.var_builder(DType::F32, &Device::Cpu))?;
-    super::fill(&store, file, path)?;
-    let conventions = toml::to_string(&Conventions::of(config)).map_err(|error| refuse(error.to_string()))?;
-    let mut metadata = Metadata::from([(CONVENTIONS.to_owned(), conventions)]);
-    metadata.extend(name.map(|name| (CONFIGURATION.to_owned(), name.to_owned())));
-    Ok((metadata, name.map(str::to_owned)))
+    super::fill(&store, file, path, config)?;
+    let classes = trained_classes(path)?.unwrap_or_default();
+    Ok((detector_metadata(config, name, &classes)?, name.map(str::to_owned)))
 }
 
 /// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer has.
@@ -150,5 +146,5 @@ fn check_resnet(file: &WeightFile, path: &Path) -> Result<()> {
     }
     let store = ParamStore::new(Key::new(0));
     ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu))?;
-    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?)
+    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?, None)
 }

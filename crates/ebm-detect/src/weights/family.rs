@@ -11,7 +11,7 @@ pub enum Family {
     MaskrcnnBenchmark,
     /// Detectron's (Caffe2) Faster-RCNN with FPN, from which maskrcnn-benchmark took its conventions.
     Detectron,
-    /// A confidence branch that was trained here.
+    /// A confidence or a density that was trained here.
     Ours,
     /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
     ResNet,
@@ -48,7 +48,7 @@ impl Family {
         {
             return Some(*family);
         }
-        if has("roi_heads.energy_") {
+        if has("roi_heads.energy_") || has("roi_heads.box_density.") {
             return Some(Self::Ours);
         }
         (has("conv1.weight") && has("layer1.0.")).then_some(Self::ResNet)
@@ -99,7 +99,7 @@ impl fmt::Display for Family {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn-benchmark",
             Self::Detectron => "Detectron",
-            Self::Ours => "a confidence branch",
+            Self::Ours => "a branch",
             Self::ResNet => "a ResNet",
         })
     }
@@ -180,6 +180,7 @@ mod tests {
             (Family::MaskrcnnBenchmark, "roi_heads.box.predictor.cls_score.bias"),
             (Family::Detectron, "fpn_inner_res5_2_sum_w"),
             (Family::Ours, "roi_heads.energy_head.fc6.weight"),
+            (Family::Ours, "roi_heads.box_density.mean.weight"),
         ];
         for (family, name) in cases {
             assert_eq!(Family::of(["x", name]), Some(family), "{name}");

@@ -144,7 +144,7 @@ impl WeightFile {
                 return refuse(format!(
                     "the weights are of another convention than the configuration: {}; {}",
                     differences.join(", "),
-                    self.remedy()
+                    self.remedy(config)
                 ));
             }
         }
@@ -159,15 +159,20 @@ impl WeightFile {
                 return refuse(format!(
                     "{family}'s anchors of level P{} are {rows:?}, the configuration's {ours:?}; {}",
                     level + 2,
-                    self.remedy()
+                    self.remedy(config)
                 ));
             }
         }
         Ok(())
     }
 
-    /// Refuses weights that are not exactly the network's, with everything that differs.
-    pub(super) fn check_exact(&self, path: &Path, report: &LoadReport) -> Result<()> {
+    /// Refuses weights that are not exactly those of the network, a detector's of `config` or a ResNet, with everything that differs.
+    pub(super) fn check_exact(
+        &self,
+        path: &Path,
+        report: &LoadReport,
+        config: Option<&DetectorConfig>,
+    ) -> Result<()> {
         if report.is_exact() {
             return Ok(());
         }
@@ -184,22 +189,35 @@ impl WeightFile {
             .map(|(what, names)| format!("{} {what}: {}", names.len(), names.join(", ")))
             .collect();
         let (fit, lists) = (report.loaded.len(), lists.join("; "));
-        let reason = if self.family == Some(Family::ResNet) {
-            format!("not a ResNet with torchvision's names ({fit} of its parameters fit); {lists}")
-        } else {
-            let remedy = self.remedy();
-            format!(
+        let reason = match config {
+            None => format!("not a ResNet with torchvision's names ({fit} of its parameters fit); {lists}"),
+            Some(config) => format!(
                 "the weights are of another architecture than the configuration's ({fit} of its parameters fit); \
-                 {lists}; {remedy}"
-            )
+                 {lists}; {}",
+                self.remedy(config)
+            ),
         };
         Err(Error::Weights { path: path.to_owned(), reason })
     }
 
-    fn remedy(&self) -> String {
-        match self.configuration() {
-            Some(name) => format!("give --config {name}"),
-            None => "give --config with the configuration that they were trained with".to_owned(),
+    /// What to do where the weights do not fit `config`.
+    fn remedy(&self, config: &DetectorConfig) -> String {
+        let Some(name) = self.configuration() else {
+            return "give --config with the configuration that they were trained with".to_owned();
+        };
+        let mut named = ExperimentConfig::embedded(name).map(|named| named.detector);
+        if let Ok(named) = &mut named {
+            named.backbone.maps = config.backbone.maps;
         }
+        if named.is_ok_and(|named| named == *config) {
+            let read = match self.family {
+                Some(Family::Torchvision) => {
+                    "of torchvision's, fasterrcnn_resnet50_fpn is read, its _v2 is not"
+                }
+                _ => "such a network is not read",
+            };
+            return format!("no configuration has this architecture: {read}");
+        }
+        format!("give --config {name}")
     }
 }

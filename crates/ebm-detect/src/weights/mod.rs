@@ -5,6 +5,7 @@ mod convert;
 mod detectron;
 mod family;
 mod file;
+mod provenance;
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -18,11 +19,12 @@ use ebm_seed::Key;
 pub use conventions::Conventions;
 pub use convert::{Conversion, convert};
 pub use family::Family;
+pub use provenance::{
+    Class, Metadata, Provenance, check_classes, classes, detector_metadata, digest, trained_classes,
+};
 
 use crate::{config::DetectorConfig, energy_head::EnergyHead, error::Result, faster_rcnn::FasterRcnn};
 use file::WeightFile;
-
-const BRANCH: [&str; 2] = ["roi_heads.energy_head.", "roi_heads.energy_predictor."];
 
 /// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the names of any
 /// [`Family`] of detectors.
@@ -36,7 +38,7 @@ pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> R
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;
-    fill(&store, &file, path)?;
+    fill(&store, &file, path, config)?;
     Ok(detector)
 }
 
@@ -57,15 +59,6 @@ pub fn configuration(path: &Path) -> Result<Option<String>> {
     Ok(WeightFile::open(path, &Device::Cpu)?.configuration().map(str::to_owned))
 }
 
-/// The confidence branch saved at `path`, frozen.
-pub fn load_head(config: &DetectorConfig, path: &Path, device: &Device) -> Result<EnergyHead> {
-    let store = ParamStore::new(Key::new(0));
-    store.freeze(|_| true);
-    let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
-    load_exactly(&store, path, device)?;
-    Ok(head)
-}
-
 /// A new, trainable confidence branch: fc6 and fc7 start from the detector's box head, as in the paper.
 pub fn new_head(
     config: &DetectorConfig,
@@ -76,33 +69,38 @@ pub fn new_head(
     let store = ParamStore::new(key);
     let trunk = detector.iter().filter_map(|(name, tensor)| {
         let layer = name.strip_prefix("roi_heads.box_head.")?;
-        Some((format!("{}{layer}", BRANCH[0]), tensor.clone()))
+        Some((format!("roi_heads.energy_head.{layer}"), tensor.clone()))
     });
     store.preload(trunk.collect());
     let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
     Ok((head, store))
 }
 
-/// Writes all parameters of `store` to a safetensors file, in half precision where `half` says so; the file appears
-/// whole or not at all.
-pub fn save(store: &ParamStore, path: &Path, half: bool) -> Result<()> {
+/// Writes all parameters of `store` to a safetensors file with what it says of itself, in half precision where `half` says so; the file
+/// appears whole or not at all.
+pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &Metadata) -> Result<()> {
     let mut tensors = store.tensors()?;
     if half {
         for tensor in tensors.values_mut().filter(|t| t.dtype() == DType::F32) {
             *tensor = tensor.to_dtype(DType::F16)?;
         }
     }
-    Ok(import::save_safetensors(path, &tensors)?)
+    Ok(import::save_safetensors_with(path, &tensors, metadata)?)
 }
 
 /// Fills `store` from the file at `path`; every name and shape must agree.
-pub(crate) fn load_exactly(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
-    fill(store, &WeightFile::open(path, device)?, path)
+pub(crate) fn load_exactly(
+    store: &ParamStore,
+    path: &Path,
+    config: &DetectorConfig,
+    device: &Device,
+) -> Result<()> {
+    fill(store, &WeightFile::open(path, device)?, path, config)
 }
 
-/// Fills `store` from `file`; every name and shape must agree.
-fn fill(store: &ParamStore, file: &WeightFile, path: &Path) -> Result<()> {
-    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?)
+/// Fills `store`, a network of `config`, from `file`; every name and shape must agree.
+fn fill(store: &ParamStore, file: &WeightFile, path: &Path, config: &DetectorConfig) -> Result<()> {
+    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?, Some(config))
 }
 
 /// Sets aside the ResNet at `path` as the detector's body, frozen; call it before the detector is built.

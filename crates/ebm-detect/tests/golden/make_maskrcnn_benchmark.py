@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WIDTH, PYRAMID, HIDDEN, CLASSES = 2, 8, 8, 81
 BLOCKS = [3, 4, 6, 3]
 PADDED, SIZE = (256, 320), (250, 310)  # height, width
+ORIGINAL = (150, 187)  # of the image file
 ANCHORS = [
     [(-22, -10, 25, 13), (-14, -14, 17, 17), (-10, -22, 13, 25)],
     [(-40, -20, 47, 27), (-28, -28, 35, 35), (-20, -44, 27, 51)],
@@ -198,6 +199,13 @@ def detections(w, levels, boxes):
     return found[:100]
 
 
+def in_image(boxes):
+    """COCO's results: BoxList.resize multiplies corners by new size / old size, and xyxy -> xywh adds 1 to the extents."""
+    x, y = ORIGINAL[1] / SIZE[1], ORIGINAL[0] / SIZE[0]
+    left, top, right, bottom = (boxes.astype(np.float64) * [x, y, x, y]).T
+    return np.stack([left, top, right - left + 1, bottom - top + 1], 1)
+
+
 def main():
     state = weights()
     golden = {}
@@ -212,6 +220,7 @@ def main():
     golden["scores"] = np.array([score for score, _, _ in found], dtype=np.float32)
     golden["labels"] = np.array([label for _, label, _ in found], dtype=np.int64)
     golden["boxes"] = np.stack([box for _, _, box in found]).astype(np.float32)
+    golden["image_boxes"] = in_image(golden["boxes"])
     save_file({k: np.ascontiguousarray(v) for k, v in golden.items()}, os.path.join(HERE, "maskrcnn_benchmark.safetensors"))
     wrapped = collections.OrderedDict(("module." + name, tensor) for name, tensor in state.items())
     file = os.path.join(HERE, "maskrcnn_benchmark.pth")

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBreakdown {
     /// COCO's average precision at IoU 0.5, the mean over the categories with objects; −1 without any object.
+    #[serde(with = "crate::json::or_null")]
     pub ap50: f64,
     /// Right detections.
     pub correct: usize,

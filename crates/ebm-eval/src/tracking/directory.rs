@@ -32,7 +32,8 @@ pub fn evaluate_directory(
 }
 
 /// As [`evaluate_directory`], a report for each run: there are several where a folder for each sequence has files for each
-/// of them, `{name}/{name}_001.txt`, `{name}_002.txt` …
+/// of them, `{name}/{name}_001.txt`, `{name}_002.txt` …, or where each run has a folder of its own whose name ends with three digits,
+/// as pytracking's `default_000`, `default_001` …
 ///
 /// # Errors
 /// As [`evaluate_directory`].
@@ -85,10 +86,19 @@ fn find_results(dir: &Path) -> Result<Vec<ResultFiles>> {
             continue;
         }
         let Some(sequence) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        for file in list(&path)? {
-            if let Some(run) = run_of(sequence, &file) {
-                runs.entry(run).or_default().insert(sequence, &file);
+        let files = list(&path)?;
+        let of_runs: Vec<_> = files.iter().filter_map(|file| Some((run_of(sequence, file)?, file))).collect();
+        match run_of_folder(sequence) {
+            Some(run) if of_runs.is_empty() => {
+                for file in &files {
+                    if let Some(name) = result_name(file) {
+                        runs.entry(run).or_default().insert(name, file);
+                    }
+                }
             }
+            _ => of_runs
+                .into_iter()
+                .for_each(|(run, file)| runs.entry(run).or_default().insert(sequence, file)),
         }
     }
     if runs.is_empty() {
@@ -101,6 +111,12 @@ fn find_results(dir: &Path) -> Result<Vec<ResultFiles>> {
 fn result_name(path: &Path) -> Option<&str> {
     let name = path.file_stem()?.to_str()?;
     (is_text(path) && !name.ends_with("_time")).then_some(name)
+}
+
+/// The run of a folder `{anything}_{run}`, the run with three digits.
+fn run_of_folder(name: &str) -> Option<usize> {
+    let (_, run) = name.rsplit_once('_')?;
+    if run.len() == 3 { run.parse().ok() } else { None }
 }
 
 /// The run of `{sequence}_{run}.txt`.

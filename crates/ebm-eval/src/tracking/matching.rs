@@ -21,15 +21,16 @@ impl ResultFiles {
 
     /// The file of each of `names`, in their order, and the files that belong to none.
     ///
-    /// Case does not matter, nor whether the number of a target follows `.`, `-` or `_`. Where a video has one target, its
-    /// number may be missing on one side: `Human4` is `human4_2` if nothing else is called so.
+    /// Case does not matter, nor whether the number of a target follows `.`, `-` or `_`, nor pytracking's name of the dataset before that of
+    /// the sequence: `bike1` is `uav_bike1`. Where a video has one target, its number may be missing on one side: `Human4` is `human4_2`
+    /// if nothing else is called so.
     pub(super) fn assign(&self, names: &[&str]) -> (Vec<Result<PathBuf, TrackingProblem>>, Vec<PathBuf>) {
         let keys: Vec<String> = names.iter().map(|name| name_key(name)).collect();
         let mut free = self.files.clone();
         let exact: Vec<Option<Vec<PathBuf>>> = keys.iter().map(|key| free.remove(key)).collect();
         let file = |(key, exact): (&String, Option<Vec<PathBuf>>)| {
             let found = exact.or_else(|| {
-                let other = only_target(key, &keys, &free)?;
+                let other = with_dataset(key, &free).or_else(|| only_target(key, &keys, &free))?;
                 free.remove(&other)
             });
             single(found.unwrap_or_default())
@@ -45,6 +46,18 @@ fn single(files: Vec<PathBuf>) -> Result<PathBuf, TrackingProblem> {
         Err(files) if files.is_empty() => Err(TrackingProblem::Missing),
         Err(files) => Err(TrackingProblem::Ambiguous { files }),
     }
+}
+
+/// The names of datasets that pytracking puts before those of sequences.
+const DATASETS: [&str; 2] = ["uav_", "nfs_"];
+
+/// The one key in `free` that is `key` but for the name of a dataset before one of them.
+fn with_dataset(key: &str, free: &BTreeMap<String, Vec<PathBuf>>) -> Option<String> {
+    let others = DATASETS.iter().flat_map(|name| {
+        [Some(format!("{name}{key}")), key.strip_prefix(name).map(str::to_owned)].into_iter().flatten()
+    });
+    let found: Vec<String> = others.filter(|other| free.contains_key(other)).collect();
+    <[String; 1]>::try_from(found).ok().map(|[one]| one)
 }
 
 /// The one key in `free` that is `key` but for the number of the target, if `key` is the one of `keys` so called.
@@ -84,6 +97,16 @@ mod tests {
         let (found, rest) = assigned(&files, &names);
         assert_eq!((&found[..4], &found[4], rest), (&expected[..], &None, 1));
         assert_eq!(assigned(&["human4_2"], &["Human4"]).0, [Some("human4_2".to_owned())]);
+    }
+
+    /// As pytracking writes the results of UAV123 and calls the annotations of NFS.
+    #[test]
+    fn names_of_datasets_do_not_matter() {
+        let (found, rest) = assigned(&["uav_bike1", "uav_car1_s", "car1"], &["bike1", "car1_s", "car1"]);
+        assert_eq!(found, ["uav_bike1", "uav_car1_s", "car1"].map(|name| Some(name.to_owned())));
+        assert_eq!(rest, 0);
+        assert_eq!(assigned(&["Gymnastics"], &["nfs_Gymnastics"]).0, [Some("Gymnastics".to_owned())]);
+        assert_eq!(assigned(&["uav_bird1", "nfs_bird1"], &["bird1"]), (vec![None], 2));
     }
 
     #[test]

@@ -19,22 +19,31 @@ pub struct RunsReport {
     /// The number of sequences that all runs have.
     pub sequences: usize,
     /// The area under the success curve.
+    #[serde(with = "crate::json::per_cent")]
     pub auc: Summary,
     /// Frames with an overlap above 0.5.
+    #[serde(with = "crate::json::per_cent")]
     pub op50: Summary,
     /// Frames with an overlap above 0.75.
+    #[serde(with = "crate::json::per_cent")]
     pub op75: Summary,
     /// Frames with a centre error of at most 20 pixels.
+    #[serde(with = "crate::json::per_cent")]
     pub precision: Summary,
     /// Normalised precision.
+    #[serde(with = "crate::json::per_cent")]
     pub norm_precision: Summary,
     /// The mean overlap.
+    #[serde(with = "crate::json::per_cent")]
     pub average_overlap: Summary,
     /// The mean success curve.
+    #[serde(with = "crate::json::per_cent")]
     pub curve: Vec<f64>,
     /// The mean precision curve.
+    #[serde(with = "crate::json::per_cent")]
     pub precision_curve: Vec<f64>,
     /// The mean normalised precision curve.
+    #[serde(with = "crate::json::per_cent")]
     pub norm_precision_curve: Vec<f64>,
     /// What could not be scored in a run, and so counts in none.
     pub failed: Vec<FailedSequence>,

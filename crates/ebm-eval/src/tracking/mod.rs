@@ -12,6 +12,7 @@
 //! | How good are the result files in a folder? | [`Annotations`], [`evaluate_directory`], [`evaluate_runs`] |
 //! | How much do runs of one tracker differ? | [`merge`] |
 //! | How are result files written? | [`ResultFormat`], [`write_result`], [`write_times`] |
+//! | Which sequences has a benchmark, and what does its server expect? | [`TestSet`] |
 
 mod annotations;
 mod convention;
@@ -25,6 +26,7 @@ mod problem;
 mod report;
 mod results;
 mod sequence;
+mod test_set;
 
 pub use annotations::Annotations;
 pub use convention::{
@@ -36,5 +38,6 @@ pub use merge::{RunsReport, merge};
 pub use overlap::{center_error, normalized_center_error, overlap};
 pub use problem::TrackingProblem;
 pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
-pub use results::{ResultFormat, write_result, write_times};
+pub use results::{ResultFormat, read_times, write_result, write_times};
 pub use sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
+pub use test_set::{RunResult, TestSet};

@@ -65,6 +65,14 @@ pub enum TrackingProblem {
     /// No frame counts.
     #[error("no annotated frame counts; leave the sequence out")]
     NoFrames,
+    /// A line of a file of times is no number.
+    #[error(
+        "line {line} is no number of seconds; remove the file and the sequence's boxes, and track it again"
+    )]
+    Times {
+        /// Counted from 1.
+        line: usize,
+    },
     /// A name that was there before.
     #[error("the name occurs twice; give every sequence its own")]
     Duplicate,

@@ -20,22 +20,31 @@ pub struct TrackingReport {
     /// The number of frames that count.
     pub frames: usize,
     /// The area under `curve`.
+    #[serde(with = "crate::json::per_cent")]
     pub auc: f64,
     /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
+    #[serde(with = "crate::json::per_cent")]
     pub op50: f64,
     /// Frames with an overlap above 0.75.
+    #[serde(with = "crate::json::per_cent")]
     pub op75: f64,
     /// Frames with a centre error of at most 20 pixels.
+    #[serde(with = "crate::json::per_cent")]
     pub precision: f64,
     /// Normalised precision, as the convention reads it off its curve.
+    #[serde(with = "crate::json::per_cent")]
     pub norm_precision: f64,
     /// The mean overlap: AO.
+    #[serde(with = "crate::json::per_cent")]
     pub average_overlap: f64,
     /// The success curve over evenly spaced thresholds from 0 to 1.
+    #[serde(with = "crate::json::per_cent")]
     pub curve: Vec<f64>,
     /// The precision curve over 0, 1, … 50 pixels.
+    #[serde(with = "crate::json::per_cent")]
     pub precision_curve: Vec<f64>,
     /// The normalised precision curve over evenly spaced thresholds from 0 to 0.5.
+    #[serde(with = "crate::json::per_cent")]
     pub norm_precision_curve: Vec<f64>,
     /// The same of each sequence.
     pub rows: Vec<SequenceScores>,

@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use ebm_data::files::write_atomic;
+use ebm_data::files::{read_limited, write_atomic};
 use ebm_data::sequences::{Rect, write_boxes};
 use serde::{Deserialize, Serialize};
 
 use super::problem::TrackingProblem;
 use crate::error::{Error, Result};
+
+/// Half a million frames.
+const TIMES_LIMIT: u64 = 16 << 20;
 
 /// A format of result files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,4 +100,19 @@ pub fn write_times(dir: &Path, name: &str, seconds: &[&[f64]], format: ResultFor
     let path = format.time_path(dir, name);
     write_atomic(&path, text.as_bytes())?;
     Ok(path)
+}
+
+/// The seconds of one run that [`write_times`] wrote to `path`, one for each frame.
+///
+/// # Errors
+/// [`Error::Data`] when the file can not be read; [`Error::Tracking`] with the line that is no number.
+pub fn read_times(path: &Path) -> Result<Vec<f64>> {
+    let bytes = read_limited(path, TIMES_LIMIT)?;
+    let parse = |(line, text): (usize, &str)| {
+        text.trim().parse().map_err(|_| Error::Tracking {
+            origin: path.display().to_string(),
+            problem: TrackingProblem::Times { line: line + 1 },
+        })
+    };
+    String::from_utf8_lossy(&bytes).lines().enumerate().map(parse).collect()
 }

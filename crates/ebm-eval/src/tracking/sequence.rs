@@ -49,22 +49,31 @@ pub struct SequenceScores {
     /// Frames that count.
     pub counted: usize,
     /// The area under `curve`.
+    #[serde(with = "crate::json::per_cent")]
     pub auc: f64,
     /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
+    #[serde(with = "crate::json::per_cent")]
     pub op50: f64,
     /// Frames with an overlap above 0.75.
+    #[serde(with = "crate::json::per_cent")]
     pub op75: f64,
     /// Frames with a centre error of at most 20 pixels.
+    #[serde(with = "crate::json::per_cent")]
     pub precision: f64,
     /// Normalised precision, as the convention reads it off its curve.
+    #[serde(with = "crate::json::per_cent")]
     pub norm_precision: f64,
     /// The mean overlap; 0 in frames without a valid box.
+    #[serde(with = "crate::json::per_cent")]
     pub average_overlap: f64,
     /// Frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
+    #[serde(with = "crate::json::per_cent")]
     pub curve: Vec<f64>,
     /// Frames with a centre error of at most 0, 1, … 50 pixels.
+    #[serde(with = "crate::json::per_cent")]
     pub precision_curve: Vec<f64>,
     /// Frames with a normalised centre error of at most each of the evenly spaced thresholds from 0 to 0.5.
+    #[serde(with = "crate::json::per_cent")]
     pub norm_precision_curve: Vec<f64>,
 }
 

@@ -22,6 +22,8 @@ pub(super) fn resolve(name: &str, text: &str) -> Result<Table> {
         None => Ok(table),
         Some(Value::String(base)) => {
             let mut resolved = resolve(&base, embedded(&base)?)?;
+            // Other settings come to other figures.
+            resolved.remove("expected");
             merge(&mut resolved, table);
             Ok(resolved)
         }

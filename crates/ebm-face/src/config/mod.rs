@@ -17,11 +17,15 @@ use crate::{BackboneConfig, EnergyHeadConfig};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
 use ebm_data::files::read_settings;
+use ebm_eval::Expected;
 
 /// A table of the paper for faces: the data's form, the networks, their training, and the rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
+    /// What it should come to; no part of the settings, and not written with them.
+    #[serde(default, skip_serializing)]
+    pub expected: Option<Expected>,
     /// What the tables call the task.
     pub title: String,
     /// The names of the D coordinates of y.
@@ -42,7 +46,7 @@ pub struct ExperimentConfig {
     pub refinement: RefinementConfig,
     /// Where densities are normalised: the same grid for each coordinate.
     pub density: Grid,
-    /// The proposals compared in Tables S1 and S3.
+    /// The proposals that the supplement compares.
     pub ablation: AblationConfig,
     /// The rows of the table.
     pub methods: Vec<MethodConfig>,
@@ -141,6 +145,13 @@ impl ExperimentConfig {
                 return Err(format!("methods.{}: {found} coordinates instead of {dim}", method.key));
             }
         }
+        for method in &self.methods {
+            let published = method.published_coordinates.iter().flatten();
+            if let Some(figures) = published.map(Vec::len).find(|&figures| figures != dim) {
+                let key = &method.key;
+                return Err(format!("methods.{key}.published_coordinates: {figures} for {dim} coordinates"));
+            }
+        }
         if self.ablation.sigmas.len() != self.ablation.published.len() {
             return Err("ablation: as many published figures as sigmas are needed".into());
         }
@@ -166,7 +177,7 @@ mod tests {
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
         for (name, _) in EMBEDDED {
-            let config = ExperimentConfig::embedded(name).unwrap();
+            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config, "{name}");
             assert_eq!(config.frozen.is_some(), !name.ends_with("paper"), "{name}");
             assert_eq!(config.generated.is_some(), name.ends_with("mini"), "{name}");

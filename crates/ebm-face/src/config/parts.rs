@@ -155,7 +155,7 @@ impl RefinementConfig {
     }
 }
 
-/// Tables S1 and S3.
+/// The supplement's study of σ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AblationConfig {
@@ -178,6 +178,9 @@ pub struct MethodConfig {
     /// The same after refinement, where the paper has it.
     #[serde(default)]
     pub published_refined: Option<[f64; 2]>,
+    /// The paper's MAE of each coordinate and its spread, before refinement and after it, where y has several.
+    #[serde(default)]
+    pub published_coordinates: Option<[Vec<[f64; 2]>; 2]>,
     /// The model.
     pub baseline: Baseline,
 }

@@ -12,14 +12,14 @@ use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, TrainTask, train_run};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, conclude, report_clamped};
+use super::heads::{Entry, Seen, ablation, conclude, other_proposals, report_clamped};
 use super::{Options, Outcome};
 use crate::config::{ExperimentConfig, TrainingConfig};
 use crate::features::FeatureTable;
 use crate::network::{ENERGY, Head, Network, TRUNK};
 use crate::saved::{RunConfig, TrainedHead, TrunkSource, save};
 use crate::training::{BatchSource, FaceTask, StreamSource};
-use crate::{Backbone, BackboneConfig, Result, TrunkFile, preload_backbone, preload_trunk};
+use crate::{Backbone, BackboneConfig, Error, Result, TrunkFile, preload_backbone, preload_trunk};
 
 /// Trains all rows from the pretrained `weights` on `device` and compares them.
 ///
@@ -34,38 +34,29 @@ pub fn paper(
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     report_clamped(config, &data.train, progress);
+    let trainer = Trainer { data, weights, device, options };
     let mut entries = Vec::new();
     for seed in 0..options.seeds {
         for method in methods(config) {
-            let new = new_task(config, &method, seed, &data.train, weights, device)?;
-            let saved = RunConfig {
-                method: method.clone(),
-                seed,
-                trunk: TrunkSource::Own(new.form.clone()),
-                experiment: config.clone(),
-            };
-            let name = format!("{method}-{seed}");
-            let (mut task, steps) = (new.task, new.steps);
-            let text = saved.to_toml()?;
-            let spec = RunSpec::new((&options.run, &name), &text, steps, seed);
-            let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
-            let (network, store) = task.into_network();
-            save(&store, run.path())?;
-            let Some(trunk) = network.trunk else { continue };
-            // What is packed computes on the CPU.
-            let (trunk, device) = match trunk.pack()? {
-                Some(packed) => (packed, &Device::Cpu),
-                None => (trunk, device),
-            };
-            let validation = Rc::new(see(config, (&*trunk, device), &data.validation, progress)?);
+            let trained = trainer.train(config, (&method, &format!("{method}-{seed}")), seed, progress)?;
+            let validation = Rc::new(trained.see(config, &data.validation, progress)?);
             let results = match &data.test {
-                Some(test) => Rc::new(see(config, (&*trunk, device), test, progress)?),
+                Some(test) => Rc::new(trained.see(config, test, progress)?),
                 None => Rc::clone(&validation),
             };
-            entries.push(Entry { method, seed, head: TrainedHead::new(network.head)?, validation, results });
+            entries.push(Entry { method, seed, head: trained.head, validation, results });
         }
     }
-    conclude(config, &entries, data.part(), options, progress)
+    let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
+    if options.ablation {
+        outcome.ablation = ablation(config, &entries, |name, other| {
+            let trained = trainer.train(other, (ENERGY, name), 0, progress)?;
+            let seen = Rc::new(trained.see(other, &data.validation, progress)?);
+            let (validation, results) = (Rc::clone(&seen), seen);
+            Ok(Entry { method: ENERGY.to_owned(), seed: 0, head: trained.head, validation, results })
+        })?;
+    }
+    Ok(outcome)
 }
 
 /// The keys of all rows, and of the energy model.
@@ -73,17 +64,67 @@ fn methods(config: &ExperimentConfig) -> Vec<String> {
     config.methods.iter().map(|method| method.key.clone()).chain([ENERGY.to_owned()]).collect()
 }
 
-/// g_x of a split, by the trained trunk.
-fn see(
-    config: &ExperimentConfig,
-    trunk: (&dyn Backbone, &Device),
-    faces: &Arc<Faces>,
-    progress: &mut dyn Progress,
-) -> Result<Seen> {
-    let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
-    let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-    let table = FeatureTable::compute(trunk, &loader, ("features", faces.faces.len()), progress)?;
-    Ok(Seen { g_x: table.features()?, y: table.targets()? })
+/// Trains whole networks.
+struct Trainer<'a> {
+    data: &'a Data,
+    weights: &'a Path,
+    device: &'a Device,
+    options: &'a Options,
+}
+
+/// A network after its training.
+struct Trained {
+    trunk: Box<dyn Backbone>,
+    /// Where the trunk computes.
+    device: Device,
+    head: TrainedHead,
+}
+
+impl Trainer<'_> {
+    /// Trains `method` in the run `name` and saves it there.
+    fn train(
+        &self,
+        config: &ExperimentConfig,
+        (method, name): (&str, &str),
+        seed: u64,
+        progress: &mut dyn Progress,
+    ) -> Result<Trained> {
+        let NewTask { mut task, steps, form, .. } =
+            new_task(config, method, seed, &self.data.train, self.weights, self.device)?;
+        let trunk = TrunkSource::Own(form);
+        let saved = RunConfig { method: method.to_owned(), seed, trunk, experiment: config.clone() };
+        let text = saved.to_toml()?;
+        let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
+        let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
+        let (network, store) = task.into_network();
+        save(&store, run.path())?;
+        let Some(trunk) = network.trunk else {
+            let reason = "it is trained end to end, and has no trunk".to_owned();
+            return Err(Error::Config { part: "network", reason });
+        };
+        // What is packed computes on the CPU.
+        let (trunk, device) = match trunk.pack()? {
+            Some(packed) => (packed, Device::Cpu),
+            None => (trunk, self.device.clone()),
+        };
+        Ok(Trained { trunk, device, head: TrainedHead::new(network.head)? })
+    }
+}
+
+impl Trained {
+    /// g_x of a split.
+    fn see(
+        &self,
+        config: &ExperimentConfig,
+        faces: &Arc<Faces>,
+        progress: &mut dyn Progress,
+    ) -> Result<Seen> {
+        let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
+        let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
+        let stage = ("features", faces.faces.len());
+        let table = FeatureTable::compute((&*self.trunk, &self.device), &loader, stage, progress)?;
+        Ok(Seen { g_x: table.features()?, y: table.targets()? })
+    }
 }
 
 /// A network that is about to be trained.
@@ -136,11 +177,12 @@ fn new_task(
 pub struct Plan {
     /// In words.
     pub lines: Vec<String>,
-    /// The losses of two steps of each method.
+    /// The losses of two steps of each network, by its name.
     pub losses: Vec<(String, Vec<f64>)>,
 }
 
-/// Builds every network, runs two steps of each and trains nothing to the end.
+/// Builds every network, those of the ablation included where `options` ask for it, runs two steps of each and trains nothing to
+/// the end.
 ///
 /// # Errors
 /// When an image, a file or a step fails.
@@ -149,6 +191,7 @@ pub fn dry_run(
     data: &Data,
     weights: &Path,
     device: &Device,
+    options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Plan> {
     let mut lines = vec![
@@ -160,10 +203,13 @@ pub fn dry_run(
         format!("trunk from {}", PathBuf::from(weights).display()),
     ];
     let mut losses = Vec::new();
-    let methods = methods(config);
-    progress.begin("two steps of each method", methods.len());
-    for (done, method) in methods.into_iter().enumerate() {
-        let mut new = new_task(config, &method, 0, &data.train, weights, device)?;
+    let rows = methods(config).into_iter().map(|method| (method.clone(), method, config.clone()));
+    let others = if options.ablation { other_proposals(config) } else { Vec::new() };
+    let others = others.into_iter().map(|(name, config)| (name, ENERGY.to_owned(), config));
+    let networks: Vec<(String, String, ExperimentConfig)> = rows.chain(others).collect();
+    progress.begin("two steps of each network", networks.len());
+    for (done, (name, method, config)) in networks.into_iter().enumerate() {
+        let mut new = new_task(&config, &method, 0, &data.train, weights, device)?;
         let mut found = Vec::new();
         for step in 0..2 {
             let (report, update) =
@@ -171,8 +217,11 @@ pub fn dry_run(
             new.task.apply(step, update).map_err(|source| ebm_train::Error::Task { step, source })?;
             found.push(report.loss);
         }
-        lines.push(format!("{method}: {} parameters, {} updates a seed", new.parameters, new.steps));
-        losses.push((method, found));
+        let updates = if name == method { "updates a seed" } else { "updates of seed 0" };
+        let sigmas =
+            if method == ENERGY { format!(", σ = {:?}", config.energy.sigmas) } else { String::new() };
+        lines.push(format!("{name}: {} parameters, {} {updates}{sigmas}", new.parameters, new.steps));
+        losses.push((name, found));
         progress.advance(done + 1, "");
     }
     progress.end();

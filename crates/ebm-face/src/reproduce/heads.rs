@@ -6,7 +6,7 @@ use ebm_data::faces::Faces;
 use ebm_train::Progress;
 
 use super::Options;
-use super::results::{Example, Outcome, Row};
+use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
 use crate::network::{ENERGY, num_clamped};
@@ -88,6 +88,44 @@ pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<T
         }
     }
     Ok(found)
+}
+
+/// The energy models of the supplement's study of σ that are not the table's own: the name of each one's run, and its configuration.
+pub(super) fn other_proposals(config: &ExperimentConfig) -> Vec<(String, ExperimentConfig)> {
+    let numbered = config.ablation.sigmas.iter().enumerate();
+    let others = numbered.filter(|(_, sigmas)| **sigmas != config.energy.sigmas);
+    others
+        .map(|(number, sigmas)| {
+            let mut other = config.clone();
+            other.energy.sigmas.clone_from(sigmas);
+            (format!("ablation-{number}"), other)
+        })
+        .collect()
+}
+
+/// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's baselines on the
+/// validation split. `train` trains the energy model of a configuration in the run of a name.
+pub(super) fn ablation(
+    config: &ExperimentConfig,
+    entries: &[Entry],
+    mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
+) -> Result<Vec<AblationRow>> {
+    let estimates = validation_estimates(entries, 0)?;
+    let mut others = other_proposals(config).into_iter().peekable();
+    let mut rows = Vec::new();
+    for (sigmas, &published) in config.ablation.sigmas.iter().zip(&config.ablation.published) {
+        let trained = match others.next_if(|(_, other)| other.energy.sigmas == *sigmas) {
+            Some((name, other)) => Some(train(&name, &other)?),
+            None => None,
+        };
+        let own = entries.iter().find(|entry| entry.seed == 0 && entry.energy().is_some());
+        let Some(entry) = trained.as_ref().or(own) else { continue };
+        let Some(energy) = entry.energy() else { continue };
+        let Choice { step_length, mae } =
+            choose_step_length(&config.refinement, energy, &entry.validation, &estimates)?;
+        rows.push(AblationRow { sigmas: sigmas.clone(), step_length, mae, published });
+    }
+    Ok(rows)
 }
 
 /// Chooses λ, leaves it with the energy models, and compares.

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 pub struct Options {
     /// Seeds 0 … `seeds` − 1 of each head.
     pub seeds: u64,
-    /// Whether to train an energy model with each proposal of the ablation.
+    /// Whether to train an energy model with each proposal of the supplement's study of σ.
     pub ablation: bool,
     /// Features are kept here.
     pub cache: PathBuf,

@@ -12,8 +12,8 @@ use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, choose_step_length, conclude, report_clamped, validation_estimates};
-use super::{AblationRow, Options, Outcome};
+use super::heads::{Entry, Seen, ablation, conclude, report_clamped};
+use super::{Options, Outcome};
 use crate::config::{ExperimentConfig, FrozenConfig, TrainingConfig, TrunkTraining};
 use crate::features::{FeatureCache, FeatureTable};
 use crate::network::{ENERGY, Head, Network, TRUNK};
@@ -159,24 +159,9 @@ impl Tables {
         }
         let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
         if options.ablation {
-            let estimates = validation_estimates(&entries, 0)?;
-            let rows = config.ablation.sigmas.iter().zip(&config.ablation.published);
-            for (number, (sigmas, &published)) in rows.enumerate() {
-                let is_own = *sigmas == config.energy.sigmas;
-                let own = entries.iter().filter(|entry| is_own && entry.seed == 0);
-                let mut trained = None;
-                if !is_own {
-                    let mut config = config.clone();
-                    config.energy.sigmas.clone_from(sigmas);
-                    let name = format!("ablation-{number}");
-                    trained = Some(trainer.train(ENERGY, &name, 0, &config, progress)?);
-                }
-                let heads = trained.iter().chain(own.map(|entry| &entry.head));
-                let Some(head) = heads.filter_map(TrainedHead::energy).next() else { continue };
-                let choice = choose_step_length(&config.refinement, head, &self.validation, &estimates)?;
-                let (step_length, mae) = (choice.step_length, choice.mae);
-                outcome.ablation.push(AblationRow { sigmas: sigmas.clone(), step_length, mae, published });
-            }
+            outcome.ablation = ablation(config, &entries, |name, other| {
+                Ok(self.entry(ENERGY, 0, trainer.train(ENERGY, name, 0, other, progress)?))
+            })?;
         }
         Ok(outcome)
     }

@@ -16,6 +16,7 @@ pub struct Row {
     /// The mean absolute error, averaged over the coordinates, in the units of y.
     pub mae: f64,
     /// The same of each coordinate.
+    #[serde(rename = "mae_by_coordinate")]
     pub coordinates: Vec<f64>,
     /// The mean of −log p(y | x), in nats, where the method has a density.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +37,7 @@ impl Row {
     }
 }
 
-/// A row of Tables S1 and S3: the validation error of estimates refined by a model trained with this proposal.
+/// A row of the supplement's study of σ: the validation error of estimates refined by a model trained with this proposal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
     /// σ_l of Eq. 5.
@@ -46,6 +47,7 @@ pub struct AblationRow {
     /// MAE on the validation split, the mean over the refined baselines of seed 0.
     pub mae: f64,
     /// The paper's figure.
+    #[serde(rename = "published_mae")]
     pub published: f64,
 }
 

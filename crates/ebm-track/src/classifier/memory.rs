@@ -41,7 +41,8 @@ impl Memory {
         Ok(Self { samples: room(samples)?, targets: room(targets)?, weights })
     }
 
-    /// Adds `sample (1, H·W, P)` with `target (1, H, W)`; it gets the share `rate` of all weight.
+    /// Adds `sample (1, H·W, P)` with `target (1, H, W)`; it weighs 1 / (1 − rate) times what the sample before it weighs, the first
+    /// one `rate` where those of the first frame weigh 1 / (1 − rate).
     pub fn add(&mut self, sample: &Tensor, target: &Tensor, rate: f64) -> Result<()> {
         let slot = self.weights.add(rate);
         self.samples.slice_set(&sample.contiguous()?, 0, slot)?;
@@ -68,16 +69,18 @@ struct Weights {
     shares: Vec<f64>,
     /// How many are of the first frame.
     initial: usize,
+    /// The slot of the last sample that was added.
+    last: Option<usize>,
     forgetting: Forgetting,
 }
 
 impl Weights {
     fn new(initial: usize, forgetting: Forgetting) -> Self {
-        Self { shares: vec![1.0 / initial as f64; initial], initial, forgetting }
+        Self { shares: vec![1.0 / initial as f64; initial], initial, last: None, forgetting }
     }
 
-    /// The slot for one more sample: after it the new weight is `rate` of all, so that each earlier one has decayed by
-    /// 1 − rate.
+    /// The slot for one more sample. Before all are divided by their sum, it weighs 1 / (1 − rate) times what the last one weighs, so
+    /// that with one rate its share tends to that rate, and a single frame of another rate hardly differs from its neighbours.
     fn add(&mut self, rate: f64) -> usize {
         let slot = if self.shares.len() < self.forgetting.capacity {
             self.shares.push(0.0);
@@ -86,11 +89,15 @@ impl Weights {
             let later = self.shares.iter().enumerate().skip(self.initial);
             later.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(self.initial, |(slot, _)| slot)
         };
-        self.shares[slot] = 0.0;
-        let others: f64 = self.shares.iter().sum();
-        self.shares.iter_mut().for_each(|share| *share *= (1.0 - rate) / others);
-        self.shares[slot] = rate;
+        // The last one's own slot may be the one that is taken.
+        self.shares[slot] = match self.last {
+            Some(last) => self.shares[last] / (1.0 - rate),
+            None => rate * (1.0 - rate),
+        };
+        let sum: f64 = self.shares.iter().sum();
+        self.shares.iter_mut().for_each(|share| *share /= sum);
         self.keep_initial();
+        self.last = Some(slot);
         slot
     }
 
@@ -114,17 +121,41 @@ mod tests {
         Weights::new(3, Forgetting { capacity, initial_share })
     }
 
+    /// Before division by the sum, samples that were added with one rate weigh 0.1, 0.1 / 0.9, 0.1 / 0.9² … where the first frame's
+    /// weigh 1 / 0.9 together.
     #[test]
-    fn weights_decay_geometrically_and_sum_to_one() {
+    fn a_sample_weighs_more_than_the_one_before() {
         let mut weights = weights(10, 0.0);
-        for _ in 0..4 {
+        for _ in 0..3 {
             weights.add(0.1);
         }
-        assert!((weights.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        for (i, age) in [(6, 0), (5, 1), (3, 3)] {
-            assert!((weights.shares[i] - 0.1 * 0.9f64.powi(age)).abs() < 1e-12);
+        // 1/0.9 + 0.1 + 0.1/0.9 + 0.1/0.81 = 1.4456790…
+        let sum = 1.445_679_012_345_679;
+        let expected = [0.370_370_370, 0.370_370_370, 0.370_370_370, 0.1, 0.111_111_111, 0.123_456_790];
+        for (share, expected) in weights.shares.iter().zip(expected) {
+            assert!((share - expected / sum).abs() < 1e-9, "{share} {}", expected / sum);
         }
-        assert!((weights.shares[0] - 0.9f64.powi(4) / 3.0).abs() < 1e-12);
+    }
+
+    /// The reference sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share of 0.01 a hard negative's
+    /// is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its rate of 0.02.
+    #[test]
+    fn a_hard_negative_weighs_little_more_than_its_neighbours() {
+        let mut weights = weights(10, 0.0);
+        weights.shares = vec![0.33, 0.33, 0.33, 0.01];
+        weights.last = Some(3);
+        assert_eq!(weights.add(0.02), 4);
+        assert!((weights.shares[4] - 0.010_101_010).abs() < 1e-9, "{}", weights.shares[4]);
+        assert!((weights.shares[3] - 0.01 / 1.010_204_082).abs() < 1e-9);
+    }
+
+    /// x ← (x / 0.99) / (1 + x / 0.99) has the fixed point 0.01.
+    #[test]
+    fn a_share_tends_to_the_rate() {
+        let mut weights = weights(500, 0.0);
+        (0..400).for_each(|_| _ = weights.add(0.01));
+        let newest = weights.shares[402];
+        assert!((newest - 0.01).abs() < 1e-5, "{newest}");
     }
 
     #[test]
@@ -149,7 +180,7 @@ mod tests {
         let mut weights = weights(5, 0.0);
         weights.add(0.01);
         weights.add(0.02);
-        assert!((weights.shares[4] - 0.02).abs() < 1e-12);
+        assert!(weights.shares[4] > weights.shares[3]);
         assert_eq!(weights.add(0.01), 3);
     }
 

@@ -45,7 +45,7 @@ pub struct ClassifierConfig {
     pub update_interval: usize,
     /// Samples that are remembered.
     pub memory: usize,
-    /// The weight of a new sample as a share of all.
+    /// A new sample weighs 1 / (1 − rate) times what the one before it weighs, as a share of all in the long run the rate.
     pub learning_rate: f64,
     /// The same for a frame with a hard negative.
     pub hard_negative_learning_rate: f64,
@@ -97,8 +97,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Trains w₁ and w₂ on views of the first frame: `features (N, C, H, H)`, in view i the target `offsets[i]` = (y, x) cells
-    /// from the centre. `target_cells` is √(width · height) of the target in cells.
+    /// Trains w₁ and w₂ on views of the first frame: `features (N, C, H, H)` as [`normalised`](Self::normalised) leaves them, in view
+    /// i the target `offsets[i]` = (y, x) cells from the centre. `target_cells` is √(width · height) of the target in cells.
     ///
     /// # Errors
     /// [`Error::Config`] for settings that make no classifier; else when a tensor operation fails.
@@ -112,7 +112,7 @@ impl Classifier {
         config.check()?;
         let (n, channels, size, _) = features.dims4()?;
         let sigma = config.label_sigma * target_cells;
-        let rows = rows_of_channels(&normalised(features)?)?;
+        let rows = rows_of_channels(features)?;
         let device = features.device();
         let labels = offsets
             .iter()
@@ -121,20 +121,19 @@ impl Classifier {
         let labels = Tensor::cat(&labels, 0)?.to_dtype(features.dtype())?;
         let weights = Tensor::full(1.0 / n as f64, n, device)?.to_dtype(features.dtype())?;
 
-        // Both scaled so that an input of unit variance gives an output of unit variance: at zero, where the scores are
-        // bilinear, there is no direction to go.
-        let taps = config.kernel * config.kernel;
-        let mut draw = |shape: (usize, usize), fan_in: usize| -> Result<Tensor> {
-            let scale = (fan_in as f64).sqrt().recip();
+        // At zero, where the scores are bilinear, there is no direction to go.
+        let mut draw = |shape: (usize, usize), deviation: f64| -> Result<Tensor> {
             let normal = |_| {
                 let value: f64 = StandardNormal.sample(&mut *rng);
-                value * scale
+                value * deviation
             };
             let values: Vec<f64> = (0..shape.0 * shape.1).map(normal).collect();
             Ok(Tensor::from_vec(values, shape, device)?.to_dtype(features.dtype())?)
         };
-        let projection = draw((channels, config.channels), channels)?;
-        let theta: Blocks = vec![draw((config.channels, taps), config.channels * taps)?, projection];
+        let taps = config.kernel * config.kernel;
+        let [filter_deviation, projection_deviation] = initial_deviations(channels, config.channels * taps);
+        let projection = draw((channels, config.channels), projection_deviation)?;
+        let theta: Blocks = vec![draw((config.channels, taps), filter_deviation)?, projection];
         let mlu = Mlu(config.negative_slope);
         let samples = Samples::new(&rows, &labels, &weights, config.kernel, mlu)?;
         let factors =
@@ -146,12 +145,22 @@ impl Classifier {
         Ok(Self { config: config.clone(), size, sigma, projection, filter, memory })
     }
 
-    /// w₁ x of `features (N, C, H, H)`.
+    /// `features (N, C, H, H)`, each image's divided by the root of their mean square.
+    ///
+    /// # Errors
+    /// When the features have another shape.
+    pub fn normalised(features: &Tensor) -> Result<Tensor> {
+        let power = features.sqr()?.flatten_from(1)?.mean(D::Minus1)?;
+        let scale = (power + 1e-10)?.sqrt()?.recip()?.reshape(((), 1, 1, 1))?;
+        Ok(features.broadcast_mul(&scale)?)
+    }
+
+    /// w₁ x of `features (N, C, H, H)`, which are normalised here.
     ///
     /// # Errors
     /// When the features have another shape.
     pub fn project(&self, features: &Tensor) -> Result<Projected> {
-        Ok(Projected(rows_of_channels(&normalised(features)?)?.broadcast_matmul(&self.projection)?))
+        Ok(Projected(rows_of_channels(&Self::normalised(features)?)?.broadcast_matmul(&self.projection)?))
     }
 
     /// w₂ ∗ (w₁ x), the score of each cell `(N, H, H)`.
@@ -225,11 +234,10 @@ impl ClassifierConfig {
     }
 }
 
-/// Each image's features divided by the root of their mean square.
-fn normalised(features: &Tensor) -> Result<Tensor> {
-    let power = features.sqr()?.flatten_from(1)?.mean(D::Minus1)?;
-    let scale = (power + 1e-10)?.sqrt()?.recip()?.reshape(((), 1, 1, 1))?;
-    Ok(features.broadcast_mul(&scale)?)
+/// The standard deviations of the first w₂, a filter of `taps` numbers, and of the first w₁, which sums `channels` of them. ATOM's:
+/// w₂ begins near zero, so that the first step is one of w₂ alone.
+fn initial_deviations(channels: usize, taps: usize) -> [f64; 2] {
+    [(taps as f64).recip(), (channels as f64).sqrt().recip()]
 }
 
 /// `(N, C, H, W)` -> `(N, H·W, C)`.
@@ -274,8 +282,14 @@ mod tests {
         // Cell 9 is half a cell right of the grid's centre.
         let offsets = [[0.5, 0.5], [-2.5, 0.5], [0.5, 3.5], [2.5, -2.5]];
         let config = ClassifierConfig { channels: 8, ..ClassifierConfig::default() };
-        let views = Tensor::cat(&views, 0).unwrap();
+        let views = Classifier::normalised(&Tensor::cat(&views, 0).unwrap()).unwrap();
         Classifier::new(&config, &views, &offsets, 3.6, &mut Key::new(9).rng()).unwrap()
+    }
+
+    /// The published settings draw w₂, 4 × 4 taps of 64 channels, with a standard deviation of 1/1024, and w₁ of 256 channels with 1/16.
+    #[test]
+    fn the_filter_begins_near_zero() {
+        assert_eq!(initial_deviations(256, 64 * 16), [1.0 / 1024.0, 1.0 / 16.0]);
     }
 
     #[test]

@@ -61,6 +61,8 @@ impl BackboneSource {
     ) -> Result<(PathBuf, Backbone)> {
         let path = match self {
             Self::File(path) => path.clone(),
+            // It is written when its training is done.
+            Self::Trained(path) if path.is_file() => path.clone(),
             Self::Trained(path) => {
                 train(config, videos, run, path, device, progress)?;
                 path.clone()

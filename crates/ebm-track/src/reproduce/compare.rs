@@ -1,19 +1,21 @@
 //! What both scales do: train the box modules, and put them into the tracker.
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_data::sequences::{Rect, Sequence};
-use ebm_eval::tracking::{Convention, FailedSequence};
+use ebm_eval::tracking::{Convention, FailedSequence, merge};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use super::rivals::{RivalRow, rivals};
+use super::study::Variant;
 use crate::backbone::Backbone;
-use crate::benchmark::{Benchmark, benchmark};
+use crate::benchmark::{Repetition, Runs, track_dataset};
 use crate::box_module::{BoxModule, BoxModuleConfig, PackedBoxModule};
 use crate::config::ExperimentConfig;
 use crate::error::Result;
@@ -38,14 +40,16 @@ pub struct Test {
 pub struct Comparison {
     /// One for each dataset, method and seed.
     pub rows: Vec<Row>,
+    /// One for each dataset and tracker whose boxes were given.
+    pub rivals: Vec<RivalRow>,
     /// Success curves, the mean over seeds.
     pub curves: Vec<Curve>,
     /// A sequence of the first dataset with each method's boxes.
     pub example: Option<Example>,
     /// Sequences that could not be tracked, with the reason.
-    pub failed: Vec<String>,
-    /// What seed 0 made of the first dataset.
-    first: Vec<(Method, Benchmark)>,
+    pub failed: Vec<FailedSequence>,
+    /// What seed 0 made of the first dataset: the methods' boxes, and the AUC of each sequence by name.
+    first: Vec<(Method, Repetition, Vec<(String, f64)>)>,
 }
 
 /// The success curve of a method on a dataset.
@@ -56,6 +60,7 @@ pub struct Curve {
     /// The method.
     pub method: Method,
     /// Percent of the frames above each of evenly spaced thresholds from 0 to 1.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub success: Vec<f64>,
 }
 
@@ -69,7 +74,6 @@ pub struct Example {
 
 /// A trained box module.
 pub(super) struct Trained {
-    pub method: Method,
     pub seed: u64,
     pub refinement: Refinement,
     pub step_factor: f64,
@@ -83,36 +87,36 @@ pub(super) struct Workplace<'a> {
     /// Where box modules are trained.
     pub device: &'a Device,
     /// The backbone and its file.
-    pub backbone: Rc<Backbone>,
+    pub backbone: Arc<Backbone>,
     pub path: &'a Path,
     /// Whether an interrupted run goes on: its trained modules are kept, and so are the boxes of its trackers.
     pub resume: bool,
 }
 
 impl Workplace<'_> {
-    /// Trains a method's box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
+    /// Trains a box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
     pub fn train(
         &self,
-        (method, seed): (Method, u64),
+        (variant, seed): (&Variant, u64),
         pairs: impl PairSource,
         step_factor: impl FnOnce(&PackedBoxModule, &mut dyn Progress) -> Result<f64>,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
-        let (config, key) = (self.config, Key::new(seed).split(method.key()));
+        let Variant { method, settings, .. } = variant;
+        let (config, key) = (self.config, Key::new(seed).split(&variant.key()));
         let store = ParamStore::new(key.split("init"));
         let sizes = BoxModuleConfig::atom(self.backbone.channels()).narrowed(config.narrowed);
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, self.device))?;
-        let settings = config.method(method);
-        let name = module_name(method, seed);
+        let name = module_name(variant, seed);
         let directory = self.run.join(&name);
         if self.resume && SavedConfig::exists(&directory) {
             let (saved, _, module) = SavedConfig::load(&directory, Some(self.path), self.device)?;
             let step_factor = saved.refinement.step_length[0] / settings.refinement.step_length[0];
             let (refinement, network) = (saved.refinement, module.pack()?);
-            return Ok(Trained { method, seed, refinement, step_factor, network });
+            return Ok(Trained { seed, refinement, step_factor, network });
         }
         let key = key.split("train");
-        let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
+        let mut task = BoxModuleTask::new(module, store, pairs, (*method, settings), &config.training, key);
         let text = config.to_toml()?;
         let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
@@ -121,7 +125,7 @@ impl Workplace<'_> {
         let step_factor = step_factor(&network, progress)?;
         let refinement = settings.refinement.scaled(step_factor);
         let saved = SavedConfig {
-            method,
+            method: *method,
             seed,
             backbone: relative(self.path, self.run),
             box_module: sizes,
@@ -129,40 +133,49 @@ impl Workplace<'_> {
             tracker: config.tracker.clone(),
         };
         saved.save(&store, &directory)?;
-        Ok(Trained { method, seed, refinement, step_factor, network })
+        Ok(Trained { seed, refinement, step_factor, network })
     }
 
     /// The backbone on the CPU, where trackers run.
-    pub fn tracking_backbone(&self) -> Result<Rc<Backbone>> {
+    pub fn tracking_backbone(&self) -> Result<Arc<Backbone>> {
         if self.device.is_cpu() {
-            return Ok(Rc::clone(&self.backbone));
+            return Ok(Arc::clone(&self.backbone));
         }
-        Ok(Rc::new(Backbone::load(self.path, &Device::Cpu)?))
+        Ok(Arc::new(Backbone::load(self.path, &Device::Cpu)?))
     }
 
-    /// A trained module in the tracker, on every dataset. The boxes go to the module's own directory.
+    /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the module's own directory.
     pub fn measure(
         &self,
         tests: &[Test],
-        trained: Trained,
+        (variant, trained): (&Variant, Trained),
         outcome: &mut Comparison,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let Trained { method, seed, refinement, step_factor, network } = trained;
+        let Trained { seed, refinement, step_factor, network } = trained;
         let backbone = self.tracking_backbone()?;
         let networks = Networks { backbone, boxes: network, refinement, device: Device::Cpu };
-        let module = self.run.join(module_name(method, seed));
+        let module = self.run.join(module_name(variant, seed));
+        // One sequence at a time: the rows tell how fast a tracker is.
+        let runs = Runs { repetitions: self.config.repetitions, workers: 1 };
         for (place, test) in tests.iter().enumerate() {
-            progress.message(&format!("{}, seed {seed}, on {}", method.title(), test.name));
-            let (key, sequences) = (Key::new(seed).split("tracker"), (&test.sequences[..], &test.convention));
+            progress.message(&format!("{}, seed {seed}, on {}", variant.key(), test.name));
+            let (key, sequences, tracker) =
+                (Key::new(seed).split("tracker"), &test.sequences[..], &self.config.tracker);
             let results = module.join("results").join(&test.name);
-            let result = benchmark(&networks, &self.config.tracker, sequences, &results, key, progress)?;
-            outcome.rows.push(Row::new(&test.name, (method, seed), step_factor, &result));
-            let failed = |failed: &FailedSequence| format!("{}: {}", failed.name, failed.reason);
-            outcome.failed.extend(result.report.failed.iter().map(failed));
-            outcome.add_curve(&test.name, method, &result.report.curve);
-            if place == 0 && seed == 0 {
-                outcome.first.push((method, result));
+            let all = track_dataset(&networks, tracker, sequences, &results, runs, key, progress)?;
+            let reports = all.iter().map(|one| one.report(sequences, &test.convention));
+            let reports = reports.collect::<Result<Vec<_>>>()?;
+            let report = merge(&reports)?;
+            outcome.rows.push(Row::new(&test.name, (variant, seed), step_factor, &report, &all));
+            outcome.failed.extend(report.failed.iter().cloned());
+            if variant.sigmas.is_some() {
+                continue;
+            }
+            outcome.add_curve(&test.name, variant.method, &report.curve);
+            if let (0, 0, Some(one), Some(report)) = (place, seed, all.into_iter().next(), reports.first()) {
+                let figures = report.rows.iter().map(|row| (row.name.clone(), row.auc)).collect();
+                outcome.first.push((variant.method, one, figures));
             }
         }
         Ok(())
@@ -180,36 +193,39 @@ impl Comparison {
         }
     }
 
-    /// After the last measurement: sums of curves become means, and the example is chosen.
-    pub(super) fn finish(mut self, tests: &[Test]) -> Self {
+    /// After the last measurement: sums of curves become means, the example is chosen, and other trackers' boxes are scored.
+    pub(super) fn finish(mut self, tests: &[Test], results: &[(String, PathBuf)]) -> Result<Self> {
         for curve in &mut self.curves {
             let of_curve = |row: &&Row| row.dataset == curve.dataset && row.method == curve.method;
             let runs = self.rows.iter().filter(of_curve).count() as f64;
             curve.success.iter_mut().for_each(|value| *value /= runs);
         }
         self.example = tests.first().and_then(|test| example(&test.sequences, &self.first));
-        self
+        let (rows, failed) = rivals(tests, results)?;
+        self.rivals = rows;
+        self.failed.extend(failed);
+        Ok(self)
     }
 }
 
 /// The directory of a module within a run.
-fn module_name(method: Method, seed: u64) -> String {
-    format!("{}-{seed}", method.key())
+fn module_name(variant: &Variant, seed: u64) -> String {
+    format!("{}-{seed}", variant.key())
 }
 
 /// The sequence in which the methods differ most.
-fn example(sequences: &[Sequence], results: &[(Method, Benchmark)]) -> Option<Example> {
+fn example(sequences: &[Sequence], results: &[(Method, Repetition, Vec<(String, f64)>)]) -> Option<Example> {
     let spread = |name: &str| {
-        let of =
-            |result: &Benchmark| result.report.rows.iter().find(|row| row.name == name).map(|row| row.auc);
-        let figures: Vec<f64> = results.iter().filter_map(|(_, result)| of(result)).collect();
+        let of = |figures: &[(String, f64)]| figures.iter().find(|row| row.0 == name).map(|row| row.1);
+        let figures: Vec<f64> = results.iter().filter_map(|(.., figures)| of(figures)).collect();
         let low = figures.iter().copied().fold(f64::INFINITY, f64::min);
         figures.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low
     };
     let sequence = sequences.iter().max_by(|a, b| spread(&a.name).total_cmp(&spread(&b.name)))?;
-    let boxes =
-        |(method, result): &(Method, Benchmark)| Some((*method, result.boxes(&sequence.name)?.to_vec()));
-    Some(Example { sequence: sequence.clone(), boxes: results.iter().filter_map(boxes).collect() })
+    let boxes = results
+        .iter()
+        .filter_map(|(method, result, _)| Some((*method, result.boxes(&sequence.name)?.to_vec())));
+    Some(Example { sequence: sequence.clone(), boxes: boxes.collect() })
 }
 
 /// `path` as seen from `root` where it is below it, else made absolute, so that it is found from anywhere.

@@ -84,6 +84,11 @@ pub(super) fn pair_sampler(
     Ok(Arc::new(PairSampler::new(sources, sampling)?))
 }
 
+/// What the pairs of a seed and their order are drawn from, the same for all methods.
+pub(super) fn pairs_key(seed: u64) -> Key {
+    Key::new(seed).split("pairs")
+}
+
 /// A loader of the pairs of a sampler.
 pub(super) fn loader_of(
     recipe: PairRecipe,
@@ -92,4 +97,29 @@ pub(super) fn loader_of(
     key: Key,
 ) -> Result<Loader<PairRecipe>> {
     Ok(Loader::new(sampler, LoaderConfig::in_order(recipe, batch_size), key)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use ebm_data::loader::ByStep;
+
+    use super::*;
+
+    #[test]
+    fn every_seed_draws_its_own_pairs_in_its_own_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let video = VideoConfig { frames: 24, ..VideoConfig::default() };
+        let videos = generate(dir.path(), &video, 2, Key::new(1)).unwrap();
+        let config = ExperimentConfig::embedded("mini").unwrap();
+        let pairs = |seed| {
+            let sources = (videos.clone(), None);
+            let loader = pair_loader(&config, PairRecipe::ATOM, 4, sources, pairs_key(seed)).unwrap();
+            let mut batches = ByStep::new(loader);
+            let samples = (0..2).flat_map(|step| batches.batch(step).unwrap().samples);
+            samples.map(|sample| sample.test_box).collect::<Vec<_>>()
+        };
+        assert_eq!(pairs(0), pairs(0));
+        let (first, second) = (pairs(0), pairs(1));
+        assert!(first.iter().all(|pair| !second.contains(pair)), "{first:?} {second:?}");
+    }
 }

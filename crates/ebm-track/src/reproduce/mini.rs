@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::Device;
 use ebm_data::sequences::pairs::PairRecipe;
@@ -14,12 +14,13 @@ use ebm_train::Progress;
 use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
 use super::compare::{Comparison, Test, Workplace};
-use super::data::{Videos, coco_sequences, pair_loader};
+use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
+use super::study::Study;
 use crate::Backbone;
 use crate::box_module::PackedBoxModule;
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
-use crate::method::Method;
+use crate::method::Refinement;
 use crate::training::{CropStream, KeptPairs, PairFeatures, PairSource, StreamPairs};
 
 /// What to run and where.
@@ -37,6 +38,10 @@ pub struct MiniOptions {
     pub coco: PathBuf,
     /// Sequences to measure on beside the generated ones.
     pub real: Vec<Test>,
+    /// Other trackers: a name and a folder of boxes.
+    pub results: Vec<(String, PathBuf)>,
+    /// What is compared.
+    pub study: Study,
     /// Checkpoints, metrics, trained modules.
     pub run: PathBuf,
     /// Whether an interrupted run in `run` goes on.
@@ -69,15 +74,12 @@ pub fn mini(
     progress.end();
     let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
     let place =
-        Workplace { config, run, device, backbone: Rc::new(backbone), path: &path, resume: options.resume };
+        Workplace { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
 
-    // Every method and seed learns from the same features.
-    let sources = (train, coco_sequences(&options.coco)?);
-    let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, "pairs")?;
-    let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
+    let images = coco_sequences(&options.coco)?;
     let held_out = (&Device::Cpu, &place.tracking_backbone()?);
-    let mut held_out =
-        stream(&place, held_out, PairRecipe::ATOM_VALIDATION, (validation, None), "validation")?;
+    let key = Key::new(0).split("validation");
+    let mut held_out = stream(&place, held_out, PairRecipe::ATOM_VALIDATION, (validation, None), key)?;
     let batches = if config.step_factors.is_empty() { 0 } else { VALIDATION_BATCHES };
     let held_out = (0..batches).map(|step| held_out.batch(step)).collect::<Result<Vec<_>>>()?;
 
@@ -86,49 +88,52 @@ pub fn mini(
     tests.extend(options.real.iter().cloned());
     let (mut outcome, mut factors) = (Comparison::default(), HashMap::new());
     for seed in 0..options.seeds {
-        for method in Method::ALL {
+        // All methods of a seed learn from the same features, and every seed from pairs of its own in an order of its own.
+        let sources = (train.clone(), images.clone());
+        let key = pairs_key(seed);
+        let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, key)?;
+        let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
+        for variant in options.study.variants(config) {
             // Chosen once for all seeds of a method.
-            let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match factors.get(&method) {
+            let key = variant.key();
+            let configured = &variant.settings.refinement;
+            let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match factors.get(&key) {
                 Some(&factor) => Ok(factor),
-                None => step_factor(config, method, network, &held_out, progress),
+                None => step_factor(config, (&key, configured), network, &held_out, progress),
             };
-            let trained = place.train((method, seed), pairs.clone(), choose, progress)?;
-            factors.insert(method, trained.step_factor);
-            place.measure(&tests, trained, &mut outcome, progress)?;
+            let trained = place.train((&variant, seed), pairs.clone(), choose, progress)?;
+            factors.insert(key, trained.step_factor);
+            place.measure(&tests, (&variant, trained), &mut outcome, progress)?;
         }
     }
-    Ok(outcome.finish(&tests))
+    outcome.finish(&tests, &options.results)
 }
 
 fn stream(
     place: &Workplace<'_>,
-    (device, backbone): (&Device, &Rc<Backbone>),
+    (device, backbone): (&Device, &Arc<Backbone>),
     recipe: PairRecipe,
     sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),
-    name: &str,
+    key: Key,
 ) -> Result<StreamPairs> {
-    let key = Key::new(0).split(name);
     let loader = pair_loader(place.config, recipe, place.config.training.batch_size, sources, key)?;
-    Ok(StreamPairs::new(CropStream::new(loader, device.clone()), Rc::clone(backbone)))
+    Ok(StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(backbone)))
 }
 
 /// The factor of the configured step lengths with the best boxes on the held-out pairs.
 fn step_factor(
     config: &ExperimentConfig,
-    method: Method,
+    (name, configured): (&str, &Refinement),
     network: &PackedBoxModule,
     held_out: &[PairFeatures],
     progress: &mut dyn Progress,
 ) -> Result<f64> {
-    let configured = config.method(method).refinement;
     let refinements: Vec<_> = config.step_factors.iter().map(|&factor| configured.scaled(factor)).collect();
     let key = Key::new(0).split("accuracy");
     let found = box_accuracy(network, held_out, &refinements, &config.tracker.boxes, key)?;
     let mut best = (1.0, f64::NEG_INFINITY);
     for (&factor, [before, after]) in config.step_factors.iter().zip(found) {
-        let text =
-            format!("{}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}", method.title());
-        progress.message(&text);
+        progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
         if after > best.1 {
             best = (factor, after);
         }

@@ -6,8 +6,10 @@ mod compare;
 mod data;
 mod mini;
 mod paper;
+mod rivals;
+mod study;
 
-use ebm_eval::tracking::TrackingReport;
+use ebm_eval::tracking::RunsReport;
 use serde::{Deserialize, Serialize};
 
 pub use accuracy::box_accuracy;
@@ -17,29 +19,44 @@ pub use data::{Videos, coco_sequences};
 pub use mini::{MiniOptions, mini};
 pub use paper::{PaperOptions, Plan, dry_run, missing, paper};
 
-use crate::benchmark::Benchmark;
-use crate::method::Method;
+pub use rivals::{QUOTED, Quoted, RivalRow};
+pub use study::{PublishedSigma, SIGMA_ABLATION, Study};
 
-/// A line of results: one method, one seed, one dataset. Figures are in percent.
+use self::study::Variant;
+use crate::benchmark::Repetition;
+use crate::method::Method;
+use crate::tracker::Stages;
+
+/// A line of results: one method, one seed, one dataset. Figures are in percent, the mean over the tracker's runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The dataset.
     pub dataset: String,
     /// The method.
     pub method: Method,
+    /// σ_l of the proposal, where these are what is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sigmas: Option<Vec<f64>>,
     /// Seed of the box module, its training and the tracker.
     pub seed: u64,
     /// The factor of the configured step lengths.
     pub step_factor: f64,
+    /// Runs of the tracker.
+    pub runs: usize,
     /// The mean of the success curve.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub auc: f64,
     /// Frames with an IoU above 0.5.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub op50: f64,
     /// Frames with an IoU above 0.75.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub op75: f64,
     /// Frames with the centre within 20 pixels.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub precision: f64,
     /// Normalised precision.
+    #[serde(with = "ebm_eval::json::per_cent")]
     pub norm_precision: f64,
     /// Frames a second, reading the images not included; none where all results come from an interrupted run.
     pub frames_per_second: Option<f64>,
@@ -48,20 +65,29 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(dataset: &str, (method, seed): (Method, u64), step_factor: f64, result: &Benchmark) -> Self {
-        let TrackingReport { auc, op50, op75, precision, norm_precision, .. } = result.report;
-        let (frames, stages) = result.cost();
+    fn new(
+        dataset: &str,
+        (variant, seed): (&Variant, u64),
+        step_factor: f64,
+        report: &RunsReport,
+        all: &[Repetition],
+    ) -> Self {
+        let costs = all.iter().map(Repetition::cost);
+        let (frames, stages) =
+            costs.fold((0, Stages::default()), |(n, sum), (frames, stages)| (n + frames, sum + stages));
         let seconds = stages.total().as_secs_f64();
         Self {
             dataset: dataset.to_owned(),
-            method,
+            method: variant.method,
+            sigmas: variant.sigmas.clone(),
             seed,
             step_factor,
-            auc,
-            op50,
-            op75,
-            precision,
-            norm_precision,
+            runs: report.runs,
+            auc: report.auc.mean,
+            op50: report.op50.mean,
+            op75: report.op75.mean,
+            precision: report.precision.mean,
+            norm_precision: report.norm_precision.mean,
             frames_per_second: (frames > 0).then(|| frames as f64 / seconds),
             refinement_share: (frames > 0).then(|| stages.refinement.as_secs_f64() / seconds),
         }

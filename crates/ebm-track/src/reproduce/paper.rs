@@ -1,24 +1,24 @@
 //! Paper scale: LaSOT, GOT-10k, TrackingNet and COCO to train on, UAV123 to measure on.
 
-use std::path::PathBuf;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, nfs, otb, trackingnet, uav};
+use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
 use ebm_data::videos::{VideoConfig, generate};
-use ebm_eval::tracking::Convention;
+use ebm_eval::tracking::{Convention, TestSet};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 use ebm_train::{Progress, TrainTask};
 
 use super::compare::{Comparison, Test, Workplace};
-use super::data::{loader_of, pair_sampler};
+use super::data::{loader_of, pair_sampler, pairs_key};
 use super::find_backbone;
+use super::study::Study;
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
@@ -40,6 +40,10 @@ pub struct PaperOptions {
     pub run: PathBuf,
     /// Whether an interrupted run in `run` goes on.
     pub resume: bool,
+    /// Other trackers: a name and a folder of boxes.
+    pub results: Vec<(String, PathBuf)>,
+    /// What is compared.
+    pub study: Study,
     /// Where box modules are trained. Trackers run on the CPU.
     pub device: Device,
 }
@@ -61,15 +65,19 @@ const DRY_BATCH: usize = 2;
 /// # Errors
 /// When the directory of weights can not be listed.
 pub fn missing(options: &PaperOptions) -> Result<Vec<PathBuf>> {
-    let data = |name: &str| options.datasets.join(name);
-    let needed = [
-        data("lasot"),
-        data("got10k/train"),
-        data("trackingnet/TRAIN_0"),
-        data("coco/annotations/instances_train2017.json"),
-        data("uav123/anno/UAV123"),
+    let training = [
+        "lasot",
+        "got10k/train",
+        VOTTRAIN,
+        "trackingnet/TRAIN_0",
+        "coco/annotations/instances_train2017.json",
     ];
-    let mut missing: Vec<PathBuf> = needed.into_iter().filter(|path| !path.exists()).collect();
+    let measured: &[&str] = match options.study {
+        Study::Methods => &["uav123/anno/UAV123"],
+        Study::Sigma => &["otb100", "nfs"],
+    };
+    let needed = training.iter().chain(measured).map(|name| options.datasets.join(name));
+    let mut missing: Vec<PathBuf> = needed.filter(|path| !path.exists()).collect();
     if find_backbone(&options.weights)?.is_none() {
         missing.push(options.weights.join("resnet18.safetensors"));
     }
@@ -90,7 +98,7 @@ pub fn paper(
         path: options.weights.clone(),
         reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
     })?;
-    let backbone = Rc::new(Backbone::load(&path, device)?);
+    let backbone = Arc::new(Backbone::load(&path, device)?);
     let place =
         Workplace { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
     progress.begin("reading datasets", 1);
@@ -101,24 +109,38 @@ pub fn paper(
 
     let mut outcome = Comparison::default();
     for seed in 0..options.seeds {
-        for method in Method::ALL {
-            let key = Key::new(seed).split("pairs");
-            let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), key)?;
+        for variant in options.study.variants(config) {
+            let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
             let crops = CropStream::new(loader, device.clone());
-            let pairs = StreamPairs::new(crops, Rc::clone(&place.backbone));
-            let trained = place.train((method, seed), pairs, |_, _| Ok(1.0), progress)?;
-            place.measure(&tests, trained, &mut outcome, progress)?;
+            let pairs = StreamPairs::new(crops, Arc::clone(&place.backbone));
+            let trained = place.train((&variant, seed), pairs, |_, _| Ok(1.0), progress)?;
+            place.measure(&tests, (&variant, trained), &mut outcome, progress)?;
         }
     }
-    Ok(outcome.finish(&tests))
+    outcome.finish(&tests, &options.results)
+}
+
+/// The list of GOT-10k's sequences to train on.
+const VOTTRAIN: &str = "got10k/vottrain.txt";
+
+/// What of GOT-10k is trained on. Its `train` has the sequences that trackers are validated on as well, so that all of it is never
+/// taken unasked.
+fn got10k_split(datasets: &Path) -> Result<got10k::Split> {
+    let listed = datasets.join(VOTTRAIN);
+    if listed.is_file() {
+        return Ok(got10k::Split::Listed(listed));
+    }
+    let reason = "this list of GOT-10k's training sequences is missing, and all of train/ would include those that are validated on \
+                  (votval): take the published list, ltr/data_specs/got10k_vot_train_split.txt of \
+                  https://github.com/visionml/pytracking with 7 086 places in train/list.txt, and put it there"
+        .to_owned();
+    Err(Error::Settings { name: listed.display().to_string(), reason })
 }
 
 /// Each dataset with the same weight.
 fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Vec<Source>> {
     let (root, settings) = (&options.datasets, SequenceOptions::train());
-    // GOT-10k's own validation sequences are among its 10 000 where no list says other.
-    let listed = root.join("got10k/vottrain.txt");
-    let split = if listed.is_file() { got10k::Split::Listed(listed) } else { got10k::Split::Train };
+    let split = got10k_split(root)?;
     let annotations = root.join("coco/annotations/instances_train2017.json");
     let images =
         CocoDataset::load(&annotations, &root.join("coco/train2017"), &LoadOptions::new(Purpose::Train))?;
@@ -138,19 +160,26 @@ fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Resu
 }
 
 fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
-    let (root, settings) = (&options.datasets, SequenceOptions::benchmark());
-    let uav = uav::load(&root.join("uav123"), &settings)?;
-    let convention = Convention::pytracking_uav();
-    let mut tests = vec![Test { name: "UAV123".to_owned(), sequences: uav.sequences, convention }];
-    let mut add = |name: &str, sequences: Vec<Sequence>| {
-        tests.push(Test { name: name.to_owned(), sequences, convention: Convention::pytracking() });
-    };
-    let [otb, nfs] = ["otb100", "nfs"].map(|name| root.join(name));
-    if otb.is_dir() {
-        add("OTB-100", otb::load(&otb, &settings)?.sequences);
+    let root = &options.datasets;
+    let load = |set: TestSet, folder: &str| Ok::<_, Error>(set.load(&root.join(folder))?.sequences);
+    if options.study == Study::Sigma {
+        // The supplement takes the two together; the prefix keeps their names apart.
+        let mut sequences = load(TestSet::Otb100, "otb100")?;
+        let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };
+        sequences.extend(load(TestSet::Nfs, "nfs")?.into_iter().map(prefixed));
+        let (name, convention) = ("OTB-100 and NFS".to_owned(), Convention::pytracking());
+        return Ok(vec![Test { name, sequences, convention }]);
     }
-    if nfs.is_dir() {
-        add("NFS", nfs::load(&nfs, &settings)?.sequences);
+    let mut tests = Vec::new();
+    for (set, name, folder) in [
+        (TestSet::Uav123, "UAV123", "uav123"),
+        (TestSet::Otb100, "OTB-100", "otb100"),
+        (TestSet::Nfs, "NFS", "nfs"),
+    ] {
+        if set == TestSet::Uav123 || root.join(folder).is_dir() {
+            let (name, sequences) = (name.to_owned(), load(set, folder)?);
+            tests.push(Test { name, sequences, convention: set.convention() });
+        }
     }
     Ok(tests)
 }
@@ -165,7 +194,7 @@ pub fn dry_run(
     progress: &mut dyn Progress,
 ) -> Result<Plan> {
     let device = &options.device;
-    let backbone = Rc::new(match find_backbone(&options.weights)? {
+    let backbone = Arc::new(match find_backbone(&options.weights)? {
         Some(path) => Backbone::load(&path, device)?,
         None => random_backbone(device)?,
     });
@@ -181,7 +210,7 @@ pub fn dry_run(
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, device))?;
         parameters = store.trainable().iter().map(|(_, var)| var.elem_count()).sum();
         let loader = loader_of(PairRecipe::ATOM, DRY_BATCH, Arc::clone(&sampler), key.split("data"))?;
-        let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Rc::clone(&backbone));
+        let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(&backbone));
         let settings = config.method(method);
         let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
         let mut of_method = Vec::new();
@@ -221,4 +250,22 @@ fn random_backbone(device: &Device) -> Result<Backbone> {
     let config = ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }).up_to(3);
     ResNet::new(&config, store.var_builder(DType::F32, device))?;
     Backbone::of_store(&store, "", device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn got10k_without_the_list_of_its_training_split_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("got10k/train")).unwrap();
+        let error = got10k_split(dir.path()).unwrap_err().to_string();
+        for part in ["got10k/vottrain.txt", "votval", "got10k_vot_train_split.txt"] {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
+        let listed = dir.path().join(VOTTRAIN);
+        std::fs::write(&listed, "0\n2\n").unwrap();
+        assert_eq!(got10k_split(dir.path()).unwrap(), got10k::Split::Listed(listed));
+    }
 }

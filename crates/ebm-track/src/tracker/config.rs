@@ -42,7 +42,7 @@ pub struct BoxConfig {
     pub least_size: f64,
     /// A refined box with a side so many times the other is discarded.
     pub max_aspect: f64,
-    /// The mean of so many boxes with the highest f is the answer.
+    /// The mean of so many boxes is the answer: those with the highest f where the last step began.
     pub top: usize,
 }
 

@@ -9,6 +9,7 @@ use rand::{Rng, RngCore};
 use super::config::TrackerConfig;
 use super::target::Target;
 use crate::backbone::{Backbone, BackboneFeatures};
+use crate::classifier::Classifier;
 use crate::error::{Error, Result};
 
 /// Views of the first frame.
@@ -17,7 +18,7 @@ pub(super) struct FirstFrame {
     pub reference: BackboneFeatures,
     /// The target in it.
     pub reference_box: Rect,
-    /// layer3 of all views `(N, C, H, H)`, those with dropped channels at the end.
+    /// layer3 of all views `(N, C, H, H)`, normalised; those with dropped channels at the end, which were normalised before.
     pub views: Tensor,
     /// The target's place in each of them, (y, x) cells from the centre.
     pub offsets: Vec<[f64; 2]>,
@@ -57,20 +58,47 @@ pub(super) fn first_frame(
         let reason = "there is no view of the first frame".to_owned();
         return Err(Error::Config { part: "tracker", reason });
     };
-    for _ in 0..config.dropout_copies {
-        maps.push(drop_channels(&maps[0], config.dropout, rng)?);
-        offsets.push(offsets[0]);
-    }
+    offsets.extend(vec![[0.0; 2]; config.dropout_copies]);
+    let views = with_dropped(&Tensor::cat(&maps, 0)?, config.dropout_copies, config.dropout, rng)?;
     let margin = (side / 2) as f64;
     let [x, y, width, height] = target.in_patch(&geometry);
     let reference_box = [x - margin, y - margin, width, height];
-    Ok(FirstFrame { reference, reference_box, views: Tensor::cat(&maps, 0)?, offsets })
+    Ok(FirstFrame { reference, reference_box, views, offsets })
 }
 
-/// The map `(1, C, H, W)` with each channel zero with probability `p`, else scaled so that the mean stays.
-fn drop_channels(map: &Tensor, p: f64, rng: &mut dyn RngCore) -> Result<Tensor> {
-    let channels = map.dim(1)?;
-    let keep = (1.0 - p).recip() as f32;
-    let factors = (0..channels).map(|_| if rng.random_bool(p) { 0.0 } else { keep }).collect();
-    Ok(map.broadcast_mul(&Tensor::from_vec(factors, (1, channels, 1, 1), map.device())?)?)
+/// The maps `(N, C, H, W)` normalised, and after them copies of the first in which each channel is zero with probability `p`, else
+/// scaled so that the mean stays. What is dropped is a normalised map, as in ATOM.
+fn with_dropped(maps: &Tensor, copies: usize, p: f64, rng: &mut dyn RngCore) -> Result<Tensor> {
+    let maps = Classifier::normalised(maps)?;
+    let (channels, keep) = (maps.dim(1)?, (1.0 - p).recip() as f32);
+    let factors = (0..copies * channels).map(|_| if rng.random_bool(p) { 0.0 } else { keep }).collect();
+    let factors = Tensor::from_vec(factors, (copies, channels, 1, 1), maps.device())?;
+    let dropped = maps.narrow(0, 0, 1)?.broadcast_mul(&factors)?;
+    Ok(Tensor::cat(&[&maps, &dropped], 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use ebm_seed::Key;
+
+    use super::*;
+
+    /// Two channels of one cell, 3 and 4, have a mean square of 12.5. With p = 0.5 a channel that stays is doubled: 6 / √12.5 and
+    /// 8 / √12.5, whatever becomes of the other; normalised afterwards, the only one that stays would be √2.
+    #[test]
+    fn channels_are_dropped_after_the_normalisation() {
+        let map = Tensor::new(&[[[[3f32]], [[4.0]]]], &Device::Cpu).unwrap();
+        let views = with_dropped(&map, 64, 0.5, &mut Key::new(1).rng()).unwrap();
+        let views = views.flatten_from(1).unwrap().to_vec2::<f32>().unwrap();
+        let (root, mut seen) = (12.5f32.sqrt(), [0; 4]);
+        assert!((views[0][0] - 3.0 / root).abs() < 1e-6 && views.len() == 65);
+        for dropped in &views[1..] {
+            let stays = [dropped[0] != 0.0, dropped[1] != 0.0];
+            for (value, expected) in dropped.iter().zip([6.0 / root, 8.0 / root]) {
+                assert!(*value == 0.0 || (value - expected).abs() < 1e-5, "{dropped:?}");
+            }
+            seen[usize::from(stays[0]) + 2 * usize::from(stays[1])] += 1;
+        }
+        assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    }
 }

@@ -8,7 +8,7 @@ mod first_frame;
 mod refinement;
 mod target;
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
@@ -33,7 +33,7 @@ use crate::method::Refinement;
 /// What tracks any target: the networks and how boxes are refined.
 pub struct Networks<B> {
     /// From a crop to its features.
-    pub backbone: Rc<Backbone>,
+    pub backbone: Arc<Backbone>,
     /// f of a box.
     pub boxes: B,
     /// How boxes climb f.
@@ -66,7 +66,7 @@ pub struct Tracked {
     pub bbox: Rect,
     /// The classifier's score, about 1 at the target.
     pub score: f64,
-    /// f of the box, the mean over those that it is the mean of; `None` where no box was refined.
+    /// f where the last step began, the mean over the boxes that it is the mean of; `None` where no box was refined.
     pub f: Option<f64>,
     /// How much the place can be trusted.
     pub state: State,

@@ -1,4 +1,6 @@
 //! From a rough box to a precise one: ten boxes climb f, and the best of them are averaged.
+//!
+//! The best are those that had the highest f where the last step began, as in ATOM: f where it ended is not asked for.
 
 use candle_core::{Device, Tensor};
 use ebm_core::refine;
@@ -11,7 +13,7 @@ use crate::error::Result;
 use crate::method::{Refinement, StepCoordinates};
 
 /// The box `start` of a test crop, refined: it and random boxes about it climb f, and the best are averaged. With the
-/// mean of their f; `None` where no refined box has a possible shape.
+/// mean of the f that they are judged by; `None` where no refined box has a possible shape.
 ///
 /// # Errors
 /// When the network refuses.
@@ -41,7 +43,7 @@ fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCore) -> Vec<
     std::iter::once(start).chain((0..config.random).map(random)).collect()
 }
 
-/// The boxes after the ascent, each with its f.
+/// The boxes after the ascent, each with f where its last step began.
 fn climb<B: BoxNetwork>(
     network: &B,
     features: TestFeatures,
@@ -55,20 +57,20 @@ fn climb<B: BoxNetwork>(
     let (y, f) = match refinement.coordinates {
         StepCoordinates::Pixels => {
             let refined = refine(&PixelSteps(network), &features, &initial, &ascent)?;
-            (refined.y, refined.f)
+            (refined.y, refined.f_before)
         }
         StepCoordinates::Relative => {
             // The first box's size for all of them.
             let features = TargetFeatures::new(features, &initial.narrow(1, 0, 1)?.squeeze(1)?)?;
             let refined = refine(network, &features, &features.encode(&initial)?, &ascent)?;
-            (features.decode(&refined.y)?, refined.f)
+            (features.decode(&refined.y)?, refined.f_before)
         }
     };
     let f = f.squeeze(0)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?;
     Ok(rects(&y.squeeze(0)?)?.into_iter().zip(f.into_iter().map(f64::from)).collect())
 }
 
-/// The mean of the boxes with the highest f, and that mean's f. `None` where no box has a possible shape.
+/// The mean of the boxes with the highest f, and the mean of these f. `None` where no box has a possible shape.
 fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
     let possible = |(bbox, f): &(Rect, f64)| {
         let aspect = bbox[2] / bbox[3];

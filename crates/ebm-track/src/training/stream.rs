@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::loader::{Batch, ByStep, Loader};
@@ -73,12 +74,12 @@ impl CropStream {
 /// A stream's crops through the backbone.
 pub struct StreamPairs {
     crops: CropStream,
-    backbone: Rc<Backbone>,
+    backbone: Arc<Backbone>,
 }
 
 impl StreamPairs {
     /// Features of the crops of `crops`.
-    pub fn new(crops: CropStream, backbone: Rc<Backbone>) -> Self {
+    pub fn new(crops: CropStream, backbone: Arc<Backbone>) -> Self {
         Self { crops, backbone }
     }
 }

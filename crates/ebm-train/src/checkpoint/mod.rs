@@ -21,8 +21,8 @@ mod store;
 mod sums;
 mod tensors;
 
-pub use read::{Loaded, Skipped, load_best, load_checkpoint, load_latest};
-pub use store::{BestMetric, CheckpointStore, Goal, Retention};
+pub use read::{Loaded, Skipped, load_checkpoint, load_latest};
+pub use store::{CheckpointStore, Retention};
 pub(crate) use sums::sha256;
 pub(crate) use tensors::{decode, encode};
 

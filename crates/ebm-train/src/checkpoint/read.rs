@@ -1,8 +1,8 @@
 //! Reading checkpoints: every hash is verified, and a damaged one is skipped with its reason.
 
 use super::{
-    BestMetric, Checkpoint, CheckpointData, CheckpointState, LATEST, MODEL, OPTIMIZER, STATE, SUMS,
-    list_steps, step_name, sums, tensors,
+    Checkpoint, CheckpointData, CheckpointState, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps,
+    step_name, sums, tensors,
 };
 use crate::error::{Error, Result};
 use crate::files::{MAX_BYTES, MAX_TEXT_BYTES, read_if_exists};
@@ -63,18 +63,6 @@ pub fn load_latest(dir: &Path) -> Result<Loaded> {
     }
     steps.reverse();
     first_valid(dir, &steps, skipped)
-}
-
-/// Reads the best checkpoint in `dir` by a metric, or else the next best valid one.
-///
-/// # Errors
-/// [`Error::NoCheckpoint`] where none records the metric, [`Error::NoValidCheckpoint`], [`Error::Io`].
-pub fn load_best(dir: &Path, metric: &BestMetric) -> Result<Loaded> {
-    let steps = metric.rank(dir)?;
-    if steps.is_empty() {
-        return Err(Error::NoCheckpoint { path: dir.into() });
-    }
-    first_valid(dir, &steps, Vec::new())
 }
 
 /// Reads one checkpoint's directory.

@@ -1,8 +1,6 @@
 //! Writing checkpoints: the commit protocol, and which of them are kept.
 
-use super::{
-    Checkpoint, CheckpointState, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors,
-};
+use super::{Checkpoint, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors};
 use crate::error::{Error, Result};
 use crate::files;
 use std::collections::BTreeSet;
@@ -13,57 +11,12 @@ use std::path::{Path, PathBuf};
 pub struct Retention {
     /// The newest so many are kept; at least one always is.
     pub keep_last: usize,
-    /// The best one by this metric is kept too.
-    pub best: Option<BestMetric>,
 }
 
 impl Default for Retention {
     /// The last three.
     fn default() -> Self {
-        Self { keep_last: 3, best: None }
-    }
-}
-
-/// A metric by which one checkpoint is better than another. Equal ones: the later is better.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BestMetric {
-    /// Its name in [`CheckpointState::metrics`].
-    pub name: String,
-    /// Which way is better.
-    pub goal: Goal,
-}
-
-/// Which way a metric is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Goal {
-    /// Lower, as for a loss.
-    Minimise,
-    /// Higher, as for an average precision.
-    Maximise,
-}
-
-impl BestMetric {
-    /// The metric of a checkpoint as a number of which more is better; none if it was not recorded.
-    pub(super) fn score(&self, state: &CheckpointState) -> Option<f64> {
-        let value = *state.metrics.get(&self.name)?;
-        Some(match self.goal {
-            Goal::Minimise => -value,
-            Goal::Maximise => value,
-        })
-    }
-
-    /// The steps in `dir` whose state records the metric, best first. The states' hashes are not verified.
-    pub(super) fn rank(&self, dir: &Path) -> Result<Vec<usize>> {
-        let mut scored = Vec::new();
-        for step in list_steps(dir)? {
-            let path = dir.join(step_name(step)).join(STATE);
-            // A checkpoint without a readable state is no candidate.
-            let bytes = files::read_if_exists(&path, files::MAX_TEXT_BYTES).ok().flatten();
-            let state = bytes.and_then(|bytes| CheckpointState::parse(&bytes, &path).ok());
-            scored.extend(state.and_then(|state| Some((self.score(&state)?, step))));
-        }
-        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        Ok(scored.into_iter().map(|(_, step)| step).collect())
+        Self { keep_last: 3 }
     }
 }
 
@@ -153,10 +106,7 @@ impl CheckpointStore {
         }
         let current: Vec<usize> = steps.into_iter().filter(|&step| step <= newest).collect();
         let last = current.iter().rev().take(self.retention.keep_last.max(1));
-        let mut keep: BTreeSet<usize> = last.copied().collect();
-        if let Some(best) = &self.retention.best {
-            keep.extend(best.rank(&self.dir)?.first());
-        }
+        let keep: BTreeSet<usize> = last.copied().collect();
         for step in current.into_iter().filter(|step| !keep.contains(step)) {
             self.discard(step)?;
         }
@@ -176,7 +126,7 @@ fn write_all(dir: &Path, contents: &[(&str, &[u8])], sums: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{CheckpointData, SCHEMA_VERSION, load_latest};
+    use crate::checkpoint::{CheckpointData, CheckpointState, SCHEMA_VERSION, load_latest};
     use crate::files::faults::{Fault, with};
     use candle_core::{Device, Tensor};
     use std::fs;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::peer::Python;
 use super::process::Worker;
 use super::work::{Peer, Work};
+use crate::parallel::chain;
 
 /// Rounds whose times are not counted.
 const WARM_UP: usize = 2;
@@ -142,7 +143,7 @@ fn ours(name: &str, plan: &Plan) -> Result<Command> {
 
 /// Why a form is missing: the last line of what it said.
 fn note(form: &str, error: &anyhow::Error) -> String {
-    let text = format!("{error:#}");
+    let text = chain(&error);
     let last = text.lines().next_back().unwrap_or_default();
     format!("{form} does not work here: {}", last.trim())
 }

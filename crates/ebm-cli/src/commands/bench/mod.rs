@@ -8,11 +8,10 @@
 //! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
 //! | `compare` | the rounds, minimum, median, ratio |
 //! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
-//! | `machine`, `report` | where and when; the page |
+//! | `report` | the page |
 
 mod compare;
 mod cost;
-mod machine;
 mod peak;
 mod peer;
 mod process;
@@ -29,10 +28,14 @@ use ebm_data::files::write_atomic;
 use ebm_nn::device::{Choice, Precision, open};
 
 use self::compare::Plan;
-use self::machine::Machine;
+
 use self::peer::Python;
 use self::report::{Report, Row};
 use self::work::Work;
+use crate::commands::create_dir;
+use crate::machine::{Machine, today};
+use crate::parallel::chain;
+use crate::schema::document;
 
 /// Where the page goes after a run of everything.
 const PAGE: &str = "docs/performance.md";
@@ -65,7 +68,8 @@ pub struct BenchArgs {
     /// The Python that has PyTorch.
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
-    /// The file to write, `-` for none [default: docs/performance.md, but `-` with --only, --smoke or a GPU].
+    /// The page to write, with its figures in results/ beside it, `-` for none [default: docs/performance.md, but `-`
+    /// with --only, --smoke or a GPU].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object in place of the page.
@@ -119,7 +123,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     };
     let python = Python::find(&args.python);
     if let Err(error) = &python {
-        eprintln!("{error:#}; ours are timed alone");
+        eprintln!("{}; ours are timed alone", chain(&error));
     }
     let python = python.ok();
     eprintln!("the machine's peak …");
@@ -137,13 +141,13 @@ pub fn run(args: BenchArgs) -> Result<()> {
                 rows.push(row);
             }
             Err(error) => {
-                eprintln!("error: {error:#}");
+                eprintln!("error: {}", chain(&error));
                 failures.push(work.name);
             }
         }
     }
     let report = Report {
-        date: machine::today(),
+        date: today(),
         command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
         device: plan.device.to_string(),
         machine,
@@ -154,9 +158,10 @@ pub fn run(args: BenchArgs) -> Result<()> {
         smoke: plan.smoke,
         rows,
     };
-    let page = report.page()?;
+    let csv = csv_beside(out.as_deref().unwrap_or(Path::new(PAGE)));
+    let page = report.page(&csv)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{:#}", document("bench", serde_json::to_value(&report)?));
     } else {
         print!("{page}");
     }
@@ -164,10 +169,18 @@ pub fn run(args: BenchArgs) -> Result<()> {
         bail!("{} could not be measured, see above; no file is written", failures.join(", "));
     }
     if let Some(out) = out {
+        let csv = out.parent().unwrap_or(Path::new("")).join(csv);
+        create_dir(csv.parent().unwrap_or(Path::new(".")))?;
+        write_atomic(&csv, &report.csv()?)?;
         write_atomic(&out, page.as_bytes())?;
-        eprintln!("written to {}", out.display());
+        eprintln!("written to {}, with its figures in {}", out.display(), csv.display());
     }
     Ok(())
+}
+
+/// Where the figures of a page go, from the page's folder.
+fn csv_beside(page: &Path) -> String {
+    format!("results/{}.csv", page.file_stem().unwrap_or_default().display())
 }
 
 /// The device by its number, known to be there before an hour of measuring.

@@ -7,16 +7,45 @@ use serde_json::json;
 
 use super::compare::{Measured, Series};
 use super::cost::Cost;
-use super::machine::Machine;
 use super::peak::Peak;
 use super::peer::Versions;
 use super::work::Work;
+use crate::environment::{CANDLE, EBM, RUSTC};
+use crate::machine::Machine;
 
 /// A measured work.
 pub struct Row {
     pub work: Work,
     pub cost: Cost,
     pub measured: Measured,
+}
+
+/// What bounds a work, and how close ours is to it.
+struct Limit {
+    gflop: f64,
+    megabytes: f64,
+    floor_ms: f64,
+    name: &'static str,
+    /// Ours, in GFLOP/s.
+    gflops: f64,
+    of_peak: f64,
+}
+
+impl Row {
+    fn limit(&self, peak: &Peak) -> Limit {
+        let Self { cost, measured, .. } = self;
+        let (arithmetic, memory) =
+            (cost.operations / (peak.gflops * 1e9), cost.bytes / (peak.gigabytes * 1e9));
+        let gflops = cost.operations / measured.ours.minimum() / 1e9;
+        Limit {
+            gflop: cost.operations / 1e9,
+            megabytes: cost.bytes / 1e6,
+            floor_ms: arithmetic.max(memory) * 1e3,
+            name: if arithmetic >= memory { "arithmetic" } else { "memory" },
+            gflops,
+            of_peak: gflops / peak.gflops,
+        }
+    }
 }
 
 /// All that a run found out.
@@ -40,11 +69,12 @@ pub struct Report {
 const NONE: &str = "–";
 
 impl Report {
-    /// The page as markdown.
+    /// The page as markdown; `csv` is where [`Self::csv`] goes, from the page's folder.
     ///
     /// # Errors
     /// Never; the tables' rows have their columns.
-    pub fn page(&self) -> Result<String> {
+    pub fn page(&self, csv: &str) -> Result<String> {
+        let marker = |columns: &str| records::marker(csv, &self.command, columns);
         let mut page = format!(
             "# Performance\n\nWritten by `{}` on {} (UTC).{}\n\n",
             self.command,
@@ -60,11 +90,13 @@ impl Report {
         if self.peer.is_none() {
             page += "**There was no PyTorch on this machine: no peer, no ratios.**\n\n";
         }
-        page += &self.times()?.render();
-        page += &format!("\n{}\n\n## Every form\n\n{}\n", self.verdict(), self.forms()?.render());
+        page += &(marker(records::TIMES) + &self.times()?.render());
+        let forms = marker(&records::forms(&self.form_names())) + &self.forms()?.render();
+        page += &format!("\n{}\n\n## Every form\n\n{forms}\n", self.verdict());
         page += &notes(&self.rows);
-        page += &format!("## Limits\n\n{}\n\n{}\n", self.limits_text(), self.limits()?.render());
-        page += &format!("## Machine and versions\n\n{}", self.setting()?.render());
+        let limits = marker(records::LIMITS) + &self.limits()?.render();
+        page += &format!("## Limits\n\n{}\n\n{limits}\n", self.limits_text());
+        page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
         Ok(page)
     }
 
@@ -118,13 +150,19 @@ impl Report {
         format!("{goals}MiB: the largest resident size of the process after its set-up.{import}")
     }
 
-    fn forms(&self) -> Result<Table> {
+    /// PyTorch's forms, each once.
+    fn form_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for peer in self.rows.iter().flat_map(|row| &row.measured.peers) {
             if !names.contains(&peer.form.as_str()) {
                 names.push(&peer.form);
             }
         }
+        names
+    }
+
+    fn forms(&self) -> Result<Table> {
+        let names = self.form_names();
         let mut table = Table::new(["work", "unit", "ours"].into_iter().chain(names.iter().copied()));
         for Row { work, measured, .. } in &self.rows {
             let mut cells =
@@ -152,18 +190,16 @@ impl Report {
         let header = ["work", "GFLOP", "MB", "floor, ms", "limit", "ours, GFLOP/s", "of the peak"];
         let mut table = Table::new(header);
         let Some(peak) = self.peaks.last() else { return Ok(table) };
-        for Row { work, cost, measured } in &self.rows {
-            let (arithmetic, memory) =
-                (cost.operations / (peak.gflops * 1e9), cost.bytes / (peak.gigabytes * 1e9));
-            let gflops = cost.operations / measured.ours.minimum() / 1e9;
+        for row in &self.rows {
+            let limit = row.limit(peak);
             table.push([
-                work.title.to_owned(),
-                number(cost.operations / 1e9),
-                number(cost.bytes / 1e6),
-                number(arithmetic.max(memory) * 1e3),
-                if arithmetic >= memory { "arithmetic" } else { "memory" }.to_owned(),
-                number(gflops),
-                format!("{:.0} %", 100.0 * gflops / peak.gflops),
+                row.work.title.to_owned(),
+                number(limit.gflop),
+                number(limit.megabytes),
+                number(limit.floor_ms),
+                limit.name.to_owned(),
+                number(limit.gflops),
+                format!("{:.0} %", 100.0 * limit.of_peak),
             ])?;
         }
         Ok(table)
@@ -202,22 +238,6 @@ impl Report {
     }
 }
 
-/// With debug assertions, code is not optimised as a release is.
-const EBM: &str = if cfg!(debug_assertions) {
-    concat!(env!("CARGO_PKG_VERSION"), " (debug build: slower than a release)")
-} else {
-    env!("CARGO_PKG_VERSION")
-};
-const CANDLE: &str = or_unknown(option_env!("EBM_CANDLE_VERSION"));
-const RUSTC: &str = or_unknown(option_env!("EBM_RUSTC_VERSION"));
-
-const fn or_unknown(value: Option<&'static str>) -> &'static str {
-    match value {
-        Some(value) => value,
-        None => "unknown",
-    }
-}
-
 /// Three significant digits, more only before the point.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -238,12 +258,17 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or(NONE.to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
+/// The ratio over the goal, where it is missed.
+fn off_goal(work: &Work, measured: &Measured) -> Option<f64> {
+    measured.ratio().map(|ratio| ratio / work.goal.at_most).filter(|off| *off > 1.0)
+}
+
 /// Whether the goal is met, and where it is not, how far off.
 fn met(work: &Work, measured: &Measured) -> String {
-    match measured.ratio() {
-        None => NONE.to_owned(),
-        Some(ratio) if ratio <= work.goal.at_most => "yes".to_owned(),
-        Some(ratio) => format!("no, {:.2} × the goal", ratio / work.goal.at_most),
+    match (measured.ratio(), off_goal(work, measured)) {
+        (None, _) => NONE.to_owned(),
+        (_, None) => "yes".to_owned(),
+        (_, Some(off)) => format!("no, {off:.2} × the goal"),
     }
 }
 
@@ -269,7 +294,7 @@ impl Serialize for Report {
         let versions = json!({ "ebm": EBM, "candle": CANDLE, "rustc": RUSTC, "peer": self.peer });
         let mut report = serializer.serialize_struct("Report", 10)?;
         report.serialize_field("date", &self.date)?;
-        report.serialize_field("command", &self.command)?;
+        report.serialize_field("command_line", &self.command)?;
         report.serialize_field("machine", &self.machine)?;
         report.serialize_field("peaks", &self.peaks)?;
         report.serialize_field("versions", &versions)?;
@@ -277,7 +302,7 @@ impl Serialize for Report {
         report.serialize_field("rounds", &self.rounds)?;
         report.serialize_field("smoke", &self.smoke)?;
         report.serialize_field("device", &self.device)?;
-        report.serialize_field("works", &self.rows)?;
+        report.serialize_field("rows", &self.rows)?;
         report.end()
     }
 }
@@ -297,11 +322,12 @@ impl Serialize for Row {
             "ratio_of_medians": measured.ratio_of_medians(),
             "met": ratio.map(|ratio| ratio <= work.goal.at_most),
             "best": measured.best().map(|peer| &peer.form),
-            "measured": measured,
+            "times": measured,
         })
         .serialize(serializer)
     }
 }
 
+mod records;
 #[cfg(test)]
 mod tests;

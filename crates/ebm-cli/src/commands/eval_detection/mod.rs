@@ -10,11 +10,15 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_eval::{Detection, Error, GroundTruth, read_results_for, write_results, write_results_for_server};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use self::detect::detect;
 use self::report::{Report, Wanted};
-use super::create_dir;
+use super::{create_dir, dataset_name};
+use crate::schema::document;
+use crate::workers::WorkersArgs;
+
+const COMMAND: &str = "eval detection";
 
 /// Arguments of `ebm eval detection`.
 #[derive(Args)]
@@ -49,6 +53,8 @@ pub struct DetectionArgs {
     worst: u16,
     #[command(flatten)]
     model: super::predict::ModelArgs,
+    #[command(flatten)]
+    workers: WorkersArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -105,17 +111,13 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         _ => None,
     };
     if args.json {
-        let mut object = match reports.as_slice() {
-            [only] if only.name.is_empty() => only.object()?,
-            several => several
-                .iter()
-                .map(|report| Ok((report.name.clone(), Value::Object(report.object()?))))
-                .collect::<Result<Map<_, _>>>()?,
-        };
+        let rows = reports.iter().map(Report::object).collect::<Result<Vec<_>>>()?;
+        let mut object =
+            json!({ "dataset": dataset_name(&args.annotations), "images": truth.images.len(), "rows": rows });
         if let Some((name, path, sheet)) = sheet {
-            object.insert("contact_sheet".into(), sheet.value(name, path)?);
+            object["contact_sheet"] = sheet.value(name, path)?;
         }
-        println!("{}", Value::Object(object));
+        println!("{}", document(COMMAND, object));
         return Ok(());
     }
     for report in &reports {
@@ -135,7 +137,7 @@ fn dataset(args: &DetectionArgs, images: &Path) -> Result<CocoDataset> {
 /// What the model finds on the images, and the images.
 fn detections(args: &DetectionArgs, images: Option<&Path>) -> Result<(Vec<Set>, CocoDataset)> {
     let images = images.context("--images is missing: the folder with the images to run the model on")?;
-    detect(&args.model, &args.annotations, images, args.limit)
+    detect(&args.model, &args.annotations, images, args.limit, args.workers.count())
 }
 
 /// Writes the files for the server that alone knows the annotations.
@@ -154,21 +156,21 @@ fn test_set(args: &DetectionArgs) -> Result<()> {
     GroundTruth::read_test_set(&args.annotations)?;
     let (sets, dataset) = detections(args, args.images.as_deref())?;
     create_dir(out)?;
-    let stem = args.annotations.file_stem().unwrap_or_default().to_string_lossy();
-    let split = stem.strip_prefix("image_info_").unwrap_or(&stem);
-    let mut files = Map::new();
+    let split = dataset_name(&args.annotations);
+    let mut files = Vec::new();
     for (name, detections) in &sets {
         let path = out.join(format!("detections_{split}_{name}_results.json"));
         write_results_for_server(&path, detections)?;
-        files.insert(name.clone(), json!(path));
+        files.push(json!({ "method": name, "path": path }));
     }
     if args.json {
-        println!("{}", json!({ "test_set": split, "images": dataset.images.len(), "results": files }));
+        let object = json!({ "dataset": split, "images": dataset.images.len(), "files": files });
+        println!("{}", document(COMMAND, object));
         return Ok(());
     }
     println!("{file} has no annotations: the figures come from the evaluation server.");
     println!("Detections in {} images of {split}; zip one file and send it there:", dataset.images.len());
-    for path in files.values().filter_map(Value::as_str) {
+    for path in files.iter().filter_map(|file| file["path"].as_str()) {
         println!("{path}");
     }
     Ok(())

@@ -7,7 +7,7 @@ use ebm_eval::{
     CocoFigures, CocoTables, Detection, ErrorBreakdown, GroundTruth, Table, coco_tables, diagnose,
     error_breakdown, evaluate_coco_in_memory,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// What to report beside the twelve figures.
 pub struct Wanted {
@@ -37,17 +37,18 @@ impl Report {
         Ok(Self { name: name.to_owned(), figures, tables, errors: errors.transpose()? })
     }
 
-    /// The figures at the top, the tables beside them.
-    pub fn object(&self) -> Result<Map<String, Value>> {
-        let named = self.figures.named();
-        let mut object: Map<String, Value> =
-            named.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+    /// A row: the figures with the tables.
+    pub fn object(&self) -> Result<Value> {
+        let mut object = serde_json::to_value(self.figures)?;
+        if !self.name.is_empty() {
+            object["method"] = json!(self.name);
+        }
         if let Some(tables) = &self.tables {
-            object.insert("per_class".into(), serde_json::to_value(&tables.categories)?);
-            object.insert("per_size".into(), serde_json::to_value(&tables.sizes)?);
+            object["per_class"] = serde_json::to_value(&tables.categories)?;
+            object["per_size"] = serde_json::to_value(&tables.sizes)?;
         }
         if let Some(errors) = &self.errors {
-            object.insert("errors".into(), serde_json::to_value(errors)?);
+            object["error_breakdown"] = serde_json::to_value(errors)?;
         }
         Ok(object)
     }

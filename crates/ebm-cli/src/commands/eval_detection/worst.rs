@@ -142,9 +142,9 @@ impl Sheet {
             })
         };
         let images: Vec<Value> = self.images.iter().map(image).collect();
-        let mut value = json!({ "path": path, "operating_point": self.point, "images": images });
+        let mut value = json!({ "path": path, "operating_point": self.point, "worst": images });
         if !set.is_empty() {
-            value["detections"] = json!(set);
+            value["method"] = json!(set);
         }
         Ok(value)
     }

@@ -2,25 +2,27 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_detect::{
     Method,
     config::ExperimentConfig,
     reproduce::{
-        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, Workplace, dry_run,
-        figure3a, mini, paper, step_lengths, table1, table2,
+        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, TrainedHeads, Workplace,
+        dry_run, figure3a, mini, paper, step_lengths, table1, table2,
     },
 };
 use ebm_eval::{Table, read_results};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{detection_tables as tables, print_plan};
-use crate::commands::{create_dir, eval_strata, fresh_run, run_dir};
+use super::detection_tables as tables;
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
+use crate::commands::{create_dir, eval_strata, fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
+use crate::workers::WorkersArgs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scale {
@@ -44,6 +46,8 @@ enum Grid {
     /// Step lengths and their decay.
     Lambda,
 }
+
+const COMMAND: &str = "reproduce detection";
 
 /// Arguments of `ebm reproduce detection`.
 #[derive(Args)]
@@ -72,9 +76,13 @@ pub struct DetectionArgs {
     /// Mini: updates of each head, in place of the configuration's; milestones move in proportion.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// A run whose trained heads are used instead of training them again.
+    /// Where trained heads are, which are not trained again: a run of this command, or a directory with runs of `ebm train branch` that
+    /// are called <method>-<seed>. One that is missing, or was trained otherwise, is refused.
     #[arg(long)]
     heads: Option<PathBuf>,
+    /// Train the heads that --heads lacks.
+    #[arg(long, requires = "heads")]
+    train_missing: bool,
     /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
     #[arg(long, conflicts_with = "heads")]
     resume: Option<PathBuf>,
@@ -91,7 +99,11 @@ pub struct DetectionArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    workers: WorkersArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -107,9 +119,24 @@ pub struct DetectionArgs {
 }
 
 impl DetectionArgs {
-    /// A run whose trained heads are used.
-    fn heads(&self) -> Option<&PathBuf> {
-        self.heads.as_ref().or(self.resume.as_ref())
+    /// Heads that are not trained again. A run that is resumed trains what it has not got.
+    fn heads(&self) -> Option<TrainedHeads> {
+        let path = self.heads.as_ref().or(self.resume.as_ref())?.clone();
+        Some(TrainedHeads { path, train_missing: self.train_missing || self.resume.is_some() })
+    }
+
+    /// The configuration's expected figures, where they are of the study that these arguments name.
+    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
+        match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            _ if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
+                Err("the configuration states what to expect of Table 2 alone")
+            }
+            _ if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
+            _ if self.from_scratch => Err("the configuration's figures are of the base detector in weights/"),
+            expected => expected.as_ref().ok_or(SILENT),
+        }
     }
 
     fn methods(&self) -> Vec<Method> {
@@ -127,12 +154,14 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         coco: args.datasets.join("coco"),
         weights: args.weights.clone(),
         run: PathBuf::new(),
-        heads: args.heads().cloned(),
+        heads: args.heads(),
         resume: args.resume.is_some(),
         device: args.device.open_single()?,
+        workers: args.workers.count(),
     };
-    if let Some(heads) = args.heads().filter(|heads| !heads.is_dir()) {
-        bail!("{}: there is no such run; give the directory that an earlier run named", heads.display());
+    progress = progress.computing_on(&options.device);
+    if let Some(TrainedHeads { path, .. }) = args.heads().filter(|heads| !heads.path.is_dir()) {
+        bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
     }
     let missing = options.missing();
     let scale = match args.scale {
@@ -143,6 +172,8 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         }
         given => given,
     };
+    let name = if scale == Scale::Paper { "paper" } else { "mini" };
+    args.check.refuse_without(&args.reference(&ExperimentConfig::embedded(name)?))?;
     if scale != Scale::Paper {
         return run_mini(&args, options.device, &mut progress);
     }
@@ -154,8 +185,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         options.run = run.clone();
         let plan = dry_run(&options, &args.methods(), args.table == 1, &run, &mut progress)?;
         let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
-        print_plan(&plan.lines, losses, args.json);
-        return Ok(());
+        return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     if let Some(first) = missing.first() {
         bail!(
@@ -189,9 +219,7 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
     if args.smoke {
         scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
         step_factors.truncate(1);
-        for training in config.trainings_mut() {
-            training.steps = 2;
-        }
+        config.trainings_mut().into_iter().for_each(|training| training.set_steps(2));
     }
     let base_weights = args.weights.join("detector_mini.safetensors");
     if !args.from_scratch && !base_weights.is_file() {
@@ -200,25 +228,27 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
     if args.keep_base {
         create_dir(&args.weights)?;
     }
-    let run = run_dir(args.resume.as_deref(), &args.out, "detection-mini")?;
+    let run = run_dir(args.resume.as_deref(), &args.out, &run_name("detection-mini", args.smoke))?;
     let options = MiniOptions {
         from_scratch: args.from_scratch,
         keep_base: args.keep_base,
         base_weights,
         data: args.datasets.join("generated/detection"),
         run: run.clone(),
-        heads: args.heads().cloned(),
+        heads: args.heads(),
         resume: args.resume.is_some(),
         scenes,
         step_factors,
         device,
+        workers: args.workers.count(),
     };
     let place = mini(&config, &options, progress)?;
     if args.levels {
         let splits = options.levels(&config)?;
         let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
         eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
-        return finish(args, &run, "mini", "Levels of difficulty", &rows, &tables::levels(&rows)?);
+        let study = Study { title: "Levels of difficulty", scale: "mini", published: None };
+        return study.finish((args, &place, run.as_path()), &rows, &tables::levels(&rows)?);
     }
     study(args, "mini", &place, &run, progress)
 }
@@ -243,44 +273,58 @@ fn study(
     run: &Path,
     progress: &mut Console,
 ) -> Result<()> {
+    let study = |title, published| Study { title, scale, published };
+    let finished = (args, place, run);
     if args.grid.is_some() {
         let rows = step_lengths(place, &args.methods(), progress)?;
-        return finish(args, run, scale, "Step lengths", &rows, &tables::step_lengths(&rows)?);
+        return study("Step lengths", None).finish(finished, &rows, &tables::step_lengths(&rows)?);
     }
     if args.figure.is_some() {
         let rows = figure3a(place, args.seeds, progress)?;
         tables::plot_figure3a(run, &rows)?;
-        return finish(args, run, scale, "Figure 3a", &rows, &tables::figure3a(&rows)?);
+        return study("Figure 3a", Some("val2017")).finish(finished, &rows, &tables::figure3a(&rows)?);
     }
     if args.table == 1 {
         let rows = table1(place, args.seeds, progress)?;
-        return finish(args, run, scale, "Table 1", &rows, &tables::table1(&rows)?);
+        return study("Table 1", Some("val2017")).finish(finished, &rows, &tables::table1(&rows)?);
     }
     let rows = table2(place, &args.methods(), args.seeds, progress)?;
-    finish(args, run, scale, "Table 2", &rows, &tables::table2(&rows)?)
+    study("Table 2", Some("test-dev")).finish(finished, &rows, &tables::table2(&rows)?)
 }
 
-/// Writes `results.json` and `report.md`, and prints one of them.
-fn finish<R: Serialize>(
-    args: &DetectionArgs,
-    run: &Path,
-    scale: &str,
-    title: &str,
-    rows: &[R],
-    table: &Table,
-) -> Result<()> {
-    let object = json!({ "scale": scale, "study": title, "rows": rows });
-    let write = |name: &str, text: &str| {
-        let path = run.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    write("results.json", &serde_json::to_string_pretty(&object)?)?;
-    write("report.md", &format!("# {title}, {scale} scale\n\n{}\n", table.render()))?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{}", table.render());
+/// A study at a scale.
+struct Study<'a> {
+    title: &'a str,
+    scale: &'a str,
+    /// The split of COCO that the paper's figures beside the results are of.
+    published: Option<&'a str>,
+}
+
+impl Study<'_> {
+    /// Writes, prints and compares.
+    fn finish<R: Serialize>(
+        &self,
+        (args, place, run): (&DetectionArgs, &Workplace, &Path),
+        rows: &[R],
+        table: &Table,
+    ) -> Result<()> {
+        let Self { title, scale, published } = *self;
+        let remarks = match args.grid {
+            Some(Grid::Lambda) => vec![place.search_remark()],
+            None => place.remarks(published),
+        };
+        let config = ExperimentConfig::embedded(scale)?;
+        let study = outcome::Study {
+            command: COMMAND,
+            title,
+            scale,
+            run,
+            rows: serde_json::to_value(rows)?,
+            more: json!({ "remarks": remarks }),
+            tables: &format!("{}\n\n{}", table.render(), remarks.join("\n")),
+            appendix: "",
+            files: "detections, trained heads, metrics",
+        };
+        study.finish(&args.reference(&config), args.check, args.json)
     }
-    eprintln!("detections, trained heads, metrics, results.json and report.md are in {}", run.display());
-    Ok(())
 }

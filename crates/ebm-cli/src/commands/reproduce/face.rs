@@ -11,8 +11,8 @@ use ebm_face::reproduce::{Data, Options, Outcome, Row, Task, dry_run, frozen, mi
 use serde_json::json;
 
 use super::face_figures::figures;
-use super::print_plan;
-use crate::commands::run_dir;
+use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
+use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -26,6 +26,12 @@ enum Scale {
     Frozen,
     /// Every row end to end, as in the paper.
     Paper,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ablation {
+    /// The σ of the proposal: an energy model for each pair in the paper's supplement, with seed 0.
+    Sigma,
 }
 
 /// Arguments of `ebm reproduce age` and `ebm reproduce head-pose`.
@@ -46,12 +52,14 @@ pub struct FaceArgs {
     /// Settings in place of the scale's embedded ones; may extend them.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Leave out the ablation of the proposal.
-    #[arg(long)]
-    no_ablation: bool,
-    /// Paper: only the plan, the sizes and two steps of each row.
+    /// A study of the supplement to make as well.
+    #[arg(long, value_enum)]
+    ablation: Option<Ablation>,
+    /// Paper: only the plan, the sizes and two steps of each network.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    check: CheckArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// Where runs go.
@@ -72,6 +80,24 @@ pub struct FaceArgs {
     /// Mini: smaller splits and fewer updates, to see that everything works; the results mean nothing.
     #[arg(long)]
     smoke: bool,
+}
+
+impl FaceArgs {
+    /// The settings' expected figures.
+    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
+        match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            expected => expected.as_ref().ok_or(SILENT),
+        }
+    }
+}
+
+fn command(task: Task) -> &'static str {
+    match task {
+        Task::Age => "reproduce age",
+        Task::HeadPose => "reproduce head-pose",
+    }
 }
 
 /// Pretrained ResNet-50s that are known, best first.
@@ -110,6 +136,7 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     if args.smoke {
         shrink(&mut config);
     }
+    args.check.refuse_without(&args.reference(&config))?;
     let data = match scale {
         Scale::Mini => {
             let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
@@ -118,11 +145,16 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         }
         _ => Data::read(task, &args.datasets, &mut progress)?,
     };
-    let run = run_dir(args.resume.as_deref(), &args.out, &format!("{}-{name}", task.key()))?;
+    let title = match task {
+        Task::Age => "age",
+        Task::HeadPose => "head-pose",
+    };
+    let kind = if scale == Scale::Paper && args.dry_run { "dry" } else { name };
+    let run = run_dir(args.resume.as_deref(), &args.out, &run_name(&format!("{title}-{kind}"), args.smoke))?;
     data.record(&run)?;
     let options = Options {
         seeds: args.seeds,
-        ablation: !args.no_ablation,
+        ablation: args.ablation == Some(Ablation::Sigma),
         cache: args.cache.clone(),
         run: run.clone(),
         resume: args.resume.is_some(),
@@ -138,19 +170,21 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     };
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
-            let plan = dry_run(&config, &data, &trunk()?, &args.device.open_single()?, &mut progress)?;
+            let device = args.device.open_single()?;
+            let plan = dry_run(&config, &data, &trunk()?, &device, &options, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
-            print_plan(&plan.lines, losses, args.json);
-            return Ok(());
+            return print_plan(command(task), &plan.lines, losses, args.json);
         }
         Scale::Paper => {
-            paper(&config, &data, &trunk()?, &args.device.open_single()?, &options, &mut progress)?
+            let device = args.device.open_single()?;
+            progress = progress.computing_on(&device);
+            paper(&config, &data, &trunk()?, &device, &options, &mut progress)?
         }
         Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
         Scale::Mini | Scale::Auto => mini(&config, &data, &options, &mut progress)?,
     };
-    report(name, &config, &data, &outcome, &run, args)
+    report((task, name), &config, &data, &outcome, &run, args)
 }
 
 fn explain_mini(args: &FaceArgs, no_weights: bool, data: Option<&Path>) {
@@ -185,23 +219,22 @@ fn shrink(config: &mut ExperimentConfig) {
 }
 
 fn report(
-    scale: &str,
+    (task, scale): (Task, &str),
     config: &ExperimentConfig,
     data: &Data,
     outcome: &Outcome,
     run: &Path,
     args: &FaceArgs,
 ) -> Result<()> {
-    let object = json!({
-        "scale": scale,
+    let more = json!({
+        "unit": config.unit,
+        "coordinates": config.coordinates,
         "split": outcome.part,
         "images": data.results().faces.len(),
         "step_length": outcome.step_length,
-        "rows": outcome.rows,
         "ablation": outcome.ablation,
     });
-    let mut text = format!("# {}, {scale} scale\n\n", config.title);
-    text += &format!(
+    let mut text = format!(
         "MAE in {} on the {} split ({} images), mean ± standard deviation over seeds; λ = {} by the validation split.\n\n",
         config.unit,
         outcome.part,
@@ -218,20 +251,22 @@ fn report(
             ablation(outcome)?.render()
         );
     }
-    write(&run.join("results.json"), &object.to_string())?;
-    write(&run.join("report.md"), &text)?;
     figures(run, config, data, outcome)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{text}");
-    }
-    eprintln!("figures, results.json, report.md and the trained networks are in {}", run.display());
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let study = Study {
+        command: command(task),
+        title: match task {
+            Task::Age => "Table 4",
+            Task::HeadPose => "Table 5",
+        },
+        scale,
+        run,
+        rows: serde_json::to_value(&outcome.rows)?,
+        more,
+        tables: &text,
+        appendix: "",
+        files: "figures, the trained networks",
+    };
+    study.finish(&args.reference(config), args.check, args.json)
 }
 
 /// Mean ± standard deviation of a value of the rows of a method.
@@ -278,14 +313,21 @@ fn table(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
     Ok(table)
 }
 
+/// The error of each coordinate before and after refinement, and the paper's.
 fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table =
-        Table::new(std::iter::once("method").chain(config.coordinates.iter().map(String::as_str)));
+    let names = config.coordinates.iter().cloned();
+    let paper = config.coordinates.iter().enumerate();
+    let paper = paper.map(|(k, name)| if k == 0 { format!("paper: {name}") } else { name.clone() });
+    let mut table = Table::new(std::iter::once("method".to_owned()).chain(names).chain(paper));
     for method in &config.methods {
-        for (refined, suffix) in [(false, ""), (true, ", refined")] {
+        for (number, suffix) in ["", ", refined"].into_iter().enumerate() {
             let mut row = vec![format!("{}{suffix}", method.title)];
             for k in 0..config.dim() {
-                row.push(cell(outcome, &method.key, refined, |row| row.coordinates.get(k).copied())?);
+                row.push(cell(outcome, &method.key, number == 1, |row| row.coordinates.get(k).copied())?);
+            }
+            for k in 0..config.dim() {
+                let figures = method.published_coordinates.as_ref().map(|parts| &parts[number]);
+                row.push(published(figures.and_then(|figures| figures.get(k).copied())));
             }
             table.push(row)?;
         }

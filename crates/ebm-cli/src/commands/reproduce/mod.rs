@@ -4,15 +4,16 @@ mod detection;
 mod detection_tables;
 mod face;
 mod face_figures;
+pub mod outcome;
 mod toy;
 mod toy_figures;
 mod tracking;
 mod tracking_figures;
+mod tracking_tables;
 
 use anyhow::Result;
 use clap::Subcommand;
 use ebm_face::reproduce::Task;
-use serde_json::json;
 
 use crate::progress::Console;
 use crate::signals::Signals;
@@ -41,28 +42,5 @@ pub fn run(command: Reproduce, signals: &Signals) -> Result<()> {
         Reproduce::Age(args) => face::run(Task::Age, &args, progress()?),
         Reproduce::HeadPose(args) => face::run(Task::HeadPose, &args, progress()?),
         Reproduce::Toy(args) => toy::run(args),
-    }
-}
-
-/// Prints what a dry run at paper scale found: its lines, and for each method its key, its title and the losses of two steps.
-fn print_plan<'a>(lines: &[String], losses: impl Iterator<Item = (&'a str, &'a str, &'a [f64])>, json: bool) {
-    let peak = crate::memory::peak_mib();
-    if json {
-        let steps: Vec<_> =
-            losses.map(|(key, _, losses)| json!({ "method": key, "losses": losses })).collect();
-        println!(
-            "{}",
-            json!({ "scale": "paper", "dry_run": true, "plan": lines, "steps": steps, "peak_memory_mib": peak })
-        );
-        return;
-    }
-    for line in lines {
-        println!("{line}");
-    }
-    for (_, title, losses) in losses {
-        println!("two steps of {title}: losses {losses:.4?}");
-    }
-    if let Some(peak) = peak {
-        println!("peak memory of this dry run: {peak} MiB");
     }
 }

@@ -1,21 +1,24 @@
 //! `ebm reproduce toy`: Figure 2.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_seed::Key;
 use ebm_toy::calibration::{Calibration, calibration};
-use ebm_toy::evaluation::Truth;
-use ebm_toy::{Experiment, Job, Network, Points, Problem, Row, Trained, run_all, training_points};
+use ebm_toy::{Dataset, Experiment, Job, Network, Points, Problem, Reference, Row, Trained, run_all};
 use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
+use super::outcome::{CheckArgs, SILENT, SMOKE, Study};
 use super::toy_figures::figures;
-use crate::commands::fresh_run;
+use crate::commands::{fresh_run, run_name};
+use crate::machine::{Machine, today};
 use crate::progress::Console;
 
 /// Methods whose calibration is measured, and that the figure shows.
@@ -40,19 +43,19 @@ enum ProblemArg {
 /// Arguments of `ebm reproduce toy`.
 #[derive(Args)]
 pub struct ToyArgs {
-    /// Models of each method, which differ in initialisation, order and noise.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: u64,
+    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow methods 5].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
     /// The network of f.
     #[arg(long, value_enum, default_value = "eccv")]
     network: NetworkArg,
     /// Only these methods, by their names in the table, separated by semicolons.
     #[arg(long, value_delimiter = ';')]
     methods: Vec<String>,
-    /// Only this problem.
+    /// Only this problem; with --data the one whose settings the methods have.
     #[arg(long, value_enum)]
     problem: Option<ProblemArg>,
-    /// Train on the points x,y of this CSV file; KL compares with the true density of --problem, by default dataset1.
+    /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a model is.
     #[arg(long)]
     data: Option<PathBuf>,
     /// Trainings at a time; by default one for each processor.
@@ -61,6 +64,8 @@ pub struct ToyArgs {
     /// Print one JSON object instead of the tables.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    check: CheckArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     out: PathBuf,
@@ -82,26 +87,32 @@ struct CalibrationRow {
 /// Runs the command.
 pub fn run(args: ToyArgs) -> Result<()> {
     let experiment = experiment(&args)?;
-    let sets: Vec<(Problem, Points, Truth)> = problems(&args)
+    let datasets: Vec<Dataset> = problems(&args)
         .into_iter()
-        .map(|problem| {
-            let points = match &args.data {
-                Some(path) => Points::read_csv(path)?,
-                None => training_points(problem),
-            };
-            Ok((problem, points, Truth::new(problem, experiment.evaluation_points)))
+        .map(|problem| match &args.data {
+            Some(path) => Dataset::of_points(&Points::read_csv(path)?, problem)
+                .with_context(|| path.display().to_string()),
+            None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
         })
         .collect::<Result<_>>()?;
     let mut jobs = Vec::new();
-    for (problem, points, truth) in &sets {
-        for method in experiment.methods(*problem) {
-            jobs.extend((0..args.seeds).map(|seed| Job { method, problem: *problem, points, truth, seed }));
+    for dataset in &datasets {
+        for method in experiment.methods(dataset.problem) {
+            let models = args.seeds.unwrap_or_else(|| experiment.models(method));
+            jobs.extend((0..models).map(|seed| Job { method, dataset, seed }));
         }
     }
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
-    let run = fresh_run(&args.out, "toy")?;
+    let reference = match &experiment.expected {
+        _ if args.smoke => Err(SMOKE),
+        _ if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
+        _ if args.data.is_some() => Err("the expected figures are of the paper's points"),
+        expected => expected.as_ref().ok_or(SILENT),
+    };
+    args.check.refuse_without(&reference)?;
+    let run = fresh_run(&args.out, &run_name("toy", args.smoke))?;
     let threads = match args.threads {
         Some(threads) => threads as usize,
         None => {
@@ -118,7 +129,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
             *done += 1;
             console.advance(
                 *done,
-                &format!("({}, {}, seed {}: KL {:.3})", row.dataset, row.method, row.seed, row.kl),
+                &format!("({}, {}, seed {}: {:.3})", row.dataset, row.method, row.seed, distance(row)),
             );
         });
     })?;
@@ -126,18 +137,22 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let (rows, trained): (Vec<Row>, Vec<Trained>) = results.into_iter().unzip();
 
     let calibrations = calibrations(&jobs, &trained)?;
-    let object = json!({ "rows": rows, "calibration": calibrations });
-    write(&run.join("results.json"), &object.to_string())?;
-    let tables = [divergence_table(&jobs, &rows)?.render(), calibration_table(&calibrations)?.render()];
-    write(&run.join("report.md"), &format!("# Figure 2\n\n{}\n\n{}\n", tables[0], tables[1]))?;
-    figures(&run, &jobs, &rows, &trained)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{}\n\n{}", tables[0], tables[1]);
-    }
-    eprintln!("figures, results.json and report.md are in {}", run.display());
-    Ok(())
+    let taken = (today(), Machine::here().short());
+    write_atomic(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
+    write_atomic(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
+    figures(&run, &datasets, &jobs, &rows, &trained)?;
+    let study = Study {
+        command: "reproduce toy",
+        title: "Figure 2",
+        scale: "paper",
+        run: &run,
+        rows: serde_json::to_value(&rows)?,
+        more: json!({ "calibration": calibrations }),
+        tables: &report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
+        appendix: "",
+        files: "figures, results.csv, calibration.csv",
+    };
+    study.finish(&reference, args.check, args.json)
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {
@@ -172,14 +187,21 @@ fn experiment(args: &ToyArgs) -> Result<Experiment> {
 }
 
 fn calibrations(jobs: &[Job<'_>], trained: &[Trained]) -> Result<Vec<CalibrationRow>> {
-    let shown = jobs.iter().zip(trained).filter(|(job, _)| SHOWN.contains(&job.method.name.as_str()));
+    // Only a problem's density can be asked for fresh points.
+    let shown = jobs.iter().zip(trained).filter(|(job, _)| {
+        SHOWN.contains(&job.method.name.as_str()) && matches!(job.dataset.reference, Reference::Truth(_))
+    });
     shown
         .map(|(job, trained)| {
             Ok(CalibrationRow {
-                dataset: job.problem.name(),
+                dataset: job.dataset.name,
                 method: job.method.name.clone(),
                 seed: job.seed,
-                figures: calibration(trained, job.problem, Key::new(job.seed).split("toy calibration"))?,
+                figures: calibration(
+                    trained,
+                    job.dataset.problem,
+                    Key::new(job.seed).split("toy calibration"),
+                )?,
             })
         })
         .collect()
@@ -202,30 +224,87 @@ fn grouped<T, V>(
     groups
 }
 
-/// KL(truth ‖ model): mean ± sample standard deviation, and the published summary, the mean of the best quarter.
-fn divergence_table(jobs: &[Job<'_>], rows: &[Row]) -> Result<Table> {
-    let mut table =
-        Table::new(["dataset", "method", "models", "KL", "best", "worst", "best quarter", "seconds each"]);
-    debug_assert_eq!(jobs.len(), rows.len());
-    for (dataset, method, values) in
-        grouped(rows, |row| (row.dataset, &row.method), |row| (row.kl, row.train_seconds))
-    {
-        let (mut kl, seconds): (Vec<f64>, Vec<f64>) = values.into_iter().unzip();
-        kl.sort_by(f64::total_cmp);
-        let summary = Summary::new(&kl)?;
-        let quarter = Summary::new(&kl[..kl.len().div_ceil(4)])?;
-        table.push([
-            dataset.to_owned(),
-            method,
-            kl.len().to_string(),
-            summary.cell(Spread::StandardDeviation, 3),
-            format!("{:.3}", summary.min),
-            format!("{:.3}", summary.max),
-            format!("{:.3}", quarter.mean),
-            format!("{:.1}", Summary::new(&seconds)?.mean),
-        ])?;
+/// How far a model is from what it is compared with.
+pub fn distance(row: &Row) -> f64 {
+    row.kl.or(row.held_out_nll).unwrap_or(f64::NAN)
+}
+
+/// The name of [`distance`], and its unit.
+pub fn measure(dataset: &Dataset) -> &'static str {
+    match dataset.reference {
+        Reference::Truth(_) => "KL(truth ‖ model) in nats",
+        Reference::HeldOut(_) => "−log p(y | x) of held-out points in nats",
     }
-    Ok(table)
+}
+
+/// The tables of docs/toy.md: one for each dataset, and the calibration of all.
+fn report(
+    datasets: &[Dataset],
+    data: Option<&Path>,
+    rows: &[Row],
+    calibrations: &[CalibrationRow],
+) -> Result<String> {
+    let mut text = String::new();
+    let groups = grouped(rows, |row| (row.dataset, &row.method), |row| (distance(row), row.train_seconds));
+    for dataset in datasets {
+        let own: Vec<_> = groups.iter().filter(|(name, ..)| *name == dataset.name).collect();
+        writeln!(text, "## {}: {}\n", title(dataset), measure(dataset))?;
+        if let (Some(path), Reference::HeldOut(held_out)) = (data, &dataset.reference) {
+            let (all, held_out) = (dataset.points.x.len() + held_out.x.len(), held_out.x.len());
+            let path = path.display();
+            writeln!(
+                text,
+                "{all} points of `{path}`, of which {held_out} are held out. No truth is known.\n"
+            )?;
+        }
+        let most = own.iter().map(|(.., values)| values.len()).max().unwrap_or(0);
+        let fewer = own.iter().filter(|(.., values)| values.len() < most);
+        let fewer: Vec<String> =
+            fewer.map(|(_, method, values)| format!("{} of {method}", values.len())).collect();
+        let fewer = if fewer.is_empty() { fewer.join("") } else { format!("; {}", fewer.join(", ")) };
+        writeln!(
+            text,
+            "{most} models of each method{fewer}. Mean ± sample standard deviation over models.\n"
+        )?;
+        let name = if matches!(dataset.reference, Reference::Truth(_)) { "KL" } else { "−log p" };
+        let header = ["method", "models", name, "best", "worst", "best quarter", "seconds each"];
+        let mut table = Table::new(header);
+        for (_, method, values) in own {
+            table.push(divergence_row(method, values)?)?;
+        }
+        text += &table.render();
+        text.push('\n');
+    }
+    if !calibrations.is_empty() {
+        text += "## Calibration on fresh points\n\n";
+        text += &calibration_table(calibrations)?.render();
+    }
+    Ok(text)
+}
+
+/// What figures call a dataset.
+pub fn title(dataset: &Dataset) -> &'static str {
+    match dataset.reference {
+        Reference::Truth(_) => dataset.problem.title(),
+        Reference::HeldOut(_) => "Own points",
+    }
+}
+
+/// Mean ± sample standard deviation, and the published summary, the mean of the best quarter.
+fn divergence_row(method: &str, values: &[(f64, f64)]) -> Result<[String; 7]> {
+    let (mut distances, seconds): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
+    distances.sort_by(f64::total_cmp);
+    let summary = Summary::new(&distances)?;
+    let quarter = Summary::new(&distances[..distances.len().div_ceil(4)])?;
+    Ok([
+        method.to_owned(),
+        distances.len().to_string(),
+        summary.cell(Spread::StandardDeviation, 3),
+        format!("{:.3}", summary.min),
+        format!("{:.3}", summary.max),
+        format!("{:.3}", quarter.mean),
+        format!("{:.1}", Summary::new(&seconds)?.mean),
+    ])
 }
 
 /// Calibration on fresh points: mean ± sample standard deviation over models.
@@ -233,6 +312,7 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
     let header = [
         "dataset",
         "method",
+        "models",
         "NLL",
         "CRPS",
         "ECE",
@@ -250,6 +330,7 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
         table.push([
             dataset.to_owned(),
             method,
+            values.len().to_string(),
             cell(|c| c.nll)?,
             cell(|c| c.crps)?,
             cell(|c| c.ece)?,
@@ -262,6 +343,26 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
     Ok(table)
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// A row for each model; `taken` is when and on what it was measured.
+fn results_csv(taken: &(String, String), rows: &[Row]) -> Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    let header =
+        ["date", "device", "dataset", "method", "seed", "kl", "held_out_nll", "train_seconds", "final_loss"];
+    file.write_record(header)?;
+    for Row { dataset, method, seed, kl, held_out_nll, train_seconds, final_loss } in rows {
+        file.serialize((taken, dataset, method, seed, kl, held_out_nll, train_seconds, final_loss))?;
+    }
+    Ok(file.into_inner()?)
+}
+
+/// A row for each model whose calibration was measured.
+fn calibration_csv(taken: &(String, String), rows: &[CalibrationRow]) -> Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    let figures = ["nll", "crps", "ece", "coverage", "width", "conformal_coverage", "conformal_width"];
+    file.write_record([&["date", "device", "dataset", "method", "seed"][..], &figures].concat())?;
+    for CalibrationRow { dataset, method, seed, figures: c } in rows {
+        let figures = [c.nll, c.crps, c.ece, c.coverage, c.width, c.conformal_coverage, c.conformal_width];
+        file.serialize((taken, dataset, method, seed, figures))?;
+    }
+    Ok(file.into_inner()?)
 }

@@ -7,9 +7,9 @@ use candle_core::{DType, Tensor};
 use ebm_core::{Grid, GridDensity};
 use ebm_toy::calibration::LEVEL;
 use ebm_toy::dataset::RANGE;
-use ebm_toy::{Job, Problem, Row, Trained};
+use ebm_toy::{Dataset, Job, Points, Problem, Reference, Row, Trained};
 
-use super::toy::SHOWN;
+use super::toy::{SHOWN, distance, measure, title};
 use crate::plot::{self, DensityMaps, DensityPanel, SeedPlot, SeedRow, density_curve::DensityCurves};
 
 /// Columns of a panel's density over x.
@@ -24,78 +24,94 @@ const CURVE_POINTS: usize = 2401;
 /// KL of the best Gaussian for each x of the first problem, which no Gaussian model can beat.
 const BEST_GAUSSIAN: f64 = 0.69995;
 
-/// For each problem: the true density beside those of the models of the first seed, and KL by method and seed.
-pub fn figures(run: &Path, jobs: &[Job<'_>], rows: &[Row], trained: &[Trained]) -> Result<()> {
-    for problem in Problem::ALL {
-        let own: Vec<usize> = (0..jobs.len()).filter(|&index| jobs[index].problem == problem).collect();
-        let Some(&first) = own.first() else { continue };
-        density_maps(run, jobs, trained, &own, first)?;
+/// For each dataset: the true density, where it is known, beside those of the models of the first seed, and the distances by
+/// method and seed.
+pub fn figures(
+    run: &Path,
+    datasets: &[Dataset],
+    jobs: &[Job<'_>],
+    rows: &[Row],
+    trained: &[Trained],
+) -> Result<()> {
+    for dataset in datasets {
+        let of_dataset = |&index: &usize| jobs[index].dataset.name == dataset.name;
+        let own: Vec<usize> = (0..jobs.len()).filter(of_dataset).collect();
+        density_maps(run, dataset, jobs, trained, &own)?;
 
         let mut seeds: Vec<SeedRow> = Vec::new();
         for &index in &own {
             match seeds.iter_mut().find(|row| row.label == rows[index].method) {
-                Some(row) => row.values.push(rows[index].kl),
+                Some(row) => row.values.push(distance(&rows[index])),
                 None => {
-                    seeds.push(SeedRow { label: rows[index].method.clone(), values: vec![rows[index].kl] })
+                    let values = vec![distance(&rows[index])];
+                    seeds.push(SeedRow { label: rows[index].method.clone(), values });
                 }
             }
         }
-        let references = match problem {
-            Problem::Dataset1 => vec![(BEST_GAUSSIAN, "best Gaussian".to_owned())],
-            Problem::Dataset2 => Vec::new(),
+        let truth = matches!(dataset.reference, Reference::Truth(_));
+        let references = match dataset.problem {
+            Problem::Dataset1 if truth => vec![(BEST_GAUSSIAN, "best Gaussian".to_owned())],
+            _ => Vec::new(),
         };
         let figure = SeedPlot {
-            title: problem.title(),
-            x_label: "KL(truth ‖ model) in nats",
+            title: title(dataset),
+            x_label: measure(dataset),
             rows: &seeds,
             references: &references,
-            logarithmic: true,
+            // A divergence is positive.
+            logarithmic: truth,
         };
-        plot::write(&figure, &run.join(format!("seeds_{}", problem.name())))?;
+        plot::write(&figure, &run.join(format!("seeds_{}", dataset.name)))?;
     }
     Ok(())
 }
 
 fn density_maps(
     run: &Path,
+    dataset: &Dataset,
     jobs: &[Job<'_>],
     trained: &[Trained],
     own: &[usize],
-    first: usize,
 ) -> Result<()> {
-    let problem = jobs[first].problem;
+    let problem = matches!(dataset.reference, Reference::Truth(_)).then_some(dataset.problem);
+    // Points of one's own may be anywhere in the range.
+    let shown_y = if problem.is_some() { SHOWN_Y } else { RANGE };
     let x = Grid::new(RANGE[0], RANGE[1], COLUMNS)?.points();
     let y = Grid::new(RANGE[0], RANGE[1], ROWS)?;
-    let in_panel = |y: f64| (SHOWN_Y[0]..=SHOWN_Y[1]).contains(&y);
+    let in_panel = |y: f64| (shown_y[0]..=shown_y[1]).contains(&y);
     let shown: Vec<f64> = y.points().into_iter().filter(|&y| in_panel(y)).collect();
-    let truth: Vec<Vec<f64>> =
-        x.iter().map(|&x| shown.iter().map(|&y| problem.log_prob(x, y).exp()).collect()).collect();
-    let mut columns = vec![("Ground truth", truth)];
+    let mut columns: Vec<(&str, Vec<Vec<f64>>)> = Vec::new();
+    if let Some(problem) = problem {
+        let at = |x: f64| shown.iter().map(|&y| problem.log_prob(x, y).exp()).collect();
+        columns.push(("Ground truth", x.iter().map(|&x| at(x)).collect()));
+    }
     for method in SHOWN {
         // The first seed, not the best one.
         if let Some(&index) = own.iter().find(|&&index| jobs[index].method.name == method) {
             let title = if method == "ML-IS" { "Energy-based model" } else { method };
             columns.push((title, density(&trained[index], &x, &y, in_panel)?));
-            if method == "ML-IS" {
+            if let Some(problem) = problem.filter(|_| method == "ML-IS") {
                 curves(run, problem, &trained[index])?;
             }
         }
     }
-    let points = &jobs[first].points;
-    let points: Vec<(f64, f64)> =
-        points.x.iter().zip(&points.y).map(|(&x, &y)| (f64::from(x), f64::from(y))).collect();
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let Points { x: xs, y: ys } = &dataset.points;
+    let points: Vec<(f64, f64)> = xs.iter().zip(ys).map(|(&x, &y)| (f64::from(x), f64::from(y))).collect();
     let panels: Vec<DensityPanel> = columns
         .iter()
         .enumerate()
         .map(|(index, (title, density))| DensityPanel {
             title,
             density,
-            points: if index == 0 { &points } else { &[] },
+            points: if index == 0 || problem.is_none() { &points } else { &[] },
         })
         .collect();
     let [low, high] = [shown.first(), shown.last()].map(|y| y.copied().unwrap_or_default());
     let figure = DensityMaps { x: RANGE[0]..RANGE[1], y: low..high, panels: &panels };
-    plot::write(&figure, &run.join(format!("figure2_{}", problem.name())))?;
+    plot::write(&figure, &run.join(format!("figure2_{}", dataset.name)))?;
     Ok(())
 }
 

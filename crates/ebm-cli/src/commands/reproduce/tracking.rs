@@ -1,25 +1,24 @@
-//! `ebm reproduce tracking`: Table 3 and Figure 3b.
+//! `ebm reproduce tracking`: Table 3, Figure 3b and the supplement's ablation.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_data::videos::VideoConfig;
 use ebm_eval::tracking::Convention;
-use ebm_eval::{Spread, Summary, Table};
-use ebm_track::Method;
 use ebm_track::config::{ExperimentConfig, GeneratedConfig};
 use ebm_track::reproduce::{
-    BackboneSource, Comparison, MiniOptions, PaperOptions, Row, Test, dry_run, find_backbone, mini, missing,
-    paper,
+    BackboneSource, Comparison, MiniOptions, PaperOptions, Study, Test, dry_run, find_backbone, mini,
+    missing, paper,
 };
 use serde_json::json;
 
-use super::print_plan;
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
 use super::tracking_figures::figures;
-use crate::commands::{fresh_run, run_dir};
+use super::tracking_tables::tables;
+use crate::commands::{fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -33,13 +32,29 @@ enum Scale {
     Paper,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ablation {
+    /// Standard deviations of Eq. 5, as in the supplement.
+    Sigma,
+}
+const COMMAND: &str = "reproduce tracking";
+
 /// Arguments of `ebm reproduce tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
     /// How large.
     #[arg(long, value_enum, default_value = "auto")]
     scale: Scale,
-    /// Runs of each method: its training and the tracker, which draws numbers too.
+    /// The supplement's ablation instead of Table 3.
+    #[arg(long, value_enum, conflicts_with = "dry_run")]
+    ablation: Option<Ablation>,
+    /// Another tracker's row: its name and a folder with its boxes, of each run a folder or none. May be given several times.
+    #[arg(long, value_name = "NAME=DIR", value_parser = parse_results)]
+    results: Vec<(String, PathBuf)>,
+    /// Runs of each tracker on each sequence, instead of those of the settings.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    repetitions: Option<u64>,
+    /// Trainings of each method, each with pairs and a tracker of its own.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Print one JSON object instead of the table.
@@ -61,6 +76,8 @@ pub struct TrackingArgs {
     #[arg(long)]
     resume: Option<PathBuf>,
     #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
@@ -79,9 +96,38 @@ pub struct TrackingArgs {
     smoke: bool,
 }
 
+impl TrackingArgs {
+    /// The settings' expected figures, where they are of what these arguments ask for.
+    fn reference<'a>(&self, config: &'a ExperimentConfig, scale: Scale) -> Result<Reference<'a>> {
+        let small = || Ok::<_, anyhow::Error>(self.small_backbone || find_backbone(&self.weights)?.is_none());
+        Ok(match &config.expected {
+            _ if self.smoke => Err(SMOKE),
+            _ if self.dry_run => Err(DRY_RUN),
+            _ if self.ablation.is_some() => Err("the settings state what to expect of Table 3 alone"),
+            _ if scale != Scale::Paper && self.config.is_none() && small()? => {
+                Err("the configuration's figures are of ImageNet's ResNet-18; see weights/README.md")
+            }
+            expected => expected.as_ref().ok_or(SILENT),
+        })
+    }
+}
+
+fn parse_results(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, folder) = text
+        .split_once('=')
+        .filter(|(name, folder)| !name.is_empty() && !folder.is_empty())
+        .ok_or_else(|| format!("{text:?} is no NAME=DIR; write for instance SiamFC=results/siamfc"))?;
+    Ok((name.to_owned(), PathBuf::from(folder)))
+}
+
 /// Runs the command.
 pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
+    for (name, folder) in &args.results {
+        ensure!(folder.is_dir(), "--results {name}={}: there is no such folder", folder.display());
+    }
     let options = PaperOptions {
+        results: args.results.clone(),
+        study: args.study(),
         datasets: args.datasets.clone(),
         weights: args.weights.clone(),
         seeds: args.seeds,
@@ -89,6 +135,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         resume: args.resume.is_some(),
         device: args.device.open_single()?,
     };
+    progress = progress.computing_on(&options.device);
     let absent = missing(&options)?;
     let scale = match args.scale {
         Scale::Auto if absent.is_empty() || args.dry_run => Scale::Paper,
@@ -99,12 +146,13 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         given => given,
     };
     let config = settings(args, scale)?;
+    let reference = args.reference(&config, scale)?;
+    args.check.refuse_without(&reference)?;
     if scale == Scale::Paper && args.dry_run {
-        let run = fresh_run(&args.out, "tracking-dry")?;
+        let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
         let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
         let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
-        print_plan(&plan.lines, losses, args.json);
-        return Ok(());
+        return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     let (name, run, outcome) = match scale {
         Scale::Paper => {
@@ -114,17 +162,34 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
                     first.display()
                 );
             }
-            let run = run_dir(args.resume.as_deref(), &args.out, "tracking-paper")?;
+            let run = run_dir(args.resume.as_deref(), &args.out, &args.run_name("paper"))?;
             let outcome = paper(&config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
             ("paper", run, outcome)
         }
         _ => {
-            let run = run_dir(args.resume.as_deref(), &args.out, "tracking-mini")?;
+            let run = run_dir(args.resume.as_deref(), &args.out, &args.run_name("mini"))?;
             let outcome = run_mini(args, &config, (&run, options.device), &mut progress)?;
             ("mini", run, outcome)
         }
     };
-    finish(args, name, &run, &outcome)
+    finish(args, name, &run, &outcome, &reference)
+}
+
+impl TrackingArgs {
+    fn study(&self) -> Study {
+        match self.ablation {
+            Some(Ablation::Sigma) => Study::Sigma,
+            None => Study::Methods,
+        }
+    }
+
+    fn run_name(&self, scale: &str) -> String {
+        let study = match self.ablation {
+            Some(Ablation::Sigma) => "tracking-sigma",
+            None => "tracking",
+        };
+        run_name(&format!("{study}-{scale}"), self.smoke)
+    }
 }
 
 fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
@@ -132,6 +197,9 @@ fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
         Some(path) => ExperimentConfig::read(path)?,
         None => ExperimentConfig::embedded(if scale == Scale::Paper { "paper" } else { "mini" })?,
     };
+    if let Some(repetitions) = args.repetitions {
+        config.repetitions = repetitions as usize;
+    }
     if args.smoke {
         config.training.pairs_per_epoch = 2 * config.training.batch_size;
         config.training.epochs = 1;
@@ -176,6 +244,8 @@ fn run_mini(
         video: VideoConfig { frames, ..VideoConfig::default() },
         coco: args.datasets.join("coco"),
         real,
+        results: args.results.clone(),
+        study: args.study(),
         run: run.to_owned(),
         resume: args.resume.is_some(),
         device,
@@ -184,28 +254,33 @@ fn run_mini(
 }
 
 /// Writes the report and the figures, and prints the table.
-fn finish(args: &TrackingArgs, scale: &str, run: &Path, outcome: &Comparison) -> Result<()> {
-    for failed in &outcome.failed {
-        eprintln!("not counted: {failed}");
+fn finish(
+    args: &TrackingArgs,
+    scale: &str,
+    run: &Path,
+    found: &Comparison,
+    reference: &Reference<'_>,
+) -> Result<()> {
+    for failed in &found.failed {
+        eprintln!("not counted: {}: {}", failed.name, failed.reason);
     }
-    figures(run, outcome)?;
-    let object =
-        json!({ "scale": scale, "rows": outcome.rows, "curves": outcome.curves, "failed": outcome.failed });
-    let tables = tables(&outcome.rows, scale == "paper")?;
-    let text = format!("# Table 3, {scale} scale\n\n{}\n![success]({}.png)\n", tables, "success");
-    let write = |name: &str, text: &str| {
-        let path = run.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    figures(run, found)?;
+    let (title, appendix) = match args.study() {
+        Study::Methods => ("Table 3", "\n![success](success.png)\n"),
+        Study::Sigma => ("The proposal's standard deviations", ""),
     };
-    write("report.md", &text)?;
-    write("results.json", &serde_json::to_string_pretty(&object)?)?;
-    if args.json {
-        println!("{object}");
-    } else {
-        println!("{tables}");
-    }
-    eprintln!("trained modules, figures, results.json and report.md are in {}", run.display());
-    Ok(())
+    let study = outcome::Study {
+        command: COMMAND,
+        title,
+        scale,
+        run,
+        rows: serde_json::to_value(&found.rows)?,
+        more: json!({ "rivals": found.rivals, "curves": found.curves, "failed": found.failed }),
+        tables: &tables(args.study(), found, scale == "paper")?,
+        appendix,
+        files: "trained modules, figures",
+    };
+    study.finish(reference, args.check, args.json)
 }
 
 fn explain_mini(missing: &[PathBuf]) {
@@ -215,53 +290,4 @@ fn explain_mini(missing: &[PathBuf]) {
          weights/README.md say how to get the paper's data.",
         list.join(", ")
     );
-}
-
-/// For each dataset, mean ± sample standard deviation over seeds; the paper's figures on UAV123 beside those of paper scale.
-fn tables(rows: &[Row], with_paper: bool) -> Result<String> {
-    let mut datasets: Vec<&str> = Vec::new();
-    for row in rows {
-        if !datasets.contains(&row.dataset.as_str()) {
-            datasets.push(&row.dataset);
-        }
-    }
-    let mut text = String::new();
-    for dataset in datasets {
-        let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
-        if with_paper {
-            header.extend(["paper: OP50", "OP75", "AUC"]);
-        }
-        let mut table = Table::new(header);
-        for method in Method::ALL {
-            let own: Vec<&Row> =
-                rows.iter().filter(|row| row.method == method && row.dataset == dataset).collect();
-            if own.is_empty() {
-                continue;
-            }
-            let cell = |value: fn(&Row) -> f64| -> Result<String> {
-                let values: Vec<f64> = own.iter().map(|row| value(row)).collect();
-                Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
-            };
-            let rates: Vec<f64> = own.iter().filter_map(|row| row.frames_per_second).collect();
-            let rate = match rates.as_slice() {
-                [] => "–".to_owned(),
-                rates => Summary::new(rates)?.cell(Spread::StandardDeviation, 1),
-            };
-            let mut cells = vec![
-                method.title().to_owned(),
-                cell(|row| row.auc)?,
-                cell(|row| row.op50)?,
-                cell(|row| row.op75)?,
-                cell(|row| row.precision)?,
-                cell(|row| row.norm_precision)?,
-                rate,
-            ];
-            if with_paper {
-                cells.extend(method.published().uav123.map(|value| format!("{value:.1}")));
-            }
-            table.push(cells)?;
-        }
-        text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
-    }
-    Ok(text)
 }

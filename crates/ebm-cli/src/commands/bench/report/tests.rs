@@ -70,7 +70,7 @@ fn cells(page: &str) -> Vec<Vec<&str>> {
 
 #[test]
 fn the_page_says_what_was_measured() {
-    let page = report(true).page().unwrap();
+    let page = report(true).page("results/page.csv").unwrap();
     let cells = cells(&page);
     let rows = [
         // Times.
@@ -104,7 +104,7 @@ fn the_page_says_what_was_measured() {
 
 #[test]
 fn without_a_peer_there_is_no_ratio() {
-    let page = report(false).page().unwrap();
+    let page = report(false).page("results/page.csv").unwrap();
     assert!(
         page.contains("There was no PyTorch on this machine") && !page.contains("goals are met"),
         "{page}"
@@ -118,10 +118,38 @@ fn without_a_peer_there_is_no_ratio() {
 fn a_work_bound_by_memory_says_so() {
     let mut report = report(true);
     report.rows[0].cost = Cost { operations: 1e9, bytes: 1e9 };
-    let page = report.page().unwrap();
+    let page = report.page("results/page.csv").unwrap();
     let expected: Vec<&str> =
         "3×3 256→256 on 100×136, forward|1.00|1000|100|memory|25.0|12 %".split('|').collect();
     assert!(cells(&page).contains(&expected), "{page}");
+}
+
+#[test]
+fn the_file_has_the_figures_of_the_page() {
+    let text = String::from_utf8(report(true).csv().unwrap()).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    // The titles hold commas, which are quoted: the last line is read from its end.
+    let last = lines.next_back().unwrap();
+    let value = |name: &str| {
+        let from_end = header.len() - header.iter().position(|column| *column == name).unwrap();
+        last[last.len() - from_end]
+    };
+    // 40 ms against 20 ms with a goal of 1; 4 GFLOP in 40 ms at a peak of 200 GFLOP/s.
+    for (name, expected) in [
+        ("ours", "40.000000"),
+        ("peer_median", "25.000000"),
+        ("off_goal", "2.000000"),
+        ("of_peak", "0.500000"),
+        ("compile", ""),
+        ("eager", "20.000000"),
+    ] {
+        assert_eq!(value(name), expected, "{name}");
+    }
+    let page = report(true).page("results/page.csv").unwrap();
+    let marker = "<!-- table: results/page.csv\nby: ebm bench\nrows: work\ncolumns: =unit | ours ours_median \
+                  | eager eager_median | compile compile_median\n-->\n| work";
+    assert!(page.contains(marker), "{page}");
 }
 
 #[test]

@@ -36,6 +36,11 @@ impl Machine {
             system: format!("{name} {} {}", kernel.trim(), std::env::consts::ARCH),
         }
     }
+
+    /// Processor and cores, for a column of a table.
+    pub fn short(&self) -> String {
+        format!("{}, {} cores", self.cpu, self.cores)
+    }
 }
 
 /// The first value of `key` in lines `key SEPARATOR value`.

@@ -1,0 +1,126 @@
+//! The tables of `ebm reproduce tracking`.
+
+use anyhow::Result;
+use ebm_eval::{Spread, Summary, Table};
+use ebm_track::Method;
+use ebm_track::reproduce::{Comparison, QUOTED, RivalRow, Row, SIGMA_ABLATION, Study};
+
+/// All tables as Markdown; with the paper's figures beside those of paper scale.
+pub fn tables(study: Study, outcome: &Comparison, with_paper: bool) -> Result<String> {
+    let mut datasets: Vec<&str> = Vec::new();
+    for row in &outcome.rows {
+        if !datasets.contains(&row.dataset.as_str()) {
+            datasets.push(&row.dataset);
+        }
+    }
+    let mut text = String::new();
+    for dataset in datasets {
+        let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
+        let rivals: Vec<&RivalRow> = outcome.rivals.iter().filter(|row| row.dataset == dataset).collect();
+        let table = match study {
+            Study::Methods => methods(&rows, &rivals, with_paper)?,
+            Study::Sigma => sigma(&rows)?,
+        };
+        text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
+    }
+    if study == Study::Methods {
+        text.push_str(&format!("Table 3 of the paper\n\n{}\n\n", paper()?.render()));
+    }
+    Ok(text)
+}
+
+/// Mean ± sample standard deviation over seeds.
+fn cell(rows: &[&Row], value: fn(&Row) -> f64) -> Result<String> {
+    let values: Vec<f64> = rows.iter().map(|row| value(row)).collect();
+    Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
+}
+
+/// The methods on a dataset, and the trackers whose boxes were given; the paper's figures are those on UAV123.
+fn methods(rows: &[&Row], rivals: &[&RivalRow], with_paper: bool) -> Result<Table> {
+    let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
+    if with_paper {
+        header.extend(["paper, UAV123: OP50", "OP75", "AUC"]);
+    }
+    let mut table = Table::new(header);
+    for method in Method::ALL {
+        let own: Vec<&Row> = rows.iter().copied().filter(|row| row.method == method).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let rates: Vec<f64> = own.iter().filter_map(|row| row.frames_per_second).collect();
+        let rate = match rates.as_slice() {
+            [] => "–".to_owned(),
+            rates => Summary::new(rates)?.cell(Spread::StandardDeviation, 1),
+        };
+        let mut cells = vec![
+            method.title().to_owned(),
+            cell(&own, |row| row.auc)?,
+            cell(&own, |row| row.op50)?,
+            cell(&own, |row| row.op75)?,
+            cell(&own, |row| row.precision)?,
+            cell(&own, |row| row.norm_precision)?,
+            rate,
+        ];
+        if with_paper {
+            cells.extend(method.published().uav123.map(|value| format!("{value:.1}")));
+        }
+        table.push(cells)?;
+    }
+    for row in rivals {
+        let figures = [row.auc, row.op50, row.op75, row.precision, row.norm_precision];
+        let mut cells = vec![format!("{} ({} sequences)", row.name, row.sequences)];
+        cells.extend(figures.map(|value| format!("{value:.1}")));
+        cells.push("–".to_owned());
+        if with_paper {
+            let quoted = QUOTED.iter().find(|quoted| quoted.name.eq_ignore_ascii_case(&row.name));
+            cells.extend(quoted.map_or([None; 3], |quoted| quoted.uav123).map(figure));
+        }
+        table.push(cells)?;
+    }
+    Ok(table)
+}
+
+/// The supplement's ablation, whose figures are those on OTB-100 and NFS together.
+fn sigma(rows: &[&Row]) -> Result<Table> {
+    let mut table = Table::new(["σ", "OP50", "OP75", "AUC", "paper: OP50", "OP75", "AUC"]);
+    for published in &SIGMA_ABLATION {
+        let own = |row: &&Row| row.sigmas.as_deref() == Some(published.sigmas);
+        let own: Vec<&Row> = rows.iter().copied().filter(own).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let sigmas: Vec<String> = published.sigmas.iter().map(f64::to_string).collect();
+        let mut cells = vec![
+            sigmas.join(", "),
+            cell(&own, |row| row.op50)?,
+            cell(&own, |row| row.op75)?,
+            cell(&own, |row| row.auc)?,
+        ];
+        cells.extend(published.otb_nfs.map(|value| format!("{value:.2}")));
+        table.push(cells)?;
+    }
+    Ok(table)
+}
+
+/// The paper's Table 3, every tracker a row. TrackingNet's figures come from its server alone.
+fn paper() -> Result<Table> {
+    let header =
+        ["tracker", "TrackingNet: precision", "norm. precision", "success", "UAV123: OP50", "OP75", "AUC"];
+    let mut table = Table::new(header);
+    let mut push = |name: &str, tracking_net: [f64; 3], uav123: [Option<f64>; 3]| {
+        let figures = tracking_net.map(Some).into_iter().chain(uav123).map(figure);
+        table.push(std::iter::once(name.to_owned()).chain(figures))
+    };
+    for quoted in &QUOTED {
+        push(quoted.name, quoted.tracking_net, quoted.uav123)?;
+    }
+    for method in Method::ALL {
+        let published = method.published();
+        push(method.title(), published.tracking_net, published.uav123.map(Some))?;
+    }
+    Ok(table)
+}
+
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
+}

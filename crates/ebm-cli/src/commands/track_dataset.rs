@@ -1,0 +1,167 @@
+//! A tracker over a whole dataset, for `ebm eval tracking --run`.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::Device;
+use clap::Args;
+use ebm_data::fetch::sha256_of;
+use ebm_data::files::{read_settings, write_atomic};
+use ebm_eval::tracking::{Convention, RunResult, TestSet, TrackingReport};
+use ebm_seed::Key;
+use ebm_track::saved::SavedConfig;
+use ebm_track::tracker::Networks;
+use ebm_track::{Repetition, Runs, TrackedSequence, track_dataset};
+use serde::{Deserialize, Serialize};
+
+use super::create_dir;
+use crate::progress::Console;
+
+/// What and how often is tracked, and where the boxes go.
+#[derive(Args)]
+pub struct TrackArgs {
+    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, whose tracker goes over the whole dataset.
+    #[arg(long, conflicts_with_all = ["annotations", "results"], requires_all = ["sequences", "out"])]
+    pub run: Option<PathBuf>,
+    /// The dataset's folder, laid out as published.
+    #[arg(long, requires = "run")]
+    sequences: Option<PathBuf>,
+    /// Where boxes, times and the submission go; called again with the same folder, an interrupted command goes on.
+    #[arg(long, requires = "run")]
+    out: Option<PathBuf>,
+    /// Times that every sequence is tracked: a tracker draws numbers, and figures are means over its runs.
+    #[arg(long, requires = "run", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    repetitions: u16,
+    /// Sequences that are tracked at a time; by default as many as the machine has cores.
+    #[arg(long, requires = "run", value_parser = clap::value_parser!(u16).range(1..))]
+    workers: Option<u16>,
+    /// The archive for the dataset's server, a zip file; by default OUT/submission.zip where only a server has the annotations, and none
+    /// for other datasets.
+    #[arg(long, requires = "run")]
+    archive: Option<PathBuf>,
+    /// Seed of the tracker's numbers.
+    #[arg(long, requires = "run", default_value_t = 0)]
+    seed: u64,
+    /// The backbone's weight file, where it is no longer where the run had it.
+    #[arg(long, requires = "run")]
+    backbone: Option<PathBuf>,
+}
+
+/// What the boxes in a folder depend on, which does not change when the command goes on.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Origin {
+    dataset: String,
+    model_sha256: String,
+    backbone_sha256: String,
+    seed: u64,
+    tracker: SavedConfig,
+}
+
+/// Tracks the dataset and writes what its server or toolkit expects; the reports of its runs, none where only a server has the
+/// annotations.
+pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Option<Vec<TrackingReport>>> {
+    let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
+        bail!("give --run, --sequences and --out");
+    };
+    let device = Device::Cpu;
+    let (config, backbone, module) = SavedConfig::load(run, args.backbone.as_deref(), &device)?;
+    let weights = args.backbone.clone().unwrap_or_else(|| config.backbone_path(run));
+    let origin = Origin {
+        dataset: format!("{set:?}"),
+        model_sha256: sha256_of(&SavedConfig::model_path(run), &mut |_| ())?,
+        backbone_sha256: sha256_of(&weights, &mut |_| ())?,
+        seed: args.seed,
+        tracker: config.clone(),
+    };
+    create_dir(out)?;
+    check_origin(&out.join("origin.toml"), &origin)?;
+
+    let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
+    for defect in &found.quarantine.defects {
+        eprintln!("left out: {defect}");
+    }
+    let sequences = found.sequences;
+    let networks = Networks {
+        backbone: Arc::new(backbone),
+        boxes: module.pack()?,
+        refinement: config.refinement.clone(),
+        device,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let runs =
+        Runs { repetitions: usize::from(args.repetitions), workers: args.workers.map_or(cores, usize::from) };
+    let (key, boxes) = (Key::new(args.seed).split("tracker"), out.join("boxes"));
+    let mut progress = Console::new();
+    let all = track_dataset(&networks, &config.tracker, &sequences, &boxes, runs, key, &mut progress)?;
+    eprintln!(
+        "boxes and times of {} sequences and {} runs are in {}",
+        sequences.len(),
+        all.len(),
+        boxes.display()
+    );
+    submit(args, set, out, &all)?;
+    if set.is_scored_by_a_server() {
+        for failed in all.iter().flat_map(|run| &run.failed) {
+            eprintln!("not tracked: {}: {}", failed.name, failed.reason);
+        }
+        return Ok(None);
+    }
+    let reports = all.iter().map(|run| run.report(&sequences, convention));
+    Ok(Some(reports.collect::<Result<_, _>>()?))
+}
+
+/// Refuses a folder that has the boxes of something else.
+fn check_origin(path: &Path, origin: &Origin) -> Result<()> {
+    let text = toml::to_string(origin)?;
+    if path.is_file() {
+        let there: Origin = toml::from_str(&read_settings(path)?)
+            .with_context(|| format!("{}; give another --out", path.display()))?;
+        let same = |what: &str, equal: bool, there: &str, here: &str| -> Result<()> {
+            ensure!(
+                equal,
+                "{} has boxes with {what} {there}, and not {here}; give another --out",
+                path.display()
+            );
+            Ok(())
+        };
+        let digests = (&there.model_sha256, &origin.model_sha256);
+        same("the dataset", there.dataset == origin.dataset, &there.dataset, &origin.dataset)?;
+        same("a box module of digest", digests.0 == digests.1, digests.0, digests.1)?;
+        let digests = (&there.backbone_sha256, &origin.backbone_sha256);
+        same("a backbone of digest", digests.0 == digests.1, digests.0, digests.1)?;
+        same("seed", there.seed == origin.seed, &there.seed.to_string(), &origin.seed.to_string())?;
+        let [old, new] = [&there.tracker, &origin.tracker].map(|tracker| format!("{tracker:?}"));
+        return same("the settings", there.tracker == origin.tracker, &old, &new);
+    }
+    Ok(write_atomic(path, text.as_bytes())?)
+}
+
+/// Writes the submission anew, and its archive.
+fn submit(args: &TrackArgs, set: TestSet, out: &Path, all: &[Repetition]) -> Result<()> {
+    let folder = out.join("submission");
+    if folder.is_dir() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let results: Vec<Vec<RunResult<'_>>> =
+        all.iter().map(|run| run.tracked.iter().map(result_of).collect()).collect();
+    let by_server = set.is_scored_by_a_server();
+    let archive = args.archive.clone().or_else(|| by_server.then(|| out.join("submission.zip")));
+    let Some(archive) = archive else {
+        set.write_submission(&folder, &results)?;
+        eprintln!("result files as the dataset's toolkit reads them are in {}", folder.display());
+        return Ok(());
+    };
+    for archive in set.write_archive(&folder, &results, &archive)? {
+        eprintln!("{} is for the dataset's server or toolkit", archive.display());
+    }
+    if set == TestSet::Got10kTest && all.len() != 3 {
+        eprintln!("GOT-10k's protocol has three runs; this archive has {}", all.len());
+    }
+    Ok(())
+}
+
+fn result_of(found: &TrackedSequence) -> RunResult<'_> {
+    RunResult { name: &found.name, boxes: &found.boxes, seconds: &found.seconds }
+}

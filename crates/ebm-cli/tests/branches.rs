@@ -1,0 +1,204 @@
+//! Branches that were trained one by one, and what they are given to.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+const WEIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights");
+const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
+const METHODS: [&str; 5] = ["gaussian", "mixture4", "cvae", "iou_net", "ebm"];
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+#[track_caller]
+fn succeeds(args: &[&str]) -> [String; 2] {
+    let output = ebm(args);
+    let [printed, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(output.status.success(), "{args:?}: {said}");
+    [printed, said]
+}
+
+#[track_caller]
+fn refused(args: &[&str], parts: &[&str]) {
+    let output = ebm(args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{args:?} succeeded");
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Some scenes and branches.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// `ebm reproduce detection` in small, and what it says.
+    fn reproduce(&self, more: &[&str]) -> Vec<String> {
+        let [out, datasets] = ["runs", "datasets"].map(|name| text(&self.path(name)).to_owned());
+        let args = ["reproduce", "detection", "--scale", "mini", "--smoke", "--seeds", "1", "--json"];
+        let places = ["--out", &out, "--datasets", &datasets, "--weights", WEIGHTS];
+        [&args[..], &places, more].concat().into_iter().map(str::to_owned).collect()
+    }
+
+    /// A training on the scenes that `ebm reproduce detection --smoke` trains on.
+    fn train(&self, what: &str, run: &str, more: &[&str]) -> Vec<String> {
+        let scenes = self.path("datasets/generated/detection/train-16");
+        let [annotations, images] = ["annotations.json", "images"].map(|name| scenes.join(name));
+        let run = self.path(run);
+        let args = ["train", what, "--annotations", text(&annotations), "--images", text(&images)];
+        [&args[..], &["--run", text(&run)], more].concat().into_iter().map(str::to_owned).collect()
+    }
+}
+
+fn strs(args: &[String]) -> Vec<&str> {
+    args.iter().map(String::as_str).collect()
+}
+
+/// The table without what a clock measured.
+fn table(printed: &str) -> Vec<Value> {
+    let object: Value = serde_json::from_str(printed).unwrap();
+    let mut rows = object["rows"].as_array().unwrap().clone();
+    for row in &mut rows {
+        let row = row.as_object_mut().unwrap();
+        assert!(row.remove("frames_per_second").is_some() && row.remove("boxes_per_second").is_some());
+    }
+    rows
+}
+
+#[test]
+fn separately_trained_branches_give_the_table_of_one_run() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let methods = format!("direct,{}", METHODS.join(","));
+    let compare = ["--methods", &methods];
+    let [one, said] = succeeds(&strs(&place.reproduce(&compare)));
+    // One step length is not chosen among others: no pass over the validation images.
+    assert!(said.contains("test: 4 done") && !said.contains("validation: 2 done"), "{said}");
+    let object: Value = serde_json::from_str(&one).unwrap();
+    let remarks = object["remarks"].as_array().unwrap();
+    assert!(remarks[0].as_str().unwrap().contains("the paper's figures are of COCO test-dev"), "{object}");
+
+    for method in METHODS {
+        let run = format!("heads/{method}-0");
+        let more = ["--config", "mini", "--cache", "--steps", "2", "--workers", "3", "--method", method];
+        let [printed, _] =
+            succeeds(&strs(&place.train("branch", &run, &[&more[..], &["--detector", DETECTOR]].concat())));
+        let file = place.path(&format!("{run}/{method}.safetensors"));
+        assert_eq!(printed.trim(), text(&file));
+        let of_run = place.path(&format!("runs/detection-mini-1/{method}-0/{method}.safetensors"));
+        assert!(std::fs::read(&file).unwrap() == std::fs::read(of_run).unwrap(), "{method}");
+    }
+    let heads = place.path("heads");
+    let with_heads = [&compare[..], &["--heads", text(&heads)]].concat();
+    let [separate, said] = succeeds(&strs(&place.reproduce(&with_heads)));
+    assert_eq!(table(&separate), table(&one));
+    assert!(!said.contains("training") && !said.contains("features of"), "{said}");
+
+    // A missing one is not trained unless that is asked for.
+    std::fs::remove_dir_all(place.path("heads/gaussian-0")).unwrap();
+    std::fs::remove_dir_all(place.path("heads/ebm-0")).unwrap();
+    let missing = ["gaussian-0/gaussian.safetensors", "ebm-0/ebm.safetensors", "--train-missing"];
+    refused(&strs(&place.reproduce(&with_heads)), &missing);
+    let [again, said] = succeeds(&strs(&place.reproduce(&[&with_heads[..], &["--train-missing"]].concat())));
+    assert_eq!(table(&again), table(&one));
+    assert!(said.contains("training ebm-0") && !said.contains("training cvae-0"), "{said}");
+
+    // Neither is one taken that was trained otherwise: both values are said.
+    let settings =
+        include_str!("../../ebm-detect/configs/mini.toml").replace("[0.0375, 0.075, 0.15]", "[0.1]");
+    std::fs::write(place.path("other.toml"), settings).unwrap();
+    let config = place.path("other.toml");
+    let more =
+        ["--config", text(&config), "--cache", "--steps", "3", "--batch-size", "2", "--detector", DETECTOR];
+    succeeds(&strs(&place.train("branch", "other/ebm-0", &more)));
+    let other = place.path("other");
+    let both = [
+        "confidence.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
+        "confidence.training.steps = 3 (here: 2)",
+        "confidence.training.batch_size = 2 (here: 4)",
+    ];
+    refused(&strs(&place.reproduce(&["--methods", "ebm", "--heads", text(&other)])), &both);
+}
+
+#[test]
+fn a_branch_says_what_it_is() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let scenes = place.path("datasets/generated/detection/train-16");
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "3", "--seed", "4"]);
+    let (annotations, images) = (scenes.join("annotations.json"), scenes.join("images"));
+    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let evaluate = |annotations: &Path, detector: &str, more: &[&str]| -> Vec<String> {
+        let model = ["eval", "detection", "--json", "--detector", detector, "--images", text(&images)];
+        let args = [&model[..], &["--annotations", text(annotations)], more].concat();
+        args.into_iter().map(str::to_owned).collect()
+    };
+    for method in METHODS {
+        let more =
+            ["--config", "mini", "--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
+        succeeds(&strs(&place.train("branch", method, &[&more[..], &["--method", method]].concat())));
+        let head = place.path(&format!("{method}/{method}.safetensors"));
+        let [printed, _] = succeeds(&strs(&evaluate(&annotations, DETECTOR, &["--head", text(&head)])));
+        let object: Value = serde_json::from_str(&printed).unwrap();
+        let mut found: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+        found.sort_unstable();
+        match method {
+            "iou_net" | "ebm" => assert_eq!(found, ["before", "direct", "refined"]),
+            density => assert_eq!(found, {
+                let mut names = ["direct", density];
+                names.sort_unstable();
+                names
+            }),
+        }
+        let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
+        let [printed, _] = succeeds(&predict);
+        let line: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
+        assert_eq!(line["bbox"].as_array().unwrap().len(), 4);
+    }
+    let energy = place.path("ebm/ebm.safetensors");
+    let wrong = ["--head", text(&energy), "--method", "iou_net"];
+    refused(&strs(&evaluate(&annotations, DETECTOR, &wrong)), &["a branch of ebm", "--method iou_net"]);
+    let gaussian = place.path("gaussian/gaussian.safetensors");
+    let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&gaussian)];
+    refused(&[&predict[..], &["--density"]].concat(), &["--density", "gaussian"]);
+
+    // Another detector's features are not those that it was trained on.
+    let more = ["--config", "mini", "--steps", "1", "--batch-size", "1"];
+    succeeds(&strs(&place.train("detector", "detector", &more)));
+    let detector = place.path("detector/detector.safetensors");
+    let other = evaluate(&annotations, text(&detector), &["--head", text(&energy)]);
+    refused(&strs(&other), &["ebm.safetensors", "detector_digest", "(here: "]);
+    succeeds(&strs(&evaluate(&annotations, text(&detector), &[])));
+
+    // The same number of categories, one of which is another.
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    let known = file["categories"][0]["name"].as_str().unwrap().to_owned();
+    file["categories"][0]["name"] = json!("raccoon");
+    let foreign = place.path("foreign.json");
+    std::fs::write(&foreign, file.to_string()).unwrap();
+    let parts = ["detector.safetensors", &format!("{known:?}"), "\"raccoon\"", "foreign.json"];
+    refused(&strs(&evaluate(&foreign, text(&detector), &[])), &parts);
+    let mut train = place.train("branch", "foreign", &["--config", "mini", "--detector", text(&detector)]);
+    let at = train.iter().position(|argument| argument == text(&annotations)).unwrap();
+    train[at] = text(&foreign).to_owned();
+    refused(&strs(&train), &parts);
+}
+
+#[test]
+fn nothing_is_trained_with_no_steps() {
+    for what in ["detector", "branch"] {
+        let args = ["train", what, "--annotations", "a.json", "--images", "i", "--run", "r", "--steps", "0"];
+        let detector: &[&str] = if what == "branch" { &["--detector", DETECTOR] } else { &[] };
+        refused(&[&args[..], detector].concat(), &["--steps", "give 1 or more"]);
+    }
+}

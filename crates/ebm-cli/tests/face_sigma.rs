@@ -1,0 +1,130 @@
+//! The supplement's study of σ for ages and poses, at every scale.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use candle_core::{DType, Device};
+use ebm_data::faces::generated::{HeadConfig, generate_ages};
+use ebm_face::{Trunk, TrunkConfig, TrunkNorm};
+use ebm_nn::import::save_safetensors;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use serde_json::{Value, json};
+
+/// The tables of the supplement: σ of each row, and the paper's MAE.
+fn published(task: &str) -> (Value, Value) {
+    match task {
+        "age" => {
+            (json!([[0.1, 10.0], [0.1, 20.0], [0.01, 20.0], [0.1, 40.0]]), json!([7.62, 5.12, 5.36, 5.24]))
+        }
+        _ => (
+            json!([[0.1, 20.0], [1.0, 20.0], [1.0, 30.0], [2.0, 20.0], [1.0, 10.0]]),
+            json!([6.96, 5.08, 5.24, 7.02, 7.56]),
+        ),
+    }
+}
+
+/// Both datasets in small, and a trunk of one block a stage.
+fn prepare(root: &Path) {
+    let datasets = root.join("datasets");
+    fs::create_dir_all(datasets.join("biwi")).unwrap();
+    let config = HeadConfig { size: 16, ..HeadConfig::default() };
+    let ages = generate_ages(&datasets.join("utkface"), &config, 24, Key::new(1)).unwrap();
+    fs::rename(ages.split, datasets.join("utkface/utk_train.csv")).unwrap();
+    let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
+    fs::copy(npz, datasets.join("biwi/BIWI_train.npz")).unwrap();
+    let store = ParamStore::new(Key::new(1));
+    let form = TrunkConfig { layers: [1, 1, 1, 1], width: 2, norm: TrunkNorm::Train, stride_in_1x1: false };
+    Trunk::new(&form, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+    save_safetensors(&root.join("trunk.safetensors"), &store.tensors().unwrap()).unwrap();
+}
+
+/// `ebm reproduce` of a task at a scale in small, with `more` arguments.
+fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
+    let key = task.replace('-', "_");
+    let training = "epochs = 1.0\nbatch_size = 8\nmilestones = []\n";
+    let settings = root.join(format!("{key}_{scale}.toml"));
+    let text = format!(
+        "extends = \"{key}_{scale}\"\n[input]\nsize = 16\n[head]\nhidden = 8\n[energy]\nsamples = 4\n\
+         [training]\n{training}[energy.training]\n{training}"
+    );
+    fs::write(&settings, text).unwrap();
+    let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
+    command.args(["reproduce", task, "--scale", scale, "--seeds", "1", "--json", "--config"]).arg(&settings);
+    for (option, name) in [
+        ("--trunk", "trunk.safetensors"),
+        ("--datasets", "datasets"),
+        ("--out", "runs"),
+        ("--cache", "cache"),
+    ] {
+        command.args([option, &place(name)]);
+    }
+    let output = command.args(more).output().unwrap();
+    assert!(output.status.success(), "{task} {scale}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn column(rows: &Value, name: &str) -> Value {
+    rows.as_array().unwrap().iter().map(|row| row[name].clone()).collect()
+}
+
+#[test]
+fn sigma_is_studied_end_to_end_and_on_features() {
+    let dir = tempfile::tempdir().unwrap();
+    prepare(dir.path());
+    for task in ["age", "head-pose"] {
+        let (sigmas, figures) = published(task);
+        for scale in ["paper", "frozen"] {
+            let object = reproduce(dir.path(), task, scale, &["--ablation", "sigma"]);
+            let rows = &object["ablation"];
+            assert_eq!(
+                (column(rows, "sigmas"), column(rows, "published")),
+                (sigmas.clone(), figures.clone())
+            );
+            for row in rows.as_array().unwrap() {
+                // Errors in years or degrees of networks that have learnt nothing: of another run each, so not all the same.
+                assert!((0.0..100.0).contains(&row["mae"].as_f64().unwrap()), "{row}");
+            }
+            let run = dir.path().join(format!("runs/{task}-{scale}-1"));
+            let report = fs::read_to_string(run.join("report.md")).unwrap();
+            assert!(report.contains(&format!("| {:.2} ", figures[0].as_f64().unwrap())), "{report}");
+            // One network for each proposal but the table's own, trained with its σ and nothing else changed.
+            for (number, sigmas) in sigmas.as_array().unwrap().iter().enumerate() {
+                let own = run.join("ebm-0/config.toml");
+                let own: toml::Table = fs::read_to_string(own).unwrap().parse().unwrap();
+                let path = run.join(format!("ablation-{number}/config.toml"));
+                let is_own = json!(own["experiment"]["energy"]["sigmas"]) == *sigmas;
+                assert_eq!(path.exists(), !is_own, "{}", path.display());
+                if !is_own {
+                    let mut other: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+                    assert_eq!(json!(other["experiment"]["energy"]["sigmas"]), *sigmas);
+                    other["experiment"]["energy"]["sigmas"] = own["experiment"]["energy"]["sigmas"].clone();
+                    assert_eq!(other, own);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_takes_two_steps_of_every_proposal() {
+    let dir = tempfile::tempdir().unwrap();
+    prepare(dir.path());
+    for (task, networks, others) in [
+        ("age", 9, ["ablation-0", "ablation-2", "ablation-3"].as_slice()),
+        ("head-pose", 7, &["ablation-0", "ablation-2", "ablation-3", "ablation-4"]),
+    ] {
+        let without = reproduce(dir.path(), task, "paper", &["--dry-run"]);
+        assert_eq!(without["steps"].as_array().unwrap().len(), networks);
+        let with = reproduce(dir.path(), task, "paper", &["--dry-run", "--ablation", "sigma"]);
+        let steps = with["steps"].as_array().unwrap();
+        let names: Vec<&str> =
+            steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
+        assert_eq!(names, others);
+        assert!(steps.iter().all(|step| step["losses"].as_array().unwrap().len() == 2));
+        assert!(with["plan"].to_string().contains("ablation-0: "), "{}", with["plan"]);
+    }
+}

@@ -1,0 +1,270 @@
+//! `ebm eval tracking --run`: a tracker over tiny datasets in each published layout, and what their servers expect of it.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use candle_core::{DType, Device};
+use ebm_data::sequences::Rect;
+use ebm_data::unpack::{Budget, unpack};
+use ebm_data::videos::{VideoConfig, generate};
+use ebm_nn::import::save_safetensors;
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+use ebm_track::box_module::{BoxModule, BoxModuleConfig};
+use ebm_track::saved::SavedConfig;
+use ebm_track::tracker::TrackerConfig;
+use ebm_track::{Backbone, Method, Refinement};
+use serde_json::Value;
+
+/// Frames of a sequence.
+const COUNT: usize = 4;
+
+struct Case {
+    dir: tempfile::TempDir,
+    /// JPEG files and their boxes.
+    frames: Vec<PathBuf>,
+    boxes: Vec<Rect>,
+}
+
+impl Case {
+    /// A tracker whose weights are drawn, in `runs/ebm-0`, and a video.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (device, runs) = (Device::Cpu, dir.path().join("runs"));
+        let store = ParamStore::new(Key::new(1));
+        let config = ResNetConfig {
+            width: 8,
+            layers: [1, 1, 1, 0],
+            ..ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 })
+        };
+        ResNet::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+        std::fs::create_dir_all(runs.join("ebm-0")).unwrap();
+        save_safetensors(&runs.join("backbone.safetensors"), &store.tensors().unwrap().into_iter().collect())
+            .unwrap();
+        let sizes =
+            BoxModuleConfig::atom(Backbone::of_store(&store, "", &device).unwrap().channels()).narrowed(32);
+        let store = ParamStore::new(Key::new(2));
+        BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
+        let saved = SavedConfig {
+            method: Method::Ebm,
+            seed: 0,
+            backbone: PathBuf::from("backbone.safetensors"),
+            box_module: sizes,
+            refinement: Refinement { steps: 2, ..Method::Ebm.paper().refinement },
+            tracker: TrackerConfig::default(),
+        };
+        saved.save(&store, &runs.join("ebm-0")).unwrap();
+        let video = VideoConfig { frames: 24, ..VideoConfig::default() };
+        let video = generate(&dir.path().join("videos"), &video, 1, Key::new(3)).unwrap().remove(0);
+        let frames = (0..COUNT).map(|i| video.frames.path(i).unwrap()).collect();
+        Self { dir, frames, boxes: video.boxes[..COUNT].to_vec() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// The frames in `folder`, numbered from `first` with so many digits.
+    fn frames(&self, folder: &str, first: usize, digits: usize) {
+        let folder = self.path(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        for (i, frame) in self.frames.iter().enumerate() {
+            std::fs::copy(frame, folder.join(format!("{:0digits$}.jpg", first + i))).unwrap();
+        }
+    }
+
+    /// The first `count` boxes.
+    fn list(&self, count: usize) -> String {
+        self.boxes[..count].iter().map(|[x, y, w, h]| format!("{x},{y},{w},{h}\n")).collect()
+    }
+
+    /// Two runs over `dataset` in `root`.
+    fn track(&self, dataset: &str, root: &str, more: &[&str]) -> Output {
+        let [run, sequences] = ["runs/ebm-0", root].map(|name| self.path(name));
+        let out = self.path(&format!("out-{dataset}"));
+        Command::new(env!("CARGO_BIN_EXE_ebm"))
+            .args([
+                "eval",
+                "tracking",
+                "--dataset",
+                dataset,
+                "--repetitions",
+                "2",
+                "--workers",
+                "2",
+                "--json",
+            ])
+            .args([Path::new("--run"), &run, Path::new("--sequences"), &sequences, Path::new("--out"), &out])
+            .args(more)
+            .output()
+            .unwrap()
+    }
+
+    fn tracked(&self, dataset: &str, root: &str, more: &[&str]) -> Output {
+        let output = self.track(dataset, root, more);
+        assert!(output.status.success(), "{dataset}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    /// The files in an archive.
+    fn unpacked(&self, archive: &str) -> BTreeMap<String, String> {
+        let target = self.path(&format!("{archive}-unpacked"));
+        unpack(&self.path(archive), &target, &Budget::of_manifest(100, 1 << 20, 1 << 20)).unwrap();
+        let mut files = BTreeMap::new();
+        let mut folders = vec![target.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let name = path.strip_prefix(&target).unwrap().to_str().unwrap().to_owned();
+                if !name.starts_with('.') {
+                    files.insert(name, std::fs::read_to_string(&path).unwrap());
+                }
+            }
+        }
+        files
+    }
+}
+
+fn names(files: &BTreeMap<String, String>) -> Vec<&str> {
+    files.keys().map(String::as_str).collect()
+}
+
+/// Boxes as integers with tabs, times beside them, a folder for each run, the first line the annotated box.
+fn assert_pytracking(case: &Case, files: &BTreeMap<String, String>, name: &str) {
+    let expected: Vec<String> = [0, 1]
+        .iter()
+        .flat_map(|run| ["", "_time"].map(|what| format!("ebm_{run:03}/{name}{what}.txt")))
+        .collect();
+    assert_eq!(names(files), expected);
+    let first = case.boxes[0].map(|number| (number as i64).to_string()).join("\t");
+    for file in ["ebm_000", "ebm_001"].map(|run| &files[&format!("{run}/{name}.txt")]) {
+        assert_eq!((file.lines().count(), file.lines().next()), (COUNT, Some(&*first)));
+    }
+}
+
+fn score(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn datasets_with_annotations_are_tracked_scored_and_packed() {
+    let case = Case::new();
+    let all = case.list(COUNT);
+    case.frames("otb/Deer/img", 1, 4);
+    case.write("otb/Deer/groundtruth_rect.txt", &all);
+    case.frames("uav/data_seq/UAV123/bike1", 1, 6);
+    case.write("uav/anno/UAV123/bike1.txt", &all);
+    case.frames("nfs/sequences/Gymnastics", 1, 5);
+    case.write("nfs/anno/nfs_Gymnastics.txt", &all);
+    case.frames("lasot/airplane/airplane-1/img", 1, 8);
+    case.write("lasot/airplane/airplane-1/groundtruth.txt", &all);
+    for file in ["full_occlusion", "out_of_view"] {
+        case.write(&format!("lasot/airplane/airplane-1/{file}.txt"), "0,0,0,0");
+    }
+    // OTB's annotations have 71 boxes of Deer and nobody counts them here.
+    for (dataset, root, name) in [
+        ("otb100", "otb", "Deer"),
+        ("uav123", "uav", "uav_bike1"),
+        ("nfs", "nfs", "nfs_Gymnastics"),
+        ("lasot", "lasot", "airplane-1"),
+    ] {
+        let archive = case.path(&format!("{dataset}.zip"));
+        let output = case.tracked(dataset, root, &["--archive", archive.to_str().unwrap()]);
+        let object = score(&output);
+        assert_eq!((&object["runs"], &object["sequences"]), (&2.into(), &1.into()), "{object}");
+        assert_pytracking(&case, &case.unpacked(&format!("{dataset}.zip")), name);
+    }
+
+    let name = "GOT-10k_Val_000001";
+    case.frames(&format!("got10k/val/{name}"), 1, 8);
+    case.write("got10k/val/list.txt", &format!("{name}\n"));
+    case.write(&format!("got10k/val/{name}/groundtruth.txt"), &all);
+    case.write(&format!("got10k/val/{name}/absence.label"), &"0\n".repeat(COUNT));
+    case.write(&format!("got10k/val/{name}/cover.label"), &"8\n".repeat(COUNT));
+    let archive = case.path("got10k.zip");
+    let object = score(&case.tracked("got10k", "got10k", &["--archive", archive.to_str().unwrap()]));
+    assert_eq!((&object["runs"], &object["frames"]), (&2.into(), &(COUNT - 1).into()), "{object}");
+    let files = case.unpacked("got10k.zip");
+    assert_eq!(names(&files), ["001", "002", "time"].map(|what| format!("{name}/{name}_{what}.txt")));
+    let first = case.boxes[0].map(|number| format!("{number:.6}")).join(",");
+    assert_eq!(files[&format!("{name}/{name}_002.txt")].lines().next(), Some(&*first));
+    // A column for each run.
+    let times = &files[&format!("{name}/{name}_time.txt")];
+    assert!(times.lines().count() == COUNT && times.lines().all(|line| line.split(',').count() == 2));
+}
+
+#[test]
+fn test_sets_whose_boxes_a_server_keeps_become_archives() {
+    let case = Case::new();
+    let name = "GOT-10k_Test_000001";
+    case.frames(&format!("got10k/test/{name}"), 1, 8);
+    case.write("got10k/test/list.txt", &format!("{name}\n"));
+    case.write(&format!("got10k/test/{name}/groundtruth.txt"), &case.list(1));
+    let output = case.tracked("got10k-test", "got10k", &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.stdout.is_empty() && said.contains("server") && said.contains("three runs"), "{said}");
+    let files = case.unpacked("out-got10k-test/submission.zip");
+    assert_eq!(names(&files), ["001", "002", "time"].map(|what| format!("{name}/{name}_{what}.txt")));
+    assert_eq!(files[&format!("{name}/{name}_001.txt")].lines().count(), COUNT);
+
+    for video in ["0-6LB4FqxoE_0", "07Ysk1C0ZX0_0"] {
+        case.frames(&format!("trackingnet/TEST/frames/{video}"), 0, 1);
+        case.write(&format!("trackingnet/TEST/anno/{video}.txt"), &case.list(1));
+    }
+    case.tracked("trackingnet", "trackingnet", &[]);
+    let first = case.boxes[0].map(|number| format!("{number:.2}")).join(",");
+    for run in [1, 2] {
+        let files = case.unpacked(&format!("out-trackingnet/submission_{run:03}.zip"));
+        assert_eq!(names(&files), ["0-6LB4FqxoE_0.txt", "07Ysk1C0ZX0_0.txt"]);
+        assert!(
+            files.values().all(|text| text.lines().count() == COUNT && text.lines().next() == Some(&*first))
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_dataset_goes_on_and_another_tracker_is_refused() {
+    let case = Case::new();
+    for name in ["Deer", "Man"] {
+        case.frames(&format!("otb/{name}/img"), 1, 4);
+        case.write(&format!("otb/{name}/groundtruth_rect.txt"), &case.list(COUNT));
+    }
+    let whole = score(&case.tracked("otb100", "otb", &[]));
+    let boxes = case.path("out-otb100/boxes");
+    let read =
+        |run: &str, name: &str| std::fs::read_to_string(boxes.join(run).join(format!("{name}.txt"))).unwrap();
+    let before = read("run_002", "Man");
+    assert_ne!(before, read("run_001", "Man"));
+    std::fs::remove_file(boxes.join("run_002/Man.txt")).unwrap();
+    // Boxes that are there are not made again.
+    let marked = read("run_001", "Deer").replacen(',', ", ", 1);
+    std::fs::write(boxes.join("run_001/Deer.txt"), &marked).unwrap();
+    assert_eq!(score(&case.tracked("otb100", "otb", &[])), whole);
+    assert_eq!((read("run_002", "Man"), read("run_001", "Deer")), (before, marked));
+    // What was written is what `--results` reads.
+    let output = Command::new(env!("CARGO_BIN_EXE_ebm"))
+        .args(["eval", "tracking", "--dataset", "other", "--json", "--annotations"])
+        .args([&case.path("otb"), Path::new("--results"), &boxes])
+        .output()
+        .unwrap();
+    assert_eq!(score(&output)["auc"], whole["auc"]);
+
+    let output = case.track("otb100", "otb", &["--seed", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("seed 0") && said.contains("another --out"), "{said}");
+    let output = case.track("other", "otb", &[]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("--dataset other"));
+}

@@ -1,0 +1,154 @@
+//! The published datasets that trackers are measured on.
+
+use std::path::{Path, PathBuf};
+
+use ebm_data::pack::zip_folder;
+use ebm_data::sequences::{Rect, SequenceOptions, Sequences, got10k, lasot, nfs, otb, trackingnet, uav};
+
+use super::convention::Convention;
+use super::results::{ResultFormat, write_result, write_times};
+use crate::error::Result;
+
+/// A dataset, or the part of it that is for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestSet {
+    /// OTB-100 (OTB-2015).
+    Otb100,
+    /// UAV123.
+    Uav123,
+    /// Need for Speed, 30 frames a second.
+    Nfs,
+    /// LaSOT's 280 sequences for tests.
+    Lasot,
+    /// GOT-10k's 180 sequences for validation.
+    Got10kVal,
+    /// GOT-10k's 180 sequences for tests, whose boxes its server keeps.
+    Got10kTest,
+    /// TrackingNet's 511 videos for tests, whose boxes its server keeps.
+    TrackingNet,
+}
+
+/// The boxes of a sequence in one run, and the seconds that each frame took.
+#[derive(Clone, Copy, Debug)]
+pub struct RunResult<'a> {
+    /// The sequence.
+    pub name: &'a str,
+    /// A box for each frame.
+    pub boxes: &'a [Rect],
+    /// One for each frame.
+    pub seconds: &'a [f64],
+}
+
+impl TestSet {
+    /// Its sequences in the folder `root`, laid out as published: see the modules of [`ebm_data::sequences`]. Those that are not there or
+    /// defective are listed beside the others.
+    ///
+    /// # Errors
+    /// When `root` has none of them, or can not be read.
+    pub fn load(self, root: &Path) -> Result<Sequences> {
+        let options = SequenceOptions::benchmark();
+        Ok(match self {
+            Self::Otb100 => otb::load(root, &options)?,
+            Self::Uav123 => uav::load(root, &options)?,
+            Self::Nfs => nfs::load(root, &options)?,
+            Self::Lasot => lasot::load(root, &lasot::Split::Test, &options)?,
+            Self::Got10kVal => got10k::load(root, &got10k::Split::Val, &options)?,
+            Self::Got10kTest => got10k::load(root, &got10k::Split::Test, &options)?,
+            Self::TrackingNet => trackingnet::load(root, &[trackingnet::Set::Test], &options)?,
+        })
+    }
+
+    /// How its figures are computed.
+    pub fn convention(self) -> Convention {
+        match self {
+            Self::Otb100 | Self::Nfs => Convention::pytracking(),
+            Self::Uav123 => Convention::pytracking_uav(),
+            Self::Lasot => Convention::pytracking_lasot(),
+            Self::Got10kVal | Self::Got10kTest => Convention::got10k(),
+            Self::TrackingNet => Convention::trackingnet(),
+        }
+    }
+
+    /// Whether only a server can compute them, because no box but each first is published.
+    pub fn is_scored_by_a_server(self) -> bool {
+        matches!(self, Self::Got10kTest | Self::TrackingNet)
+    }
+
+    /// Writes the results of several runs below `folder`, which should be empty, as its server or toolkit expects them:
+    ///
+    /// | dataset | files |
+    /// |---|---|
+    /// | GOT-10k | `NAME/NAME_001.txt`, a file for each run, and `NAME/NAME_time.txt` |
+    /// | TrackingNet | `run_001/NAME.txt`, a folder for each run: the server takes one |
+    /// | others | `ebm_000/NAME.txt` and `NAME_time.txt`, a folder for each run, as pytracking's `results/TRACKER/PARAMETERS_000`, with its names of sequences: `uav_NAME`, `nfs_NAME` |
+    ///
+    /// Answers the folders of which an archive is to be made, each alone.
+    ///
+    /// # Errors
+    /// When a box is none, or a file can not be written.
+    pub fn write_submission(self, folder: &Path, runs: &[Vec<RunResult<'_>>]) -> Result<Vec<PathBuf>> {
+        let (format, prefix) = match self {
+            Self::Got10kVal | Self::Got10kTest => (ResultFormat::Got10k, ""),
+            Self::TrackingNet => (ResultFormat::TrackingNet, ""),
+            Self::Uav123 => (ResultFormat::Pytracking, "uav_"),
+            Self::Nfs => (ResultFormat::Pytracking, "nfs_"),
+            Self::Otb100 | Self::Lasot => (ResultFormat::Pytracking, ""),
+        };
+        let of_run = |run: usize| match format {
+            ResultFormat::TrackingNet => folder.join(format!("run_{:03}", run + 1)),
+            ResultFormat::Pytracking => folder.join(format!("ebm_{run:03}")),
+            ResultFormat::Got10k | ResultFormat::Full => folder.to_owned(),
+        };
+        for (run, results) in runs.iter().enumerate() {
+            for RunResult { name, boxes, seconds } in results {
+                let name = format!("{prefix}{name}");
+                write_result(&of_run(run), &name, boxes, format, run + 1)?;
+                if format == ResultFormat::Pytracking {
+                    write_times(&of_run(run), &name, &[*seconds], format)?;
+                }
+            }
+        }
+        if format == ResultFormat::Got10k {
+            // One file has the times of all runs that have the sequence.
+            for RunResult { name, .. } in runs.first().into_iter().flatten() {
+                let of = |run: &Vec<RunResult<'_>>| {
+                    run.iter().find(|one| one.name == *name).map(|one| one.seconds.to_vec())
+                };
+                let seconds: Vec<Vec<f64>> = runs.iter().filter_map(of).collect();
+                let seconds: Vec<&[f64]> = seconds.iter().map(Vec::as_slice).collect();
+                write_times(folder, name, &seconds, format)?;
+            }
+        }
+        Ok(match format {
+            ResultFormat::TrackingNet => (0..runs.len()).map(of_run).collect(),
+            _ => vec![folder.to_owned()],
+        })
+    }
+
+    /// As [`write_submission`](Self::write_submission), and an archive: `archive`, or where each run has its own `NAME_001.zip` and so on for
+    /// `NAME.zip`. Answers the archives.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_archive(
+        self,
+        folder: &Path,
+        runs: &[Vec<RunResult<'_>>],
+        archive: &Path,
+    ) -> Result<Vec<PathBuf>> {
+        let folders = self.write_submission(folder, runs)?;
+        let count = folders.len();
+        let mut archives = Vec::new();
+        for (run, folder) in folders.iter().enumerate() {
+            let stem = archive.file_stem().unwrap_or_default().to_string_lossy();
+            let own = if count == 1 {
+                archive.to_owned()
+            } else {
+                archive.with_file_name(format!("{stem}_{:03}.zip", run + 1))
+            };
+            zip_folder(folder, &own)?;
+            archives.push(own);
+        }
+        Ok(archives)
+    }
+}

@@ -1,17 +1,16 @@
 //! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers' variables do without one.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test's failure is its report")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-#[path = "../../ebm-train/tests/common/mpi.rs"]
-mod mpi;
 #[path = "common/training.rs"]
 mod training;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use ebm_testing::mpi;
 use training::{Case, ebm};
 
 const STEPS: usize = 12;
@@ -38,10 +37,21 @@ fn succeeded(output: &Output) {
     assert!(output.status.success(), "{}", mpi::text(output));
 }
 
+/// One test, so that without MPI one is missing.
 #[test]
-fn two_processes_train_one_model_whatever_stops_them() {
+fn two_processes_train_one_model_and_end_together() {
+    let launchers = mpi::launchers();
+    if launchers.is_empty() {
+        return;
+    }
+    one_model_whatever_stops_them(&launchers);
+    a_detector_with_its_running_statistics(&launchers);
+    where_one_fails_the_other_says_which(&launchers);
+}
+
+fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
     let case = Case::new(STEPS, 5).batches_of(2);
-    for (i, mpiexec) in mpi::found().iter().enumerate() {
+    for (i, mpiexec) in launchers.iter().enumerate() {
         let name = |what: &str| format!("{what}-{i}");
         let run = case.path(&name("whole"));
         let output = mpi::finish(two(mpiexec, &case.train(&name("whole"), false), &[]));
@@ -82,10 +92,9 @@ fn two_processes_train_one_model_whatever_stops_them() {
     }
 }
 
-#[test]
-fn two_processes_train_a_detector_with_its_running_statistics() {
+fn a_detector_with_its_running_statistics(launchers: &[PathBuf]) {
     let case = Case::new(2, 0);
-    for (i, mpiexec) in mpi::found().iter().enumerate() {
+    for (i, mpiexec) in launchers.iter().enumerate() {
         let run = case.path(&format!("detector-{i}"));
         let mut command =
             ebm(&["train", "detector", "--config", "mini", "--batch-size", "2", "--steps", "2"]);
@@ -97,15 +106,14 @@ fn two_processes_train_a_detector_with_its_running_statistics() {
     }
 }
 
-#[test]
-fn where_one_process_fails_the_other_says_which() {
+fn where_one_fails_the_other_says_which(launchers: &[PathBuf]) {
     let case = Case::new(STEPS, 0).batches_of(2);
     let damaged = case.path("damaged");
     std::fs::create_dir(&damaged).unwrap();
     for image in std::fs::read_dir(case.path("scenes/images")).unwrap() {
         std::fs::write(damaged.join(image.unwrap().file_name()), b"no image").unwrap();
     }
-    for (i, mpiexec) in mpi::found().iter().enumerate() {
+    for (i, mpiexec) in launchers.iter().enumerate() {
         // With the cache before the first step, without in it.
         for cache in [true, false] {
             let mut command = case.train(&format!("damaged-{i}-{cache}"), false);

@@ -6,13 +6,14 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{golden, picture, shared};
+use common::{golden, picture};
 use ebm_data::decode::read_image;
-use ebm_data::encode::write_png;
+use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::faces::loader::{
     Augmentation, FaceBatch, FaceLoader, FaceLoaderConfig, FaceSample, FaceTransform,
 };
-use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_data::faces::utkface::load_directory;
+use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_data::quarantine::DefectCode;
 use ebm_data::transform::Normalise;
 use ebm_data::{Error, Image, Result};
@@ -291,22 +292,16 @@ fn targets_are_checked_before_the_first_batch() {
 }
 
 #[test]
-fn real_faces_load() {
-    let Some(dir) = shared("utkface/images") else { return };
-    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let age = |path: &Path| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.split('_').next().unwrap().parse().unwrap()
-    };
-    let face = |path: &std::path::PathBuf| Face {
-        name: path.display().to_string(),
-        pixels: Pixels::File(path.clone()),
-        target: vec![age(path)],
-    };
-    let faces: Vec<Face> = paths.iter().step_by(150).map(face).collect();
-    let count = faces.len();
-    let faces = Arc::new(Faces { faces, ..Faces::default() });
+fn files_with_ages_in_their_names_load() {
+    let dir = tempfile::tempdir().unwrap();
+    for age in 21..61 {
+        let image = picture(200, 200 - (age - 21));
+        write_jpeg(&dir.path().join(format!("{age}_0_1_20170117163203851.jpg.chip.jpg")), &image, 90).unwrap();
+    }
+    let faces = load_directory(dir.path(), &Tolerance::default()).unwrap();
+    let count = faces.faces.len();
+    assert_eq!(count, 40);
+    let faces = Arc::new(faces);
     let augmentation = Some(Augmentation::published(vec![1.]));
     let transform = FaceTransform { size: 200, normalise: Normalise::IMAGENET, augmentation };
     let eval = FaceTransform { augmentation: None, ..transform.clone() };

@@ -1,14 +1,10 @@
 //! Splits: drawn, written, read and applied.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::shared;
 use ebm_data::Error;
 use ebm_data::faces::split::{Split, folder_of};
-use ebm_data::faces::utkface::{UtkOptions, load};
 use ebm_data::faces::{Face, Faces, Pixels};
 use ebm_data::quarantine::{Defect, DefectCode};
 
@@ -153,14 +149,4 @@ fn faces_are_divided_by_name() {
     assert!(error(&["a", "b", "d"]).contains("not among the faces: c;"));
     let long: Vec<_> = ["a", "b", "c", "d"].into_iter().chain(["k", "l", "m", "n", "o", "p", "q"]).collect();
     assert!(error(&long).contains("k, l, m, n, o and 2 more"), "{}", error(&long));
-}
-
-#[test]
-fn the_papers_sizes_come_out_of_the_published_split() {
-    let Some(dir) = shared("utkface") else { return };
-    let all = load(&dir.join("images"), &dir.join("utk_train.csv"), &UtkOptions::default()).unwrap();
-    let names: Vec<_> = all.faces.iter().map(|face| &face.name).collect();
-    let split = Split::whole("train", &names, 0).unwrap().draw("train", "validation", 1_644).unwrap();
-    let parts = split.apply(&all).unwrap();
-    assert_eq!((parts["train"].faces.len(), parts["validation"].faces.len()), (11_503, 1_644));
 }

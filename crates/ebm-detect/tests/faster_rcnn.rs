@@ -13,14 +13,13 @@ use ebm_nn::{
     params::ParamStore,
 };
 use ebm_seed::Key;
+use ebm_testing::fixture;
 
 #[path = "formula/mod.rs"]
 mod formula;
 use formula::hashed;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/faster_rcnn_320.safetensors");
-const IMAGE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/coco/val2017/000000005001.jpg");
 
 fn bounds(name: &str, shape: &[usize]) -> (f64, f64) {
     if name.ends_with("running_var") {
@@ -81,10 +80,7 @@ fn found(golden: &[BBox], ours: &[BBox], side: f32) -> usize {
 
 #[test]
 fn features_proposals_and_detections_are_torchvisions() {
-    let Ok(image) = read_image(&PathBuf::from(IMAGE)) else {
-        println!("skipped: {IMAGE} is not there");
-        return;
-    };
+    let image = read_image(&fixture("coco/val2017/000000005001.jpg")).unwrap();
     let golden = load_safetensors(&PathBuf::from(GOLDEN), &Device::Cpu).unwrap();
     let detector = detector(320);
     let (planes, (height, width)) = detector.config().input.transform().apply(&image);

@@ -1,24 +1,15 @@
 //! The twelve figures against pycocotools (golden/make_coco_golden.py) and against closed forms.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use ebm_eval::{
     BoxProblem, CocoFigures, Detection, Error, GroundTruth, GroundTruthBox, evaluate_coco,
     evaluate_coco_in_memory, read_results, write_results,
 };
+use ebm_testing::fixture;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("golden/coco_golden.json")).unwrap()
-}
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(path);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {} is missing", path.display());
-    None
 }
 
 fn assert_figures(found: &CocoFigures, expected: &Value, tolerance: f64, what: &str) {
@@ -50,7 +41,7 @@ fn agrees_with_pycocotools_on_random_problems() {
 
 #[test]
 fn agrees_with_pycocotools_and_the_published_output_on_val2014() {
-    let Some(dir) = shared("coco_eval") else { return };
+    let dir = fixture("coco_eval");
     let figures = evaluate_coco(
         &dir.join("instances_val2014_100.json"),
         &dir.join("instances_val2014_fakebbox100_results.json"),
@@ -71,7 +62,7 @@ fn agrees_with_pycocotools_and_the_published_output_on_val2014() {
 #[test]
 fn agrees_with_pycocotools_on_coco_2017_with_synthetic_results() {
     for split in ["train2017", "val2017"] {
-        let Some(path) = shared(&format!("coco/annotations/instances_{split}.json")) else { continue };
+        let path = fixture(&format!("coco/annotations/instances_{split}.json"));
         let truth = GroundTruth::read(&path).unwrap();
         let results: Vec<Detection> = truth
             .boxes

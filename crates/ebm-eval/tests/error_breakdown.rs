@@ -6,10 +6,10 @@ use ebm_eval::{
     Detection, Diagnosis, ErrorBreakdown, ErrorKind, GroundTruth, GroundTruthBox, ObjectOutcome, Outcome,
     diagnose, error_breakdown, evaluate_coco_in_memory, image_errors, operating_point, read_results,
 };
+use ebm_testing::fixture;
 use hotcoco::params::IouType;
 use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
 use proptest::prelude::*;
-use std::path::Path;
 
 const A: u64 = 1;
 const B: u64 = 2;
@@ -370,10 +370,7 @@ fn compare(truth: &GroundTruth, detections: &[Detection]) {
 fn agrees_with_the_evaluators_breakdown() {
     let (truth, detections) = one_of_each();
     compare(&truth, &detections);
-    let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/coco_eval"));
-    if !dir.exists() {
-        return;
-    }
+    let dir = fixture("coco_eval");
     let truth = GroundTruth::read(&dir.join("instances_val2014_100.json")).unwrap();
     compare(&truth, &read_results(&dir.join("instances_val2014_fakebbox100_results.json")).unwrap());
 }

@@ -1,14 +1,15 @@
 //! Trunks from weight files, a real one among them.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_face::{Error, Trunk, TrunkConfig, TrunkFile, TrunkNorm, load_trunk, preload_trunk};
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_testing::external;
 
 const CPU: Device = Device::Cpu;
 
@@ -30,19 +31,9 @@ fn images() -> Tensor {
     Tensor::from_vec(values, (2, 3, 97, 64), &CPU).unwrap()
 }
 
-/// The data that lie beside a checkout, or `None` with a line that says so.
-fn shared(path: &str) -> Option<PathBuf> {
-    let full = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    println!("skipped: {} is not there", full.display());
-    None
-}
-
 #[test]
 fn folded_imagenet_weights_have_torchs_features() {
-    let Some(path) = shared("data/weights/resnet50_pruned_int8_imagenet.safetensors") else { return };
+    let Some(path) = external("weights/resnet50_pruned_int8_imagenet.safetensors") else { return };
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/resnet50_folded.safetensors");
     let expected = &load_safetensors(&golden, &CPU).unwrap()["features"];
 

@@ -1,17 +1,13 @@
-//! Files: safetensors, fixed point, real weights, and what is no file of weights at all.
+//! Files: safetensors, fixed point, and what is no file of weights at all.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use candle_core::{DType, Tensor};
-use common::{CPU, formula, shared, to_vec};
-use ebm_nn::import::{self, LoadPolicy};
-use ebm_nn::params::ParamStore;
-use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
+use common::{CPU, formula, to_vec};
+use ebm_nn::import;
 
 fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
     result.unwrap_err().to_string()
@@ -149,51 +145,6 @@ fn renaming_drops_and_refuses_collisions() {
     assert_eq!(renamed.keys().collect::<Vec<_>>(), ["x", "y"]);
     let message = message(import::rename(tensors, |name| Some(name[2..].to_owned())));
     assert!(message.contains("two tensors would be named x"), "{message}");
-}
-
-fn load_real(path: &Path, config: &ResNetConfig, unexpected: &dyn Fn(&str) -> bool) -> (ParamStore, ResNet) {
-    let tensors = import::load(path, &CPU).unwrap();
-    let store = ParamStore::new(Key::new(0));
-    let net = ResNet::new(config, store.var_builder(DType::F32, &CPU)).unwrap();
-    let report = store.load(&tensors, LoadPolicy::PARTIAL).unwrap();
-    assert_eq!(report.missing, [""; 0], "{report}");
-    assert_eq!(report.unexpected, tensors.keys().filter(|n| unexpected(n)).cloned().collect::<Vec<_>>());
-    let kept = import::rename(tensors, |name| (!unexpected(name)).then(|| name.to_owned())).unwrap();
-    assert!(store.load(&kept, LoadPolicy::STRICT).unwrap().is_exact());
-    (store, net)
-}
-
-/// Finite, neither silent nor exploding, and different at different places.
-fn check_features(map: &Tensor) {
-    let values = to_vec(map);
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    assert!(values.iter().all(|v| v.is_finite() && *v >= 0.));
-    assert!((0.005..5.).contains(&mean), "mean {mean}");
-    assert!(values.iter().filter(|v| **v > 0.).count() * 20 > values.len());
-}
-
-#[test]
-fn the_real_resnet18_loads() {
-    let Some(path) = shared("data/weights/resnet18_tv_folded_to_layer3_fp32.safetensors") else { return };
-    let config = ResNetConfig::resnet18(Norm::Folded).up_to(3);
-    let (store, net) = load_real(&path, &config, &|n| n.starts_with("fc.") || n.starts_with("layer4."));
-    assert_eq!(store.names().len(), 30);
-    let maps = net
-        .forward_stages(&formula("input", &[1, 3, 97, 65]).to_dtype(DType::F32).unwrap(), 3, false)
-        .unwrap();
-    assert_eq!(maps[2].dims(), [1, 256, 7, 5]);
-    maps.iter().for_each(check_features);
-}
-
-#[test]
-fn the_real_resnet50_loads() {
-    let Some(path) = shared("data/weights/resnet50_pruned_int8_imagenet.safetensors") else { return };
-    let config = ResNetConfig::resnet50_msra(Norm::Folded);
-    let (store, net) = load_real(&path, &config, &|n| n.starts_with("fc."));
-    assert_eq!(store.names().len(), 106);
-    let maps = net.forward(&formula("input", &[1, 3, 97, 65]).to_dtype(DType::F32).unwrap(), false).unwrap();
-    assert_eq!(maps[3].dims(), [1, 2048, 4, 3]);
-    maps.iter().for_each(check_features);
 }
 
 #[test]

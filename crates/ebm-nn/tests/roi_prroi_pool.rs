@@ -120,12 +120,7 @@ fn read_npy(path: &std::path::Path) -> (Vec<usize>, Vec<f32>) {
 
 #[test]
 fn agrees_with_the_original_cuda_operator() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/prroi_pool");
-    let folder = std::path::Path::new(folder);
-    if !folder.is_dir() {
-        eprintln!("skipped: {} is not there", folder.display());
-        return;
-    }
+    let folder = ebm_testing::fixture("prroi_pool");
     let read = |name: &str| {
         let (shape, values) = read_npy(&folder.join(name));
         Tensor::from_vec(values, shape, &Device::Cpu).unwrap()

@@ -2,7 +2,7 @@
 //!
 //! A test that goes without says so on stderr, past libtest's capture, and is recorded; `xtask/tests/skipped.rs`, which
 //! `cargo test --workspace` runs last, counts the records of its run. Where the environment variable `EBM_REQUIRE` names
-//! `data` or `mpi` (or both, with a comma between them), a test that would go without fails instead.
+//! `data`, `mpi` or `cuda` (or several, with commas between them), a test that would go without fails instead.
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
 pub mod mpi;
@@ -35,11 +35,18 @@ pub fn external(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// Says and records that the calling test goes without `what`, or fails with `remedy` where `kind` is required.
-fn missing(kind: &str, what: &str, remedy: &str) {
+/// What `EBM_REQUIRE` may name.
+const KINDS: [&str; 3] = ["data", "mpi", "cuda"];
+
+/// Says and records that the calling test goes without `what`.
+///
+/// # Panics
+///
+/// With `remedy`, where `EBM_REQUIRE` names `kind`.
+pub fn missing(kind: &str, what: &str, remedy: &str) {
     let required = env::var("EBM_REQUIRE").unwrap_or_default();
     for word in required.split(',').filter(|word| !word.is_empty()) {
-        assert!(["data", "mpi"].contains(&word), "EBM_REQUIRE names {word}; it may name data and mpi");
+        assert!(KINDS.contains(&word), "EBM_REQUIRE names {word}; it may name {}", KINDS.join(", "));
     }
     assert!(
         !required.split(',').any(|word| word == kind),

@@ -9,6 +9,7 @@ use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
+use ebm_testing::external;
 use ebm_track::{Backbone, Error};
 
 const CPU: Device = Device::Cpu;
@@ -49,12 +50,7 @@ fn small() -> BTreeMap<String, Tensor> {
 
 #[test]
 fn the_real_folded_weights_have_torchs_features() {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared"));
-    let path = path.join("data/weights/resnet18_tv_folded_to_layer3_fp32.safetensors");
-    if !path.exists() {
-        println!("skipped: {} is not there", path.display());
-        return;
-    }
+    let Some(path) = external("weights/resnet18_tv_folded_to_layer3_fp32.safetensors") else { return };
     let backbone = Backbone::load(&path, &CPU).unwrap();
     assert_eq!(backbone.config(), &ResNetConfig::resnet18(Norm::Folded).up_to(3));
     assert_eq!(backbone.channels(), [128, 256]);

@@ -1,8 +1,6 @@
 //! Two real processes over MPI: this test starts itself under each `mpiexec` that is there.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test's failure is its report")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-#[path = "common/mpi.rs"]
-mod mpi;
 #[path = "common/regression.rs"]
 mod regression;
 
@@ -10,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::distributed::{Engine, Group, Launch, connect};
+use ebm_testing::mpi;
 use ebm_train::{Error, RunSpec, train_together};
 use regression::{Fault, Regression};
 
@@ -108,35 +107,39 @@ fn read(root: &Path, rank: usize) -> String {
 }
 
 #[test]
-fn two_processes_take_means_and_train_as_one() {
-    let root = tempfile::tempdir().unwrap();
-    let alone = train(root.path(), &Group::alone(), Fault::None).unwrap();
-    for mpiexec in mpi::found() {
-        let root = tempfile::tempdir().unwrap();
-        let output = two(&mpiexec, root.path(), "means");
-        assert!(output.status.success(), "{}", mpi::text(&output));
-        let output = two(&mpiexec, root.path(), "train");
-        assert!(output.status.success(), "{}", mpi::text(&output));
-        assert_eq!(read(root.path(), 0), read(root.path(), 1));
-        let text = read(root.path(), 0);
-        let found = text.trim_matches(['[', ']']).split(", ").map(|value| value.parse::<f32>().unwrap());
-        for (found, expected) in found.zip(&alone) {
-            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
-        }
+fn two_processes_train_as_one_and_end_together() {
+    for mpiexec in mpi::launchers() {
+        take_means_and_train_as_one(&mpiexec);
+        one_fails_and_both_end(&mpiexec);
     }
 }
 
-#[test]
-fn one_process_fails_and_both_end() {
-    for mpiexec in mpi::found() {
-        let root = tempfile::tempdir().unwrap();
-        let output = two(&mpiexec, root.path(), "fails");
-        assert!(output.status.success(), "{}", mpi::text(&output));
-        assert_eq!(read(root.path(), 0), "step 3: rank 1 failed: step 3: the power went out");
-        assert_eq!(read(root.path(), 1), "step 3: the power went out");
-        for work in ["panics", "vanishes"] {
-            let output = two(&mpiexec, root.path(), work);
-            assert!(!output.status.success(), "{}", mpi::text(&output));
-        }
+fn take_means_and_train_as_one(mpiexec: &Path) {
+    let root = tempfile::tempdir().unwrap();
+    let alone = train(root.path(), &Group::alone(), Fault::None).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let output = two(mpiexec, root.path(), "means");
+    assert!(output.status.success(), "{}", mpi::text(&output));
+    let output = two(mpiexec, root.path(), "train");
+    assert!(output.status.success(), "{}", mpi::text(&output));
+    assert_eq!(read(root.path(), 0), read(root.path(), 1));
+    let text = read(root.path(), 0);
+    let found: Vec<f32> =
+        text.trim_matches(['[', ']']).split(", ").map(|value| value.parse().unwrap()).collect();
+    assert_eq!(found.len(), alone.len());
+    for (found, expected) in found.iter().zip(&alone) {
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    }
+}
+
+fn one_fails_and_both_end(mpiexec: &Path) {
+    let root = tempfile::tempdir().unwrap();
+    let output = two(mpiexec, root.path(), "fails");
+    assert!(output.status.success(), "{}", mpi::text(&output));
+    assert_eq!(read(root.path(), 0), "step 3: rank 1 failed: step 3: the power went out");
+    assert_eq!(read(root.path(), 1), "step 3: the power went out");
+    for work in ["panics", "vanishes"] {
+        let output = two(mpiexec, root.path(), work);
+        assert!(!output.status.success(), "{}", mpi::text(&output));
     }
 }

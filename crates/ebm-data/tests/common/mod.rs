@@ -1,20 +1,10 @@
 //! What several test files need.
-#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 
 use ebm_data::Image;
 use serde_json::{Value, json};
-
-/// A folder of the shared data, if this machine has it.
-pub fn shared(path: &str) -> Option<PathBuf> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(path);
-    if !path.exists() {
-        println!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 pub fn golden(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)

@@ -3,19 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ebm_data::decode::read_image;
 use ebm_data::encode::write_png;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::quarantine::DefectCode;
 use ebm_data::sequences::crop::SearchArea;
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
-use ebm_data::sequences::{Frames, Sequence, SequenceOptions, otb};
+use ebm_data::sequences::{Frames, Sequence};
 use ebm_data::transform::Normalise;
+use ebm_data::videos::{VideoConfig, generate};
 use ebm_data::{Error, Image};
 use ebm_seed::Key;
-
-use crate::common::shared;
 
 const SIZE: usize = 48;
 /// Crops a third as large as ATOM's, otherwise the same.
@@ -239,11 +237,9 @@ fn senseless_settings_are_refused() {
 }
 
 #[test]
-fn real_videos_make_batches() {
-    let Some(root) = shared("tracking/sequences") else { return };
-    let sequences = otb::load(&root, &SequenceOptions::benchmark()).unwrap().sequences;
-    let first = read_image(&sequences[0].frames.path(0).unwrap()).unwrap();
-    assert!(first.width > 100);
+fn generated_videos_make_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let sequences = generate(dir.path(), &VideoConfig::default(), 2, Key::new(5)).unwrap();
     let loader = Loader::new(sampler(sequences, 8), config(PairRecipe::ATOM, 4, 2), Key::new(0)).unwrap();
     let found = samples(&loader, 0);
     assert_eq!(found.len(), 8);

@@ -8,8 +8,9 @@ use ebm_data::quarantine::DefectCode::{self, BadAnnotation, FrameCount, MissingA
 use ebm_data::sequences::{
     Frames, Rect, SequenceOptions, Sequences, coco, got10k, lasot, nfs, otb, trackingnet, uav,
 };
+use ebm_testing::fixture;
 
-use crate::common::{shared, write_dataset};
+use crate::common::write_dataset;
 
 fn write(root: &Path, file: &str, text: &str) {
     let path = root.join(file);
@@ -254,19 +255,20 @@ fn a_dataset_without_a_sound_sequence_is_an_error() {
 }
 
 #[test]
-fn real_otb_sequences_load() {
-    let Some(root) = shared("tracking/sequences") else { return };
-    let read = otb::load(&root, &SequenceOptions::benchmark()).unwrap();
-    assert_eq!(names(&read), ["Crossing", "Girl"]);
+fn published_boxes_load_with_their_frames() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for (name, frames) in [("Crossing", 120), ("Deer", 71)] {
+        let boxes = fixture("otb/annotations").join(name.to_lowercase()).join("groundtruth_rect.txt");
+        write(root, &format!("{name}/groundtruth_rect.txt"), &std::fs::read_to_string(boxes).unwrap());
+        write_frames(root, &format!("{name}/img"), 4, 1..frames + 1);
+    }
+    let read = otb::load(root, &SequenceOptions::benchmark()).unwrap();
+    assert_eq!(names(&read), ["Crossing", "Deer"]);
     assert_eq!(read.quarantine.defects.len(), 98);
     assert_eq!(read.sequences[0].boxes.len(), 120);
-    assert_eq!(read.sequences[1].boxes[..2], [[57., 21., 31., 45.], [58., 22., 31., 43.]]);
-    assert_eq!(first_and_last(&read, 1), ["img/0001.jpg", "img/0500.jpg"]);
-    for sequence in &read.sequences {
-        let image = ebm_data::decode::read_image(&sequence.frames.path(0).unwrap()).unwrap();
-        let [x, y, width, height] = sequence.boxes[0];
-        assert!(x + width <= image.width as f64 + 1. && y + height <= image.height as f64 + 1.);
-    }
+    assert_eq!(read.sequences[1].boxes[..2], [[306., 5., 95., 65.], [313., 15., 98., 70.]]);
+    assert_eq!(first_and_last(&read, 1), ["img/0001.jpg", "img/0071.jpg"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 """Writes coco_golden.json: random detection problems with pycocotools' twelve figures, and the figures
-of the real sets in ../../../../../shared/data when they are there.
+of the real sets among the fixtures of ebm-testing.
 
     python make_coco_golden.py        (pycocotools 2.0, numpy)
 """
@@ -14,7 +14,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 HERE = pathlib.Path(__file__).parent
-DATA = HERE / "../../../../../shared/data"
+FIXTURES = HERE / "../../../ebm-testing/fixtures"
 
 
 def figures(truth, results):
@@ -85,14 +85,12 @@ def main():
     for shape in shapes:
         truth, results = random_problem(rng, *shape)
         problems.append({"truth": truth, "results": results, "figures": figures(truth, results)})
-    real = {}
-    if DATA.exists():
-        truth = json.loads((DATA / "coco_eval/instances_val2014_100.json").read_text())
-        published = json.loads((DATA / "coco_eval/instances_val2014_fakebbox100_results.json").read_text())
-        real["coco_eval"] = figures(truth, published)
-        for split in ("train2017", "val2017"):
-            truth = json.loads((DATA / f"coco/annotations/instances_{split}.json").read_text())
-            real[split] = figures(truth, synthetic_results(truth))
+    read = lambda path: json.loads((FIXTURES / path).read_text())
+    published = read("coco_eval/instances_val2014_fakebbox100_results.json")
+    real = {"coco_eval": figures(read("coco_eval/instances_val2014_100.json"), published)}
+    for split in ("train2017", "val2017"):
+        truth = read(f"coco/annotations/instances_{split}.json")
+        real[split] = figures(truth, synthetic_results(truth))
     text = json.dumps({"problems": problems, "real": real}, separators=(",", ":"))
     (HERE / "coco_golden.json").write_text(text + "\n")
 

@@ -1,17 +1,18 @@
-"""Writes otb100_golden.json: the figures of the two trackers in ../../../../../shared/data/tracking/otb100 by four conventions,
+"""Writes otb_golden.json: the figures of two trackers on the sequences among the fixtures of ebm-testing by four conventions,
 computed with arrays instead of frame by frame: AUC, OP50, OP75, precision, normalised precision.
 
-    python make_otb100_golden.py        (numpy)
+    python make_otb_golden.py [OTB]        (numpy; with a folder of all 100 sequences it prints their figures instead)
 """
 
 import json
 import pathlib
 import re
+import sys
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
-DATA = HERE / "../../../../../shared/data/tracking/otb100"
+FIXTURES = HERE / "../../../ebm-testing/fixtures/otb"
 CONVENTIONS = {
     "pytracking": {},
     "otb": {"invalid_center": -1.0},
@@ -50,13 +51,16 @@ def figures(annotations, results, invalid_center=np.inf, exclude=False, all_posi
     return [100 * np.mean(curves), *(100 * np.mean(rows, axis=0))]
 
 
-def main():
-    annotations = {key(path.parent.name): read(path) for path in DATA.glob("annotations/*/groundtruth_rect.txt")}
+def main(data):
+    annotations = {key(path.parent.name): read(path) for path in data.glob("annotations/*/groundtruth_rect.txt")}
     golden = {}
     for tracker in ("ATOM", "SiamFC"):
-        results = {key(path.stem): read(path) for path in (DATA / "results" / tracker).glob("*.txt")}
+        results = {key(path.stem): read(path) for path in (data / "results" / tracker).glob("*.txt")}
         golden[tracker] = {name: figures(annotations, results, **how) for name, how in CONVENTIONS.items()}
-    (HERE / "otb100_golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    return json.dumps(golden, indent=1)
 
 
-main()
+if len(sys.argv) > 1:
+    print(main(pathlib.Path(sys.argv[1])))
+else:
+    (HERE / "otb_golden.json").write_text(main(FIXTURES) + "\n")

@@ -88,16 +88,6 @@ pub fn assert_summary(what: &str, found: &Tensor, golden: &Tensor, tolerance: f6
     assert!((found[32] - expected[32]).abs() < allowed, "{what}: Σx {} is not {}", found[32], expected[32]);
 }
 
-/// The measured data that lie beside a checkout, or `None` with a line that says so.
-pub fn shared(path: &str) -> Option<PathBuf> {
-    let full = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    println!("skipped: {} is not there", full.display());
-    None
-}
-
 fn crc32(data: &[u8]) -> u32 {
     !data.iter().fold(!0u32, |mut crc, &byte| {
         crc ^= u32::from(byte);

@@ -13,7 +13,7 @@ use ebm_eval::tracking::{Convention, RunResult, TestSet, TrackingReport};
 use ebm_seed::Key;
 use ebm_track::saved::SavedConfig;
 use ebm_track::tracker::Networks;
-use ebm_track::{Repetition, Runs, track_dataset};
+use ebm_track::{Repetition, Runs, TrackedSequence, track_dataset};
 use serde::{Deserialize, Serialize};
 
 use super::create_dir;
@@ -144,15 +144,8 @@ fn submit(args: &TrackArgs, set: TestSet, out: &Path, all: &[Repetition]) -> Res
     if folder.is_dir() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    let results: Vec<Vec<RunResult<'_>>> = all
-        .iter()
-        .map(|run| {
-            let result = |one: &'_ ebm_track::TrackedSequence| -> RunResult<'_> {
-                RunResult { name: &one.name, boxes: &one.boxes, seconds: &one.seconds }
-            };
-            run.tracked.iter().map(result).collect()
-        })
-        .collect();
+    let results: Vec<Vec<RunResult<'_>>> =
+        all.iter().map(|run| run.tracked.iter().map(result_of).collect()).collect();
     let by_server = set.is_scored_by_a_server();
     let archive = args.archive.clone().or_else(|| by_server.then(|| out.join("submission.zip")));
     let Some(archive) = archive else {
@@ -167,4 +160,8 @@ fn submit(args: &TrackArgs, set: TestSet, out: &Path, all: &[Repetition]) -> Res
         eprintln!("GOT-10k's protocol has three runs; this archive has {}", all.len());
     }
     Ok(())
+}
+
+fn result_of(found: &TrackedSequence) -> RunResult<'_> {
+    RunResult { name: &found.name, boxes: &found.boxes, seconds: &found.seconds }
 }

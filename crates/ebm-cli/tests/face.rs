@@ -53,9 +53,26 @@ fn age_is_reproduced_scored_again_and_predicted() {
     assert!(rows.iter().all(|row| row["mae"].as_f64().unwrap().is_finite() && row["method"].is_string()));
     assert_eq!(rows.iter().filter(|row| row["refined"] == true && row["seed"] == 1).count(), 8);
     assert_eq!(object["ablation"].as_array().unwrap().len(), 4);
-    for file in ["report.md", "results.json", "densities.png", "trunk.safetensors", "ebm-1/refinement.toml"] {
+    for file in ["report.md", "densities.png", "trunk.safetensors", "ebm-1/refinement.toml"] {
         assert!(run.join(file).is_file(), "{file}");
     }
+    // The same numbers in all files: after the header a row for each, which ends in MAE and NLL.
+    let lines = |file: &str| -> Vec<String> {
+        std::fs::read_to_string(run.join(file)).unwrap().lines().skip(1).map(str::to_owned).collect()
+    };
+    let table = lines("results.csv");
+    assert_eq!(table.len(), rows.len());
+    for (line, row) in table.iter().zip(rows) {
+        let nll = row["nll"].as_f64().map_or_else(String::new, |nll| format!("{nll:.4}"));
+        let key = format!("{},{},{}", row["method"].as_str().unwrap(), row["refined"], row["seed"]);
+        let figures = format!(",mini,test,24,{key},{:.4},{nll}", row["mae"].as_f64().unwrap());
+        assert!(line.ends_with(&figures), "{line} {figures}");
+    }
+    for (line, row) in lines("sigma.csv").iter().zip(object["ablation"].as_array().unwrap()) {
+        assert!(line.contains(&format!(",{:.4},", row["mae"].as_f64().unwrap())), "{line} {row}");
+    }
+    let written: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
+    assert_eq!(written, object);
 
     // The same networks on the same images, found through the files that a user would have.
     let test = dir.path().join("datasets/generated/age/test-64-24");

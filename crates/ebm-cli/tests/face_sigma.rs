@@ -42,7 +42,7 @@ fn prepare(root: &Path) {
 }
 
 /// `ebm reproduce` of a task at a scale in small, with `more` arguments.
-fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
+fn command(root: &Path, task: &str, scale: &str, more: &[&str]) -> Command {
     let key = task.replace('-', "_");
     let training = "epochs = 1.0\nbatch_size = 8\nmilestones = []\n";
     let settings = root.join(format!("{key}_{scale}.toml"));
@@ -62,7 +62,13 @@ fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
     ] {
         command.args([option, &place(name)]);
     }
-    let output = command.args(more).output().unwrap();
+    command.args(more);
+    command
+}
+
+/// What that prints as JSON.
+fn reproduce(root: &Path, task: &str, scale: &str, more: &[&str]) -> Value {
+    let output = command(root, task, scale, more).output().unwrap();
     assert!(output.status.success(), "{task} {scale}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -127,4 +133,8 @@ fn a_dry_run_takes_two_steps_of_every_proposal() {
         assert!(steps.iter().all(|step| step["losses"].as_array().unwrap().len() == 2));
         assert!(with["plan"].to_string().contains("ablation-0: "), "{}", with["plan"]);
     }
+    // Nowhere else is it taken for a training.
+    let output = command(dir.path(), "age", "frozen", &["--dry-run"]).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--scale paper"));
 }

@@ -7,6 +7,8 @@ mod schema;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
 }

@@ -65,7 +65,7 @@ mod tests {
             let mut file = packed.by_index(i).unwrap();
             let mut text = String::new();
             file.read_to_string(&mut text).unwrap();
-            found.push((file.name().to_owned(), text));
+            found.push((file.name().unwrap().into_owned(), text));
         }
         assert_eq!(found, [("a.txt".to_owned(), "1".to_owned()), ("b/two.txt".to_owned(), "2".to_owned())]);
         zip_folder(&root, &archive).unwrap();

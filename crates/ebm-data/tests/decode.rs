@@ -69,7 +69,7 @@ fn real_jpegs_decode_whole_and_cut_are_errors() {
         assert_eq!(dataset.images.len(), count);
         for annotated in &dataset.images {
             let image = read_image(&annotated.path).unwrap();
-            assert_eq!((image.width, image.height), (annotated.width as usize, annotated.height as usize));
+            assert_eq!((image.width, image.height), (annotated.width, annotated.height));
         }
     }
     let bytes = std::fs::read(dir.join("val2017/000000343937.jpg")).unwrap();

@@ -296,7 +296,8 @@ fn files_with_ages_in_their_names_load() {
     let dir = tempfile::tempdir().unwrap();
     for age in 21..61 {
         let image = picture(200, 200 - (age - 21));
-        write_jpeg(&dir.path().join(format!("{age}_0_1_20170117163203851.jpg.chip.jpg")), &image, 90).unwrap();
+        write_jpeg(&dir.path().join(format!("{age}_0_1_20170117163203851.jpg.chip.jpg")), &image, 90)
+            .unwrap();
     }
     let faces = load_directory(dir.path(), &Tolerance::default()).unwrap();
     let count = faces.faces.len();

@@ -91,7 +91,7 @@ fn by_two(method: Method, key: Key) -> Vec<(f64, Vec<f32>)> {
 }
 
 /// The weighted mean of two steps.
-fn mean((a, b): (&(f64, Vec<f32>), &(f64, Vec<f32>)), [wa, wb]: [f64; 2]) -> (f64, Vec<f32>) {
+fn mean(a: &(f64, Vec<f32>), b: &(f64, Vec<f32>), [wa, wb]: [f64; 2]) -> (f64, Vec<f32>) {
     let of = |a: f64, b: f64| (wa * a + wb * b) / (wa + wb);
     let gradients = a.1.iter().zip(&b.1).map(|(&a, &b)| of(f64::from(a), f64::from(b)) as f32);
     (of(a.0, b.0), gradients.collect())
@@ -114,7 +114,7 @@ fn a_density_learns_what_one_process_learns() {
         }
         // The mean of both shares' means is another gradient.
         let [first, second] = [0..1, 1..2].map(|images| step(method, images, key, &alone));
-        let unweighted = mean((&first, &second), [1.0, 1.0]);
+        let unweighted = mean(&first, &second, [1.0, 1.0]);
         assert!(apart(&whole, &unweighted) > 0.05, "{method:?}: {}", apart(&whole, &unweighted));
     }
 }
@@ -126,12 +126,12 @@ fn every_object_counts_alike_in_eq_4() {
         // Each draws boxes of its own: what it would learn from its image alone, by the number of objects.
         let first = step(method, 0..1, key, &alone);
         let second = step(method, 1..2, key.split("rank").index(1), &alone);
-        let expected = mean((&first, &second), [1.0, 3.0]);
+        let expected = mean(&first, &second, [1.0, 3.0]);
         for found in by_two(method, key) {
             assert!((found.0 - expected.0).abs() < 1e-5 * expected.0.abs(), "{method:?}");
             assert!(apart(&expected, &found) < 1e-4, "{method:?}: {}", apart(&expected, &found));
         }
-        let unweighted = mean((&first, &second), [1.0, 1.0]);
+        let unweighted = mean(&first, &second, [1.0, 1.0]);
         assert!(apart(&expected, &unweighted) > 0.05, "{method:?}: {}", apart(&expected, &unweighted));
     }
 }

@@ -31,10 +31,6 @@ impl Case {
         &self.tensors[name]
     }
 
-    fn number(&self, name: &str) -> f64 {
-        numbers(self.tensor(name))[0]
-    }
-
     /// The tensors below a prefix.
     fn below(&self, prefix: &str) -> BTreeMap<String, Tensor> {
         let named = self.tensors.iter();

@@ -48,8 +48,16 @@ pub struct Comparison {
     pub example: Option<Example>,
     /// Sequences that could not be tracked, with the reason.
     pub failed: Vec<FailedSequence>,
-    /// What seed 0 made of the first dataset: the methods' boxes, and the AUC of each sequence by name.
-    first: Vec<(Method, Repetition, Vec<(String, f64)>)>,
+    /// What the methods of seed 0 made of the first dataset.
+    first: Vec<FirstRun>,
+}
+
+/// What one method made of a dataset.
+struct FirstRun {
+    method: Method,
+    boxes: Repetition,
+    /// The AUC of each sequence by name.
+    auc: Vec<(String, f64)>,
 }
 
 /// The success curve of a method on a dataset.
@@ -175,7 +183,7 @@ impl Workplace<'_> {
             outcome.add_curve(&test.name, variant.method, &report.curve);
             if let (0, 0, Some(one), Some(report)) = (place, seed, all.into_iter().next(), reports.first()) {
                 let figures = report.rows.iter().map(|row| (row.name.clone(), row.auc)).collect();
-                outcome.first.push((variant.method, one, figures));
+                outcome.first.push(FirstRun { method: variant.method, boxes: one, auc: figures });
             }
         }
         Ok(())
@@ -214,17 +222,15 @@ fn module_name(variant: &Variant, seed: u64) -> String {
 }
 
 /// The sequence in which the methods differ most.
-fn example(sequences: &[Sequence], results: &[(Method, Repetition, Vec<(String, f64)>)]) -> Option<Example> {
+fn example(sequences: &[Sequence], runs: &[FirstRun]) -> Option<Example> {
     let spread = |name: &str| {
-        let of = |figures: &[(String, f64)]| figures.iter().find(|row| row.0 == name).map(|row| row.1);
-        let figures: Vec<f64> = results.iter().filter_map(|(.., figures)| of(figures)).collect();
+        let of = |run: &FirstRun| run.auc.iter().find(|row| row.0 == name).map(|row| row.1);
+        let figures: Vec<f64> = runs.iter().filter_map(of).collect();
         let low = figures.iter().copied().fold(f64::INFINITY, f64::min);
         figures.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low
     };
     let sequence = sequences.iter().max_by(|a, b| spread(&a.name).total_cmp(&spread(&b.name)))?;
-    let boxes = results
-        .iter()
-        .filter_map(|(method, result, _)| Some((*method, result.boxes(&sequence.name)?.to_vec())));
+    let boxes = runs.iter().filter_map(|run| Some((run.method, run.boxes.boxes(&sequence.name)?.to_vec())));
     Some(Example { sequence: sequence.clone(), boxes: boxes.collect() })
 }
 

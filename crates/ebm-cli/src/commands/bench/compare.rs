@@ -143,7 +143,7 @@ fn ours(name: &str, plan: &Plan) -> Result<Command> {
 
 /// Why a form is missing: the last line of what it said.
 fn note(form: &str, error: &anyhow::Error) -> String {
-    let text = chain(&error);
+    let text = chain(error);
     let last = text.lines().next_back().unwrap_or_default();
     format!("{form} does not work here: {}", last.trim())
 }

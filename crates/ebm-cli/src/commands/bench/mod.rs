@@ -123,7 +123,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     };
     let python = Python::find(&args.python);
     if let Err(error) = &python {
-        eprintln!("{}; ours are timed alone", chain(&error));
+        eprintln!("{}; ours are timed alone", chain(error));
     }
     let python = python.ok();
     eprintln!("the machine's peak …");

@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use ebm_eval::{Spread, Summary, Table};
 use ebm_face::config::ExperimentConfig;
-use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{Data, Options, Outcome, Row, Task, dry_run, frozen, mini, paper};
+use ebm_face::reproduce::{Data, Options, Outcome, Task, dry_run, frozen, mini, paper};
 use serde_json::json;
 
 use super::face_figures::figures;
+use super::face_tables as tables;
 use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
 use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
@@ -114,8 +113,8 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     let weights = args.trunk.clone().or_else(known);
     let data = Data::source(task, &args.datasets);
     let scale = match args.scale {
-        Scale::Auto => match (&weights, data.is_file()) {
-            (Some(_), true) if args.dry_run => Scale::Paper,
+        Scale::Auto if args.dry_run => Scale::Paper,
+        Scale::Auto => match (&weights, data.exists()) {
             (Some(_), true) => Scale::Frozen,
             (weights, found) => {
                 explain_mini(args, weights.is_none(), (!found).then_some(data.as_path()));
@@ -124,6 +123,7 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         },
         given => given,
     };
+    ensure!(!args.dry_run || scale == Scale::Paper, "--dry-run is of --scale paper alone");
     let name = match scale {
         Scale::Paper => "paper",
         Scale::Frozen => "frozen",
@@ -241,16 +241,17 @@ fn report(
         data.results().faces.len(),
         outcome.step_length
     );
-    text += &table(config, outcome)?.render();
+    text += &tables::methods(config, outcome)?.render();
     if config.dim() > 1 {
-        text += &format!("\nBy coordinate:\n\n{}", coordinates(config, outcome)?.render());
+        text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?.render());
     }
     if !outcome.ablation.is_empty() {
         text += &format!(
             "\nProposals, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
-            ablation(outcome)?.render()
+            tables::ablation(outcome)?.render()
         );
     }
+    tables::csv_files(run, config, scale, data, outcome)?;
     figures(run, config, data, outcome)?;
     let study = Study {
         command: command(task),
@@ -267,84 +268,4 @@ fn report(
         files: "figures, the trained networks",
     };
     study.finish(&args.reference(config), args.check, args.json)
-}
-
-/// Mean ± standard deviation of a value of the rows of a method.
-fn cell(
-    outcome: &Outcome,
-    method: &str,
-    refined: bool,
-    value: impl Fn(&Row) -> Option<f64>,
-) -> Result<String> {
-    let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
-    let values: Vec<f64> = rows.filter_map(value).filter(|value| value.is_finite()).collect();
-    if values.is_empty() {
-        return Ok("–".into());
-    }
-    Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 2))
-}
-
-/// A published figure with its spread.
-fn published(figure: Option<[f64; 2]>) -> String {
-    figure.map_or_else(|| "–".into(), |[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
-}
-
-fn table(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(["method", "MAE", "refined", "NLL", "paper: MAE", "refined"]);
-    let mae = |row: &Row| Some(row.mae);
-    for method in &config.methods {
-        table.push([
-            method.title.clone(),
-            cell(outcome, &method.key, false, mae)?,
-            cell(outcome, &method.key, true, mae)?,
-            cell(outcome, &method.key, false, |row| row.nll)?,
-            published(Some(method.published)),
-            published(method.published_refined),
-        ])?;
-    }
-    for name in ["mean", "median", "mode"] {
-        let key = format!("{ENERGY}_{name}");
-        if outcome.rows.iter().any(|row| row.method == key) {
-            let (mae, nll) = (cell(outcome, &key, false, mae)?, cell(outcome, &key, false, |row| row.nll)?);
-            let (title, none) = (format!("EBM alone, {name} of p(y|x)"), || "–".to_owned());
-            table.push([title, mae, none(), nll, none(), none()])?;
-        }
-    }
-    Ok(table)
-}
-
-/// The error of each coordinate before and after refinement, and the paper's.
-fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let names = config.coordinates.iter().cloned();
-    let paper = config.coordinates.iter().enumerate();
-    let paper = paper.map(|(k, name)| if k == 0 { format!("paper: {name}") } else { name.clone() });
-    let mut table = Table::new(std::iter::once("method".to_owned()).chain(names).chain(paper));
-    for method in &config.methods {
-        for (number, suffix) in ["", ", refined"].into_iter().enumerate() {
-            let mut row = vec![format!("{}{suffix}", method.title)];
-            for k in 0..config.dim() {
-                row.push(cell(outcome, &method.key, number == 1, |row| row.coordinates.get(k).copied())?);
-            }
-            for k in 0..config.dim() {
-                let figures = method.published_coordinates.as_ref().map(|parts| &parts[number]);
-                row.push(published(figures.and_then(|figures| figures.get(k).copied())));
-            }
-            table.push(row)?;
-        }
-    }
-    Ok(table)
-}
-
-fn ablation(outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(["σ", "λ", "MAE", "paper: MAE"]);
-    for row in &outcome.ablation {
-        let sigmas: Vec<String> = row.sigmas.iter().map(f64::to_string).collect();
-        table.push([
-            sigmas.join(", "),
-            row.step_length.to_string(),
-            format!("{:.2}", row.mae),
-            format!("{:.2}", row.published),
-        ])?;
-    }
-    Ok(table)
 }

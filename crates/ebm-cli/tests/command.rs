@@ -288,7 +288,7 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     assert!(row["held_out_nll"].as_f64().unwrap().is_finite(), "{row}");
     assert!(object["calibration"].as_array().unwrap().is_empty());
     // The refused calls had no run's directory.
-    let report = std::fs::read_to_string(folder.path().join("toy-2/report.md")).unwrap();
+    let report = std::fs::read_to_string(folder.path().join("toy-smoke-2/report.md")).unwrap();
     assert!(
         report.contains(&format!("60 points of `{}`, of which 12 are held out", points.display())),
         "{report}"

@@ -65,13 +65,16 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name);
     let (out, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
-    let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--out", text(&out)];
+    let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--repetitions", "2"];
+    let args = [&args[..], &["--out", text(&out)]].concat();
     let args = [&args[..], &["--datasets", text(&datasets), "--weights", text(&weights)]].concat();
     let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");
     let rows = object["rows"].as_array().unwrap();
     let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
     assert_eq!((object["scale"].as_str(), methods), (Some("mini"), vec!["atom", "atom_star", "ebm"]));
     assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row["auc"].as_f64().unwrap())));
+    // Each tracker runs twice, and its row is the mean.
+    assert!(rows.iter().all(|row| row["runs"] == 2));
     let run = out.join("tracking-mini-smoke-1");
     for file in
         ["report.md", "results.json", "success.svg", "success.png", "example.png", "backbone.safetensors"]

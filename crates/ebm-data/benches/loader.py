@@ -17,7 +17,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 from torchvision.transforms.v2 import functional
 
-DATA = Path(os.environ.get("EBM_DATA", Path(__file__).resolve().parents[4] / "shared/data"))
+DATA = Path(os.environ["EBM_DATA"])
 WORKERS = 2
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]

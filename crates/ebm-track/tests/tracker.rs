@@ -204,16 +204,16 @@ fn a_dataset_is_tracked_the_same_by_any_number_of_workers_and_after_an_interrupt
     assert_eq!(tracked, [false, false, false, true, true, false]);
 }
 
-/// What is known of a box: f = −Σ (log side − log aim)ᵖ over its two sides in the crop, wherever it is. The boxes of the first evaluation
-/// are kept.
-struct Sized {
+/// f = −Σ (log side − log aim)ᵖ over its two sides in the crop, wherever it is; the boxes of
+/// the first evaluation are kept.
+struct SizeBowl {
     inner: PackedBoxModule,
     aim: [f64; 2],
     power: i32,
     first: Mutex<Vec<f32>>,
 }
 
-impl Sized {
+impl SizeBowl {
     /// f and its derivative in log side.
     fn side(&self, axis: usize, log_side: f64) -> (f64, f64) {
         let u = log_side - self.aim[axis].ln();
@@ -221,7 +221,7 @@ impl Sized {
     }
 }
 
-impl EnergyModel for Sized {
+impl EnergyModel for SizeBowl {
     type Features = TargetFeatures;
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
@@ -245,7 +245,7 @@ impl EnergyModel for Sized {
     }
 }
 
-impl BoxNetwork for Sized {
+impl BoxNetwork for SizeBowl {
     fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> ebm_track::Result<Modulation> {
         self.inner.modulation(reference, boxes)
     }
@@ -268,11 +268,11 @@ impl BoxNetwork for Sized {
     }
 }
 
-fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<Sized> {
+fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<SizeBowl> {
     let Networks { backbone, boxes, device, .. } = networks(0);
     Networks {
         backbone,
-        boxes: Sized { inner: boxes, aim, power, first: Mutex::default() },
+        boxes: SizeBowl { inner: boxes, aim, power, first: Mutex::default() },
         refinement,
         device,
     }

@@ -23,6 +23,7 @@ pub mod weights_card;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ebm_data::quarantine::Quarantine;
 use ebm_detect::config::ExperimentConfig;
 
 /// An embedded configuration by name, or a TOML file by path.
@@ -85,5 +86,12 @@ pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
             Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
         }
+    }
+}
+
+/// Says how many sequences of a dataset are missing or defective.
+pub fn say_left_out(quarantine: &Quarantine) {
+    if let Some(first) = quarantine.defects.first() {
+        eprintln!("{} sequences are left out, the first because: {first}", quarantine.defects.len());
     }
 }

@@ -16,7 +16,7 @@ use ebm_track::tracker::Networks;
 use ebm_track::{Repetition, Runs, TrackedSequence, track_dataset};
 use serde::{Deserialize, Serialize};
 
-use super::create_dir;
+use super::{create_dir, say_left_out};
 use crate::progress::Console;
 
 /// What and how often is tracked, and where the boxes go.
@@ -79,9 +79,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     check_origin(&out.join("origin.toml"), &origin)?;
 
     let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
-    for defect in &found.quarantine.defects {
-        eprintln!("left out: {defect}");
-    }
+    say_left_out(&found.quarantine);
     let sequences = found.sequences;
     let networks = Networks {
         backbone: Arc::new(backbone),

@@ -38,8 +38,10 @@ pub struct StratumRow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverlapGain {
     /// Of Direct's boxes.
+    #[serde(rename = "iou_direct")]
     pub direct: f64,
     /// Of the refined ones, over the seeds.
+    #[serde(rename = "iou_refined")]
     pub refined: Summary,
     /// Mean of the refined ones less Direct's.
     pub gain: f64,

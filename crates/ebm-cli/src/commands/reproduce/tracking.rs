@@ -18,7 +18,7 @@ use serde_json::json;
 use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
 use super::tracking_figures::figures;
 use super::tracking_tables::tables;
-use crate::commands::{fresh_run, run_dir, run_name};
+use crate::commands::{fresh_run, run_dir, run_name, say_left_out};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -226,10 +226,7 @@ fn run_mini(
         Some(root) => {
             let found = otb::load(root, &SequenceOptions::benchmark())
                 .with_context(|| format!("the sequences in {}", root.display()))?;
-            let left_out = &found.quarantine.defects;
-            if let Some(first) = left_out.first() {
-                eprintln!("{} of OTB's sequences are left out, the first because: {first}", left_out.len());
-            }
+            say_left_out(&found.quarantine);
             let (name, convention) = ("real".to_owned(), Convention::pytracking());
             vec![Test { name, sequences: found.sequences, convention }]
         }

@@ -87,7 +87,7 @@ fn sigma_is_studied_end_to_end_and_on_features() {
             let object = reproduce(dir.path(), task, scale, &["--ablation", "sigma"]);
             let rows = &object["ablation"];
             assert_eq!(
-                (column(rows, "sigmas"), column(rows, "published")),
+                (column(rows, "sigmas"), column(rows, "published_mae")),
                 (sigmas.clone(), figures.clone())
             );
             for row in rows.as_array().unwrap() {

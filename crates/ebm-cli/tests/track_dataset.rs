@@ -19,8 +19,10 @@ use ebm_track::tracker::TrackerConfig;
 use ebm_track::{Backbone, Method, Refinement};
 use serde_json::Value;
 
-/// Frames of a sequence.
+/// Frames of a sequence, but of OTB's.
 const COUNT: usize = 4;
+/// Frames of OTB's Deer, the shortest of its sequences; its reader takes no other number.
+const DEER: usize = 71;
 
 struct Case {
     dir: tempfile::TempDir,
@@ -75,16 +77,21 @@ impl Case {
 
     /// The frames in `folder`, numbered from `first` with so many digits.
     fn frames(&self, folder: &str, first: usize, digits: usize) {
+        self.many_frames(folder, first, digits, COUNT);
+    }
+
+    /// As many frames, the same again and again.
+    fn many_frames(&self, folder: &str, first: usize, digits: usize, count: usize) {
         let folder = self.path(folder);
         std::fs::create_dir_all(&folder).unwrap();
-        for (i, frame) in self.frames.iter().enumerate() {
+        for (i, frame) in self.frames.iter().cycle().take(count).enumerate() {
             std::fs::copy(frame, folder.join(format!("{:0digits$}.jpg", first + i))).unwrap();
         }
     }
 
-    /// The first `count` boxes.
+    /// So many boxes, of the frames there.
     fn list(&self, count: usize) -> String {
-        self.boxes[..count].iter().map(|[x, y, w, h]| format!("{x},{y},{w},{h}\n")).collect()
+        self.boxes.iter().cycle().take(count).map(|[x, y, w, h]| format!("{x},{y},{w},{h}\n")).collect()
     }
 
     /// Two runs over `dataset` in `root`.
@@ -143,7 +150,7 @@ fn names(files: &BTreeMap<String, String>) -> Vec<&str> {
 }
 
 /// Boxes as integers with tabs, times beside them, a folder for each run, the first line the annotated box.
-fn assert_pytracking(case: &Case, files: &BTreeMap<String, String>, name: &str) {
+fn assert_pytracking(case: &Case, files: &BTreeMap<String, String>, name: &str, count: usize) {
     let expected: Vec<String> = [0, 1]
         .iter()
         .flat_map(|run| ["", "_time"].map(|what| format!("ebm_{run:03}/{name}{what}.txt")))
@@ -151,7 +158,7 @@ fn assert_pytracking(case: &Case, files: &BTreeMap<String, String>, name: &str) 
     assert_eq!(names(files), expected);
     let first = case.boxes[0].map(|number| (number as i64).to_string()).join("\t");
     for file in ["ebm_000", "ebm_001"].map(|run| &files[&format!("{run}/{name}.txt")]) {
-        assert_eq!((file.lines().count(), file.lines().next()), (COUNT, Some(&*first)));
+        assert_eq!((file.lines().count(), file.lines().next()), (count, Some(&*first)));
     }
 }
 
@@ -163,8 +170,8 @@ fn score(output: &Output) -> Value {
 fn datasets_with_annotations_are_tracked_scored_and_packed() {
     let case = Case::new();
     let all = case.list(COUNT);
-    case.frames("otb/Deer/img", 1, 4);
-    case.write("otb/Deer/groundtruth_rect.txt", &all);
+    case.many_frames("otb/Deer/img", 1, 4, DEER);
+    case.write("otb/Deer/groundtruth_rect.txt", &case.list(DEER));
     case.frames("uav/data_seq/UAV123/bike1", 1, 6);
     case.write("uav/anno/UAV123/bike1.txt", &all);
     case.frames("nfs/sequences/Gymnastics", 1, 5);
@@ -174,18 +181,17 @@ fn datasets_with_annotations_are_tracked_scored_and_packed() {
     for file in ["full_occlusion", "out_of_view"] {
         case.write(&format!("lasot/airplane/airplane-1/{file}.txt"), "0,0,0,0");
     }
-    // OTB's annotations have 71 boxes of Deer and nobody counts them here.
-    for (dataset, root, name) in [
-        ("otb100", "otb", "Deer"),
-        ("uav123", "uav", "uav_bike1"),
-        ("nfs", "nfs", "nfs_Gymnastics"),
-        ("lasot", "lasot", "airplane-1"),
+    for (dataset, root, name, count) in [
+        ("otb100", "otb", "Deer", DEER),
+        ("uav123", "uav", "uav_bike1", COUNT),
+        ("nfs", "nfs", "nfs_Gymnastics", COUNT),
+        ("lasot", "lasot", "airplane-1", COUNT),
     ] {
         let archive = case.path(&format!("{dataset}.zip"));
         let output = case.tracked(dataset, root, &["--archive", archive.to_str().unwrap()]);
         let object = score(&output);
         assert_eq!((&object["runs"], &object["sequences"]), (&2.into(), &1.into()), "{object}");
-        assert_pytracking(&case, &case.unpacked(&format!("{dataset}.zip")), name);
+        assert_pytracking(&case, &case.unpacked(&format!("{dataset}.zip")), name, count);
     }
 
     let name = "GOT-10k_Val_000001";
@@ -239,11 +245,11 @@ fn test_sets_whose_boxes_a_server_keeps_become_archives() {
 fn an_interrupted_dataset_goes_on_and_another_tracker_is_refused() {
     let case = Case::new();
     for name in ["Deer", "Man"] {
-        case.frames(&format!("otb/{name}/img"), 1, 4);
-        case.write(&format!("otb/{name}/groundtruth_rect.txt"), &case.list(COUNT));
+        case.frames(&format!("nfs/sequences/{name}"), 1, 5);
+        case.write(&format!("nfs/anno/nfs_{name}.txt"), &case.list(COUNT));
     }
-    let whole = score(&case.tracked("otb100", "otb", &[]));
-    let boxes = case.path("out-otb100/boxes");
+    let whole = score(&case.tracked("nfs", "nfs", &[]));
+    let boxes = case.path("out-nfs/boxes");
     let read =
         |run: &str, name: &str| std::fs::read_to_string(boxes.join(run).join(format!("{name}.txt"))).unwrap();
     let before = read("run_002", "Man");
@@ -252,19 +258,19 @@ fn an_interrupted_dataset_goes_on_and_another_tracker_is_refused() {
     // Boxes that are there are not made again.
     let marked = read("run_001", "Deer").replacen(',', ", ", 1);
     std::fs::write(boxes.join("run_001/Deer.txt"), &marked).unwrap();
-    assert_eq!(score(&case.tracked("otb100", "otb", &[])), whole);
+    assert_eq!(score(&case.tracked("nfs", "nfs", &[])), whole);
     assert_eq!((read("run_002", "Man"), read("run_001", "Deer")), (before, marked));
     // What was written is what `--results` reads.
     let output = Command::new(env!("CARGO_BIN_EXE_ebm"))
         .args(["eval", "tracking", "--dataset", "other", "--json", "--annotations"])
-        .args([&case.path("otb"), Path::new("--results"), &boxes])
+        .args([&case.path("nfs/anno"), Path::new("--results"), &boxes])
         .output()
         .unwrap();
     assert_eq!(score(&output)["auc"], whole["auc"]);
 
-    let output = case.track("otb100", "otb", &["--seed", "1"]);
+    let output = case.track("nfs", "nfs", &["--seed", "1"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("seed 0") && said.contains("another --out"), "{said}");
-    let output = case.track("other", "otb", &[]);
+    let output = case.track("other", "nfs", &[]);
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("--dataset other"));
 }

@@ -206,8 +206,11 @@ fn head_pose_is_reproduced_and_predicted() {
     let header = cells(lines.next().unwrap());
     assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
     for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
-        let angles =
-            row["mae_by_coordinate"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        let angles = row["mae_by_coordinate"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
 }

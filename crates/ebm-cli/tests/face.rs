@@ -130,8 +130,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     // One network's run: it is the baseline. An energy model's has none, and begins at the mode.
     let alone = |run: &str| {
         let run = dir.path().join("runs/age-mini-smoke-1").join(run);
-        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["predictions"][0]["initial"]
-            .clone()
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["predictions"][0]["initial"].clone()
     };
     assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
 
@@ -207,8 +206,11 @@ fn head_pose_is_reproduced_and_predicted() {
     let header = cells(lines.next().unwrap());
     assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
     for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
-        let angles =
-            row["mae_by_coordinate"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        let angles = row["mae_by_coordinate"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
 }

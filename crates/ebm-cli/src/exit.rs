@@ -19,13 +19,18 @@ const RESOURCES: u8 = 6;
 /// The code of an error; `interrupted` is that of the signal that arrived. Usage errors leave with 2 before this.
 pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
     // A full disk is one, whatever was being done.
-    if error.chain().any(is_of_resources) {
+    if is_of_resources(error) {
         return RESOURCES;
     }
     error.chain().find_map(|cause| of_cause(cause, interrupted)).unwrap_or(FAILURE)
 }
 
-fn is_of_resources(cause: &(dyn std::error::Error + 'static)) -> bool {
+/// Whether the disk is full, or the memory, the GPU's too.
+pub fn is_of_resources(error: &anyhow::Error) -> bool {
+    error.chain().any(names_resources)
+}
+
+fn names_resources(cause: &(dyn std::error::Error + 'static)) -> bool {
     use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
     // The driver's error reaches here as text only.
     if cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY") {

@@ -116,7 +116,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     // The baseline that is asked for is the one that is refined, and one that is not there is refused.
     let initial = |baseline: &str| {
         let args = ["predict", "age", text(&faces[0]), "--run", text(&run), "--baseline", baseline];
-        json(&args)["coordinates"]["age"]["initial"].clone()
+        json(&args)["predictions"][0]["initial"].clone()
     };
     assert_eq!(initial("direct_l2"), age["initial"]);
     assert_ne!(initial("cao"), age["initial"]);
@@ -130,8 +130,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     // One network's run: it is the baseline. An energy model's has none, and begins at the mode.
     let alone = |run: &str| {
         let run = dir.path().join("runs/age-mini-smoke-1").join(run);
-        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["coordinates"]["age"]["initial"]
-            .clone()
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run)])["predictions"][0]["initial"].clone()
     };
     assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
 
@@ -207,8 +206,11 @@ fn head_pose_is_reproduced_and_predicted() {
     let header = cells(lines.next().unwrap());
     assert_eq!(header, ["method", "seed", "refined", "MAE", "yaw", "pitch", "roll"]);
     for (line, row) in lines.skip(1).zip(scored["rows"].as_array().unwrap()) {
-        let angles =
-            row["coordinates"].as_array().unwrap().iter().map(|x| format!("{:.3}", x.as_f64().unwrap()));
+        let angles = row["mae_by_coordinate"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
 }
@@ -248,7 +250,7 @@ fn a_missed_figure_is_named_and_has_an_exit_code() {
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(place("wishes.toml"), WISHES).unwrap();
     let (config, out, datasets, cache) = (place("wishes.toml"), place("runs"), place("data"), place("cache"));
-    let args = ["reproduce", "age", "--scale", "mini", "--seeds", "1", "--no-ablation", "--check", "--json"];
+    let args = ["reproduce", "age", "--scale", "mini", "--seeds", "1", "--check", "--json"];
     let places = ["--config", &config, "--out", &out, "--datasets", &datasets, "--cache", &cache];
     let output = ebm(&[&args[..], &places].concat());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

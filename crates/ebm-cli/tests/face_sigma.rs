@@ -87,7 +87,7 @@ fn sigma_is_studied_end_to_end_and_on_features() {
             let object = reproduce(dir.path(), task, scale, &["--ablation", "sigma"]);
             let rows = &object["ablation"];
             assert_eq!(
-                (column(rows, "sigmas"), column(rows, "published")),
+                (column(rows, "sigmas"), column(rows, "published_mae")),
                 (sigmas.clone(), figures.clone())
             );
             for row in rows.as_array().unwrap() {
@@ -96,7 +96,7 @@ fn sigma_is_studied_end_to_end_and_on_features() {
             }
             let run = dir.path().join(format!("runs/{task}-{scale}-1"));
             let report = fs::read_to_string(run.join("report.md")).unwrap();
-            assert!(report.contains(&format!("| {:.2} ", figures[0].as_f64().unwrap())), "{report}");
+            assert!(report.contains(&format!(" {:.2} |", figures[0].as_f64().unwrap())), "{report}");
             // One network for each proposal but the table's own, trained with its σ and nothing else changed.
             for (number, sigmas) in sigmas.as_array().unwrap().iter().enumerate() {
                 let own = run.join("ebm-0/config.toml");

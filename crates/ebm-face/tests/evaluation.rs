@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{config, network, set, zero};
+use ebm_core::Grid;
 use ebm_data::Image;
 use ebm_data::faces::{Face, Faces, Pixels};
 use ebm_face::config::ExperimentConfig;
@@ -72,7 +73,8 @@ fn assert_near(found: f64, expected: f64, bound: f64) {
 
 #[test]
 fn errors_of_ages_are_those_worked_out_by_hand() {
-    let (config, dir) = (config(), tempfile::tempdir().unwrap());
+    let (mut config, dir) = (config(), tempfile::tempdir().unwrap());
+    config.density = Grid::new(0.0, 100.0, 1001).unwrap();
     let num_features = 128;
     let networks = vec![
         saved(&config, "direct_l2", dir.path(), |store| constant(store, &[40.0])),
@@ -89,15 +91,15 @@ fn errors_of_ages_are_those_worked_out_by_hand() {
     assert_eq!(outcome.rows.len(), 2 * 2 + 3);
     for method in ["direct_l2", "gaussian"] {
         // |40 − 20|, |40 − 35| and |40 − 62|.
-        assert_near(row(&outcome, method, false).mae, (20.0 + 5.0 + 22.0) / 3.0, 1e-5);
+        assert_near(row(&outcome, method, false).mae, (20.0 + 5.0 + 22.0) / 3.0, 1e-4);
         // Five steps of 3 · 0.1 lead to 41.5.
         let refined = row(&outcome, method, true);
-        assert_near(refined.mae, (21.5 + 6.5 + 20.5) / 3.0, 1e-5);
+        assert_near(refined.mae, (21.5 + 6.5 + 20.5) / 3.0, 1e-4);
         assert_eq!(refined.coordinates, [refined.mae]);
     }
     // N(40, 10²): log(10 √2π) + (20² + 5² + 22²) / (2 · 10² · 3).
     let expected = 10f64.ln() + 0.5 * std::f64::consts::TAU.ln() + 909.0 / 600.0;
-    assert_near(row(&outcome, "gaussian", false).nll.unwrap(), expected, 1e-5);
+    assert_near(row(&outcome, "gaussian", false).nll.unwrap(), expected, 1e-4);
     assert_eq!(row(&outcome, "direct_l2", false).nll, None);
 
     // p(y) = 0.1 e^{0.1 y} / (e^{10} − 1) on [0, 100]: mode 100, median 10 log((e^{10} + 1) / 2), mean 100 / (1 − e^{−10}) − 10.
@@ -110,9 +112,9 @@ fn errors_of_ages_are_those_worked_out_by_hand() {
     ];
     for (method, value) in values {
         let row = row(&outcome, method, false);
-        // Above all three ages. The grid's cells are 2 years wide.
+        // Above all three ages, whose mean is 39. The grid's cells are 0.1 years wide.
         assert_near(row.mae, value - 39.0, 0.05);
-        assert_near(row.nll.unwrap(), nll, 0.01);
+        assert_near(row.nll.unwrap(), nll, 1e-3);
     }
 }
 
@@ -131,7 +133,7 @@ fn errors_of_poses_are_those_worked_out_by_hand_angle_by_angle() {
         saved(&config, "direct_huber", dir.path(), |store| constant(store, &[10.0, -5.0, 2.0])),
         saved(&config, ENERGY, dir.path(), |store| ramp(store, 128, 0.2)),
     ];
-    // Yaw, pitch, roll. −70 and 75 are 145 apart: angles are numbers here.
+    // Yaw, pitch, roll.
     let faces = faces(&[&[12.0, -5.0, 0.0], &[-60.0, 5.0, 8.0]]);
     let ascent = config.refinement.ascent(0.5);
     let outcome = evaluate(networks, &faces, Some(ascent), &mut ()).unwrap();
@@ -139,13 +141,13 @@ fn errors_of_poses_are_those_worked_out_by_hand_angle_by_angle() {
     for (found, expected) in
         before.coordinates.iter().zip([(2.0 + 70.0) / 2.0, (0.0 + 10.0) / 2.0, (2.0 + 6.0) / 2.0])
     {
-        assert_near(*found, expected, 1e-5);
+        assert_near(*found, expected, 1e-4);
     }
-    assert_near(before.mae, (36.0 + 5.0 + 4.0) / 3.0, 1e-5);
+    assert_near(before.mae, (36.0 + 5.0 + 4.0) / 3.0, 1e-4);
     // Five steps of 0.5 · 0.2 in the yaw alone: 10.5.
     let after = row(&outcome, "direct_huber", true);
     for (found, expected) in after.coordinates.iter().zip([(1.5 + 70.5) / 2.0, 5.0, 4.0]) {
-        assert_near(*found, expected, 1e-5);
+        assert_near(*found, expected, 1e-4);
     }
     assert_eq!((before.coordinates.len(), after.coordinates.len()), (3, 3));
 }

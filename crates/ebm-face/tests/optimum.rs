@@ -118,14 +118,13 @@ fn the_energy_model_finds_the_density_of_its_data() {
     // 64 quantiles of N(40, 5²) where the feature is 0, of N(30, 3²) where it is 1.
     let truth = [(40.0, 5.0), (30.0, 3.0)];
     let standard = |count: usize| -> Vec<f64> {
-        let grid = Grid::new(-8.0, 8.0, 16001).unwrap();
         let step = 16.0 / 16000.0;
         let density = |z: f64| (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
         let (mut below, mut found) = (0.0, Vec::new());
         for k in 0..16000 {
-            below += density(grid.lo() + (k as f64 + 0.5) * step) * step;
+            below += density(-8.0 + (k as f64 + 0.5) * step) * step;
             while found.len() < count && below > (found.len() as f64 + 0.5) / count as f64 {
-                found.push(grid.lo() + (k + 1) as f64 * step);
+                found.push(-8.0 + (k + 1) as f64 * step);
             }
         }
         found
@@ -161,10 +160,10 @@ fn the_energy_model_finds_the_density_of_its_data() {
     let densities = densities(&head, &g_x, &Grid::new(0.0, 100.0, 1001).unwrap()).unwrap();
     for (p, (mean, deviation)) in densities.iter().zip(truth) {
         assert!((p.mean() - mean).abs() < 0.5, "mean {} instead of {mean}", p.mean());
-        // The cross-entropy at other quantiles is never below the entropy, ½ log 2πe σ², and near it.
+        // The cross-entropy is never below the entropy, ½ log 2πe σ², and near it; 101 quantiles stand for it up to 0.01.
         let points = standard(101).into_iter().map(|z| p.log_prob(mean + deviation * z));
         let found = -points.sum::<f64>() / 101.0;
         let entropy = 0.5 + (deviation * std::f64::consts::TAU.sqrt()).ln();
-        assert!((entropy - 0.01..entropy + 0.08).contains(&found), "{found} for {entropy}");
+        assert!((entropy - 0.02..entropy + 0.08).contains(&found), "{found} for {entropy}");
     }
 }

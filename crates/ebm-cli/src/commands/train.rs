@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, Subcommand};
 use ebm_data::{
@@ -31,6 +31,7 @@ use ebm_train::{RunSpec, TrainTask, train_together};
 
 use super::{create_dir, predict::method};
 use crate::device::DeviceArgs;
+use crate::exit;
 use crate::parallel::{self, EngineArgs};
 use crate::progress::Console;
 use crate::signals::Signals;
@@ -233,11 +234,22 @@ impl CommonArgs {
     fn save(&self, name: &str, store: &ParamStore, metadata: &Metadata, group: &Group) -> Result<()> {
         if group.is_first() {
             let path = self.run.join(name);
-            save(store, &path, false, metadata)?;
+            save(store, &path, false, metadata).map_err(|error| no_space(error.into(), &path))?;
             println!("{}", path.display());
         }
         Ok(())
     }
+}
+
+/// What to do where the disk is full; other errors speak for themselves.
+fn no_space(error: Error, path: &Path) -> Error {
+    if !exit::is_of_resources(&error) {
+        return error;
+    }
+    error.context(format!(
+        "no space for {}; free some and go on with --resume: the checkpoints are whole",
+        path.display()
+    ))
 }
 
 fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {

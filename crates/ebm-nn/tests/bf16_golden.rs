@@ -59,8 +59,10 @@ fn maps_in_bf16_are_as_exact_as_torchs() {
             let norm = |values: Vec<f64>| values.iter().map(|v| v * v).sum::<f64>().sqrt();
             let apart = norm(found.iter().zip(&exact).map(|(a, b)| a - b).collect()) / norm(exact);
             let torchs = to_vec(&golden[&format!("{name}: bf16")])[0];
-            // Which units round to another side of zero is chance, for torch as for us.
-            assert!(apart < 1.5 * torchs, "{name}: {apart}, torch's {torchs}");
+            // Which units round to another side of zero is chance, for torch as for us. A GPU's kernels round at other places than
+            // torch's on a CPU, which the golden numbers are of.
+            let most = if device.is_cuda() { 2.5 } else { 1.5 };
+            assert!(apart < most * torchs && apart < 0.4, "{name}: {apart}, torch's {torchs}");
             ratios.push((apart / torchs).ln());
         }
         let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).exp();

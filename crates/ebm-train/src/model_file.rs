@@ -287,6 +287,17 @@ pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
     Ok(hexadecimal(&sum.finalize()))
 }
 
+/// SHA-256 of a file, in hexadecimal.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn file_digest(path: &Path) -> Result<String> {
+    let mut sum = Sha256::new();
+    let mut copy = || std::io::copy(&mut std::fs::File::open(path)?, &mut sum);
+    copy().map_err(|source| Error::Io { path: path.to_owned(), action: "read", source })?;
+    Ok(hexadecimal(&sum.finalize()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

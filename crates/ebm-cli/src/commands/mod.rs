@@ -34,11 +34,11 @@ pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
     }
 }
 
-/// The configuration of this name, or else the one that the detector's weights belong to, or else mini.
+/// The configuration of this name or path, or else the one that the detector's weights were trained with.
 pub fn config_for(name_or_path: Option<&str>, detector: &Path) -> Result<ExperimentConfig> {
     match name_or_path {
         Some(given) => config(given),
-        None => config(ebm_detect::weights::configuration(detector)?.as_deref().unwrap_or("mini")),
+        None => Ok(ebm_detect::weights::configuration(detector)?),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ebm train`.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -14,20 +15,23 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method,
+    BoxAscent, Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method, Predictor,
+    STEP_FACTORS, ValidationImages, best_step_factor,
     config::ExperimentConfig,
+    evaluation::Refiner,
     training::{
         BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
     },
-    weights::{
-        Metadata, Provenance, check_classes, classes, detector_metadata, digest, load_detector,
-        preload_backbone, read, save,
-    },
+    weights::{branch_metadata, classes, detector_metadata, load_detector, preload_backbone, read, save},
 };
+use ebm_eval::GroundTruth;
 use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{RunSpec, TrainTask, train_together};
+use ebm_train::{
+    Error as TrainError, ModelMetadata, Progress, RunDir, RunSpec, TrainTask, model_file::digest,
+    train_together,
+};
 
 use super::{create_dir, predict::method};
 use crate::device::DeviceArgs;
@@ -50,8 +54,8 @@ pub enum Train {
 /// Data, length and place of a training.
 #[derive(Args)]
 pub struct CommonArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it the detector's weights decide, where
-    /// there are any, or it is mini.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it, of a branch, the one that the detector's file
+    /// holds, and of a detector mini.
     #[arg(long)]
     config: Option<String>,
     /// COCO annotation file.
@@ -121,6 +125,16 @@ pub struct BranchArgs {
     /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
     #[arg(long, default_value = "ebm", value_parser = method)]
     method: Method,
+    /// COCO annotations on which the factor of a confidence's step lengths is chosen after the training; without them every fifth
+    /// training image is held out for that, where there are five.
+    #[arg(long, requires = "val_images")]
+    val_annotations: Option<PathBuf>,
+    /// Their images.
+    #[arg(long, requires = "val_annotations")]
+    val_images: Option<PathBuf>,
+    /// The factor of the configured step lengths; then none is chosen, and no image held out.
+    #[arg(long, conflicts_with = "val_annotations")]
+    step_factor: Option<f64>,
 }
 
 /// Runs the command.
@@ -129,6 +143,7 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Detector(args) => &args.common,
         Train::Branch(args) => &args.common,
     };
+    common.check_run()?;
     let (group, device) = common.engine.join(common.device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
@@ -150,6 +165,14 @@ struct Session<'a> {
 }
 
 impl CommonArgs {
+    /// Refuses a run that is there already, before anything slow.
+    fn check_run(&self) -> Result<()> {
+        match self.resume || !RunDir::exists(&self.run) {
+            true => Ok(()),
+            false => Err(TrainError::RunExists { path: self.run.clone() }.into()),
+        }
+    }
+
     fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let given = self.config.as_deref();
         let mut config = match detector {
@@ -166,12 +189,12 @@ impl CommonArgs {
         Ok(config)
     }
 
-    fn dataset(&self, config: &ExperimentConfig) -> Result<Arc<CocoDataset>> {
+    fn dataset(&self, config: &ExperimentConfig) -> Result<CocoDataset> {
         let labels = Some(config.detector.labels());
         let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Train) };
         let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
         dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
-        Ok(Arc::new(dataset))
+        Ok(dataset)
     }
 
     fn key(&self) -> Key {
@@ -231,7 +254,7 @@ impl CommonArgs {
     }
 
     /// Keeps the trained parameters as `name` in the run's directory with what they say of themselves, and says where.
-    fn save(&self, name: &str, store: &ParamStore, metadata: &Metadata, group: &Group) -> Result<()> {
+    fn save(&self, name: &str, store: &ParamStore, metadata: &ModelMetadata, group: &Group) -> Result<()> {
         if group.is_first() {
             let path = self.run.join(name);
             save(store, &path, false, metadata).map_err(|error| no_space(error.into(), &path))?;
@@ -264,10 +287,8 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let dataset = common.dataset(&config)?;
-    let given = common.config.as_deref().unwrap_or("mini");
-    let name = Some(given).filter(|name| ExperimentConfig::embedded(name).is_ok());
-    let metadata = detector_metadata(&config.detector, name, &classes(&dataset))?;
+    let dataset = Arc::new(common.dataset(&config)?);
+    let metadata = detector_metadata(&config, Some(common.seed), &classes(&dataset))?;
     let batches = (config.base.batch_size, key.split("data"));
     let source: Box<dyn BatchSource> = if common.cache {
         let maps = |images: &ImageBatch| {
@@ -292,10 +313,14 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
-    let dataset = common.dataset(&config)?;
-    check_classes(&args.detector, &common.annotations, &dataset)?;
-    let provenance = Provenance::new(method, common.seed, &config, &digest(&weights)?);
-    let metadata = provenance.metadata(&classes(&dataset))?;
+    let mut dataset = common.dataset(&config)?;
+    let classes = classes(&dataset);
+    if let Some(said) = ModelMetadata::read(&args.detector)? {
+        said.check_classes(&args.detector, &common.annotations.display().to_string(), &classes)?;
+    }
+    let mut metadata = branch_metadata(method, common.seed, &config, &digest(&weights)?, &classes)?;
+    let validation = args.validation(&config, &mut dataset)?;
+    let dataset = Arc::new(dataset);
     // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
     let key = common.key().split(method.key());
     let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
@@ -316,8 +341,82 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     } else {
         BranchSource::Images(common.stream(&config, dataset, batches, session)?)
     };
-    let task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
+    let task = BranchTask::new(detector.clone(), branch, source, (method, &config), key.split("train"))?;
     let mut task = task.over(session.group);
     common.train(&config, training.steps, &mut task, session)?;
+    metadata.step_factor = match validation.filter(|_| session.group.is_first()) {
+        None => args.step_factor,
+        Some(images) => {
+            let (branch, _) = task.into_branch();
+            let ascent = config.confidence(method).map(|confidence| confidence.ascent());
+            images.choose(&detector, (branch.for_inference()?, ascent), common, session)?
+        }
+    };
     common.save(&format!("{}.safetensors", method.key()), &store, &metadata, session.group)
+}
+
+/// Annotated images on which the factor of step lengths is chosen.
+struct Validation {
+    name: &'static str,
+    dataset: Arc<CocoDataset>,
+    truth: GroundTruth,
+}
+
+impl BranchArgs {
+    /// The images to choose on, where the method climbs and no factor is given: those that the arguments name, or else every fifth of
+    /// `dataset`, which leaves it.
+    fn validation(&self, config: &ExperimentConfig, dataset: &mut CocoDataset) -> Result<Option<Validation>> {
+        const FIFTH: usize = 5;
+        let climbs = config.confidence(self.method).is_some();
+        if self.step_factor.is_some() || !climbs {
+            return Ok(None);
+        }
+        if let (Some(annotations), Some(images)) = (&self.val_annotations, &self.val_images) {
+            let labels = Some(config.detector.labels());
+            let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
+            let dataset = Arc::new(CocoDataset::load(annotations, images, &options)?);
+            let truth = GroundTruth::read(annotations)?;
+            return Ok(Some(Validation { name: "validation images", dataset, truth }));
+        }
+        let mut held_out = dataset.clone();
+        let kept = |held: bool| move |index: usize| (index % FIFTH == FIFTH - 1) == held;
+        retain(&mut held_out, kept(true));
+        if held_out.images.is_empty() {
+            return Ok(None);
+        }
+        retain(dataset, kept(false));
+        let mut truth = GroundTruth::read(&self.common.annotations)?;
+        let ids: BTreeSet<u64> = held_out.images.iter().map(|image| image.id).collect();
+        truth.images.retain(|id| ids.contains(id));
+        truth.boxes.retain(|object| ids.contains(&object.image_id));
+        Ok(Some(Validation { name: "held-out images", dataset: Arc::new(held_out), truth }))
+    }
+}
+
+/// Keeps the images of these numbers.
+fn retain(dataset: &mut CocoDataset, kept: impl Fn(usize) -> bool) {
+    let mut index = 0..;
+    dataset.images.retain(|_| index.next().is_some_and(&kept));
+}
+
+impl Validation {
+    /// The best of the usual factors; none where the branch does not climb.
+    fn choose(
+        &self,
+        detector: &FasterRcnn,
+        (branch, ascent): (Predictor, Option<BoxAscent>),
+        common: &CommonArgs,
+        Session { device, progress, .. }: &mut Session<'_>,
+    ) -> Result<Option<f64>> {
+        let (Predictor::Confidence(head), Some(ascent)) = (branch, ascent) else { return Ok(None) };
+        let loader = LoaderConfig::eval(detector.config().input.transform(), 1);
+        let loader = loader.with_workers(common.workers.count());
+        let loader = Loader::new(self.dataset.clone(), loader, Key::new(0))?;
+        let Self { name, dataset, truth } = self;
+        let images = ValidationImages { name, dataset, truth, loader: &loader };
+        let refiner = Refiner { head: &*head, ascent };
+        let (factor, ap) = best_step_factor(detector, &refiner, &STEP_FACTORS, &images, device, progress)?;
+        progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
+        Ok(Some(factor))
+    }
 }

@@ -10,7 +10,7 @@ use ebm_data::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Progress, RunSpec, model_file::digest, train_run};
 
 use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     foreground::ForegroundCache,
     method::Method,
     training::{BranchSource, CachedSource, DetectorTask, ForegroundSource, StreamSource},
-    weights::{classes, detector_metadata, digest, load_detector, read, save},
+    weights::{classes, detector_metadata, load_detector, read, save},
 };
 
 /// How many scenes of each split.
@@ -73,8 +73,6 @@ pub struct MiniOptions {
 /// Root of all seeds of the data and the detector: the same for every run, so that results compare.
 const DATA_SEED: u64 = 2020;
 const BATCH: usize = 10;
-/// The usual factors of the configured step lengths.
-pub const STEP_FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
 /// The levels of difficulty.
 pub const LEVELS: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("normal", Difficulty::Normal), ("hard", Difficulty::Hard)];
@@ -181,7 +179,7 @@ fn base_detector(
         let dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
         let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
         let loader = LoaderConfig { drop_last: true, ..loader.with_workers(options.workers) };
-        let metadata = detector_metadata(&config.detector, Some("mini"), &classes(&dataset))?;
+        let metadata = detector_metadata(config, Some(DATA_SEED), &classes(&dataset))?;
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
         let source = StreamSource::new(loader, device.clone(), config.detector.convention.into());
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));

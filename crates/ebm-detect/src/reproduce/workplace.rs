@@ -14,7 +14,7 @@ use ebm_data::{
 };
 use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::Precision;
 use crate::{
@@ -25,8 +25,9 @@ use crate::{
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
     method::Method,
+    step_factor::{ValidationImages, best_step_factor},
     training::{BranchSource, BranchTask},
-    weights::{Class, Provenance, check_classes, save},
+    weights::{BRANCH, branch_metadata, check_branch, classes, save},
 };
 
 /// Annotated images to measure on.
@@ -114,7 +115,7 @@ pub struct Workplace {
     pub(super) detector: Rc<FasterRcnn>,
     /// The detector's parameters, which confidences start from.
     pub(super) weights: BTreeMap<String, Tensor>,
-    /// Their [`digest`](crate::weights::digest).
+    /// Their [`digest`](ebm_train::model_file::digest).
     pub(super) digest: String,
     /// The classes of the images that branches are trained on.
     pub(super) classes: Vec<Class>,
@@ -170,8 +171,8 @@ impl Workplace {
     }
 
     /// What the branch that a study needs must say of itself.
-    fn provenance(&self, config: &ExperimentConfig, (method, seed): (Method, u64)) -> Provenance {
-        Provenance::new(method, seed, config, &self.digest)
+    fn metadata(&self, config: &ExperimentConfig, (method, seed): (Method, u64)) -> Result<ModelMetadata> {
+        branch_metadata(method, seed, config, &self.digest, &self.classes)
     }
 
     /// Checks all of the trained branches that a study takes, before anything is computed.
@@ -187,12 +188,10 @@ impl Workplace {
                 missing.push(path.display().to_string());
                 continue;
             }
-            let found = Provenance::read(&path)?.ok_or_else(|| Error::Weights {
-                path: path.clone(),
-                reason: "it does not say what it was trained as; train it again".into(),
-            })?;
-            found.check_same(&path, &self.provenance(config, (*method, *seed)))?;
-            check_classes(&path, &self.test.annotations, &self.test.dataset)?;
+            let found = ModelMetadata::require(&path, &[BRANCH])?;
+            check_branch(&found, &path, &self.metadata(config, (*method, *seed))?)?;
+            let annotations = self.test.annotations.display().to_string();
+            found.check_classes(&path, &annotations, &classes(&self.test.dataset))?;
         }
         if missing.is_empty() || heads.train_missing {
             return Ok(());
@@ -224,7 +223,7 @@ impl Workplace {
             name: method.key().into(),
             reason: "it adds nothing to the detector, so that there is nothing to train".into(),
         })?;
-        let metadata = self.provenance(config, (method, seed)).metadata(&self.classes)?;
+        let metadata = self.metadata(config, (method, seed))?;
         let key = Key::new(seed).split(method.key());
         let branch = Branch::new(method, &config.detector, &self.weights, &self.device, key.split("init"))?;
         let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
@@ -263,16 +262,13 @@ impl Workplace {
         if let [only] = self.step_factors[..] {
             return Ok(only);
         }
-        let refiner = |&factor: &f64| Refiner { head: &**head, ascent: ascent.scaled(factor) };
-        let refiners = self.step_factors.iter().map(refiner).collect();
-        let evaluation = self.evaluate(&self.validation, &Contenders::refiners(refiners), progress)?;
-        let mut best = (1.0, f64::NEG_INFINITY);
-        for (&factor, refined) in self.step_factors.iter().zip(&evaluation.refined) {
-            let ap = self.validation.score(&refined.after)?.ap;
-            if ap > best.1 {
-                best = (factor, ap);
-            }
-        }
+        let split = &*self.validation;
+        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
+        let (dataset, truth) = (&*split.dataset, &split.truth);
+        let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
+        let refiner = Refiner { head: &**head, ascent: ascent.clone() };
+        let best =
+            best_step_factor(&self.detector, &refiner, &self.step_factors, &images, &self.device, progress)?;
         let (title, [factor, ap]) = (trained.method.title(), [best.0, 100.0 * best.1]);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));

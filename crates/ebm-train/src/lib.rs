@@ -21,6 +21,7 @@ pub mod checkpoint;
 mod dump;
 mod error;
 mod files;
+pub mod gradient_task;
 pub mod guard;
 pub mod metrics;
 pub mod observer;
@@ -36,6 +37,7 @@ pub use checkpoint::{
     load_checkpoint, load_latest,
 };
 pub use error::{BoxError, Error, Result};
+pub use gradient_task::{GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use observer::{Event, Observer};

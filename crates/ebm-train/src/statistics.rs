@@ -6,6 +6,7 @@ use ebm_nn::params::ParamStore;
 
 /// The running means and variances of a network. A forward pass in training moves them; only a step that is applied
 /// may.
+#[derive(Clone)]
 pub struct RunningStatistics {
     buffers: Vec<Var>,
     group: Group,

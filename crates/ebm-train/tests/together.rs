@@ -13,7 +13,7 @@ use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_seed::Key;
-use ebm_train::{Error, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
+use ebm_train::{Error, Loss, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
 use regression::{Fault, Regression, StopAfter};
 
 const STEPS: usize = 12;
@@ -70,10 +70,9 @@ fn unequal_shares_count_each_term_once() {
         let w = Var::new(3f32, &Device::Cpu).unwrap();
         let optimizer = Sgd::new(vec![("w".into(), w.clone())], 0.9, |_| ParamGroup::decay(0.0));
         let updater = Updater::new(Box::new(optimizer), Schedule::constant(0.1), None).over(&group);
-        let [weight] = updater.weights([x.len()]).unwrap();
         let f = Tensor::new(x, &Device::Cpu).unwrap().broadcast_mul(&w).unwrap();
-        let loss = (f.sqr().unwrap().mean_all().unwrap() * weight).unwrap();
-        let (report, gradients) = updater.gradients(&loss, 0).unwrap();
+        let loss = Loss::mean_over(x.len(), f.sqr().unwrap().mean_all().unwrap());
+        let (report, gradients) = updater.gradients(loss, 0).unwrap();
         (report.loss, gradients.get(&w).unwrap().to_scalar::<f32>().unwrap())
     });
     for (loss, gradient) in results {
@@ -88,7 +87,7 @@ fn unequal_shares_count_each_term_once() {
         )
         .over(group)
     };
-    assert_eq!(ranks(2, |group| updater(&group).weights([0, group.rank()]).unwrap()), [[1., 0.], [1., 2.]]);
+    assert_eq!(ranks(2, |group| updater(&group).weights(&[0, group.rank()]).unwrap()), [[1., 0.], [1., 2.]]);
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
     load_checkpoint, load_latest,
 };
+pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};

@@ -1,11 +1,11 @@
 //! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate, optimiser.
 
 use crate::checkpoint::CheckpointData;
+use crate::error::Result;
 use crate::trainer::StepReport;
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
-use ebm_nn::Result;
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
 use ebm_nn::params::ParamStore;
@@ -37,8 +37,8 @@ impl Updater {
     /// Of several processes all get the same, the means over them: before clipping, so that every one decides alike.
     ///
     /// # Errors
-    /// When an operation has no gradient, or the loss is no single-precision scalar; [`ebm_nn::Error::Rank`] where another process
-    /// failed.
+    /// When an operation has no gradient, or the loss is no single-precision scalar; [`Error::Together`](crate::Error::Together) where another
+    /// process failed.
     pub fn gradients(&self, loss: &Tensor, step: usize) -> Result<(StepReport, GradStore)> {
         self.gradients_with(loss, &[], step)
     }
@@ -74,7 +74,7 @@ impl Updater {
     /// the one over the terms of all: a share's terms by what the shares have on average. In one process that is 1.
     ///
     /// # Errors
-    /// [`ebm_nn::Error::Rank`] where another process failed.
+    /// [`Error::Together`](crate::Error::Together) where another process failed.
     pub fn weights<const N: usize>(&self, terms: [usize; N]) -> Result<[f64; N]> {
         if self.group.world() == 1 {
             return Ok([1.0; N]);
@@ -123,7 +123,7 @@ impl Updater {
     ///
     /// # Errors
     /// When a gradient's shape or type is not its parameter's.
-    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> Result<()> {
+    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> ebm_nn::Result<()> {
         self.optimizer.step(gradients, self.schedule.learning_rate(step as u64))
     }
 
@@ -131,7 +131,7 @@ impl Updater {
     ///
     /// # Errors
     /// When the device runs out of memory.
-    pub fn checkpoint(&self, store: &ParamStore) -> Result<CheckpointData> {
+    pub fn checkpoint(&self, store: &ParamStore) -> ebm_nn::Result<CheckpointData> {
         Ok(CheckpointData { model: store.tensors()?, optimizer: self.optimizer.state()? })
     }
 
@@ -139,7 +139,7 @@ impl Updater {
     ///
     /// # Errors
     /// When names or shapes are not exactly those of `store`, or a tensor is not of this optimiser.
-    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> Result<()> {
+    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> ebm_nn::Result<()> {
         store.load(&data.model, LoadPolicy::STRICT)?;
         self.optimizer.load_state(&data.optimizer)
     }

@@ -7,11 +7,10 @@ use candle_core::{Tensor, backprop::GradStore};
 use ebm_core::{MonteCarloNll, Objective, Proposal, QualityRegression};
 use ebm_nn::{
     boxes::{BBox, paired_iou},
-    distributed::Group,
     params::ParamStore,
 };
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use ebm_train::{BoxError, CheckpointData, Group, StepReport, TrainTask, Updater};
 
 use super::BranchSource;
 use crate::{

@@ -1,10 +1,9 @@
 //! Training of Faster-RCNN itself.
 
 use candle_core::{Tensor, backprop::GradStore};
-use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
+use ebm_train::{BoxError, CheckpointData, Group, RunningStatistics, StepReport, TrainTask, Updater};
 
 use super::BatchSource;
 use crate::{

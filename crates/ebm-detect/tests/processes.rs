@@ -9,13 +9,9 @@ use ebm_detect::{
     config::ExperimentConfig,
     training::{BatchSource, BranchSource, BranchTask},
 };
-use ebm_nn::{
-    boxes::BBox,
-    distributed::{Group, Threads},
-    params::ParamStore,
-};
+use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
-use ebm_train::TrainTask;
+use ebm_train::{Group, Threads, TrainTask};
 
 #[path = "formula/mod.rs"]
 mod formula;

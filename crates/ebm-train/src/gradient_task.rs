@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use candle_core::backprop::GradStore;
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::params::ParamStore;
 
 use crate::checkpoint::CheckpointData;
@@ -17,7 +17,7 @@ use crate::updater::Updater;
 /// resumed training repeats an uninterrupted one.
 pub trait GradientTask {
     /// What can go wrong in computing a loss.
-    type Error: From<candle_core::Error> + From<ebm_nn::Error>;
+    type Error: From<candle_core::Error> + From<crate::Error>;
 
     /// The loss of `step`, of this process's share of the batch.
     ///

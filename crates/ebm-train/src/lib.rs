@@ -36,6 +36,7 @@ pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
     load_checkpoint, load_latest,
 };
+pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
 pub use gradient_task::{GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};

@@ -1,12 +1,12 @@
 //! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate, optimiser.
 
 use crate::checkpoint::CheckpointData;
+use crate::error::Result;
 use crate::gradient_task::Loss;
 use crate::trainer::StepReport;
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
-use ebm_nn::Result;
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
 use ebm_nn::params::ParamStore;
@@ -39,7 +39,7 @@ impl Updater {
     /// that have names are reported under them.
     ///
     /// # Errors
-    /// When an operation has no gradient, or a part of the loss is no single-precision scalar; [`ebm_nn::Error::Rank`] where another
+    /// When an operation has no gradient, or a part of the loss is no single-precision scalar; [`Error::Together`](crate::Error::Together) where another
     /// process failed.
     pub fn gradients(&self, loss: impl Into<Loss>, step: usize) -> Result<(StepReport, GradStore)> {
         let mut parts = loss.into().0;
@@ -76,7 +76,7 @@ impl Updater {
     /// the one over the terms of all: a share's terms by what the shares have on average. In one process that is 1.
     ///
     /// # Errors
-    /// [`ebm_nn::Error::Rank`] where another process failed.
+    /// [`Error::Together`](crate::Error::Together) where another process failed.
     pub fn weights(&self, terms: &[usize]) -> Result<Vec<f64>> {
         if self.group.world() == 1 {
             return Ok(vec![1.0; terms.len()]);
@@ -124,7 +124,7 @@ impl Updater {
     ///
     /// # Errors
     /// When a gradient's shape or type is not its parameter's.
-    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> Result<()> {
+    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> ebm_nn::Result<()> {
         self.optimizer.step(gradients, self.schedule.learning_rate(step as u64))
     }
 
@@ -132,7 +132,7 @@ impl Updater {
     ///
     /// # Errors
     /// When the device runs out of memory.
-    pub fn checkpoint(&self, store: &ParamStore) -> Result<CheckpointData> {
+    pub fn checkpoint(&self, store: &ParamStore) -> ebm_nn::Result<CheckpointData> {
         Ok(CheckpointData { model: store.tensors()?, optimizer: self.optimizer.state()? })
     }
 
@@ -140,7 +140,7 @@ impl Updater {
     ///
     /// # Errors
     /// When names or shapes are not exactly those of `store`, or a tensor is not of this optimiser.
-    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> Result<()> {
+    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> ebm_nn::Result<()> {
         store.load(&data.model, LoadPolicy::STRICT)?;
         self.optimizer.load_state(&data.optimizer)
     }

@@ -7,11 +7,10 @@ use candle_core::Tensor;
 use ebm_core::{MonteCarloNll, Objective, Proposal, QualityRegression};
 use ebm_nn::{
     boxes::{BBox, paired_iou},
-    distributed::Group,
     params::ParamStore,
 };
 use ebm_seed::Key;
-use ebm_train::{GradientTask, Learner, Loss};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BranchSource;
 use crate::{

@@ -1,9 +1,8 @@
 //! Training of Faster-RCNN itself.
 
-use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{GradientTask, Learner, Loss};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BatchSource;
 use crate::{

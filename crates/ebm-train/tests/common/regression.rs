@@ -2,7 +2,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::{Reduce, Words};
-use crate::{Error, Result};
+use crate::{Error, Reduce, Result, Words};
 
 /// How long a rank waits for the others before it takes them for lost.
 const PATIENCE: Duration = Duration::from_secs(60);

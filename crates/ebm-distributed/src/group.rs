@@ -7,8 +7,7 @@ use std::rc::Rc;
 use candle_core::Tensor;
 use ebm_seed::Key;
 
-use super::{Launch, Reduce, Words};
-use crate::{Error, Result};
+use crate::{Error, Launch, Reduce, Result, Words};
 
 /// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few messages.
 const BUCKET: usize = 1 << 22;

@@ -9,15 +9,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::WrapErr;
-use candle_core::cuda_backend::cudarc::driver::{DevicePtr, DevicePtrMut};
+use candle_core::cuda_backend::cudarc::driver::{DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits};
+use candle_core::cuda_backend::{CudaDType, WrapErr};
+use candle_core::op::BackpropOp;
 use candle_core::{CudaDevice, CudaStorage, DType, Device, Layout, Storage, Tensor};
+use ebm_libraries::{NCCL, SharedLibrary, open_first};
 
-use super::{Launch, Reduce, Words};
-use crate::device::inventory::NCCL;
-use crate::device::shared_library::{SharedLibrary, open_first};
-use crate::ops::cuda::{Element, elements, tensor};
-use crate::{Error, Result};
+use crate::{Error, Launch, Reduce, Result, Words};
 
 /// `ncclDataType_t` and `ncclRedOp_t` of nccl.h.
 const UINT8: c_int = 1;
@@ -101,7 +99,7 @@ impl Nccl {
         }
         let device = device.as_cuda_device()?.clone();
         device.cuda_stream().context().bind_to_thread().w()?;
-        let (library, file) = open_first(NCCL.1)
+        let (library, file) = open_first(NCCL.files)
             .or_else(|why| broken(format!("{why}; install NCCL, or take `--engine mpi`")))?;
         let functions = Functions::of(library, &file)?;
         let (rank, world) = (launch.rank, launch.world);
@@ -129,8 +127,16 @@ impl Nccl {
     }
 
     #[expect(unsafe_code, reason = "a call of NCCL")]
-    fn sum_of<T: Element>(&self, storage: &CudaStorage, layout: &Layout, of: c_int) -> Result<Tensor> {
-        let (from, count) = (elements::<T>(storage, layout)?, layout.shape().elem_count());
+    fn sum_of<T: CudaDType + DeviceRepr + ValidAsZeroBits>(
+        &self,
+        storage: &CudaStorage,
+        layout: &Layout,
+        of: c_int,
+    ) -> Result<Tensor> {
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            return broken(format!("expected a contiguous vector, not strides {:?}", layout.stride()));
+        };
+        let (from, count) = (storage.as_cuda_slice::<T>()?.slice(start..end), end - start);
         let mut sum = self.device.alloc_zeros::<T>(count)?;
         let stream = self.device.cuda_stream();
         {
@@ -150,7 +156,8 @@ impl Nccl {
             };
             self.checked("ncclAllReduce", code)?;
         }
-        Ok(tensor(CudaStorage::wrap_cuda_slice(sum, self.device.clone()), layout.shape().clone()))
+        let sum = Storage::Cuda(CudaStorage::wrap_cuda_slice(sum, self.device.clone()));
+        Ok(Tensor::from_storage(sum, layout.shape().clone(), BackpropOp::none(), false))
     }
 }
 

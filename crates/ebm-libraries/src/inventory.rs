@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use serde::Serialize;
 
-use super::shared_library::{SharedLibrary, open_first, open_first_mpi};
+use crate::shared_library::{SharedLibrary, open_first, open_first_mpi};
 
 /// What was found of CUDA on this machine.
 #[derive(Clone, Debug, Serialize)]
@@ -51,47 +51,71 @@ pub struct Library {
     pub required: bool,
 }
 
-/// Name, files, what for, and whether nothing works without it.
-pub(crate) type Wanted = (&'static str, &'static [&'static str], &'static str, bool);
+/// A library to look for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Its name.
+    pub name: &'static str,
+    /// The files that it may be, the preferred one first.
+    pub files: &'static [&'static str],
+    /// What it is needed for.
+    pub needed_for: &'static str,
+    /// Whether nothing runs on a GPU without it.
+    pub required: bool,
+}
 
-pub(super) const DRIVER: Wanted = (
-    "CUDA driver",
-    &["libcuda.so.1", "libcuda.so"],
-    "everything on a GPU; it comes with NVIDIA's driver",
-    true,
-);
-pub(super) const CUBLAS: Wanted =
-    ("cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products", true);
-pub(super) const CURAND: Wanted = ("cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device", true);
-pub(super) const CUDNN: Wanted = (
-    "cuDNN",
-    &["libcudnn.so.9", "libcudnn.so"],
-    "fast convolutions; without it they are products of image columns",
-    false,
-);
-
-pub(crate) const NCCL: Wanted = ("NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs", false);
+pub(crate) const DRIVER: Wanted = Wanted {
+    name: "CUDA driver",
+    files: &["libcuda.so.1", "libcuda.so"],
+    needed_for: "everything on a GPU; it comes with NVIDIA's driver",
+    required: true,
+};
+pub(crate) const CUBLAS: Wanted = Wanted {
+    name: "cuBLAS",
+    files: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
+    needed_for: "matrix products",
+    required: true,
+};
+pub(crate) const CURAND: Wanted = Wanted {
+    name: "cuRAND",
+    files: &["libcurand.so.10", "libcurand.so"],
+    needed_for: "opening a device",
+    required: true,
+};
+pub(crate) const CUDNN: Wanted = Wanted {
+    name: "cuDNN",
+    files: &["libcudnn.so.9", "libcudnn.so"],
+    needed_for: "fast convolutions; without it they are products of image columns",
+    required: false,
+};
+/// NVIDIA's NCCL.
+pub const NCCL: Wanted = Wanted {
+    name: "NCCL",
+    files: &["libnccl.so.2", "libnccl.so"],
+    needed_for: "training on several GPUs",
+    required: false,
+};
 /// Open MPI's and MPICH's; Open MPI's first.
-pub(crate) const MPI: Wanted = (
-    "MPI",
-    &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
-    "training in several processes without NCCL",
-    false,
-);
+pub const MPI: Wanted = Wanted {
+    name: "MPI",
+    files: &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
+    needed_for: "training in several processes without NCCL",
+    required: false,
+};
 
 impl Inventory {
     /// Looks for the driver, its devices, CUDA's libraries and MPI.
     #[must_use]
     pub fn take() -> Self {
-        let libraries =
-            [DRIVER, CUBLAS, CURAND, CUDNN, NCCL, MPI].map(|(name, files, needed_for, required)| {
-                let opened = if name == MPI.0 { open_first_mpi(files) } else { open_first(files) };
-                let (file, problem) = match opened {
-                    Ok((_, file)) => (Some(file), None),
-                    Err(problem) => (None, Some(problem)),
-                };
-                Library { name, file, problem, needed_for, required }
-            });
+        let libraries = [DRIVER, CUBLAS, CURAND, CUDNN, NCCL, MPI].map(|wanted| {
+            let Wanted { name, files, needed_for, required } = wanted;
+            let opened = if name == MPI.name { open_first_mpi(files) } else { open_first(files) };
+            let (file, problem) = match opened {
+                Ok((_, file)) => (Some(file), None),
+                Err(problem) => (None, Some(problem)),
+            };
+            Library { name, file, problem, needed_for, required }
+        });
         let mut found = Self {
             kernel_module: kernel_module(),
             driver_cuda: None,
@@ -99,7 +123,7 @@ impl Inventory {
             devices: Vec::new(),
             libraries: libraries.into(),
         };
-        match open_first(DRIVER.1).and_then(|(library, _)| Driver::of(library)) {
+        match open_first(DRIVER.files).and_then(|(library, _)| Driver::of(library)) {
             Ok(driver) => {
                 found.driver_cuda =
                     driver.version().map(|version| format!("{}.{}", version / 1000, version % 1000 / 10));

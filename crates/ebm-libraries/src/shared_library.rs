@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// An opened library. It stays open until the process ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SharedLibrary(*mut c_void);
+pub struct SharedLibrary(*mut c_void);
 
 /// Folders in which CUDA's libraries are looked for after the system's own: those of a toolkit, and of Python's packages in an
 /// active virtual environment.
@@ -26,14 +26,20 @@ fn cuda_folders() -> Vec<PathBuf> {
 }
 
 /// The first of these files that opens: by name, as the system looks for libraries, then in the places where CUDA is put. Gives its
-/// name too; the error is the loader's for the first.
-pub(crate) fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
+/// name too.
+///
+/// # Errors
+/// The loader's reason for the first.
+pub fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
     let by_name = by_name(files, Scope::Own);
     by_name.or_else(|why| in_folders(files, &cuda_folders(), Scope::Own).ok_or(why))
 }
 
 /// The first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` that the shell finds, then by name.
-pub(crate) fn open_first_mpi(files: &[&str]) -> Result<(SharedLibrary, String), String> {
+///
+/// # Errors
+/// The loader's reason for the first.
+pub fn open_first_mpi(files: &[&str]) -> Result<(SharedLibrary, String), String> {
     let home = std::env::var_os("MPI_HOME").map(|home| PathBuf::from(home).join("lib"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mpiexec = std::env::split_paths(&path).find(|folder| folder.join("mpiexec").exists());
@@ -112,7 +118,8 @@ mod linux {
     impl SharedLibrary {
         /// Where the function or the object of this name is, if the library has it.
         #[expect(unsafe_code, reason = "a look-up in a library that is open")]
-        pub(crate) fn function(self, name: &str) -> Option<*const c_void> {
+        #[must_use]
+        pub fn function(self, name: &str) -> Option<*const c_void> {
             let name = CString::new(name).ok()?;
             // SAFETY: the handle is of an open library, which is never closed, and the name is a C string.
             let address = unsafe { dlsym(self.0, name.as_ptr()) };
@@ -127,7 +134,8 @@ use linux::open;
 #[cfg(not(target_os = "linux"))]
 impl SharedLibrary {
     /// Nothing opens elsewhere.
-    pub(crate) fn function(self, _name: &str) -> Option<*const c_void> {
+    #[must_use]
+    pub fn function(self, _name: &str) -> Option<*const c_void> {
         None
     }
 }

@@ -2,8 +2,8 @@ use std::thread;
 
 use candle_core::{DType, Device};
 
-use super::super::Threads;
 use super::*;
+use crate::Threads;
 
 /// What each rank's work returns.
 fn ranks<T: Send>(world: usize, work: impl Fn(Group) -> T + Sync) -> Vec<T> {
@@ -93,7 +93,7 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
     let results = ranks(4, |group| {
         let mut tensors = [numbers(group.rank(), &[4], DType::F32)];
         let result = match group.rank() {
-            1 => group.guard(|| Err::<(), _>(Error::Argument { op: "step", reason: "no power".into() })),
+            1 => group.guard(|| Err::<(), _>(Error::Batch { reason: "no power".into() })),
             0 => group.guard(|| group.mean(&mut tensors)),
             2 => group.any(false).map(|_| ()),
             _ => group.share(Vec::new()).map(|_| ()),
@@ -105,8 +105,8 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
     });
     for (rank, error) in results.iter().enumerate() {
         match error {
-            Error::Rank { rank: 1, message } if rank != 1 => assert_eq!(message, "step: no power"),
-            Error::Argument { .. } if rank == 1 => {}
+            Error::Rank { rank: 1, message } if rank != 1 => assert_eq!(message, "batch size: no power"),
+            Error::Batch { .. } if rank == 1 => {}
             other => panic!("rank {rank}: {other}"),
         }
     }

@@ -103,7 +103,7 @@ impl Launch {
     /// The share of this process in a batch of `batch_size`: which images it takes, consecutive, as many as every other.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the batch does not divide evenly.
+    /// [`Error::Batch`] where the batch does not divide evenly.
     pub fn share(rank: usize, world: usize, batch_size: usize) -> Result<std::ops::Range<usize>> {
         let share = batch_size / world.max(1);
         if share * world != batch_size || share == 0 {
@@ -111,7 +111,7 @@ impl Launch {
                 "a batch of {batch_size} images cannot be shared equally by {world} processes; \
                  take a batch size that is a multiple of {world}, or another number of processes"
             );
-            return Err(Error::Argument { op: "batch size", reason });
+            return Err(Error::Batch { reason });
         }
         Ok(rank * share..(rank + 1) * share)
     }

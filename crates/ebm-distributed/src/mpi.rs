@@ -6,11 +6,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_libraries::{MPI, SharedLibrary, open_first_mpi};
 
-use super::{Launch, Launcher, Reduce, Words};
-use crate::device::inventory::MPI;
-use crate::device::shared_library::{SharedLibrary, open_first_mpi};
-use crate::{Error, Result};
+use crate::{Error, Launch, Launcher, Reduce, Result, Words};
 
 /// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both interfaces.
 const FUNNELED: c_int = 1;
@@ -34,7 +32,7 @@ pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> 
         );
     }
     // The interface of the launcher at hand first.
-    let mut files = MPI.1.to_vec();
+    let mut files = MPI.files.to_vec();
     if launch.launcher == Launcher::Mpich {
         files.swap(0, 1);
     }

@@ -12,6 +12,7 @@
 //! [`Reduce`] is what an engine has to offer. A group of one process does nothing and costs nothing.
 
 mod connect;
+mod error;
 mod group;
 mod launch;
 mod mpi;
@@ -22,11 +23,10 @@ mod threads;
 use candle_core::Tensor;
 
 pub use connect::{Engine, connect};
+pub use error::{Error, Result};
 pub use group::Group;
 pub use launch::{Launch, Launcher, rendezvous};
 pub use threads::Threads;
-
-use crate::Result;
 
 /// The words that ranks tell each other before they do anything together.
 pub type Words = [u64; 4];

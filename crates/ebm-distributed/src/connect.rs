@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use candle_core::Device;
 
-use super::{Group, Launch, mpi};
-use crate::Result;
+use crate::{Group, Launch, Result, mpi};
 
 /// What carries messages between processes: `auto`, `mpi`, `nccl` or `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +76,7 @@ pub fn connect(
 
 #[cfg(feature = "cuda")]
 fn nccl(launch: &Launch, device: &Device, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Group> {
-    Ok(Group::new(Box::new(super::nccl::Nccl::join(launch, device, lookup)?)))
+    Ok(Group::new(Box::new(crate::nccl::Nccl::join(launch, device, lookup)?)))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -89,8 +88,8 @@ fn nccl(_: &Launch, _: &Device, _: &dyn Fn(&str) -> Option<String>) -> Result<Gr
 
 #[cfg(test)]
 mod tests {
-    use super::super::Launcher;
     use super::*;
+    use crate::Launcher;
 
     #[test]
     fn names_of_engines_are_read_and_written() {

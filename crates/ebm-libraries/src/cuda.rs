@@ -9,17 +9,23 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-use super::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Wanted};
-use super::shared_library::open_first;
+use crate::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Wanted};
+use crate::shared_library::open_first;
 
 /// Which of the libraries that are not required were found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub struct Found {
+    /// cuDNN, without which convolutions are products of image columns.
     pub cudnn: bool,
 }
 
 /// cudarc's compiler at run time; the kernels here are compiled when the program is built.
-const NVRTC: Wanted = ("NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here", false);
+const NVRTC: Wanted = Wanted {
+    name: "NVRTC",
+    files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    needed_for: "nothing here",
+    required: false,
+};
 
 macro_rules! libraries {
     ($($library:ident, else $failure:literal: $($function:ident)*;)*) => {
@@ -111,24 +117,26 @@ extern "C" fn fail<const ERROR: c_int>() -> c_int {
 ///
 /// # Errors
 /// The loader's reason where a library is missing without which nothing runs on a GPU.
-pub(super) fn load() -> Result<Found, String> {
+pub fn load() -> Result<Found, String> {
     static LOADED: OnceLock<Result<Found, String>> = OnceLock::new();
     LOADED.get_or_init(load_all).clone()
 }
 
 fn load_all() -> Result<Found, String> {
     let mut found = Found { cudnn: false };
-    for ((name, files, needed_for, required), functions) in LIBRARIES {
-        match open_first(files) {
+    for (wanted, functions) in LIBRARIES {
+        match open_first(wanted.files) {
             Ok((library, _)) => {
                 for (function, offset) in *functions {
                     if let Some(address) = library.function(function) {
                         fill(*offset, address);
                     }
                 }
-                found.cudnn |= *name == CUDNN.0;
+                found.cudnn |= wanted.name == CUDNN.name;
             }
-            Err(why) if *required => return Err(format!("no {name} (for {needed_for}): {why}")),
+            Err(why) if wanted.required => {
+                return Err(format!("no {} (for {}): {why}", wanted.name, wanted.needed_for));
+            }
             Err(_) => {}
         }
     }

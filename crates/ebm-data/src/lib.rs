@@ -24,6 +24,7 @@ pub mod pack;
 pub mod patch;
 mod planes;
 pub mod quarantine;
+pub mod rect;
 pub mod resize;
 pub mod sequences;
 pub mod staging;

@@ -7,7 +7,7 @@ use rand_distr::StandardNormal;
 use super::geometry::{Ellipsoid, Quadric, Vec3, View, dot, mix, normalised, smoothstep};
 use super::identity::{Identity, Material, Rgb};
 use super::scene::{Scene, Subject};
-use crate::Image;
+use ebm_data::Image;
 
 /// Rays per pixel and direction.
 const RAYS: usize = 2;

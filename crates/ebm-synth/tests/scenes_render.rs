@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ebm_data::Error;
-use ebm_data::scenes::{Category, Difficulty, SceneConfig, SceneObject, render_scene};
 use ebm_seed::Key;
+use ebm_synth::scenes::{Category, Difficulty, SceneConfig, SceneObject, render_scene};
 use proptest::prelude::*;
 
 fn objects(config: &SceneConfig, scenes: u64) -> Vec<SceneObject> {

@@ -11,7 +11,7 @@ use super::config::SceneConfig;
 use super::layout::{Placed, arrange};
 use crate::drawing::sensor::expose;
 use crate::drawing::shape::Category;
-use crate::{Image, Result};
+use ebm_data::{Image, Result};
 
 /// An annotated object of a scene.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub struct SceneObject {
 /// One scene and its objects from back to front, a function of configuration and key alone.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) if the configuration is not valid.
+/// [`Error::Argument`](ebm_data::Error::Argument) if the configuration is not valid.
 pub fn render_scene(config: &SceneConfig, key: Key) -> Result<(Image, Vec<SceneObject>)> {
     config.validate()?;
     let angle = key.split("light").rng().random_range(0.0..=TAU);

@@ -1,53 +1,7 @@
-//! An annotation file as it is, for a check that tells everything: no field is interpreted while it is parsed.
+//! Outlines, and the numbers that JSON lacks: what only a check reads of an annotation file.
 
 use serde::Deserialize;
 use serde_json::Value;
-
-#[derive(Deserialize)]
-pub(super) struct File {
-    pub images: Vec<Image>,
-    #[serde(default)]
-    pub annotations: Vec<Annotation>,
-    pub categories: Vec<Category>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Category {
-    #[serde(default)]
-    pub id: Value,
-    #[serde(default)]
-    pub name: Value,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Image {
-    #[serde(default)]
-    pub id: Value,
-    #[serde(default)]
-    pub file_name: Value,
-    #[serde(default)]
-    pub width: Value,
-    #[serde(default)]
-    pub height: Value,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Annotation {
-    #[serde(default)]
-    pub id: Value,
-    #[serde(default)]
-    pub image_id: Value,
-    #[serde(default)]
-    pub category_id: Value,
-    #[serde(default)]
-    pub bbox: Value,
-    #[serde(default)]
-    pub area: Value,
-    #[serde(default)]
-    pub iscrowd: Value,
-    #[serde(default)]
-    pub segmentation: Outline,
-}
 
 /// The area within an object's outline in pixels, if there is an outline of polygons.
 #[derive(Default, Deserialize)]

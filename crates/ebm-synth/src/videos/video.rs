@@ -10,8 +10,8 @@ use crate::drawing::layer::Canvas;
 use crate::drawing::mask::Window;
 use crate::drawing::sensor::expose;
 use crate::scenes::Background;
-use crate::sequences::Rect;
-use crate::{Error, Image, Result};
+use ebm_data::sequences::Rect;
+use ebm_data::{Error, Image, Result};
 
 /// A video: everything that is to be seen, before a frame of it is drawn. A function of configuration and key alone.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::path::Path;
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
-use ebm_data::scenes::{SceneConfig, generate, read_attributes, render_scene};
 use ebm_seed::Key;
+use ebm_synth::scenes::{SceneConfig, generate, read_attributes, render_scene};
 
 fn small() -> SceneConfig {
     SceneConfig { width: 96, height: 64, size: 12.0..=30.0, ..SceneConfig::default() }

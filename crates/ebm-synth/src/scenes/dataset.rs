@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::attributes::ObjectAttributes;
 use super::config::SceneConfig;
 use super::render::{SceneObject, render_scene};
-use crate::encode::write_jpeg;
 use crate::generated_dir::{Kind, make, size_of, write_json};
-use crate::{Error, Result};
+use ebm_data::encode::write_jpeg;
+use ebm_data::{Error, Result};
 
 /// Where a generated set lies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use ebm_data::{Error, Result};
 
 /// The largest yaw, pitch and roll of a head, in degrees either way.
 pub const POSE_LIMITS: [f32; 3] = [75.0, 60.0, 50.0];

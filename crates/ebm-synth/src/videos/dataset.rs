@@ -8,10 +8,10 @@ use rayon::prelude::*;
 
 use super::config::VideoConfig;
 use super::video::Video;
-use crate::encode::write_jpeg;
 use crate::generated_dir::{Kind, make, size_of};
-use crate::sequences::{Frames, Sequence, read_boxes, write_boxes};
-use crate::{Error, Result};
+use ebm_data::encode::write_jpeg;
+use ebm_data::sequences::{Frames, Sequence, read_boxes, write_boxes};
+use ebm_data::{Error, Result};
 
 const IMAGES: &str = "img";
 const BOXES: &str = "groundtruth_rect.txt";

@@ -1,5 +1,5 @@
 //! A sheet of generated videos: one video in each row, frames evenly spaced, with the target's box. Prints what was measured.
-//! `cargo run -p ebm-data --example video_sheet -- FILE.png SEED FIRST ROWS COLUMNS`
+//! `cargo run -p ebm-synth --example video_sheet -- FILE.png SEED FIRST ROWS COLUMNS`
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use ebm_data::Image;
 use ebm_data::encode::write_png;
 use ebm_data::sequences::Rect;
-use ebm_data::videos::{Video, VideoConfig};
 use ebm_seed::Key;
+use ebm_synth::videos::{Video, VideoConfig};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

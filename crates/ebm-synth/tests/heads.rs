@@ -6,11 +6,11 @@ use std::path::Path;
 
 use ebm_data::Error;
 use ebm_data::decode::read_image;
-use ebm_data::faces::generated::{
-    HeadConfig, Hidden, POSE_LIMITS, age_latents, generate_ages, pose_latents, poses, render_age, render_pose,
-};
 use ebm_data::faces::{Face, Pixels};
 use ebm_seed::Key;
+use ebm_synth::heads::{
+    HeadConfig, Hidden, POSE_LIMITS, age_latents, generate_ages, pose_latents, poses, render_age, render_pose,
+};
 
 fn small() -> HeadConfig {
     HeadConfig { size: 32, ..HeadConfig::default() }
@@ -73,7 +73,7 @@ fn ages_are_skewed_to_the_young_and_some_contradict_themselves() {
         let apart = latents.hair.abs_diff(latents.skin);
         assert!(apart == 0 || apart >= 12, "{latents:?}");
     }
-    let contradicting = |by: fn(&ebm_data::faces::generated::AgeLatents) -> u8| {
+    let contradicting = |by: fn(&ebm_synth::heads::AgeLatents) -> u8| {
         mean(all.iter().map(|latents| f64::from(u8::from(by(latents) != latents.age))))
     };
     assert!((contradicting(|latents| latents.hair) - 0.1).abs() < 0.015);

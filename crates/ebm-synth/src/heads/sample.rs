@@ -11,8 +11,8 @@ use super::config::HeadConfig;
 use super::latents::{AgeLatents, Cues, YOUNGEST, age_latents, pose_latents};
 use super::render::render;
 use super::scene::Scene;
-use crate::faces::{Face, Pixels};
-use crate::{Error, Image, Result};
+use ebm_data::faces::{Face, Pixels};
+use ebm_data::{Error, Image, Result};
 
 /// Sample `index` of `key`: a head and its yaw, pitch and roll in degrees, with the signs of the [module](super).
 ///

@@ -5,7 +5,7 @@ use rand::Rng as _;
 use rand_distr::{Beta, Distribution as _, StandardNormal};
 
 use super::config::{HeadConfig, POSE_LIMITS};
-use crate::{Error, Result};
+use ebm_data::{Error, Result};
 
 /// What hides the cues to a pose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::render::SceneObject;
-use crate::files::read_limited;
-use crate::{Error, Result};
+use ebm_data::files::read_limited;
+use ebm_data::{Error, Result};
 
 /// How an object of a generated scene is hidden, cut, blurred or faint; the fields of the same names of its annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Where the objects and the strips over them go. Later ones lie in front of earlier ones.
 
+use ebm_data::rect::{Rect, iou};
 use ebm_seed::{Key, Rng};
 use rand::Rng as _;
 
@@ -30,7 +31,7 @@ pub(super) struct Placed {
 /// Attempts to find an admissible place before an object or strip is left out.
 const ATTEMPTS: usize = 30;
 /// The largest IoU of two annotated boxes: beyond it, non-maximum suppression could not keep both.
-const MAX_IOU: f32 = 0.45;
+const MAX_IOU: f64 = 0.45;
 /// The least part of a silhouette inside the image.
 const MIN_INSIDE: f32 = 0.55;
 /// The least side of an annotated box, in pixels.
@@ -131,15 +132,14 @@ fn is_admissible(candidate: &Placed, placed: &mut [Placed], max_occlusion: f32) 
         return false;
     }
     placed.iter_mut().filter(|earlier| earlier.category.is_some()).all(|earlier| {
-        let distinct = !annotated || overlap(earlier.extent, candidate.extent) <= MAX_IOU;
+        let distinct = !annotated || iou(&rect(earlier.extent), &rect(candidate.extent)) <= MAX_IOU;
         distinct && earlier.stays_visible_under(&candidate.mask, max_occlusion)
     })
 }
 
-fn overlap(a: Extent, b: Extent) -> f32 {
-    let area = |e: Extent| (e[2] - e[0]).max(0.0) * (e[3] - e[1]).max(0.0);
-    let common = area([a[0].max(b[0]), a[1].max(b[1]), a[2].min(b[2]), a[3].min(b[3])]);
-    common / (area(a) + area(b) - common)
+/// The box of a silhouette.
+fn rect([x0, y0, x1, y1]: Extent) -> Rect {
+    [x0, y0, x1 - x0, y1 - y0].map(f64::from)
 }
 
 /// An object, of a size uniform in its logarithm, at one of three kinds of place: across the image border, across

@@ -3,12 +3,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use ebm_data::Error;
 use ebm_data::decode::read_image;
+use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_data::sequences::pairs::{PairRecipe, PairSample};
+use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
 use ebm_data::sequences::{Sequence, read_boxes};
-use ebm_data::videos::{Video, VideoConfig, generate};
 use ebm_seed::Key;
+use ebm_synth::videos::{Video, VideoConfig, generate};
 
 fn small() -> VideoConfig {
     VideoConfig { width: 80, height: 64, frames: 12, size: 10.0..=20.0, ..VideoConfig::default() }
@@ -162,4 +166,29 @@ fn what_cannot_be_made_is_refused() {
     assert!(matches!(none, Err(Error::Argument { name: "count", .. })));
     assert!(serde_json::from_str::<VideoConfig>("{\"colour\": 1}").is_err());
     assert_eq!(serde_json::from_str::<VideoConfig>("{}").unwrap(), config);
+}
+
+#[test]
+fn generated_videos_make_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let sequences = generate(dir.path(), &VideoConfig::default(), 2, Key::new(5)).unwrap();
+    let sampling = PairSampling { pairs_per_epoch: 8, max_gap: 6 };
+    let sampler = PairSampler::new(vec![Source { sequences, weight: 1. }], sampling).unwrap();
+    let config = LoaderConfig { workers: 2, ..LoaderConfig::in_order(PairRecipe::ATOM, 4) };
+    let loader = Loader::new(Arc::new(sampler), config, Key::new(0)).unwrap();
+    let batches: Vec<_> = loader.epoch(0).unwrap().map(Result::unwrap).collect();
+    let found: Vec<_> = batches
+        .iter()
+        .flat_map(|batch| {
+            batch.samples.iter().zip(batch.data.chunks_exact(batch.data.len() / batch.samples.len()))
+        })
+        .collect();
+    assert_eq!(found.len(), 8);
+    for (PairSample { reference_box: [x, y, width, height], test_box, .. }, planes) in found {
+        assert!((x + width / 2. - 143.5).abs() < 1e-3 && (y + height / 2. - 143.5).abs() < 1e-3);
+        // The target's centre always stays in the test crop.
+        let centre = [0, 1].map(|side| test_box[side] + test_box[side + 2] / 2.);
+        assert!(centre.iter().all(|place| (0. ..288.).contains(place)), "{test_box:?}");
+        assert!(planes.iter().all(|number| (-2.2..2.7).contains(number)));
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::drawing::shape::Category;
-use crate::{Error, Result};
+use ebm_data::{Error, Result};
 
 /// How ambiguous the box edges are; see [`SceneConfig::preset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

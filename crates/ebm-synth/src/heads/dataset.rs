@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use super::config::HeadConfig;
 use super::latents::{YOUNGEST, age_latents};
 use super::sample::{check_count, render_age};
-use crate::encode::write_png;
-use crate::files::write_atomic;
 use crate::generated_dir::{Kind, make, size_of};
-use crate::{Error, Result};
+use ebm_data::encode::write_png;
+use ebm_data::files::write_atomic;
+use ebm_data::{Error, Result};
 
 /// Where generated ages lie.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! A sheet of generated heads: 8x8 poses on the left, 8x8 ages on the right. Prints what is to be predicted, row by row.
-//! `cargo run -p ebm-data --example heads_sheet -- FILE.png SEED SIZE`
+//! `cargo run -p ebm-synth --example heads_sheet -- FILE.png SEED SIZE`
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use ebm_data::Image;
 use ebm_data::encode::write_png;
-use ebm_data::faces::generated::{HeadConfig, age_latents, pose_latents, render_age, render_pose};
 use ebm_seed::Key;
+use ebm_synth::heads::{HeadConfig, age_latents, pose_latents, render_age, render_pose};
 
 const SIDE: usize = 8;
 

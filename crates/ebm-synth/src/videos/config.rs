@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use ebm_data::{Error, Result};
 
 /// The distribution of videos. Lengths are in pixels, times in frames, probabilities in 0..=1.
 ///

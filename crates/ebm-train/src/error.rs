@@ -196,6 +196,14 @@ pub enum Error {
         /// The completed steps.
         step: usize,
     },
+    /// A file of weights that cannot be used here, by what it says of itself.
+    #[error("{}: {reason}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
     /// The task failed.
     #[error("step {step}: {source}")]
     Task {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ebm_bench::{Machine, today};
 use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_seed::Key;
@@ -18,7 +19,6 @@ use serde_json::json;
 use super::outcome::{CheckArgs, SILENT, SMOKE, Study};
 use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
-use crate::machine::{Machine, today};
 use crate::progress::Console;
 
 /// Methods whose calibration is measured, and that the figure shows.

@@ -35,8 +35,16 @@ pub struct Peak {
     pub gigabytes: f64,
 }
 
+/// What `device`, which is called `name`, can do at best; of a CPU with one thread and then with `threads`.
+///
+/// # Errors
+/// When a GPU runs out of memory.
+pub fn peaks(device: &Device, name: String, threads: usize, smoke: bool) -> Result<Vec<Peak>> {
+    if device.is_cpu() { Ok(measure(threads, smoke)) } else { Ok(vec![of_gpu(device, name, smoke)?]) }
+}
+
 /// Measures one thread and then `threads`.
-pub fn measure(threads: usize, smoke: bool) -> Vec<Peak> {
+fn measure(threads: usize, smoke: bool) -> Vec<Peak> {
     let share = if smoke { SMOKE } else { 1 };
     let mut counts = vec![1, threads];
     counts.dedup();
@@ -44,10 +52,7 @@ pub fn measure(threads: usize, smoke: bool) -> Vec<Peak> {
 }
 
 /// Measures a GPU by candle's operations: the product of square matrices, in the precision it was opened with, and a copy.
-///
-/// # Errors
-/// When the GPU runs out of memory.
-pub fn of_gpu(device: &Device, name: String, smoke: bool) -> Result<Peak> {
+fn of_gpu(device: &Device, name: String, smoke: bool) -> Result<Peak> {
     let (side, numbers) = if smoke { (64, NUMBERS / SMOKE) } else { (8192, NUMBERS) };
     let matrix = Tensor::ones((side, side), DType::F32, device)?;
     let buffer = Tensor::ones(numbers, DType::F32, device)?;

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use anyhow::Result;
 use plotters_backend::{
     BackendCoord, DrawingBackend,
     text_anchor::{HPos, VPos},
 };
 
 use super::{
+    Result,
     canvas::Canvas,
     colour::{AXIS, INK},
     text::TextStyle,

@@ -1,9 +1,9 @@
 //! A drawing backend on an RGB image, with exact pixel coverage at every edge.
 
+use super::Result;
 use std::convert::Infallible;
 
 use ab_glyph_rasterizer::{Rasterizer, point};
-use anyhow::Result;
 use ebm_data::Image;
 use plotters_backend::{BackendColor, BackendCoord, BackendStyle, DrawingBackend, DrawingErrorKind};
 

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::peer::Python;
 use super::process::Worker;
 use super::work::{Peer, Work};
-use crate::parallel::chain;
 
 /// Rounds whose times are not counted.
 const WARM_UP: usize = 2;
@@ -21,8 +20,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How to compare.
 pub struct Plan {
+    /// Rounds that count.
     pub rounds: usize,
+    /// Threads of each process.
     pub threads: usize,
+    /// Whether the sizes are tiny.
     pub smoke: bool,
     /// Of both sides.
     pub device: Choice,
@@ -143,7 +145,7 @@ fn ours(name: &str, plan: &Plan) -> Result<Command> {
 
 /// Why a form is missing: the last line of what it said.
 fn note(form: &str, error: &anyhow::Error) -> String {
-    let text = chain(error);
+    let text = format!("{error:#}");
     let last = text.lines().next_back().unwrap_or_default();
     format!("{form} does not work here: {}", last.trim())
 }

@@ -1,7 +1,7 @@
 use ebm_data::{Image, decode::read_image};
 use roxmltree::Document;
 
-use super::{density_curve::DensityCurves, density_map::MAX_POINTS, *};
+use super::{density_map::MAX_POINTS, *};
 
 /// p(y | x) of the first toy dataset: sin x and -sin x with weights 0.8 and 0.2 below 0, log-normal above.
 fn toy(x: f64, y: f64) -> f64 {

@@ -10,14 +10,27 @@ use super::cost::Cost;
 use super::peak::Peak;
 use super::peer::Versions;
 use super::work::Work;
-use crate::environment::{CANDLE, EBM, RUSTC};
 use crate::machine::Machine;
 
 /// A measured work.
 pub struct Row {
+    /// What was done.
     pub work: Work,
+    /// What it takes at least.
     pub cost: Cost,
+    /// How long it took.
     pub measured: Measured,
+}
+
+/// The versions of what was measured.
+#[derive(Clone, Copy)]
+pub struct Software {
+    /// The program's.
+    pub ebm: &'static str,
+    /// candle's.
+    pub candle: &'static str,
+    /// The compiler's.
+    pub rustc: &'static str,
 }
 
 /// What bounds a work, and how close ours is to it.
@@ -50,18 +63,27 @@ impl Row {
 
 /// All that a run found out.
 pub struct Report {
+    /// The day, in UTC.
     pub date: String,
+    /// The command line.
     pub command: String,
+    /// What it was measured on.
     pub machine: Machine,
+    /// What was measured.
+    pub software: Software,
     /// One thread first, all threads last.
     pub peaks: Vec<Peak>,
     /// Missing where there was no PyTorch.
     pub peer: Option<Versions>,
+    /// Threads of each process.
     pub threads: usize,
+    /// Rounds that counted.
     pub rounds: usize,
+    /// Whether the sizes were tiny.
     pub smoke: bool,
     /// Where both sides computed.
     pub device: String,
+    /// The works, in the order of the table.
     pub rows: Vec<Row>,
 }
 
@@ -218,9 +240,9 @@ impl Report {
             ("instructions", &machine.instructions),
             ("system", &machine.system),
             ("computed on", &self.device),
-            ("ebm", EBM),
-            ("candle", CANDLE),
-            ("rustc", RUSTC),
+            ("ebm", self.software.ebm),
+            ("candle", self.software.candle),
+            ("rustc", self.software.rustc),
         ];
         match &self.peer {
             Some(peer) => rows.extend([
@@ -291,7 +313,8 @@ fn notes(rows: &[Row]) -> String {
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let versions = json!({ "ebm": EBM, "candle": CANDLE, "rustc": RUSTC, "peer": self.peer });
+        let Software { ebm, candle, rustc } = self.software;
+        let versions = json!({ "ebm": ebm, "candle": candle, "rustc": rustc, "peer": self.peer });
         let mut report = serializer.serialize_struct("Report", 10)?;
         report.serialize_field("date", &self.date)?;
         report.serialize_field("command_line", &self.command)?;

@@ -1,11 +1,10 @@
 //! The shapes that the figures are made of, on any drawing backend.
 
-use anyhow::{Result, anyhow};
 use plotters_backend::{BackendColor, BackendCoord, BackendStyle, DrawingBackend, DrawingErrorKind};
 
-use super::{colour::WHITE, text::TextStyle};
+use super::{Error, Result, colour::WHITE, text::TextStyle};
 
-/// A backend with few verbs and the program's errors.
+/// A backend with few verbs and this crate's errors.
 pub struct Canvas<'a, B> {
     backend: &'a mut B,
 }
@@ -34,7 +33,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
     /// Paints everything white.
     pub fn clear(&mut self) -> Result<()> {
         let (width, height) = self.backend.get_size();
-        self.rectangle((0, 0), (i32::try_from(width)?, i32::try_from(height)?), WHITE)
+        self.rectangle((0, 0), (width as i32, height as i32), WHITE)
     }
 
     /// A filled rectangle between two corners.
@@ -68,6 +67,9 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
     }
 }
 
-fn failing<T, E: std::error::Error + Send + Sync>(result: Result<T, DrawingErrorKind<E>>) -> Result<T> {
-    result.map_err(|error| anyhow!("cannot draw the figure: {error}"))
+fn failing<T, E>(result: std::result::Result<T, DrawingErrorKind<E>>) -> Result<T>
+where
+    E: std::error::Error + Send + Sync,
+{
+    result.map_err(|error| Error::Drawing(error.to_string()))
 }

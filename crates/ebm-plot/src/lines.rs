@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, ensure};
 use plotters_backend::{
     BackendColor, DrawingBackend,
     text_anchor::{HPos, VPos},
 };
 
 use super::{
-    Figure,
+    Figure, Result,
     axes::{Axes, Axis, LABEL_EM, NAME_GAP, TICK_EM},
     canvas::Canvas,
     colour::{ACCENT, AXIS, DATA, GRID, INK, sequential},

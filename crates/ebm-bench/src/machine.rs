@@ -8,11 +8,17 @@ use serde::Serialize;
 /// The machine, as far as its system tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
+    /// The processor's name.
     pub cpu: String,
+    /// Logical cores that this process may use.
     pub cores: usize,
+    /// The caches that a core sees.
     pub caches: String,
+    /// Installed memory.
     pub memory: String,
+    /// Vector instructions.
     pub instructions: String,
+    /// Operating system and architecture.
     pub system: String,
 }
 

@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, bail, ensure};
 use plotters_backend::{
     BackendColor, DrawingBackend,
     text_anchor::{HPos, VPos},
 };
 
 use super::{
-    Figure,
+    Figure, Result,
     axes::{Axes, Axis, LABEL_EM, NAME_GAP, THIN, TICK_EM},
     canvas::Canvas,
     colour::{ACCENT, AXIS, INK, sequential},

@@ -4,12 +4,15 @@
 //! [`Canvas`], once for each of the two formats. Both formats share one geometry; its unit is a pixel of the PNG,
 //! which is meant to be shown at half its size.
 
+#[macro_use]
+mod error;
+
 mod axes;
 mod bitmap;
 mod canvas;
 mod colour;
 mod contour;
-pub mod density_curve;
+mod density_curve;
 mod density_map;
 mod gains;
 mod label;
@@ -22,18 +25,20 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
 use ebm_data::{Image, encode::write_png, files::write_atomic};
 use plotters_backend::DrawingBackend;
 use plotters_svg::SVGBackend;
 
+use self::bitmap::Bitmap;
+pub use self::canvas::Canvas;
+pub use self::density_curve::DensityCurves;
 pub use self::density_map::{DensityMaps, DensityPanel};
+pub use self::error::{Error, Result};
 pub use self::gains::{GainPanel, GainPlot, GainRow, Measured};
 pub use self::label::{Label, label_width, labelled};
 pub use self::lines::LinePlot;
 pub use self::points::{PointPanel, PointPlot};
 pub use self::seeds::{SeedPlot, SeedRow};
-use self::{bitmap::Bitmap, canvas::Canvas};
 
 /// What can be drawn.
 pub trait Figure {
@@ -59,7 +64,7 @@ pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
         out.with_file_name(name)
     };
     let [svg, png] = [beside(".svg"), beside(".png")];
-    figure.check().with_context(|| format!("the figure {}", out.display()))?;
+    figure.check().map_err(|source| Error::Figure { path: out.to_owned(), source: Box::new(source) })?;
     let (width, height) = figure.size()?;
 
     let mut document = String::new();

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use ebm_nn::resnet::{Block, Norm};
 
-use super::work::Task;
+use super::work::{Task, Work};
 use super::works::resnet;
 
 /// Additions and multiplications, counted singly, and bytes.
@@ -38,11 +38,15 @@ impl Count {
     }
 }
 
-/// The cost of a task.
+/// What a work takes at least.
 ///
 /// # Errors
 /// When there is no network of the task's depth.
-pub fn cost(task: Task) -> Result<Cost> {
+pub fn cost(work: &Work) -> Result<Cost> {
+    of_task(work.task)
+}
+
+fn of_task(task: Task) -> Result<Cost> {
     let mut count = Count::default();
     match task {
         Task::Resnet { depth, batch, height, width } => {
@@ -177,10 +181,10 @@ mod tests {
     fn a_convolution_and_its_gradients() {
         let task = |backward| Task::Conv { channels: 256, height: 100, width: 136, backward };
         let products = 256.0 * 256.0 * 9.0 * 13600.0;
-        let forward = cost(task(false)).unwrap();
+        let forward = of_task(task(false)).unwrap();
         assert_eq!(forward.operations, 2.0 * products);
         assert_eq!(forward.bytes, 4.0 * (256.0 * 256.0 * 9.0 + 256.0 + 2.0 * 256.0 * 13600.0));
-        assert_eq!(cost(task(true)).unwrap().operations, 6.0 * products);
+        assert_eq!(of_task(task(true)).unwrap().operations, 6.0 * products);
     }
 
     /// He et al., Table 1, and torchvision's documentation: 1.8, 4.1 and 10⁹ products at 224²; 11.7 and 25.6 million
@@ -198,8 +202,8 @@ mod tests {
 
     #[test]
     fn every_work_has_a_cost() {
-        for work in super::super::work::works(true, true) {
-            let cost = cost(work.task).unwrap();
+        for work in crate::work::works(true, true) {
+            let cost = cost(&work).unwrap();
             assert!(cost.operations > 0.0 && cost.bytes > 0.0, "{}", work.name);
         }
     }

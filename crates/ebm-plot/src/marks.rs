@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use anyhow::Result;
 use plotters_backend::{
     DrawingBackend,
     text_anchor::{HPos, VPos},
 };
 
 use super::{
+    Result,
     axes::{Axes, THIN, TICK_EM},
     canvas::Canvas,
     colour::ACCENT,
@@ -62,7 +62,7 @@ pub fn draw<B: DrawingBackend>(canvas: &mut Canvas<B>, axes: &Axes, marks: &[(f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::axes::Axis;
+    use crate::axes::Axis;
 
     #[test]
     fn labels_that_would_touch_go_higher() {

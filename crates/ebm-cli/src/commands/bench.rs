@@ -1,39 +1,15 @@
 //! `ebm bench`: our networks beside PyTorch, alternating in one run.
-//!
-//! | file | what |
-//! |---|---|
-//! | `work` | the rows of the table: tasks, sizes, goals, peers |
-//! | `works/` | our side of each task |
-//! | `worker`, `process` | one process of a work: the child's end of the protocol, and the parent's |
-//! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
-//! | `compare` | the rounds, minimum, median, ratio |
-//! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
-//! | `report` | the page |
-
-mod compare;
-mod cost;
-mod peak;
-mod peer;
-mod process;
-mod report;
-mod work;
-mod worker;
-mod works;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ebm_bench::{Machine, Plan, Python, Report, Row, Software, Work, today};
 use ebm_data::files::write_atomic;
 use ebm_nn::device::{Choice, Precision, open};
 
-use self::compare::Plan;
-
-use self::peer::Python;
-use self::report::{Report, Row};
-use self::work::Work;
-use crate::commands::create_dir;
-use crate::machine::{Machine, today};
+use super::create_dir;
+use crate::environment::{CANDLE, EBM, RUSTC};
 use crate::parallel::chain;
 use crate::schema::document;
 
@@ -92,12 +68,12 @@ pub struct WorkerArgs {
 
 /// Runs one process of the comparison: answers on standard output what it is asked on standard input.
 pub fn run_worker(args: WorkerArgs) -> Result<()> {
-    let works = work::works(args.smoke, true);
+    let works = ebm_bench::works(args.smoke, true);
     let Some(work) = works.iter().find(|work| work.name == args.name) else {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
     Precision::default().set();
-    worker::serve(work.task, &open(args.device)?.device, std::io::stdin().lock(), std::io::stdout().lock())
+    ebm_bench::serve(work, &open(args.device)?.device, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 /// Runs the comparison.
@@ -105,7 +81,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let gpu = !open(args.device)?.device.is_cpu();
     // TF32, as PyTorch's side.
     Precision::default().set();
-    let works = work::select(work::works(args.smoke, gpu), &args.only)?;
+    let works = ebm_bench::select(ebm_bench::works(args.smoke, gpu), &args.only)?;
     if args.list {
         let width = works.iter().map(|work| work.name.len()).max().unwrap_or(0);
         for work in works {
@@ -127,10 +103,8 @@ pub fn run(args: BenchArgs) -> Result<()> {
     }
     let python = python.ok();
     eprintln!("the machine's peak …");
-    let peaks = match open(plan.device)?.device {
-        device if device.is_cpu() => peak::measure(plan.threads, plan.smoke),
-        device => vec![peak::of_gpu(&device, plan.device.to_string(), plan.smoke)?],
-    };
+    let device = open(plan.device)?.device;
+    let peaks = ebm_bench::peaks(&device, plan.device.to_string(), plan.threads, plan.smoke)?;
     let mut rows = Vec::new();
     let mut failures = Vec::new();
     for (i, work) in works.iter().enumerate() {
@@ -151,6 +125,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
         device: plan.device.to_string(),
         machine,
+        software: Software { ebm: EBM, candle: CANDLE, rustc: RUSTC },
         peaks,
         peer: python.map(|python| python.versions),
         threads: plan.threads,
@@ -193,7 +168,7 @@ fn compute_device(choice: Choice) -> Result<Choice> {
 }
 
 fn row(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Row> {
-    Ok(Row { work: *work, cost: cost::cost(work.task)?, measured: compare::measure(work, python, plan)? })
+    Ok(Row { work: *work, cost: ebm_bench::cost(work)?, measured: ebm_bench::measure(work, python, plan)? })
 }
 
 /// The file to write, if any. A part of the table or a smoke test goes into a file only where one is named.

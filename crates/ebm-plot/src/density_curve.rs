@@ -1,13 +1,12 @@
 //! Densities p(y | x) of one x as curves over y.
 
-use anyhow::{Result, bail, ensure};
 use plotters_backend::{
     BackendColor, BackendCoord, DrawingBackend,
     text_anchor::{HPos, VPos},
 };
 
 use super::{
-    Figure,
+    Figure, Result,
     axes::{Axes, Axis, LABEL_EM, NAME_GAP, TICK_EM},
     canvas::Canvas,
     colour::{AXIS, DATA, INK, sequential},

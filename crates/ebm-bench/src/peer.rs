@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::work::Task;
 
 /// The script that the interpreter is given; the program works without a checkout.
-pub const SCRIPT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks/peer.py"));
+const SCRIPT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks/peer.py"));
 
 /// What to do where there is no PyTorch.
 const REMEDY: &str = "install it (`pip install torch --index-url https://download.pytorch.org/whl/cpu`) \
@@ -20,6 +20,7 @@ const REMEDY: &str = "install it (`pip install torch --index-url https://downloa
 #[derive(Debug)]
 pub struct Python {
     path: PathBuf,
+    /// What it says of itself.
     pub versions: Versions,
 }
 

@@ -1,8 +1,8 @@
 //! The page from fixed numbers.
 
 use super::*;
-use crate::commands::bench::compare::PeerSeries;
-use crate::commands::bench::work;
+use crate::compare::PeerSeries;
+use crate::work;
 
 fn series(seconds: &[f64], peak_mib: u64) -> Series {
     Series { seconds: seconds.to_vec(), peak_mib: Some(peak_mib) }
@@ -38,6 +38,7 @@ fn report(with_peer: bool) -> Report {
         date: "2026-01-02".to_owned(),
         command: "ebm bench".to_owned(),
         machine,
+        software: Software { ebm: "0.1.0", candle: "0.11", rustc: "1.95" },
         peaks: vec![
             Peak { of: "1 thread".to_owned(), gflops: 100.0, gigabytes: 8.0 },
             Peak { of: "2 threads".to_owned(), gflops: 200.0, gigabytes: 10.0 },

@@ -82,10 +82,15 @@ const DIRECT: &[Peer] = &[Peer { form: "without", ours: Some("age"), optional: f
 pub struct Work {
     /// What `--only` takes.
     pub name: &'static str,
+    /// What the table calls it.
     pub title: &'static str,
+    /// What is computed.
     pub task: Task,
+    /// What the ratio of times should be.
     pub goal: Goal,
+    /// The unit of its times.
     pub unit: Unit,
+    /// What it is compared with.
     pub peers: &'static [Peer],
 }
 

@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, ensure};
 use plotters_backend::{
     DrawingBackend,
     text_anchor::{HPos, VPos},
 };
 
 use super::{
-    Figure,
+    Figure, Result,
     axes::{Axes, Axis, LABEL_EM, NAME_GAP, THIN, TICK_EM},
     canvas::Canvas,
     colour::{AXIS, DATA, GRID, INK},

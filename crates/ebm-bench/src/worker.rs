@@ -6,17 +6,16 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use candle_core::Device;
 
+use super::work::Work;
 use super::works;
 use crate::memory;
 
-/// Serves `task` on `device` until the input ends.
-pub fn serve(
-    task: super::work::Task,
-    device: &Device,
-    requests: impl BufRead,
-    mut answers: impl Write,
-) -> Result<()> {
-    let mut run = works::prepare(task, device)?;
+/// Serves `work` on `device` until the input ends.
+///
+/// # Errors
+/// When the work fails, or at a request that is neither `run` nor `peak`.
+pub fn serve(work: &Work, device: &Device, requests: impl BufRead, mut answers: impl Write) -> Result<()> {
+    let mut run = works::prepare(work.task, device)?;
     drop(run()?);
     device.synchronize()?;
     memory::forget_peak();
@@ -45,14 +44,14 @@ pub fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::bench::work;
+    use crate::work;
 
     /// Every work runs, at its tiny size.
     #[test]
     fn all_works_answer() {
         for work in work::works(true, true) {
             let mut answers = Vec::new();
-            serve(work.task, &Device::Cpu, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
+            serve(&work, &Device::Cpu, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
             let answers = String::from_utf8(answers).unwrap();
             let lines: Vec<&str> = answers.lines().collect();
             let &[ready, first, _, second] = &lines[..] else { panic!("{}: {answers}", work.name) };
@@ -67,9 +66,10 @@ mod tests {
 
     #[test]
     fn an_unknown_request_is_refused() {
-        let task = work::works(true, true).iter().find(|work| work.name == "conv-forward").unwrap().task;
+        let works = work::works(true, true);
+        let work = works.iter().find(|work| work.name == "conv-forward").unwrap();
         assert!(
-            serve(task, &Device::Cpu, &b"walk\n"[..], Vec::new())
+            serve(work, &Device::Cpu, &b"walk\n"[..], Vec::new())
                 .unwrap_err()
                 .to_string()
                 .contains("\"walk\"")

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, ensure};
 use plotters_backend::DrawingBackend;
 
 use super::{
-    Figure,
+    Figure, Result,
     axes::{Axes, Axis, LABEL_EM},
     canvas::Canvas,
     colour::{ACCENT, GRID, INK},

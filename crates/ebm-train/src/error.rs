@@ -233,7 +233,13 @@ pub enum Error {
     },
     /// The processes that train together lost each other, or another of them failed.
     #[error(transparent)]
-    Together(#[from] ebm_nn::Error),
+    Together(#[from] ebm_distributed::Error),
+    /// A gradient or a parameter is not what the optimiser takes.
+    #[error(transparent)]
+    Nn(#[from] ebm_nn::Error),
+    /// A tensor operation failed.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
     /// A tensor could not be copied to the host.
     #[error("tensor {name}: {source}")]
     Tensor {

@@ -22,6 +22,7 @@ pub mod checkpoint;
 mod dump;
 mod error;
 mod files;
+pub mod gradient_task;
 pub mod guard;
 pub mod metrics;
 pub mod model_file;
@@ -37,7 +38,9 @@ pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
     load_checkpoint, load_latest,
 };
+pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
+pub use gradient_task::{GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};

@@ -81,7 +81,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let images = image_files(&args.images)?;
     let detector = args.model.open()?;
     if args.density {
-        detector.check_density()?;
+        detector.check_density().context("--density")?;
     }
     if let Some(out) = &args.out {
         create_dir(out)?;

@@ -25,11 +25,10 @@ use ebm_detect::{
     weights::{branch_metadata, classes, detector_metadata, load_detector, preload_backbone, read, save},
 };
 use ebm_eval::GroundTruth;
-use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{
-    Error as TrainError, ModelMetadata, Progress, RunDir, RunSpec, TrainTask, model_file::digest,
+    Error as TrainError, Group, ModelMetadata, Progress, RunDir, RunSpec, TrainTask, model_file::digest,
     train_together,
 };
 
@@ -345,7 +344,7 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let mut task = task.over(session.group);
     common.train(&config, training.steps, &mut task, session)?;
     metadata.step_factor = match validation.filter(|_| session.group.is_first()) {
-        None => args.step_factor,
+        None => args.step_factor.filter(|_| config.confidence(method).is_some()),
         Some(images) => {
             let (branch, _) = task.into_branch();
             let ascent = config.confidence(method).map(|confidence| confidence.ascent());

@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor, backprop::GradStore};
 use ebm_core::parametric::ConditionalVae;
 use ebm_detect::{
     BoxFeatures, Branch, CachedBatch, FasterRcnn, Foreground, ImageBatch, Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchSource, BranchTask},
 };
 use ebm_nn::{

@@ -116,15 +116,19 @@ fn separately_trained_branches_give_the_table_of_one_run() {
 
     // Neither is one taken that was trained otherwise: both values are said.
     let config = place.path("other.toml");
-    std::fs::write(&config, "extends = 'mini'\nebm.proposal.gaussian.sigmas = [0.1]").unwrap();
+    std::fs::write(
+        &config,
+        "extends = 'mini'\nmethods.ebm.confidence.objective.proposal.gaussian.sigmas = [0.1]",
+    )
+    .unwrap();
     let more =
         ["--config", text(&config), "--cache", "--steps", "3", "--batch-size", "2", "--detector", DETECTOR];
     succeeds(&strs(&place.train("branch", "other/ebm-0", &more)));
     let other = place.path("other");
     let both = [
-        "confidence.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
-        "confidence.training.steps = 3 (here: 2)",
-        "confidence.training.batch_size = 2 (here: 4)",
+        "confidence.objective.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
+        "training.steps = 3 (here: 2)",
+        "training.batch_size = 2 (here: 4)",
     ];
     refused(&strs(&place.reproduce(&["--methods", "ebm", "--heads", text(&other)])), &both);
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::error::{Error, Result};
-use crate::method::{Method, Refinement};
+use crate::method::Refinement;
 use crate::tracker::TrackerConfig;
 
 const CONFIG: &str = "tracker.toml";
@@ -27,8 +27,8 @@ const MODEL: &str = "model.safetensors";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedConfig {
-    /// How it was trained.
-    pub method: Method,
+    /// The key of the method that it was trained by.
+    pub method: String,
     /// The seed of its training.
     pub seed: u64,
     /// The backbone's weight file; where it is relative, from the directory that holds the run.

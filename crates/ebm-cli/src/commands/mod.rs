@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use ebm_data::quarantine::Quarantine;
 use ebm_detect::config::ExperimentConfig;
-use ebm_experiment::config::Configured;
+use ebm_experiment::config::{Configured, Overrides};
 
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
-    Ok(Configured::load(name_or_path, &[])?.settings)
+    Ok(Configured::load(name_or_path, &Overrides::default())?.settings)
 }
 
 /// The configuration of this name or path, or else the one that the detector's weights belong to, or else mini.

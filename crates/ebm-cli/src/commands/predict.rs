@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use ebm_core::GaussianMixture;
 use ebm_data::{Image, coco::CocoDataset, loader::Sample};
 use ebm_detect::{
-    Backbone, BoxAscent, Branch, Candidate, FasterRcnn, Head, ImageBatch, Method, Predictor, Refinement,
+    Backbone, BoxAscent, Branch, Candidate, FasterRcnn, Head, ImageBatch, Predictor, Refinement,
     config::ExperimentConfig,
     refine_candidates,
     weights::{Provenance, check_classes, digest, load_detector, read},
@@ -48,8 +48,8 @@ pub struct ModelArgs {
     #[arg(long, requires = "detector")]
     head: Option<PathBuf>,
     /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and another is refused.
-    #[arg(long, value_parser = method, requires = "head")]
-    method: Option<Method>,
+    #[arg(long, requires = "head")]
+    method: Option<String>,
     /// Factor of the configured step lengths.
     #[arg(long, default_value_t = 1.0)]
     step_factor: f64,
@@ -80,7 +80,7 @@ pub struct Model {
 
 /// What was trained on top of the detector.
 pub struct TrainedBranch {
-    pub method: Method,
+    pub method: String,
     pub predictor: Predictor,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
@@ -127,7 +127,7 @@ impl Model {
         let head = self.head.as_ref().context("--density needs --head: the weights of an energy model")?;
         match (&head.predictor, &head.proposal) {
             (Predictor::Confidence(f), Some(proposal)) => Ok((&**f, proposal)),
-            _ => bail!("--density is of energy models, and this head is a branch of {}", head.method.key()),
+            _ => bail!("--density is of energy models, and this head is a branch of {}", head.method),
         }
     }
 
@@ -189,22 +189,24 @@ impl TrainedBranch {
     ) -> Result<Self> {
         let said = Provenance::read(path)?;
         let file = path.display();
-        let method = match (args.method, &said) {
-            (Some(given), Some(said)) if given != said.method => {
-                bail!("{file} is a branch of {}, not of --method {}", said.method.key(), given.key())
+        let method = match (&args.method, &said) {
+            (Some(given), Some(said)) if *given != said.method => {
+                bail!("{file} is a branch of {}, not of --method {given}", said.method)
             }
-            (_, Some(said)) => said.method,
-            (Some(given), None) => given,
+            (_, Some(said)) => said.method.clone(),
+            (Some(given), None) => given.clone(),
             (None, None) => bail!("{file} does not say of which method it is; give --method"),
         };
         if let Some(said) = &said {
             said.check_detector(path, &config.detector, &digest(&read(detector, device)?)?)?;
         }
-        let predictor = Branch::load(method, &config.detector, path, device)?.for_inference()?;
-        let ascent = config.confidence(method).map(|branch| branch.ascent().scaled(args.step_factor));
-        let trained = said.and_then(|said| said.confidence).or_else(|| config.confidence(method).cloned());
-        let energy = trained.filter(|_| method == Method::Ebm);
-        let proposal = energy.map(|branch| branch.proposal.gaussian()).transpose()?;
+        let row = config.method(&method)?;
+        let predictor =
+            Branch::load(row.density.as_ref(), &config.detector, path, device)?.for_inference()?;
+        let ascent = row.ascent().map(|ascent| ascent.scaled(args.step_factor));
+        let trained = said.and_then(|said| said.confidence).or_else(|| row.confidence.clone());
+        let energy = trained.filter(|_| method == ExperimentConfig::ENERGY);
+        let proposal = energy.and_then(|branch| branch.objective.gaussian());
         Ok(Self { method, predictor, ascent, proposal })
     }
 }
@@ -223,14 +225,6 @@ pub fn picture_names(images: &[PathBuf]) -> Vec<String> {
     };
     let alone = |path: &&PathBuf| images.iter().filter(|other| stem(other) == stem(path)).count() == 1;
     images.iter().map(|path| if alone(&path) { stem(path) } else { whole(path) }).collect()
-}
-
-/// A method by its name in result files.
-pub fn method(name: &str) -> Result<Method> {
-    Method::from_key(name).with_context(|| {
-        let known: Vec<&str> = Method::ALL.iter().map(|method| method.key()).collect();
-        format!("no method is called {name}; there are {}", known.join(", "))
-    })
 }
 
 /// Runs the command.

@@ -14,7 +14,7 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method,
+    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch,
     config::{ExperimentConfig, Settings},
     training::{
         BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
@@ -29,7 +29,7 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{RunSpec, TrainTask, train_together};
 
-use super::{create_dir, predict::method, settings::SettingsArgs};
+use super::{create_dir, settings::SettingsArgs};
 use crate::device::DeviceArgs;
 use crate::exit;
 use crate::parallel::{self, EngineArgs};
@@ -121,8 +121,8 @@ pub struct BranchArgs {
     #[arg(long)]
     detector: PathBuf,
     /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
-    #[arg(long, default_value = "ebm", value_parser = method)]
-    method: Method,
+    #[arg(long, default_value = "ebm")]
+    method: String,
 }
 
 /// Runs the command.
@@ -158,7 +158,7 @@ impl CommonArgs {
             Some(detector) => super::config_name(given, detector)?,
             None => given.unwrap_or("mini").to_owned(),
         };
-        let mut config: ExperimentConfig = self.settings.load(&name)?.settings;
+        let mut config: ExperimentConfig = self.settings.load(&name, false)?.settings;
         config.detector.backbone.maps = self.device.maps();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
@@ -289,8 +289,9 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
 }
 
 fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
-    let (common, method) = (&args.common, args.method);
+    let common = &args.common;
     let config = common.config(Some(&args.detector))?;
+    let method = config.method(&args.method)?;
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
@@ -300,8 +301,9 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let provenance = Provenance::new(method, common.seed, &config, &digest(&weights)?);
     let metadata = provenance.metadata(&classes(&dataset))?;
     // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
-    let key = common.key().split(method.key());
-    let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
+    let key = common.key().split(&method.key);
+    let density = method.density.as_ref();
+    let branch = Branch::new(density, &config.detector, &weights, &device, key.split("init"))?;
     let store = branch.1.clone();
     let batches = (training.batch_size, key.split("data"));
     let source = if common.cache {
@@ -309,7 +311,7 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
         let maps = |images: &ImageBatch| backbone.features(&images.pixels);
         let features = common.features(&config, dataset, &maps, session)?;
         let part = session.group.share_of(batches.0)?;
-        if method.baseline()?.is_some() {
+        if density.is_some() {
             let foreground = ForegroundCache::new(&detector, &features, &mut session.progress)?;
             let source = ForegroundSource::new(Rc::new(foreground), batches.0, batches.1);
             BranchSource::Foreground(source.part(part)?)
@@ -319,8 +321,8 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     } else {
         BranchSource::Images(common.stream(&config, dataset, batches, session)?)
     };
-    let task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
+    let task = BranchTask::new(detector, branch, source, method, &training, key.split("train"))?;
     let mut task = task.over(session.group);
     common.train(&config, training.steps, &mut task, session)?;
-    common.save(&format!("{}.safetensors", method.key()), &store, &metadata, session.group)
+    common.save(&format!("{}.safetensors", method.key), &store, &metadata, session.group)
 }

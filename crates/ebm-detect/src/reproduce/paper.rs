@@ -101,7 +101,6 @@ pub fn paper(
         run: options.run.clone(),
         heads: options.heads.clone(),
         resume: options.resume,
-        step_factors: vec![1.0],
         workers: options.workers,
     })
 }

@@ -53,7 +53,7 @@ pub fn detect(
     })?;
     progress.end();
     let mut sets: Vec<Set> = vec![("direct".into(), evaluation.direct.detections)];
-    let method = model.head.as_ref().map_or("direct", |head| head.method.key());
+    let method = model.head.as_ref().map_or("direct", |head| head.method.as_str());
     sets.extend(evaluation.parametric.into_iter().map(|found| (method.into(), found.detections)));
     for refined in evaluation.refined {
         sets.extend([("before".into(), refined.before), ("refined".into(), refined.after)]);

@@ -6,11 +6,10 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_detect::{
-    Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, TrainedHeads, Workplace,
-        dry_run, figure3a, mini, paper, step_lengths, table1, table2,
+        self, MiniOptions, PaperOptions, Split, StratumRow, TrainedHeads, Workplace, dry_run, figure3a, mini,
+        paper, step_lengths, table1, table2,
     },
 };
 use ebm_eval::{Table, read_results};
@@ -61,17 +60,20 @@ pub struct DetectionArgs {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     table: u8,
     /// 3a: AP and speed against the number of steps.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "levels"])]
+    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "levels", "objectives"])]
     figure: Option<FigureName>,
     /// lambda: the search for step lengths, on the validation images.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "levels"])]
+    #[arg(long, value_enum, conflicts_with_all = ["table", "levels", "objectives"])]
     grid: Option<Grid>,
     /// Mini: how the gain depends on the scenes' difficulty, on occlusion, blur and size.
-    #[arg(long, conflicts_with = "table")]
+    #[arg(long, conflicts_with_all = ["table", "objectives"])]
     levels: bool,
-    /// Which methods of Table 2, by key; all of them by default.
-    #[arg(long, value_delimiter = ',', value_parser = crate::commands::predict::method)]
-    methods: Vec<Method>,
+    /// The energy model trained with every objective, compared like Table 2.
+    #[arg(long, conflicts_with = "table")]
+    objectives: bool,
+    /// Which methods of Table 2, or with --objectives which objectives, by key; all of them by default.
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<String>,
     /// Seeds of each trained head.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
@@ -134,7 +136,12 @@ impl DetectionArgs {
         match () {
             () if self.smoke => Err(SMOKE),
             () if self.dry_run => Err(DRY_RUN),
-            () if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
+            () if self.table == 1
+                || self.figure.is_some()
+                || self.grid.is_some()
+                || self.levels
+                || self.objectives =>
+            {
                 Err("the configuration states what to expect of Table 2 alone")
             }
             () if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
@@ -145,11 +152,15 @@ impl DetectionArgs {
         }
     }
 
-    fn methods(&self) -> Vec<Method> {
-        match (self.figure, self.methods.as_slice()) {
-            (Some(FigureName::Trade), _) => vec![Method::Ebm],
-            (None, []) => Method::ALL.to_vec(),
-            (None, given) => given.to_vec(),
+    /// The rows that are asked for.
+    fn methods(&self, config: &ExperimentConfig) -> Result<Vec<MethodConfig>> {
+        if self.figure.is_some() {
+            return Ok(vec![config.method(ExperimentConfig::ENERGY)?.clone()]);
+        }
+        match self.methods.as_slice() {
+            [] if self.objectives => Ok(config.objectives.clone()),
+            [] => Ok(config.methods.clone()),
+            given => given.iter().map(|key| Ok(config.method(key)?.clone())).collect(),
         }
     }
 }
@@ -182,8 +193,9 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         Scale::Paper => options.detector().map_or("paper", |(_, name)| name),
         _ => "mini",
     };
-    let mut configured = args.settings.load(name)?;
+    let mut configured = args.settings.load(name, args.smoke)?;
     args.check.refuse_without(&args.reference(&configured))?;
+    let methods = args.methods(&configured.settings)?;
     if scale != Scale::Paper {
         return run_mini(&args, &mut configured, options.device, &mut progress);
     }
@@ -193,8 +205,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
     if args.dry_run {
         let run = fresh_run(&args.out, "detection-dry")?;
         options.run = run.clone();
-        let plan =
-            dry_run(&configured.settings, &options, &args.methods(), args.table == 1, &run, &mut progress)?;
+        let plan = dry_run(&configured.settings, &options, &methods, args.table == 1, &run, &mut progress)?;
         let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
         return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
@@ -226,16 +237,10 @@ fn run_mini(
     progress: &mut Console,
 ) -> Result<()> {
     let config = &mut configured.settings;
-    let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
     if let Some(steps) = args.steps {
-        let heads =
-            [&mut config.iou_net.training, &mut config.iou_net_star.training, &mut config.ebm.training];
-        heads.into_iter().chain([&mut config.parametric]).for_each(|head| head.set_steps(steps as usize));
-    }
-    if args.smoke {
-        scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
-        step_factors.truncate(1);
-        config.trainings_mut().into_iter().for_each(|training| training.set_steps(2));
+        [&mut config.density, &mut config.confidence]
+            .into_iter()
+            .for_each(|training| training.set_steps(steps as usize));
     }
     let base_weights = args.weights.join("detector_mini.safetensors");
     if !args.from_scratch && !base_weights.is_file() {
@@ -253,8 +258,6 @@ fn run_mini(
         run: run.clone(),
         heads: args.heads(),
         resume: args.resume.is_some(),
-        scenes,
-        step_factors,
         device,
         workers: args.workers.count(),
     };
@@ -289,10 +292,12 @@ fn study(
     progress: &mut Console,
 ) -> Result<()> {
     let study = |title, published| Study { title, scale, published };
+    let methods = args.methods(place.config())?;
     let finished = (args, configured, place, run);
     if args.grid.is_some() {
-        let rows = step_lengths(place, &args.methods(), progress)?;
-        return study("Step lengths", None).finish(finished, &rows, &tables::step_lengths(&rows)?);
+        let rows = step_lengths(place, &methods, progress)?;
+        let table = tables::step_lengths(&methods, &rows)?;
+        return study("Step lengths", None).finish(finished, &rows, &table);
     }
     if args.figure.is_some() {
         let rows = figure3a(place, args.seeds, progress)?;
@@ -303,8 +308,9 @@ fn study(
         let rows = table1(place, args.seeds, progress)?;
         return study("Table 1", Some("val2017")).finish(finished, &rows, &tables::table1(&rows)?);
     }
-    let rows = table2(place, &args.methods(), args.seeds, progress)?;
-    study("Table 2", Some("test-dev")).finish(finished, &rows, &tables::table2(&rows)?)
+    let rows = table2(place, &methods, args.seeds, progress)?;
+    let title = if args.objectives { "Objectives" } else { "Table 2" };
+    study(title, Some("test-dev")).finish(finished, &rows, &tables::table2(&methods, &rows)?)
 }
 
 /// A study at a scale.

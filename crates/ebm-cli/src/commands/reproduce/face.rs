@@ -134,11 +134,8 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         Scale::Mini | Scale::Auto => "mini",
     };
     let own = format!("{}_{name}", task.key());
-    let mut configured: Configured<ExperimentConfig> =
-        args.settings.load(args.config.as_deref().unwrap_or(&own))?;
-    if args.smoke {
-        shrink(&mut configured.settings);
-    }
+    let configured: Configured<ExperimentConfig> =
+        args.settings.load(args.config.as_deref().unwrap_or(&own), args.smoke)?;
     args.check.refuse_without(&args.reference(&configured))?;
     let config = &configured.settings;
     let data = match scale {
@@ -202,24 +199,6 @@ fn explain_mini(args: &FaceArgs, no_weights: bool, data: Option<&Path>) {
         missing.join(" and "),
         if missing.len() == 1 { "is" } else { "are" }
     );
-}
-
-/// Enough to see that everything works.
-fn shrink(config: &mut ExperimentConfig) {
-    if let Some(generated) = &mut config.generated {
-        (generated.train, generated.validation, generated.test) = (64, 16, 24);
-    }
-    if let Some(frozen) = &mut config.frozen {
-        frozen.views = 2;
-        if let Some(trunk) = &mut frozen.trunk {
-            (trunk.training.epochs, trunk.training.batch_size) = (1.0, 16);
-        }
-    }
-    for training in [&mut config.training, &mut config.energy.training] {
-        (training.epochs, training.batch_size) = (2.0, 16);
-    }
-    config.head.hidden = 32;
-    config.energy.samples = 16;
 }
 
 fn report(

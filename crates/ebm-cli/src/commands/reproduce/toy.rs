@@ -170,14 +170,10 @@ fn problems(args: &ToyArgs) -> Vec<Problem> {
 
 /// The embedded experiment as the arguments change it.
 fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
-    let mut configured: Configured<Experiment> = args.settings.load("figure2")?;
+    let mut configured: Configured<Experiment> = args.settings.load("figure2", args.smoke)?;
     let experiment = &mut configured.settings;
     if args.network == NetworkArg::Bmvc {
         experiment.network = Network::Bmvc;
-    }
-    if args.smoke {
-        experiment.schedule.epochs = 2;
-        experiment.evaluation_points = 64;
     }
     if args.methods.is_empty() {
         return Ok(configured);

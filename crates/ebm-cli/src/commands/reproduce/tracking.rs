@@ -9,7 +9,7 @@ use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_data::videos::VideoConfig;
 use ebm_eval::tracking::Convention;
 use ebm_experiment::config::Configured;
-use ebm_track::config::{ExperimentConfig, GeneratedConfig};
+use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{
     BackboneSource, Comparison, MiniOptions, PaperOptions, Study, Test, dry_run, find_backbone, mini,
     missing, paper,
@@ -160,7 +160,8 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
     if scale == Scale::Paper && args.dry_run {
         let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
         let plan = dry_run(config, &PaperOptions { run, ..options }, &mut progress)?;
-        let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
+        let of = config.methods.iter().zip(&plan.losses);
+        let losses = of.map(|(method, losses)| (&*method.key, &*method.title, losses.as_slice()));
         return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
     let (name, run, outcome) = match scale {
@@ -181,7 +182,7 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
             ("mini", run, outcome)
         }
     };
-    finish(args, name, &run, &outcome, &reference)
+    finish(args, (config, name), &run, &outcome, &reference)
 }
 
 impl TrackingArgs {
@@ -204,18 +205,9 @@ impl TrackingArgs {
 fn settings(args: &TrackingArgs, scale: Scale) -> Result<Configured<ExperimentConfig>> {
     let own = if scale == Scale::Paper { "paper" } else { "mini" };
     let mut configured: Configured<ExperimentConfig> =
-        args.settings.load(args.config.as_deref().unwrap_or(own))?;
-    let config = &mut configured.settings;
+        args.settings.load(args.config.as_deref().unwrap_or(own), args.smoke)?;
     if let Some(repetitions) = args.repetitions {
-        config.repetitions = repetitions as usize;
-    }
-    if args.smoke {
-        config.training.pairs_per_epoch = 2 * config.training.batch_size;
-        config.training.epochs = 1;
-        config.small_backbone.steps = 2;
-        config.pairs.kept_batches = 2;
-        config.generated = Some(GeneratedConfig { train: 2, validation: 1, test: 1 });
-        config.step_factors.truncate(1);
+        configured.settings.repetitions = repetitions as usize;
     }
     Ok(configured)
 }
@@ -262,7 +254,7 @@ fn run_mini(
 /// Writes the report and the figures, and prints the table.
 fn finish(
     args: &TrackingArgs,
-    scale: &str,
+    (config, scale): (&ExperimentConfig, &str),
     run: &Path,
     found: &Comparison,
     reference: &Reference<'_>,
@@ -270,7 +262,7 @@ fn finish(
     for failed in &found.failed {
         eprintln!("not counted: {}: {}", failed.name, failed.reason);
     }
-    figures(run, found)?;
+    figures(run, config, found)?;
     let (title, appendix) = match args.study() {
         Study::Methods => ("Table 3", "\n![success](success.png)\n"),
         Study::Sigma => ("The proposal's standard deviations", ""),
@@ -282,7 +274,7 @@ fn finish(
         run,
         rows: serde_json::to_value(&found.rows)?,
         more: json!({ "rivals": found.rivals, "curves": found.curves, "failed": found.failed }),
-        tables: &tables(args.study(), found, scale == "paper")?,
+        tables: &tables(args.study(), config, found, scale == "paper")?,
         appendix,
         files: "trained modules, figures",
     };

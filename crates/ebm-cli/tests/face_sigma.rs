@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use candle_core::{DType, Device};
-use ebm_data::faces::generated::{HeadConfig, generate_ages};
 use ebm_face::{Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_synth::heads::{HeadConfig, generate_ages};
 use serde_json::{Value, json};
 
 /// The tables of the supplement: σ of each row, and the paper's MAE.

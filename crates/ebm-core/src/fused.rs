@@ -6,6 +6,8 @@ use candle_core::{
     CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail,
 };
 
+use crate::log_sum::LogSum;
+
 /// `log Σ exp x` over the last dimension, which is removed, of a contiguous `f32` or `f64` tensor on the CPU.
 pub(crate) struct LogSumExp;
 
@@ -60,15 +62,7 @@ fn split(layout: &Layout) -> (usize, Shape) {
 
 fn forward<T: Real>(storage: &CpuStorage, layout: &Layout, columns: usize) -> Result<CpuStorage> {
     let rows = elements::<T>(storage, layout)?.chunks_exact(columns);
-    Ok(T::to_cpu_storage_owned(rows.map(of_row).collect()))
-}
-
-/// `log Σ exp x` of a few numbers.
-pub(crate) fn of_row<T: Real>(row: &[T]) -> T {
-    let max = row.iter().copied().fold(T::from_f64(f64::NEG_INFINITY), Real::max);
-    // An infinite maximum would turn x - max into NaN where the result is ±∞.
-    let shift = if max.is_finite() { max } else { T::zero() };
-    row.iter().fold(T::zero(), |sum, &x| sum + (x - shift).exp()).ln() + shift
+    Ok(T::to_cpu_storage_owned(rows.map(LogSum::of).collect()))
 }
 
 impl CustomOp1 for LogSumExp {

@@ -86,6 +86,7 @@ mod density;
 mod error;
 mod fused;
 mod host;
+mod log_sum;
 pub mod loss;
 pub mod math;
 mod model;

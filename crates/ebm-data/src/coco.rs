@@ -1,11 +1,14 @@
 //! Datasets in COCO's annotation format.
 
 mod categories;
-mod check;
-mod schema;
+mod examine;
+mod file;
+mod sound;
 
 pub use categories::Category;
-pub(crate) use schema::shorten;
+pub(crate) use examine::Examiner;
+pub(crate) use file::{ANNOTATION, CATEGORY, IMAGE, sample_name};
+pub use file::{AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord};
 
 use std::path::{Path, PathBuf};
 
@@ -111,14 +114,16 @@ impl CocoDataset {
         check_max_bad_fraction(options.max_bad_fraction)?;
         let bytes = read_limited(annotations, options.max_json_bytes)?;
         let fail = |detail: String| Error::Json { path: annotations.to_owned(), detail };
-        let raw: schema::File = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
+        let file: AnnotationFile = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
         drop(bytes);
-        let mut categories = categories::checked(&raw.categories).map_err(fail)?;
+        let mut examiner = Examiner::default();
+        let mut categories = categories::sound(&file.categories, &mut examiner).map_err(fail)?;
         if let Some(labels) = options.labels {
             categories::relabel(&mut categories, labels)
                 .map_err(|detail| Error::Categories { path: annotations.to_owned(), detail })?;
         }
-        let checked = check::check(raw, annotations, images_dir, &categories, options.check_files);
+        let origin = sound::Origin { annotations, images: images_dir, check_files: options.check_files };
+        let checked = sound::keep_sound(file, &origin, &categories, examiner);
 
         let report = options.report.as_deref();
         if let Some(path) = report.filter(|_| !checked.quarantine.defects.is_empty()) {

@@ -206,7 +206,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+    /// [`Error::Io`] of what was attempted on `path`: "read", "write", …
+    pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
 

@@ -38,7 +38,7 @@ pub enum DefectCode {
     BoxOutside,
     /// A box ten times larger than its image.
     BoxTooLarge,
-    /// An area that is negative or no finite number.
+    /// An area that is not positive or no finite number.
     BadArea,
     /// A crowd flag other than 0 and 1.
     BadCrowdFlag,
@@ -84,6 +84,22 @@ impl std::fmt::Display for DefectCode {
     /// As in a report: `bad_id`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.serialize(f)
+    }
+}
+
+/// What is wrong with a sample, before it is said which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The kind.
+    pub code: DefectCode,
+    /// The offending value.
+    pub detail: String,
+}
+
+impl Finding {
+    /// A finding of this kind.
+    pub fn new(code: DefectCode, detail: String) -> Self {
+        Self { code, detail }
     }
 }
 

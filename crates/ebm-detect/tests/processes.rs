@@ -9,13 +9,9 @@ use ebm_detect::{
     config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchSource, BranchTask},
 };
-use ebm_nn::{
-    boxes::BBox,
-    distributed::{Group, Threads},
-    params::ParamStore,
-};
+use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
-use ebm_train::TrainTask;
+use ebm_train::{Group, Threads, TrainTask};
 
 #[path = "formula/mod.rs"]
 mod formula;
@@ -70,8 +66,8 @@ fn step(method: &str, images: Range<usize>, key: Key, group: &Group) -> (f64, Ve
     let (detector, source) = (Rc::new(detector), BranchSource::Images(Box::new(Always(images))));
     let training = config.training(method).unwrap();
     let task = BranchTask::new(detector, (branch, store.clone()), source, method, &training, key).unwrap();
-    let (report, gradients) = task.over(group).step(0).unwrap();
-    let values = |var: &candle_core::Var| match gradients.get(var) {
+    let (report, update) = task.over(group).step(0).unwrap();
+    let values = |var: &candle_core::Var| match update.gradients.get(var) {
         Some(gradient) => gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
         None => vec![0.0; var.elem_count()],
     };

@@ -2,7 +2,7 @@
 
 use crate::detections::{MAX_COORDINATE, check_box, check_range, check_size, read_json};
 use crate::error::{BoxProblem, Error, Result};
-use serde::{Deserialize, Deserializer};
+use ebm_data::coco::{AnnotationFile, Field};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -37,52 +37,6 @@ pub struct GroundTruthBox {
     pub is_crowd: bool,
 }
 
-#[derive(Deserialize)]
-struct File {
-    images: Vec<Id>,
-    categories: Vec<Category>,
-    /// Absent in the file of a test set.
-    annotations: Option<Vec<Annotation>>,
-}
-
-#[derive(Deserialize)]
-struct Id {
-    id: u64,
-}
-
-#[derive(Deserialize)]
-struct Category {
-    id: u64,
-    name: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Annotation {
-    id: u64,
-    image_id: u64,
-    category_id: u64,
-    bbox: [f64; 4],
-    area: Option<f64>,
-    #[serde(default, deserialize_with = "flag")]
-    iscrowd: bool,
-}
-
-/// COCO writes 0 and 1; some tools write false and true.
-fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<bool, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Flag {
-        Bool(bool),
-        Number(u64),
-    }
-    match Flag::deserialize(deserializer)? {
-        Flag::Bool(value) => Ok(value),
-        Flag::Number(0) => Ok(false),
-        Flag::Number(1) => Ok(true),
-        Flag::Number(other) => Err(serde::de::Error::custom(format!("iscrowd is {other}, not 0 or 1"))),
-    }
-}
-
 impl GroundTruth {
     /// Reads a COCO annotation file and checks it. Without `area` an annotation has its box's.
     ///
@@ -90,22 +44,24 @@ impl GroundTruth {
     /// [`Error::Io`], [`Error::Json`], [`Error::NotAnnotated`] for the file of a test set, a repeated annotation id
     /// ([`Error::DuplicateId`]), or what [`check`](Self::check) finds.
     pub fn read(path: &Path) -> Result<Self> {
-        let file: File = read_json(path)?;
+        let file: AnnotationFile = read_json(path)?;
         let origin = path.display().to_string();
+        let mut truth = Self::without_boxes(path, &file)?;
         let Some(annotations) = file.annotations else { return Err(Error::NotAnnotated { origin }) };
-        check_unique("annotation", annotations.iter().map(|annotation| annotation.id), &origin)?;
-        let boxes = annotations.into_iter().map(|annotation| {
-            let [_, _, width, height] = annotation.bbox;
-            GroundTruthBox {
-                image_id: annotation.image_id,
-                category_id: annotation.category_id,
-                bbox: annotation.bbox,
-                area: annotation.area.unwrap_or(width * height),
-                is_crowd: annotation.iscrowd,
-            }
-        });
-        let truth = Self::without_boxes(file.images, file.categories);
-        let truth = Self { boxes: boxes.collect(), ..truth };
+        let mut ids = Vec::with_capacity(annotations.len());
+        for (position, annotation) in annotations.into_iter().enumerate() {
+            let place = Place { path, array: "annotations", position };
+            let bbox @ [_, _, width, height] = place.value(annotation.bbox)?;
+            ids.push(place.value(annotation.id)?);
+            truth.boxes.push(GroundTruthBox {
+                image_id: place.value(annotation.image_id)?,
+                category_id: place.value(annotation.category_id)?,
+                bbox,
+                area: place.value(annotation.area)?.unwrap_or(width * height),
+                is_crowd: place.value(annotation.iscrowd)?,
+            });
+        }
+        check_unique("annotation", ids.into_iter(), &origin)?;
         truth.check(&origin)?;
         Ok(truth)
     }
@@ -116,22 +72,22 @@ impl GroundTruth {
     /// # Errors
     /// As [`read`](Self::read), but that annotations are not asked for.
     pub fn read_test_set(path: &Path) -> Result<Self> {
-        let file: File = read_json(path)?;
-        let truth = Self::without_boxes(file.images, file.categories);
+        let truth = Self::without_boxes(path, &read_json(path)?)?;
         truth.check(&path.display().to_string())?;
         Ok(truth)
     }
 
-    fn without_boxes(images: Vec<Id>, categories: Vec<Category>) -> Self {
-        Self {
-            images: images.into_iter().map(|image| image.id).collect(),
-            categories: categories.iter().map(|category| category.id).collect(),
-            names: categories
-                .into_iter()
-                .filter_map(|category| Some((category.id, category.name?)))
-                .collect(),
-            boxes: Vec::new(),
+    fn without_boxes(path: &Path, file: &AnnotationFile) -> Result<Self> {
+        let mut truth = Self::default();
+        for (position, image) in file.images.iter().enumerate() {
+            truth.images.push(Place { path, array: "images", position }.value(image.id.clone())?);
         }
+        for (position, category) in file.categories.iter().enumerate() {
+            let id = Place { path, array: "categories", position }.value(category.id.clone())?;
+            truth.categories.push(id);
+            truth.names.extend(category.name.clone().ok().map(|name| (id, name)));
+        }
+        Ok(truth)
     }
 
     /// The category's name, or its id where it has none.
@@ -175,6 +131,24 @@ impl GroundTruth {
     /// The image ids and the category ids as sets.
     pub(crate) fn id_sets(&self) -> (BTreeSet<u64>, BTreeSet<u64>) {
         (self.images.iter().copied().collect(), self.categories.iter().copied().collect())
+    }
+}
+
+/// A record of an annotation file.
+struct Place<'a> {
+    path: &'a Path,
+    array: &'a str,
+    position: usize,
+}
+
+impl Place<'_> {
+    /// A field's value; figures against a file with anything else would mean nothing.
+    fn value<T>(&self, field: Field<T>) -> Result<T> {
+        let message = |detail| format!("{}[{}]: {detail}", self.array, self.position);
+        field.map_err(|finding| Error::Json {
+            path: self.path.to_owned(),
+            source: serde::de::Error::custom(message(finding.detail)),
+        })
     }
 }
 

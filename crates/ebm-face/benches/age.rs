@@ -137,7 +137,7 @@ impl Whole {
         milliseconds(|| {
             let mut rng = Key::new(3).index(self.step as u64).rng();
             let loss = self.network.loss(&images, &y, &mut rng).unwrap();
-            let (_, gradients) = self.updater.gradients(&loss, self.step).unwrap();
+            let (_, gradients) = self.updater.gradients(loss, self.step).unwrap();
             self.updater.apply(self.step, &gradients).unwrap();
             gradients
         })

@@ -7,11 +7,11 @@ use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     faces::{Tolerance, biwi, split::Split, utkface},
     fetch::Manifest,
-    scenes::read_attributes,
     sequences::read_boxes,
     unpack::{Budget, unpack},
 };
 use ebm_eval::{GroundTruth, read_results};
+use ebm_synth::scenes::read_attributes;
 
 use crate::{Refusal, Target, alone, folder, text};
 

@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use ebm_data::{
     decode::read_image,
     encode::write_png,
-    scenes::{Difficulty, SceneConfig, generate},
     unpack::{Budget, unpack, unpack_top},
 };
 use ebm_seed::Key;
+use ebm_synth::scenes::{Difficulty, SceneConfig, generate};
 
 use super::data_get::{self, GetArgs};
 

@@ -24,10 +24,9 @@ use ebm_detect::{
         preload_backbone, read, save,
     },
 };
-use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{RunSpec, TrainTask, train_together};
+use ebm_train::{Group, RunSpec, TrainTask, train_together};
 
 use super::{create_dir, settings::SettingsArgs};
 use crate::device::DeviceArgs;

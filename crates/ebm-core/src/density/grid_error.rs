@@ -2,7 +2,7 @@
 
 use super::Grid;
 use crate::Result;
-use crate::fused::of_row;
+use crate::log_sum::LogSum;
 
 /// What a grid can tell about the error of its own log Z. Neither part sees a peak that lies wholly between two
 /// points or wholly outside the grid without a slope towards it.
@@ -52,5 +52,5 @@ pub(super) fn log_trapezoid(grid: &Grid, f: &[f64], stride: usize) -> f64 {
             f[node] + (0.5 * grid.step() * (right - left) as f64).ln()
         })
         .collect();
-    of_row(&terms)
+    LogSum::of(&terms)
 }

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use rand::{Rng, RngCore};
 
 use super::scores::scores;
-use crate::fused::of_row;
+use crate::log_sum::LogSum;
 use crate::{EnergyModel, Error, Proposal, Result, check, host};
 
 /// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q and their weights
@@ -60,7 +60,7 @@ impl ImportanceDensity {
 
     fn weigh(x: usize, dim: usize, samples: Vec<f64>, f: Vec<f64>, log_q: &[f64]) -> Result<Self> {
         let log_weights: Vec<f64> = f.iter().zip(log_q).map(|(f, log_q)| f - log_q).collect();
-        let log_sum = of_row(&log_weights);
+        let log_sum = LogSum::of(&log_weights);
         if log_sum == f64::NEG_INFINITY {
             return Err(Error::NoMass { x });
         }

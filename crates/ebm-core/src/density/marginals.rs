@@ -4,6 +4,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::scores::{candidates_per_pass, scores};
 use super::{Grid, GridDensity};
+use crate::log_sum::LogSum;
 use crate::{EnergyModel, Error, Result, check};
 
 /// For each of the `batch` inputs x of `features`, the marginal densities of the D = 1 to 3 coordinates of y, from f on
@@ -32,8 +33,8 @@ pub fn grid_marginals<M: EnergyModel>(
         expected: "one to three; in more dimensions use ImportanceDensity",
     })?;
 
-    let mut sums: Vec<Vec<Vec<LogSum>>> =
-        vec![grids.iter().map(|grid| vec![LogSum::EMPTY; grid.num_points()]).collect(); batch];
+    let mut sums: Vec<Vec<Vec<LogSum<f64>>>> =
+        vec![grids.iter().map(|grid| vec![LogSum::empty(); grid.num_points()]).collect(); batch];
     let pass = candidates_per_pass(batch);
     for start in (0..total).step_by(pass) {
         let places: Vec<Vec<usize>> =
@@ -52,7 +53,7 @@ pub fn grid_marginals<M: EnergyModel>(
         }
     }
 
-    let marginals = |(x, axes): (usize, Vec<Vec<LogSum>>)| {
+    let marginals = |(x, axes): (usize, Vec<Vec<LogSum<f64>>>)| {
         let densities = axes.into_iter().zip(grids).map(|(axis, grid)| {
             // The coordinate's own weight belongs to its own integral.
             let f = axis.iter().enumerate().map(|(k, sum)| sum.value() - grid.log_weight(k));
@@ -71,28 +72,4 @@ fn place(mut index: usize, grids: &[Grid]) -> Vec<usize> {
         index /= grid.num_points();
     }
     place
-}
-
-/// The logarithm of a sum whose terms come one by one: `sum · exp max`.
-#[derive(Clone, Copy)]
-struct LogSum {
-    max: f64,
-    sum: f64,
-}
-
-impl LogSum {
-    const EMPTY: Self = Self { max: f64::NEG_INFINITY, sum: 0.0 };
-
-    fn add(&mut self, log_term: f64) {
-        if log_term > self.max {
-            self.sum = self.sum * (self.max - log_term).exp() + 1.0;
-            self.max = log_term;
-        } else if log_term > f64::NEG_INFINITY {
-            self.sum += (log_term - self.max).exp();
-        }
-    }
-
-    fn value(&self) -> f64 {
-        self.max + self.sum.ln()
-    }
 }

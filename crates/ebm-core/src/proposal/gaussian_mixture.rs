@@ -6,8 +6,9 @@ use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 
 use super::Proposal;
+use crate::log_sum::LogSum;
 use crate::math::{log_mean_exp, log_standard_normal};
-use crate::{Error, Result, check, fused, host};
+use crate::{Error, Result, check, host};
 
 /// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
 ///
@@ -128,7 +129,7 @@ impl GaussianMixture {
                         .map(|((y, center), sigma)| (y - center) / sigma);
                     *component = level - 0.5 * z.map(|z| z * z).sum::<f64>();
                 }
-                log_q.push(fused::of_row(&components));
+                log_q.push(LogSum::of(&components));
             }
         }
         host::tensor(log_q, (batch, count), y)

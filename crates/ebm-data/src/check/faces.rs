@@ -4,11 +4,11 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::{CheckOptions, Checked, Finding, photo};
+use super::{CheckOptions, Checked, photo};
 use crate::error::Result;
 use crate::faces::utkface::load_directory;
 use crate::faces::{Faces, Pixels, biwi};
-use crate::quarantine::Tolerance;
+use crate::quarantine::{Finding, Tolerance};
 
 /// No number of defects ends a check.
 const ANY: Tolerance = Tolerance { max_bad_fraction: 1., report: None };

@@ -4,15 +4,15 @@
 //! also what a loader tolerates, such as a grey image. Nothing is left out and no fraction is tolerated.
 
 mod coco;
-mod coco_record;
 mod faces;
+mod outline;
 mod photo;
 mod sequences;
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, DefectCode, Quarantine};
+use crate::quarantine::{Defect, Finding, Quarantine};
 
 pub use coco::coco;
 pub use faces::{biwi, utkface};
@@ -53,7 +53,7 @@ impl Checked {
         }
     }
 
-    fn record(&mut self, file: &Path, sample: &str, (code, detail): Finding) {
+    fn record(&mut self, file: &Path, sample: &str, Finding { code, detail }: Finding) {
         self.quarantine.defects.push(Defect {
             file: file.to_owned(),
             sample: sample.to_owned(),
@@ -62,6 +62,3 @@ impl Checked {
         });
     }
 }
-
-/// A defect's kind and the offending value.
-type Finding = (DefectCode, String);

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use super::Finding;
 use crate::decode::{DecodeLimits, decode_image, is_truncated};
 use crate::error::{Error, Result};
 use crate::files::read_limited;
-use crate::quarantine::DefectCode;
+use crate::quarantine::{DefectCode, Finding};
 
 /// What is wrong with the image at `path`, of which the annotation tells `size`, columns and rows.
 ///
@@ -14,7 +13,7 @@ use crate::quarantine::DefectCode;
 /// [`Error::Io`] where the machine fails; a missing file is a finding.
 pub(super) fn check(path: &Path, size: Option<(usize, usize)>, decode: bool) -> Result<Vec<Finding>> {
     if !path.is_file() {
-        return Ok(vec![(DefectCode::MissingFile, path.display().to_string())]);
+        return Ok(vec![Finding::new(DefectCode::MissingFile, path.display().to_string())]);
     }
     if !decode {
         return Ok(Vec::new());
@@ -23,26 +22,26 @@ pub(super) fn check(path: &Path, size: Option<(usize, usize)>, decode: bool) -> 
     let bytes = match read_limited(path, limits.max_file_bytes) {
         Ok(bytes) => bytes,
         Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => return Ok(vec![(DefectCode::UnreadableImage, error.to_string())]),
+        Err(error) => return Ok(vec![Finding::new(DefectCode::UnreadableImage, error.to_string())]),
     };
     if bytes.is_empty() {
-        return Ok(vec![(DefectCode::EmptyFile, path.display().to_string())]);
+        return Ok(vec![Finding::new(DefectCode::EmptyFile, path.display().to_string())]);
     }
     let image = match decode_image(&bytes, path, &limits) {
         Ok(image) => image,
         Err(error) => {
             let cut = is_truncated(&bytes);
             let code = if cut { DefectCode::TruncatedImage } else { DefectCode::UnreadableImage };
-            return Ok(vec![(code, error.to_string())]);
+            return Ok(vec![Finding::new(code, error.to_string())]);
         }
     };
     let mut found = Vec::new();
     if let Some((width, height)) = size.filter(|size| *size != (image.width, image.height)) {
         let detail = format!("{width}x{height} annotated, {}x{} in the file", image.width, image.height);
-        found.push((DefectCode::SizeMismatch, detail));
+        found.push(Finding::new(DefectCode::SizeMismatch, detail));
     }
     if let Some(kind) = unusual(&bytes) {
-        found.push((DefectCode::NotRgb8, format!("{}: {kind}", path.display())));
+        found.push(Finding::new(DefectCode::NotRgb8, format!("{}: {kind}", path.display())));
     }
     Ok(found)
 }

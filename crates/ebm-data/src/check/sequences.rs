@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::{CheckOptions, Checked, Finding, photo};
+use super::{CheckOptions, Checked, photo};
 use crate::error::Result;
-use crate::quarantine::Tolerance;
+use crate::quarantine::{Finding, Tolerance};
 use crate::sequences::{FrameCheck, SequenceOptions, Sequences, got10k, lasot, nfs, otb, trackingnet, uav};
 
 /// Which dataset of sequences, and which part of it.

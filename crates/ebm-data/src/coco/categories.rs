@@ -1,8 +1,7 @@
 //! Categories and the labels that a model has for them.
 
-use std::collections::HashSet;
-
-use super::schema;
+use super::examine::Examiner;
+use super::file::{CATEGORY, CategoryRecord, sample_name};
 
 /// A category of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,21 +16,20 @@ pub struct Category {
 }
 
 /// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean nothing.
-pub(super) fn checked(raw: &[schema::Category]) -> Result<Vec<Category>, String> {
-    let named =
-        |category: &schema::Category| Category { id: category.id, name: category.name.clone(), label: 0 };
-    let mut categories: Vec<Category> = raw.iter().map(named).collect();
-    categories.sort_by_key(|category| category.id);
+pub(super) fn sound(records: &[CategoryRecord], examiner: &mut Examiner) -> Result<Vec<Category>, String> {
+    let mut categories = Vec::with_capacity(records.len());
+    for (position, record) in records.iter().enumerate() {
+        if let Some(finding) = examiner.category(record).first() {
+            return Err(format!("{}: {}", sample_name(CATEGORY, &record.id, position), finding.detail));
+        }
+        if let (Ok(id), Ok(name)) = (&record.id, &record.name) {
+            categories.push(Category { id: *id, name: name.clone(), label: 0 });
+        }
+    }
     if categories.is_empty() {
         return Err("no categories".to_owned());
     }
-    if let Some(pair) = categories.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        return Err(format!("category id {} occurs twice", pair[0].id));
-    }
-    let mut names = HashSet::new();
-    if let Some(category) = categories.iter().find(|category| !names.insert(&category.name)) {
-        return Err(format!("category name {:?} occurs twice", category.name));
-    }
+    categories.sort_by_key(|category| category.id);
     (1..).zip(&mut categories).for_each(|(label, category)| category.label = label);
     Ok(categories)
 }
@@ -61,8 +59,9 @@ mod tests {
     use super::*;
 
     fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
-        let raw: Vec<_> = ids.iter().map(|&id| schema::Category { id, name: format!("c{id}") }).collect();
-        let mut categories = checked(&raw)?;
+        let record = |&id: &u64| CategoryRecord { id: Ok(id), name: Ok(format!("c{id}")) };
+        let records: Vec<_> = ids.iter().map(record).collect();
+        let mut categories = sound(&records, &mut Examiner::default())?;
         relabel(&mut categories, labels)?;
         Ok(categories.iter().map(|category| category.label).collect())
     }

@@ -2,7 +2,6 @@
 
 mod augment;
 pub mod biwi;
-pub mod generated;
 pub mod loader;
 mod region;
 pub mod split;

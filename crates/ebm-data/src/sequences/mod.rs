@@ -22,13 +22,10 @@ use std::path::PathBuf;
 
 use crate::quarantine::Quarantine;
 
+pub use crate::rect::Rect;
 pub use box_list::{read_boxes, write_boxes};
 pub use name::name_key;
 pub use reader::{FrameCheck, SequenceOptions};
-
-/// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.
-/// Where a dataset says nothing of a frame all four are NaN.
-pub type Rect = [f64; 4];
 
 /// A video and the boxes of its target.
 #[derive(Clone, Debug, PartialEq)]

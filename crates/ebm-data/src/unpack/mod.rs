@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::fetch::{hex, update};
 use crate::files::{read_limited, write_atomic};
-use crate::generated_dir::Staging;
+use crate::staging::Staging;
 
 use sink::{Fault, Sink};
 

@@ -11,7 +11,6 @@ use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
 use ebm_data::sequences::{Frames, Sequence};
 use ebm_data::transform::Normalise;
-use ebm_data::videos::{VideoConfig, generate};
 use ebm_data::{Error, Image};
 use ebm_seed::Key;
 
@@ -234,20 +233,4 @@ fn senseless_settings_are_refused() {
     assert!(refused(PairRecipe { grey_probability: 1.5, ..SMALL }));
     assert!(refused(PairRecipe { brightness: -0.1, ..SMALL }));
     assert!(refused(PairRecipe { area: SearchArea { factor: 5., size: 0 }, ..SMALL }));
-}
-
-#[test]
-fn generated_videos_make_batches() {
-    let dir = tempfile::tempdir().unwrap();
-    let sequences = generate(dir.path(), &VideoConfig::default(), 2, Key::new(5)).unwrap();
-    let loader = Loader::new(sampler(sequences, 8), config(PairRecipe::ATOM, 4, 2), Key::new(0)).unwrap();
-    let found = samples(&loader, 0);
-    assert_eq!(found.len(), 8);
-    for (PairSample { reference_box: [x, y, width, height], test_box, .. }, planes) in found {
-        assert!((x + width / 2. - 143.5).abs() < 1e-3 && (y + height / 2. - 143.5).abs() < 1e-3);
-        // The target's centre always stays in the test crop.
-        let centre = [0, 1].map(|side| test_box[side] + test_box[side + 2] / 2.);
-        assert!(centre.iter().all(|place| (0. ..288.).contains(place)), "{test_box:?}");
-        assert!(planes.iter().all(|number| (-2.2..2.7).contains(number)));
-    }
 }

@@ -3,12 +3,10 @@
 use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_data::{
-    coco::{CocoDataset, LoadOptions, Purpose},
-    scenes::{self, SceneConfig},
-};
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_synth::scenes::{self, SceneConfig};
 use ebm_train::{Progress, TrainTask};
 
 use super::{

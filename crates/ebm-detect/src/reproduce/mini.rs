@@ -6,10 +6,10 @@ use candle_core::{DType, Device};
 use ebm_data::{
     coco::{CocoDataset, Purpose},
     loader::{Loader, LoaderConfig},
-    scenes::{self, Difficulty, GeneratedSet, SceneConfig},
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_synth::scenes::{self, Difficulty, GeneratedSet, SceneConfig};
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use ebm_data::scenes::{ObjectAttributes, read_attributes};
 use ebm_eval::{Detection, Error as EvalError, GroundTruth, GroundTruthBox, Matching, Summary};
 use ebm_seed::Key;
+use ebm_synth::scenes::{ObjectAttributes, read_attributes};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};

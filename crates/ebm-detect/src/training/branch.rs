@@ -3,11 +3,11 @@
 
 use std::rc::Rc;
 
-use candle_core::{Tensor, backprop::GradStore};
+use candle_core::Tensor;
 use ebm_core::{AnyObjective, Objective, Proposal};
-use ebm_nn::{boxes::BBox, distributed::Group, params::ParamStore};
+use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BranchSource;
 use crate::{
@@ -23,13 +23,12 @@ use crate::{
 pub struct BranchTask {
     detector: Rc<FasterRcnn>,
     branch: Branch,
-    store: ParamStore,
     source: BranchSource,
     /// The method's key, for messages.
     method: String,
     /// What a confidence is trained by.
     objective: Option<AnyObjective<Box<dyn Proposal>>>,
-    updater: Updater,
+    learner: Learner,
     key: Key,
 }
 
@@ -52,56 +51,20 @@ impl BranchTask {
             method.confidence.as_ref().map(|own| own.objective.build(&mut key.split("pool").rng()));
         let (objective, method) = (objective.transpose()?, method.key.clone());
         let updater = training.updater(store.trainable());
-        Ok(Self { detector, branch, store, source, method, objective, updater, key })
+        let learner = Learner::new(store, updater);
+        Ok(Self { detector, branch, learner, source, method, objective, key })
     }
 
     /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every object counts alike (for a
     /// density every sampled proposal), however many a share has.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
-        Self { updater: self.updater.over(group), key: group.key(self.key), ..self }
+        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
     /// The branch, trained so far.
     pub fn into_branch(self) -> (Branch, ParamStore) {
-        (self.branch, self.store)
-    }
-
-    /// The loss of this process's share, and over how many objects or proposals it is a mean.
-    fn loss(&mut self, step: usize) -> Result<(Tensor, usize)> {
-        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
-        let batch = match (&mut self.source, &self.branch) {
-            (BranchSource::Images(source), _) => source.batch(step)?,
-            (BranchSource::Foreground(source), Branch::Density(head)) => {
-                let sample = source.sample(step, &mut rng("sample"))?;
-                return Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size));
-            }
-            (BranchSource::Foreground(_), Branch::Confidence(_)) => {
-                return Err(self.refuse("a confidence is trained on features, not on proposals"));
-            }
-        };
-        let pyramid = match batch.maps.as_slice() {
-            [] => self.detector.features(&batch.images.pixels, false)?,
-            levels => levels.to_vec(),
-        };
-        match (&self.branch, &self.objective) {
-            // The paper's training step: the true boxes y_i, their samples, and the objective.
-            (Branch::Confidence(head), Some(objective)) => {
-                let features = self.true_boxes(&pyramid, &batch.objects)?;
-                let y = features.targets()?.squeeze(1)?;
-                let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
-                Ok((loss, batch.objects.iter().map(|(boxes, _)| boxes.len()).sum()))
-            }
-            (Branch::Density(head), _) => {
-                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
-                let pools: Vec<&ForegroundPool> = pools.iter().collect();
-                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
-                Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size))
-            }
-            (Branch::Confidence(_), None) => {
-                Err(self.refuse("a confidence is trained by an objective, which the method has not got"))
-            }
-        }
+        (self.branch, self.learner.into_store())
     }
 
     fn refuse(&self, reason: &str) -> Error {
@@ -119,24 +82,50 @@ impl BranchTask {
     }
 }
 
-impl TrainTask for BranchTask {
-    type Update = GradStore;
+impl GradientTask for BranchTask {
+    type Error = Error;
 
-    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {
-        let (loss, terms) = self.loss(step)?;
-        let [weight] = self.updater.weights([terms])?;
-        Ok(self.updater.gradients(&(loss * weight)?, step)?)
+    fn loss(&mut self, step: usize) -> Result<Loss> {
+        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
+        let batch = match (&mut self.source, &self.branch) {
+            (BranchSource::Images(source), _) => source.batch(step)?,
+            (BranchSource::Foreground(source), Branch::Density(head)) => {
+                let sample = source.sample(step, &mut rng("sample"))?;
+                return Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?));
+            }
+            (BranchSource::Foreground(_), Branch::Confidence(_)) => {
+                return Err(self.refuse("a confidence is trained on features, not on proposals"));
+            }
+        };
+        let pyramid = match batch.maps.as_slice() {
+            [] => self.detector.features(&batch.images.pixels, false)?,
+            levels => levels.to_vec(),
+        };
+        match (&self.branch, &self.objective) {
+            // The paper's training step: the true boxes y_i, their samples, and the objective.
+            (Branch::Confidence(head), Some(objective)) => {
+                let features = self.true_boxes(&pyramid, &batch.objects)?;
+                let y = features.targets()?.squeeze(1)?;
+                let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
+                Ok(Loss::mean_over(batch.objects.iter().map(|(boxes, _)| boxes.len()).sum(), loss))
+            }
+            (Branch::Density(head), _) => {
+                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
+                let pools: Vec<&ForegroundPool> = pools.iter().collect();
+                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
+                Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?))
+            }
+            (Branch::Confidence(_), None) => {
+                Err(self.refuse("a confidence is trained by an objective, which the method has not got"))
+            }
+        }
     }
 
-    fn apply(&mut self, step: usize, gradients: GradStore) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.apply(step, &gradients)?)
+    fn learner(&self) -> &Learner {
+        &self.learner
     }
 
-    fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(self.updater.checkpoint(&self.store)?)
-    }
-
-    fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.restore(&self.store, &data)?)
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
     }
 }

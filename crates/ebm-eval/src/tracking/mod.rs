@@ -15,12 +15,12 @@
 //! | Which sequences has a benchmark, and what does its server expect? | [`TestSet`] |
 
 mod annotations;
+mod center_error;
 mod convention;
 mod curves;
 mod directory;
 mod matching;
 mod merge;
-mod overlap;
 mod prediction;
 mod problem;
 mod report;
@@ -29,13 +29,14 @@ mod sequence;
 mod test_set;
 
 pub use annotations::Annotations;
+pub use center_error::{center_error, normalized_center_error};
 pub use convention::{
     Area, Convention, EmptyPrediction, FirstFrame, InvalidError, MalformedPrediction, NormalizedPrecision,
     ShortResult, ValidBox, Weighting,
 };
 pub use directory::{evaluate_directory, evaluate_runs};
+pub use ebm_data::rect::iou as overlap;
 pub use merge::{RunsReport, merge};
-pub use overlap::{center_error, normalized_center_error, overlap};
 pub use problem::TrackingProblem;
 pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
 pub use results::{ResultFormat, read_times, write_result, write_times};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ebm_data::sequences::Rect;
 
 use super::convention::{Convention, EmptyPrediction, MalformedPrediction, ShortResult};
-use super::overlap::overlap;
+use super::overlap;
 use super::problem::TrackingProblem;
 
 /// A box that is scored as a failure.

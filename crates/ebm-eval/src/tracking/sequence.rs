@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use ebm_data::sequences::{Rect, Sequence};
 use serde::{Deserialize, Serialize};
 
+use super::center_error::{center_error, normalized_center_error};
 use super::convention::{Convention, FirstFrame, InvalidError, NormalizedPrecision, ValidBox};
-use super::overlap::{center_error, normalized_center_error, overlap};
+use super::overlap;
 use super::prediction::prepare;
 use super::problem::TrackingProblem;
 use super::{curves, curves::area};

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ebm_data::faces::generated::{HeadConfig, generate_ages, poses};
 use ebm_data::faces::split::{Split, folder_of};
 use ebm_data::faces::utkface::UtkOptions;
 use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_seed::Key;
+use ebm_synth::heads::{HeadConfig, generate_ages, poses};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 

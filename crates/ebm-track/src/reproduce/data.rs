@@ -8,8 +8,8 @@ use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
 use ebm_data::sequences::{Sequence, coco};
-use ebm_data::videos::{VideoConfig, generate};
 use ebm_seed::Key;
+use ebm_synth::videos::{VideoConfig, generate};
 
 use crate::config::{ExperimentConfig, GeneratedConfig};
 use crate::error::Result;

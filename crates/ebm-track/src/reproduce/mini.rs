@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use candle_core::Device;
 use ebm_data::sequences::pairs::PairRecipe;
-use ebm_data::videos::VideoConfig;
 use ebm_eval::tracking::Convention;
 use ebm_seed::Key;
+use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
 use super::accuracy::box_accuracy;

@@ -8,11 +8,11 @@ use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
-use ebm_data::videos::{VideoConfig, generate};
 use ebm_eval::tracking::{Convention, TestSet};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
+use ebm_synth::videos::{VideoConfig, generate};
 use ebm_train::{Progress, TrainTask};
 
 use super::compare::{Comparison, Test, Workplace};

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ebm_bench::{Machine, today};
 use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_experiment::config::Configured;
@@ -20,7 +21,6 @@ use super::outcome::{CheckArgs, SMOKE, Study};
 use super::toy_figures::figures;
 use crate::commands::settings::SettingsArgs;
 use crate::commands::{fresh_run, run_name};
-use crate::machine::{Machine, today};
 use crate::progress::Console;
 
 /// Methods whose calibration is measured, and that the figure shows.

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::sequences::{SequenceOptions, otb};
-use ebm_data::videos::VideoConfig;
 use ebm_eval::tracking::Convention;
 use ebm_experiment::config::Configured;
+use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{
     BackboneSource, Comparison, MiniOptions, PaperOptions, Study, Test, dry_run, find_backbone, mini,

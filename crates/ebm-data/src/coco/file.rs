@@ -1,0 +1,221 @@
+//! The annotation file as written, field by field.
+//!
+//! The outline (objects and arrays) must be right or the file is no COCO file. A field within a record may
+//! be anything: it is its value or a finding, so that one bad record does not cost the rest.
+
+use serde::de::{Deserialize, IgnoredAny};
+use serde_json::Value;
+
+use crate::files::stays_inside;
+use crate::quarantine::{DefectCode, Finding};
+
+/// A field of a record: its value, or what is wrong with it.
+pub type Field<T> = Result<T, Box<Finding>>;
+
+/// An annotation file; other keys (`info`, `licenses`) are skipped. `S` is what is kept of the outlines.
+#[derive(serde::Deserialize)]
+#[serde(bound = "S: Deserialize<'de> + Default")]
+pub struct AnnotationFile<S = IgnoredAny> {
+    /// The images, in the order of the file.
+    pub images: Vec<ImageRecord>,
+    /// The annotations; absent in the file of a test set.
+    pub annotations: Option<Vec<AnnotationRecord<S>>>,
+    /// The categories.
+    pub categories: Vec<CategoryRecord>,
+}
+
+/// A category as written.
+#[derive(serde::Deserialize)]
+#[serde(from = "CategoryFields")]
+pub struct CategoryRecord {
+    /// Its id.
+    pub id: Field<u64>,
+    /// Its name.
+    pub name: Field<String>,
+}
+
+/// An image as written.
+#[derive(serde::Deserialize)]
+#[serde(from = "ImageFields")]
+pub struct ImageRecord {
+    /// Its id.
+    pub id: Field<u64>,
+    /// Its file, which is within the folder of the images.
+    pub file_name: Field<String>,
+    /// Columns, at least one.
+    pub width: Field<usize>,
+    /// Rows, at least one.
+    pub height: Field<usize>,
+}
+
+/// An annotation as written, reduced while it is parsed: COCO's train2017 holds 860 thousand.
+#[derive(serde::Deserialize)]
+#[serde(from = "AnnotationFields<S>", bound = "S: Deserialize<'de> + Default")]
+pub struct AnnotationRecord<S = IgnoredAny> {
+    /// Its id.
+    pub id: Field<u64>,
+    /// The image's id.
+    pub image_id: Field<u64>,
+    /// The category's id.
+    pub category_id: Field<u64>,
+    /// Left, top, width and height in pixels; finite.
+    pub bbox: Field<[f64; 4]>,
+    /// The area in square pixels; finite, and absent where none is given.
+    pub area: Field<Option<f64>>,
+    /// Whether it is a crowd; false where nothing is said.
+    pub iscrowd: Field<bool>,
+    /// The outline.
+    pub segmentation: S,
+}
+
+#[derive(serde::Deserialize)]
+struct CategoryFields {
+    #[serde(default)]
+    id: Value,
+    #[serde(default)]
+    name: Value,
+}
+
+#[derive(serde::Deserialize)]
+struct ImageFields {
+    #[serde(default)]
+    id: Value,
+    #[serde(default)]
+    file_name: Value,
+    #[serde(default)]
+    width: Value,
+    #[serde(default)]
+    height: Value,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(bound = "S: Deserialize<'de> + Default")]
+struct AnnotationFields<S> {
+    #[serde(default)]
+    id: Value,
+    #[serde(default)]
+    image_id: Value,
+    #[serde(default)]
+    category_id: Value,
+    #[serde(default)]
+    bbox: Value,
+    #[serde(default)]
+    area: Value,
+    #[serde(default)]
+    iscrowd: Value,
+    #[serde(default)]
+    segmentation: S,
+}
+
+impl From<CategoryFields> for CategoryRecord {
+    fn from(fields: CategoryFields) -> Self {
+        let name = fields.name.as_str().map(str::to_owned);
+        Self {
+            id: integer("id", &fields.id, DefectCode::BadCategory),
+            name: name.ok_or_else(|| misfit("name", &fields.name, DefectCode::BadCategory)),
+        }
+    }
+}
+
+impl From<ImageFields> for ImageRecord {
+    fn from(fields: ImageFields) -> Self {
+        let side = |name, value| {
+            let side = usize::try_from(integer(name, value, DefectCode::BadImageSize)?).ok();
+            side.filter(|&side| side > 0).ok_or_else(|| misfit(name, value, DefectCode::BadImageSize))
+        };
+        let file_name = fields.file_name.as_str().filter(|name| stays_inside(name)).map(str::to_owned);
+        Self {
+            id: integer("id", &fields.id, DefectCode::BadId),
+            file_name: file_name
+                .ok_or_else(|| misfit("file_name", &fields.file_name, DefectCode::BadFileName)),
+            width: side("width", &fields.width),
+            height: side("height", &fields.height),
+        }
+    }
+}
+
+impl<S> From<AnnotationFields<S>> for AnnotationRecord<S> {
+    fn from(fields: AnnotationFields<S>) -> Self {
+        Self {
+            id: integer("id", &fields.id, DefectCode::BadId),
+            image_id: integer("image_id", &fields.image_id, DefectCode::BadId),
+            category_id: integer("category_id", &fields.category_id, DefectCode::BadId),
+            bbox: numbers(&fields.bbox),
+            area: match &fields.area {
+                Value::Null => Ok(None),
+                area => area.as_f64().map(Some).ok_or_else(|| misfit("area", area, DefectCode::BadArea)),
+            },
+            iscrowd: flag(&fields.iscrowd),
+            segmentation: fields.segmentation,
+        }
+    }
+}
+
+fn integer(name: &str, value: &Value, code: DefectCode) -> Field<u64> {
+    value.as_u64().ok_or_else(|| misfit(name, value, code))
+}
+
+/// COCO writes 0 and 1; some tools write false and true.
+fn flag(value: &Value) -> Field<bool> {
+    match (value, value.as_u64()) {
+        (Value::Null, _) | (_, Some(0)) => Ok(false),
+        (_, Some(1)) => Ok(true),
+        (Value::Bool(flag), _) => Ok(*flag),
+        _ => Err(misfit("iscrowd", value, DefectCode::BadCrowdFlag)),
+    }
+}
+
+/// Four finite numbers.
+fn numbers(bbox: &Value) -> Field<[f64; 4]> {
+    let fail = |code| Box::new(Finding::new(code, format!("bbox is {}", shorten(bbox))));
+    let entries = bbox.as_array().filter(|entries| entries.len() == 4);
+    let entries = entries.ok_or_else(|| fail(DefectCode::BoxArity))?;
+    let mut numbers = [0.; 4];
+    for (number, entry) in numbers.iter_mut().zip(entries) {
+        *number = match (entry.as_f64(), number_in_text(entry)) {
+            (Some(number), _) => number,
+            (None, Some(number)) if number.is_finite() => return Err(fail(DefectCode::StringNumber)),
+            // JSON has no NaN; writers put null or a word in its place.
+            (None, Some(_)) => f64::NAN,
+            (None, None) if entry.is_null() => f64::NAN,
+            (None, None) => return Err(fail(DefectCode::BoxArity)),
+        };
+    }
+    if numbers.iter().all(|number| number.is_finite()) {
+        Ok(numbers)
+    } else {
+        Err(fail(DefectCode::BoxNotFinite))
+    }
+}
+
+fn number_in_text(value: &Value) -> Option<f64> {
+    value.as_str()?.trim().parse().ok()
+}
+
+/// That a field is of kind `code`, or that it is a number written as text.
+fn misfit(name: &str, value: &Value, code: DefectCode) -> Box<Finding> {
+    let code = if number_in_text(value).is_some() { DefectCode::StringNumber } else { code };
+    Box::new(Finding::new(code, format!("{name} is {}", shorten(value))))
+}
+
+/// A value in at most 80 characters.
+fn shorten(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// What a report calls a record: `image 9`, or `images[3]` where the id is of no use.
+pub(crate) fn sample_name((kind, array): (&str, &str), id: &Field<u64>, position: usize) -> String {
+    match id {
+        Ok(id) => format!("{kind} {id}"),
+        Err(_) => format!("{array}[{position}]"),
+    }
+}
+
+/// How [`sample_name`] calls each kind of record, alone and as an array.
+pub(crate) const CATEGORY: (&str, &str) = ("category", "categories");
+pub(crate) const IMAGE: (&str, &str) = ("image", "images");
+pub(crate) const ANNOTATION: (&str, &str) = ("annotation", "annotations");

@@ -1,0 +1,43 @@
+//! Boxes in pixels.
+
+/// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.
+/// Where a dataset says nothing of a frame all four are NaN.
+pub type Rect = [f64; 4];
+
+/// Intersection over union, in \[0, 1\]; 0 where a box has no area or a number is NaN.
+pub fn iou(a: &Rect, b: &Rect) -> f64 {
+    let side = |i: usize| ((a[i] + a[i + 2]).min(b[i] + b[i + 2]) - a[i].max(b[i])).max(0.0);
+    // `min` and `max` pass over NaN, which the areas do not.
+    let intersection = side(0) * side(1);
+    let union = a[2] * a[3] + b[2] * b[3] - intersection;
+    let proper = [a[2], a[3], b[2], b[3]].iter().all(|&side| side > 0.0);
+    let known = a.iter().chain(b).all(|value| value.is_finite());
+    // Rounding can lift the ratio of a box with itself above 1.
+    if proper && known { (intersection / union).min(1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn boxes_in_closed_form() {
+        let (a, b) = ([0., 0., 10., 10.], [5., 5., 10., 10.]);
+        assert!((iou(&a, &b) - 1.0 / 7.0).abs() < 1e-15);
+        assert_eq!((iou(&a, &a), iou(&a, &[10., 0., 5., 5.]), iou(&a, &[2., 2., 0., 4.])), (1.0, 0.0, 0.0));
+        assert_eq!(iou(&a, &[f64::NAN, 0., 10., 10.]), 0.0);
+    }
+
+    fn rect() -> impl Strategy<Value = Rect> {
+        [-50.0..50.0, -50.0..50.0, 0.0..40.0, 0.0..40.0f64]
+    }
+
+    proptest! {
+        #[test]
+        fn iou_is_symmetric_and_a_fraction(a in rect(), b in rect()) {
+            prop_assert_eq!(iou(&a, &b), iou(&b, &a));
+            prop_assert!((0.0..=1.0).contains(&iou(&a, &b)));
+        }
+    }
+}

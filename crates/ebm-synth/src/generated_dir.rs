@@ -1,0 +1,118 @@
+//! A generated dataset in a directory: found again when it is there, never half of it, and nothing else overwritten.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use ebm_data::files::{read_limited, write_atomic};
+use ebm_data::staging::Staging;
+use ebm_data::{Error, Result};
+use ebm_seed::Key;
+use rand::RngCore as _;
+use serde::{Deserialize, Serialize};
+
+/// What is generated.
+pub(crate) struct Kind {
+    /// In words, for messages: "scenes".
+    pub what: &'static str,
+    /// The file that says what made the rest.
+    pub manifest: &'static str,
+    /// The child of the dataset's key that its digest is made from; no sample's may be of that name.
+    pub digest: &'static str,
+    /// To be raised by every change that alters the samples of a given key.
+    pub version: u32,
+}
+
+/// More than any manifest has, in bytes.
+const MANIFEST_LIMIT: u64 = 1 << 20;
+
+/// What made a dataset, and the size of all its files: enough to tell whether a directory holds it whole.
+#[derive(Debug, Serialize, Deserialize)]
+struct Manifest {
+    digest: String,
+    bytes: u64,
+    count: usize,
+    config: serde_json::Value,
+}
+
+/// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there, and says whether it was. `write` writes its files
+/// into a directory and returns their size in bytes; `size` is the size of those in `dir`, smaller if any is missing.
+///
+/// # Errors
+/// [`Error::Argument`] if `dir` holds anything else; else those of `write`, and [`Error::Io`].
+pub(crate) fn make(
+    dir: &Path,
+    kind: &Kind,
+    (config, count, key): (&impl Serialize, usize, Key),
+    size: impl Fn(&Path) -> Result<u64>,
+    write: impl FnOnce(&Path) -> Result<u64>,
+) -> Result<bool> {
+    let fail = |error: serde_json::Error| Error::Argument { name: "config", detail: error.to_string() };
+    let digest = digest(kind, &serde_json::to_string(config).map_err(fail)?, count, key);
+    let config = serde_json::to_value(config).map_err(fail)?;
+    let whole = || holds(dir, kind, &digest, &size);
+    if whole()? {
+        return Ok(true);
+    }
+    let staging = Staging::beside(dir)?;
+    let bytes = write(staging.path())?;
+    write_json(
+        &staging.path().join(kind.manifest),
+        &Manifest { digest: digest.clone(), bytes, count, config },
+    )?;
+    match fs::rename(staging.path(), dir) {
+        Ok(()) => Ok(false),
+        // Another run may have finished the same dataset meanwhile.
+        Err(_) if whole()? => Ok(true),
+        Err(source) => Err(Error::io("move the finished dataset to", dir, source)),
+    }
+}
+
+/// The size of a file in bytes.
+pub(crate) fn size_of(path: &Path) -> Result<u64> {
+    Ok(fs::metadata(path).map_err(|source| Error::io("read", path, source))?.len())
+}
+
+/// Writes `value` as JSON, atomically.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let fail = |error: serde_json::Error| Error::io("write", path, error.into());
+    write_atomic(path, &serde_json::to_vec(value).map_err(fail)?)
+}
+
+/// A digest of all that determines the bytes.
+fn digest(kind: &Kind, config: &str, count: usize, key: Key) -> String {
+    let mut bytes = [0; 16];
+    let key = key.split(kind.digest).split(config).index(count as u64).index(u64::from(kind.version));
+    key.rng().fill_bytes(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether `dir` holds all of it; `false` if it does not exist or is empty.
+fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> Result<u64>) -> Result<bool> {
+    let what = kind.what;
+    let occupied = |why: String| Error::Argument {
+        name: "dir",
+        detail: format!("{} holds {why}; remove it or choose another directory", dir.display()),
+    };
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(source) => return Err(Error::io("list", dir, source)),
+        Ok(mut entries) => {
+            if entries.next().is_none() {
+                return Ok(false);
+            }
+        }
+    }
+    let manifest = read_limited(&dir.join(kind.manifest), MANIFEST_LIMIT)
+        .map_err(|_| occupied(format!("files but no generated {what}")))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&manifest).map_err(|_| occupied(format!("{what} of another version")))?;
+    if manifest.digest != digest {
+        return Err(occupied(format!("{what} of another configuration, count, seed or version")));
+    }
+    if size(dir)? == manifest.bytes {
+        Ok(true)
+    } else {
+        Err(occupied(format!("these {what}, but files are missing or cut short")))
+    }
+}

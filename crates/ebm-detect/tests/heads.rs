@@ -141,7 +141,7 @@ fn step(method: &MethodConfig) -> (f64, ParamStore, GradStore) {
     let training = config.training(method).unwrap();
     let mut task = BranchTask::new(Rc::new(detector), head, source, method, &training, key).unwrap();
     let (report, gradients) = task.step(0).unwrap();
-    (report.loss, store, gradients)
+    (report.loss, store, gradients.gradients)
 }
 
 #[test]

@@ -123,18 +123,20 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     assert!(said.contains("training ebm-0") && !said.contains("training cvae-0"), "{said}");
 
     // Neither is one taken that was trained otherwise: both values are said.
-    let settings =
-        include_str!("../../ebm-detect/configs/mini.toml").replace("[0.0375, 0.075, 0.15]", "[0.1]");
-    std::fs::write(place.path("other.toml"), settings).unwrap();
     let config = place.path("other.toml");
+    std::fs::write(
+        &config,
+        "extends = 'mini'\nmethods.ebm.confidence.objective.proposal.gaussian.sigmas = [0.1]",
+    )
+    .unwrap();
     let more =
         ["--config", text(&config), "--cache", "--steps", "3", "--batch-size", "2", "--detector", DETECTOR];
     succeeds(&strs(&place.train("branch", "other/ebm-0", &more)));
     let other = place.path("other");
     let both = [
-        "ebm.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
-        "ebm.training.steps = 3 (here: 2)",
-        "ebm.training.batch_size = 2 (here: 4)",
+        "confidence.objective.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
+        "training.steps = 3 (here: 2)",
+        "training.batch_size = 2 (here: 4)",
     ];
     refused(&strs(&place.reproduce(&["--methods", "ebm", "--heads", text(&other)])), &both);
 }
@@ -152,8 +154,7 @@ fn a_branch_says_what_it_is() {
         args.into_iter().map(str::to_owned).collect()
     };
     for method in METHODS {
-        let more =
-            ["--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
+        let more = ["--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
         succeeds(&strs(&place.train("branch", method, &[&more[..], &["--method", method]].concat())));
         let head = place.path(&format!("{method}/{method}.safetensors"));
         let [printed, _] = succeeds(&strs(&evaluate(&annotations, DETECTOR, &["--head", text(&head)])));
@@ -249,8 +250,33 @@ fn a_trained_branch_knows_its_step_length_and_its_classes() {
     assert!(own == same && own != other);
 
     // Of a folder with nothing above the least score, each image is named.
-    let [printed, said] = succeeds(&[
-        "predict", "detection", text(&images), "--detector", DETECTOR, "--min-score", "1.1",
-    ]);
+    let [printed, said] =
+        succeeds(&["predict", "detection", text(&images), "--detector", DETECTOR, "--min-score", "1.1"]);
     assert!(printed.is_empty() && said.matches("no detection of --min-score 1.1").count() == 2, "{said}");
+}
+
+#[test]
+fn a_finished_run_becomes_longer_and_nothing_else() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let scenes = place.path("datasets/generated/detection/train-16");
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "3", "--seed", "4"]);
+    let args = ["--cache", "--batch-size", "1", "--detector", DETECTOR];
+    let train = |more: &[&str]| strs(&place.train("branch", "run", &[&args[..], more].concat())).join("\n");
+    let go = |more: &[&str]| -> [String; 2] { succeeds(&train(more).split('\n').collect::<Vec<_>>()) };
+    go(&["--steps", "2"]);
+    let losses = || std::fs::read_to_string(place.path("run/metrics.jsonl")).unwrap();
+    let first = losses();
+    assert!(place.path("run/loss.png").is_file() && first.lines().count() == 2);
+    let [_, said] = go(&["--steps", "4", "--resume"]);
+    assert!(said.contains("going on from step 2") && said.contains("2 of 4 done"), "{said}");
+    assert!(losses().starts_with(&first) && losses().lines().count() == 4);
+    // Another setting is named, before the features are computed.
+    let other = train(&["--steps", "6", "--resume", "--set", "confidence.decay=0.5"]);
+    let output = ebm(&other.split('\n').collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("confidence.decay = ") && said.contains("(here: 0.5)"),
+        "{said}"
+    );
+    assert!(!said.contains("features of"), "{said}");
 }

@@ -222,7 +222,7 @@ methods = [
     { key = "direct_l2", title = "L2", published = [4.81, 0.02], baseline = { kind = "direct", dim = 1, loss = "l2" } },
 ]
 head.hidden = 16
-energy.samples = 8
+energy.objective.num_samples = 8
 generated = { train = 32, validation = 8, test = 8 }
 [training]
 epochs = 1.0

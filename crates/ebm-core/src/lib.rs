@@ -33,7 +33,7 @@
 //! | Implicit behavioural cloning: InfoNCE without density correction | [`InfoNce`] |
 //! | Self-normalised likelihood | [`SelfNormalized`] |
 //! | AISTATS 2022: a learned proposal | [`JointNce`] with [`parametric::GaussianMixtureDensity`] |
-//! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`] |
+//! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`], [`PerturbedBoxes`] |
 //! | An objective or a proposal by name, from a file | [`AnyObjective`], [`AnyProposal`] |
 //!
 //! Score matching needs second derivatives in y, and their gradient in the parameters, which candle's autograd can not
@@ -111,7 +111,7 @@ pub use objective::{
     KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective,
     QualityRegression, ScoreMatching, SelfNormalized, SquaredQualityRegression,
 };
-pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};
+pub use proposal::{GaussianMixture, IouStratified, PerturbedBoxes, Proposal, SharedOffsets, Uniform};
 pub use rand;
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
 pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};

@@ -83,6 +83,18 @@ pub trait EnergyModel {
         })
     }
 
+    /// How good candidates `y`, `(B, M, D)`, are where `y_i`, `(B, D)`, is true: `(B, M)`, from 0 to 1, for boxes their overlap;
+    /// [`QualityRegression`](crate::QualityRegression) teaches it to f.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    fn quality(&self, _features: &Self::Features, _y: &Tensor, _y_i: &Tensor) -> Result<Tensor> {
+        Err(Error::Unsupported {
+            what: "EnergyModel::quality",
+            remedy: "implement it, for boxes as their IoU, or take another objective",
+        })
+    }
+
     /// `b(x)`, shape `(B)`, the network's own estimate of `log Z(x)`, differentiable in its parameters;
     /// [`SelfNormalized`](crate::SelfNormalized) trains it.
     ///
@@ -115,6 +127,10 @@ impl<M: EnergyModel + ?Sized> EnergyModel for &M {
         order: Order,
     ) -> Result<DirectionalDerivatives> {
         (**self).derivatives_along(features, y, direction, order)
+    }
+
+    fn quality(&self, features: &Self::Features, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+        (**self).quality(features, y, y_i)
     }
 
     fn log_normalizer(&self, features: &Self::Features) -> Result<Tensor> {

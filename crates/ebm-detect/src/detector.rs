@@ -17,14 +17,13 @@ use rand::RngCore;
 use crate::{
     box_head::Candidate,
     branch::{Branch, Predictor},
-    config::{ExperimentConfig, MapType},
+    config::{ExperimentConfig, MapType, Settings},
     corner_density::BoxDensity,
     error::{Error, Result},
     evaluation::{Contenders, Evaluation, Refiner, evaluate},
     faster_rcnn::{Backbone, FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, Refinement, refine_candidates},
     input::{original_pixel, to_original},
-    method::Method,
     weights::{BRANCH, check_detector, classes, configuration, load_detector, read},
 };
 
@@ -35,8 +34,8 @@ pub struct DetectorOptions {
     pub config: Option<ExperimentConfig>,
     /// A branch that was trained on this detector: a confidence to refine boxes with, or a density in the place of the regression.
     pub branch: Option<PathBuf>,
-    /// The branch's method, for a file that does not say it.
-    pub method: Option<Method>,
+    /// The key of the branch's method, for a file that does not say it.
+    pub method: Option<String>,
     /// The factor of the configured step lengths, in place of the one that validation data chose.
     pub step_factor: Option<f64>,
     /// In what the maps of body and pyramid are held.
@@ -93,7 +92,8 @@ pub struct Detector {
 
 /// What was trained on top of the detector.
 struct TrainedBranch {
-    method: Method,
+    /// The method's key.
+    method: String,
     predictor: Predictor,
     /// How its boxes climb, where they do.
     ascent: Option<BoxAscent>,
@@ -194,9 +194,9 @@ impl Detector {
         &self.config
     }
 
-    /// The method by which boxes are found: the branch's, or else [`Method::Direct`].
-    pub fn method(&self) -> Method {
-        self.branch.as_ref().map_or(Method::Direct, |branch| branch.method)
+    /// The key of the method by which boxes are found: the branch's, or else [`ExperimentConfig::DIRECT`].
+    pub fn method(&self) -> &str {
+        self.branch.as_ref().map_or(ExperimentConfig::DIRECT, |branch| &branch.method)
     }
 
     /// The classes that it finds, by label; empty where its files name none.
@@ -295,7 +295,7 @@ impl Detector {
         }
         let reason = match &self.branch {
             Some(branch) => {
-                format!("p(y|x) is of energy models, and this is a branch of {}", branch.method.key())
+                format!("p(y|x) is of energy models, and this is a branch of {}", branch.method)
             }
             None => "p(y|x) needs the weights of an energy model beside the detector's".to_owned(),
         };
@@ -351,13 +351,14 @@ impl TrainedBranch {
         options: &DetectorOptions,
     ) -> Result<Self> {
         let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
-        let own = said.map(|said| said.check_task(path, &[BRANCH]).map(|()| Method::from_key(&said.method)));
-        let method = match (options.method, own.transpose()?.flatten()) {
+        if let Some(said) = said {
+            said.check_task(path, &[BRANCH])?;
+        }
+        let method = match (&options.method, said.map(|said| &said.method)) {
             (Some(given), Some(own)) if given != own => {
-                let (own, given) = (own.key(), given.key());
                 return Err(refuse(format!("it is a branch of {own}, not of --method {given}")));
             }
-            (_, Some(method)) | (Some(method), None) => method,
+            (_, Some(method)) | (Some(method), None) => method.clone(),
             (None, None) => {
                 return Err(refuse("it does not say of which method it is; give --method".to_owned()));
             }
@@ -370,12 +371,15 @@ impl TrainedBranch {
                 ExperimentConfig::parse(&path.display().to_string(), &said.config)?
             }
         };
-        let predictor = Branch::load(method, &config.detector, path, &options.device)?.for_inference()?;
+        let row = trained.method(&method)?;
+        let device = &options.device;
+        let predictor =
+            Branch::load(row.density.as_ref(), &config.detector, path, device)?.for_inference()?;
         let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
-        let climbing = options.config.as_ref().unwrap_or(&trained).confidence(method);
-        let ascent = climbing.map(|branch| branch.ascent().scaled(factor));
-        let energy = trained.confidence(method).filter(|_| method == Method::Ebm);
-        let proposal = energy.map(|branch| branch.proposal.gaussian()).transpose()?;
+        let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
+        let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));
+        let energy = row.confidence.as_ref().filter(|_| method == ExperimentConfig::ENERGY);
+        let proposal = energy.and_then(|branch| branch.objective.gaussian());
         Ok(Self { method, predictor, ascent, proposal })
     }
 }

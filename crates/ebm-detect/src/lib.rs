@@ -9,7 +9,7 @@
 //! | training of the new layers alone with Eq. 4 | [`training::BranchTask`] |
 //! | the densities that it is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
-//! | Table 2 | [`Method`] |
+//! | the rows of Table 2 | [`config::MethodConfig`] |
 
 mod anchors;
 mod box_coder;
@@ -29,7 +29,6 @@ mod inference;
 pub mod input;
 mod layers;
 mod matcher;
-mod method;
 mod packed_head;
 mod parametric_head;
 mod pooler;
@@ -53,7 +52,6 @@ pub use foreground::{Foreground, ForegroundCache, ForegroundPool};
 pub use guided_nms::{Survivor, iou_guided_nms};
 pub use inference::{BoxAscent, Head, Refinement, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
-pub use method::Method;
 pub use packed_head::{PackedEnergyHead, PackedTwoMlpHead};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};

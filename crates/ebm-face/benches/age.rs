@@ -24,7 +24,7 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_face::config::ExperimentConfig;
+use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
 use ebm_face::{
     BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,
@@ -117,8 +117,8 @@ struct Whole {
 
 impl Whole {
     fn new(key: &str, count: usize) -> Self {
-        let mut config = ExperimentConfig::embedded("age_paper").unwrap();
-        config.energy.samples = count;
+        let text = format!("extends = 'age_paper'\nenergy.objective.num_samples = {count}");
+        let config = ExperimentConfig::parse("age", &text).unwrap();
         let store = ParamStore::new(Key::new(2));
         let trunk = config.trunk.build(&store, TRUNK, DType::F32, &Device::Cpu).unwrap();
         let head = if key == ENERGY {

@@ -7,7 +7,7 @@
 //! | features of a crop, once a frame | [`Backbone`] |
 //! | where the target is | [`Classifier`], [`localize`] |
 //! | f(x, y) of a box y | [`box_module`] |
-//! | training of the box module: Eq. 4 and its rivals | [`training`], [`Method`] |
+//! | training of the box module: Eq. 4 and its rivals | [`training`], [`MethodConfig`] |
 //! | frame by frame | [`tracker::TargetTracker`] |
 //! | Table 3 | [`reproduce`] |
 
@@ -30,6 +30,6 @@ pub use backbone::{Backbone, BackboneFeatures};
 pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
-pub use method::{BoxProposal, Method, MethodSettings, Published, Refinement, StepCoordinates};
+pub use method::{MethodConfig, Published, Refinement, StepCoordinates};
 pub use sequence::{TrackedSequence, Watch, track_sequence};
 pub use trained::{Tracker, TrackerOptions};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::error::{Error, Result};
-use crate::method::{Method, Refinement};
+use crate::method::Refinement;
 use crate::tracker::TrackerConfig;
 
 /// What the metadata of a box module's file call its task.
@@ -32,8 +32,8 @@ const CONFIG: &str = "tracker.toml";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedConfig {
-    /// How it was trained.
-    pub method: Method,
+    /// The key of the method that it was trained by.
+    pub method: String,
     /// The seed of its training.
     pub seed: u64,
     /// The backbone's weight file; where it is relative, from the directory that holds the run.
@@ -80,7 +80,7 @@ impl SavedConfig {
         };
         let metadata = ModelMetadata {
             task: TRACKING.to_owned(),
-            method: self.method.key().to_owned(),
+            method: self.method.clone(),
             seed: Some(self.seed),
             config: toml::to_string(self).map_err(fail)?,
             base: Some(BaseNetwork { digest, file: Some(file) }),

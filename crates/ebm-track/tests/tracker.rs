@@ -17,7 +17,7 @@ use ebm_track::box_module::{
 use ebm_track::localize::State;
 use ebm_track::tracker::{BoxConfig, Networks, TargetTracker, TrackerConfig, refine_box};
 use ebm_track::{
-    Backbone, BackboneFeatures, Error, Method, Refinement, Runs, StepCoordinates, run_folder, track_dataset,
+    Backbone, BackboneFeatures, Error, Refinement, Runs, StepCoordinates, run_folder, track_dataset,
     track_sequence,
 };
 use rand::Rng;
@@ -33,7 +33,7 @@ fn networks(steps: usize) -> Networks<PackedBoxModule> {
     let store = ParamStore::new(Key::new(2));
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(32);
     let module = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
-    let refinement = Refinement { steps, ..Method::Ebm.paper().refinement };
+    let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
     Networks { backbone: Arc::new(backbone), boxes: module.pack().unwrap(), refinement, device }
 }
 

@@ -15,8 +15,11 @@ pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
+pub mod settings;
+pub mod step_factor;
 pub mod track_dataset;
 pub mod train;
+pub mod training_curve;
 pub mod weights;
 pub mod weights_card;
 
@@ -25,21 +28,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use ebm_data::quarantine::Quarantine;
 use ebm_detect::config::ExperimentConfig;
+use ebm_experiment::config::{Configured, Overrides};
 
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
-    match name_or_path {
-        "mini" | "paper" | "torchvision" => Ok(ExperimentConfig::embedded(name_or_path)?),
-        path => Ok(ExperimentConfig::read(Path::new(path))?),
-    }
-}
-
-/// The configuration of this name or path, or else the one that the detector's weights were trained with.
-pub fn config_for(name_or_path: Option<&str>, detector: &Path) -> Result<ExperimentConfig> {
-    match name_or_path {
-        Some(given) => config(given),
-        None => Ok(ebm_detect::weights::configuration(detector)?),
-    }
+    Ok(Configured::load(name_or_path, &Overrides::default())?.settings)
 }
 
 /// Creates a directory with its parents.

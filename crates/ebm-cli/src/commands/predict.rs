@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
-use ebm_detect::{Detector, DetectorOptions, Method};
+use ebm_detect::{Detector, DetectorOptions};
 use ebm_face::prediction::{AGE, HEAD_POSE};
 
 use super::predict_detection::{self, DetectionArgs};
@@ -38,8 +38,8 @@ pub struct ModelArgs {
     #[arg(long, requires = "detector")]
     head: Option<PathBuf>,
     /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and another is refused.
-    #[arg(long, value_parser = method, requires = "head")]
-    method: Option<Method>,
+    #[arg(long, requires = "head")]
+    method: Option<String>,
     /// Factor of the configured step lengths, in place of the one that the branch's training chose.
     #[arg(long)]
     step_factor: Option<f64>,
@@ -62,7 +62,7 @@ impl ModelArgs {
         let options = DetectorOptions {
             config: self.config.as_deref().map(super::config).transpose()?,
             branch: self.head.clone(),
-            method: self.method,
+            method: self.method.clone(),
             step_factor: self.step_factor,
             maps: self.device.maps(),
             device: self.device.open()?,
@@ -116,14 +116,6 @@ pub fn picture_names(images: &[PathBuf]) -> Vec<String> {
     };
     let alone = |path: &&PathBuf| images.iter().filter(|other| stem(other) == stem(path)).count() == 1;
     images.iter().map(|path| if alone(&path) { stem(path) } else { whole(path) }).collect()
-}
-
-/// A method by its name in result files.
-pub fn method(name: &str) -> Result<Method> {
-    Method::from_key(name).with_context(|| {
-        let known: Vec<&str> = Method::ALL.iter().map(|method| method.key()).collect();
-        format!("no method is called {name}; there are {}", known.join(", "))
-    })
 }
 
 /// Runs the command.

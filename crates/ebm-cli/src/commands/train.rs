@@ -1,7 +1,6 @@
 //! `ebm train`.
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -15,24 +14,23 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    BoxAscent, Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method, Predictor,
-    STEP_FACTORS, ValidationImages, best_step_factor,
-    config::ExperimentConfig,
-    evaluation::Refiner,
+    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch,
+    config::{ExperimentConfig, Settings},
     training::{
         BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
     },
-    weights::{branch_metadata, classes, detector_metadata, load_detector, preload_backbone, read, save},
+    weights::{
+        branch_metadata, classes, configuration, detector_metadata, load_detector, preload_backbone, read,
+        save,
+    },
 };
-use ebm_eval::GroundTruth;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{
-    Error as TrainError, Group, ModelMetadata, Progress, RunDir, RunSpec, TrainTask, model_file::digest,
-    train_together,
-};
+use ebm_train::{Group, ModelMetadata, Progress, RunSpec, TrainTask, model_file::digest, train_together};
 
-use super::{create_dir, predict::method};
+use super::{
+    create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, training_curve::training_curve,
+};
 use crate::device::DeviceArgs;
 use crate::exit;
 use crate::parallel::{self, EngineArgs};
@@ -57,6 +55,8 @@ pub struct CommonArgs {
     /// holds, and of a detector mini.
     #[arg(long)]
     config: Option<String>,
+    #[command(flatten)]
+    settings: SettingsArgs,
     /// COCO annotation file.
     #[arg(long)]
     annotations: PathBuf,
@@ -81,7 +81,8 @@ pub struct CommonArgs {
     /// Directory of the run; must not hold one yet, unless it is resumed.
     #[arg(long)]
     run: PathBuf,
-    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop.
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop. With more
+    /// --steps than before, a run that is over goes on too.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -94,6 +95,9 @@ pub struct CommonArgs {
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
 }
+
+/// What says how long a training is: a run that is over goes on with others of these.
+const LENGTH: [&str; 3] = ["steps", "milestones", "warmup_steps"];
 
 /// A number of things of which there must be one.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
@@ -122,18 +126,10 @@ pub struct BranchArgs {
     #[arg(long)]
     detector: PathBuf,
     /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
-    #[arg(long, default_value = "ebm", value_parser = method)]
-    method: Method,
-    /// COCO annotations on which the factor of a confidence's step lengths is chosen after the training; without them every fifth
-    /// training image is held out for that, where there are five.
-    #[arg(long, requires = "val_images")]
-    val_annotations: Option<PathBuf>,
-    /// Their images.
-    #[arg(long, requires = "val_annotations")]
-    val_images: Option<PathBuf>,
-    /// The factor of the configured step lengths; then none is chosen, and no image held out.
-    #[arg(long, conflicts_with = "val_annotations")]
-    step_factor: Option<f64>,
+    #[arg(long, default_value = "ebm")]
+    method: String,
+    #[command(flatten)]
+    step_length: StepFactorArgs,
 }
 
 /// Runs the command.
@@ -142,7 +138,6 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Detector(args) => &args.common,
         Train::Branch(args) => &args.common,
     };
-    common.check_run()?;
     let (group, device) = common.engine.join(common.device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
@@ -164,19 +159,36 @@ struct Session<'a> {
 }
 
 impl CommonArgs {
-    /// Refuses a run that is there already, before anything slow.
-    fn check_run(&self) -> Result<()> {
-        match self.resume || !RunDir::exists(&self.run) {
-            true => Ok(()),
-            false => Err(TrainError::RunExists { path: self.run.clone() }.into()),
+    /// The run of a training with this configuration.
+    fn spec<'a>(&'a self, config: &'a str, steps: usize) -> Result<RunSpec<'a>> {
+        let root = self.run.parent().unwrap_or(Path::new("."));
+        let name = self.run.file_name().and_then(|name| name.to_str());
+        let name = name.context("--run needs a directory's name")?;
+        Ok(RunSpec {
+            resume: self.resume,
+            checkpoint_every: self.checkpoint_every,
+            changeable: &LENGTH,
+            ..RunSpec::new((root, name), config, steps, self.seed)
+        })
+    }
+
+    /// Refuses a run that is there already, or that has other settings, before anything slow.
+    fn check_run(&self, config: &ExperimentConfig, group: &Group) -> Result<()> {
+        // The first process makes the directory, perhaps before another one looks.
+        if group.is_first() {
+            self.spec(&config.to_toml()?, 1)?.check()?;
         }
+        Ok(())
     }
 
     fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let given = self.config.as_deref();
-        let mut config = match detector {
-            Some(detector) => super::config_for(given, detector)?,
-            None => super::config(given.unwrap_or("mini"))?,
+        let mut config: ExperimentConfig = match (given, detector) {
+            (None, Some(detector)) => {
+                let own = configuration(detector)?.to_toml()?;
+                self.settings.parse(&detector.display().to_string(), &own)?.settings
+            }
+            (given, _) => self.settings.load(given.unwrap_or("mini"), false)?.settings,
         };
         config.detector.backbone.maps = self.device.maps();
         for training in config.trainings_mut() {
@@ -188,8 +200,8 @@ impl CommonArgs {
         Ok(config)
     }
 
-    fn dataset(&self, config: &ExperimentConfig) -> Result<CocoDataset> {
-        let labels = Some(config.detector.labels());
+    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the order of the categories.
+    fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Train) };
         let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
         dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
@@ -239,16 +251,14 @@ impl CommonArgs {
         task: &mut T,
         Session { group, progress, .. }: &mut Session<'_>,
     ) -> Result<()> {
-        let root = self.run.parent().unwrap_or(std::path::Path::new("."));
-        let name =
-            self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
-        if group.is_first() {
-            create_dir(root)?;
-        }
         let text = config.to_toml()?;
-        let spec = RunSpec::new((root, name), &text, steps, self.seed);
-        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
-        train_together(&spec, task, progress, group)?;
+        let spec = self.spec(&text, steps)?;
+        if group.is_first() {
+            create_dir(spec.root)?;
+        }
+        if train_together(&spec, task, progress, group)?.is_some() {
+            training_curve(&self.run)?;
+        }
         Ok(())
     }
 
@@ -276,18 +286,31 @@ fn no_space(error: Error, path: &Path) -> Error {
 
 fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
     let common = &args.common;
-    let (config, device) = (common.config(None)?, session.device.clone());
+    let (mut config, device) = (common.config(None)?, session.device.clone());
+    if !common.resume {
+        common.check_run(&config, session.group)?;
+    }
     if common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
+    // The classes are those of the data, unless a configuration says how many there are.
+    let labels = common.config.as_ref().map(|_| config.detector.labels());
+    let dataset = Arc::new(common.dataset(labels)?);
+    let classes = classes(&dataset);
+    if labels.is_none() {
+        config.detector.num_classes = classes.len() + 1;
+    }
+    common.check_run(&config, session.group)?;
+    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+    let images = dataset.images.len();
+    session.progress.message(&format!("{images} images, {} classes: {}", names.len(), names.join(", ")));
     let key = common.key();
     let store = ParamStore::new(key.split("init"));
     if let Some(body) = &args.body {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let dataset = Arc::new(common.dataset(&config)?);
-    let metadata = detector_metadata(&config, Some(common.seed), &classes(&dataset))?;
+    let metadata = detector_metadata(&config, Some(common.seed), &classes)?;
     let batches = (config.base.batch_size, key.split("data"));
     let source: Box<dyn BatchSource> = if common.cache {
         let maps = |images: &ImageBatch| {
@@ -306,23 +329,28 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
 }
 
 fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
-    let (common, method) = (&args.common, args.method);
+    let common = &args.common;
     let config = common.config(Some(&args.detector))?;
+    common.check_run(&config, session.group)?;
+    let method = config.method(&args.method)?;
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
-    let mut dataset = common.dataset(&config)?;
+    let mut dataset = common.dataset(Some(config.detector.labels()))?;
     let classes = classes(&dataset);
     if let Some(said) = ModelMetadata::read(&args.detector)? {
         said.check_classes(&args.detector, &common.annotations.display().to_string(), &classes)?;
     }
     let mut metadata = branch_metadata(method, common.seed, &config, &digest(&weights)?, &classes)?;
-    let validation = args.validation(&config, &mut dataset)?;
+    let climbs = method.confidence.is_some();
+    let validation =
+        if climbs { args.step_length.images(&config, &common.annotations, &mut dataset)? } else { None };
     let dataset = Arc::new(dataset);
     // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
-    let key = common.key().split(method.key());
-    let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
+    let key = common.key().split(&method.key);
+    let density = method.density.as_ref();
+    let branch = Branch::new(density, &config.detector, &weights, &device, key.split("init"))?;
     let store = branch.1.clone();
     let batches = (training.batch_size, key.split("data"));
     let source = if common.cache {
@@ -330,7 +358,7 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
         let maps = |images: &ImageBatch| backbone.features(&images.pixels);
         let features = common.features(&config, dataset, &maps, session)?;
         let part = session.group.share_of(batches.0)?;
-        if method.baseline()?.is_some() {
+        if density.is_some() {
             let foreground = ForegroundCache::new(&detector, &features, &mut session.progress)?;
             let source = ForegroundSource::new(Rc::new(foreground), batches.0, batches.1);
             BranchSource::Foreground(source.part(part)?)
@@ -340,82 +368,17 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     } else {
         BranchSource::Images(common.stream(&config, dataset, batches, session)?)
     };
-    let task = BranchTask::new(detector.clone(), branch, source, (method, &config), key.split("train"))?;
+    let task = BranchTask::new(detector.clone(), branch, source, method, &training, key.split("train"))?;
     let mut task = task.over(session.group);
     common.train(&config, training.steps, &mut task, session)?;
     metadata.step_factor = match validation.filter(|_| session.group.is_first()) {
-        None => args.step_factor.filter(|_| config.confidence(method).is_some()),
+        None => args.step_length.given().filter(|_| climbs),
         Some(images) => {
             let (branch, _) = task.into_branch();
-            let ascent = config.confidence(method).map(|confidence| confidence.ascent());
-            images.choose(&detector, (branch.for_inference()?, ascent), common, session)?
+            let branch = (branch.for_inference()?, method.ascent());
+            let place = (common.workers.count(), &session.device);
+            images.choose(&detector, branch, &config.step_factors, place, &mut session.progress)?
         }
     };
-    common.save(&format!("{}.safetensors", method.key()), &store, &metadata, session.group)
-}
-
-/// Annotated images on which the factor of step lengths is chosen.
-struct Validation {
-    name: &'static str,
-    dataset: Arc<CocoDataset>,
-    truth: GroundTruth,
-}
-
-impl BranchArgs {
-    /// The images to choose on, where the method climbs and no factor is given: those that the arguments name, or else every fifth of
-    /// `dataset`, which leaves it.
-    fn validation(&self, config: &ExperimentConfig, dataset: &mut CocoDataset) -> Result<Option<Validation>> {
-        const FIFTH: usize = 5;
-        let climbs = config.confidence(self.method).is_some();
-        if self.step_factor.is_some() || !climbs {
-            return Ok(None);
-        }
-        if let (Some(annotations), Some(images)) = (&self.val_annotations, &self.val_images) {
-            let labels = Some(config.detector.labels());
-            let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
-            let dataset = Arc::new(CocoDataset::load(annotations, images, &options)?);
-            let truth = GroundTruth::read(annotations)?;
-            return Ok(Some(Validation { name: "validation images", dataset, truth }));
-        }
-        let mut held_out = dataset.clone();
-        let kept = |held: bool| move |index: usize| (index % FIFTH == FIFTH - 1) == held;
-        retain(&mut held_out, kept(true));
-        if held_out.images.is_empty() {
-            return Ok(None);
-        }
-        retain(dataset, kept(false));
-        let mut truth = GroundTruth::read(&self.common.annotations)?;
-        let ids: BTreeSet<u64> = held_out.images.iter().map(|image| image.id).collect();
-        truth.images.retain(|id| ids.contains(id));
-        truth.boxes.retain(|object| ids.contains(&object.image_id));
-        Ok(Some(Validation { name: "held-out images", dataset: Arc::new(held_out), truth }))
-    }
-}
-
-/// Keeps the images of these numbers.
-fn retain(dataset: &mut CocoDataset, kept: impl Fn(usize) -> bool) {
-    let mut index = 0..;
-    dataset.images.retain(|_| index.next().is_some_and(&kept));
-}
-
-impl Validation {
-    /// The best of the usual factors; none where the branch does not climb.
-    fn choose(
-        &self,
-        detector: &FasterRcnn,
-        (branch, ascent): (Predictor, Option<BoxAscent>),
-        common: &CommonArgs,
-        Session { device, progress, .. }: &mut Session<'_>,
-    ) -> Result<Option<f64>> {
-        let (Predictor::Confidence(head), Some(ascent)) = (branch, ascent) else { return Ok(None) };
-        let loader = LoaderConfig::eval(detector.config().input.transform(), 1);
-        let loader = loader.with_workers(common.workers.count());
-        let loader = Loader::new(self.dataset.clone(), loader, Key::new(0))?;
-        let Self { name, dataset, truth } = self;
-        let images = ValidationImages { name, dataset, truth, loader: &loader };
-        let refiner = Refiner { head: &*head, ascent };
-        let (factor, ap) = best_step_factor(detector, &refiner, &STEP_FACTORS, &images, device, progress)?;
-        progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
-        Ok(Some(factor))
-    }
+    common.save(&format!("{}.safetensors", method.key), &store, &metadata, session.group)
 }

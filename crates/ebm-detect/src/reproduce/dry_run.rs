@@ -11,15 +11,14 @@ use ebm_train::{Progress, TrainTask};
 
 use super::{
     paper::{PaperOptions, streamed},
-    table1::{ABLATION, with_sigmas},
-    workplace::{eval_loader, load_dataset},
+    table1::ablated,
+    workplace::{Wanted, eval_loader, load_dataset},
 };
 use crate::{
     branch::Branch,
-    config::{DetectorConfig, ExperimentConfig, ProposalConfig},
+    config::{AblationConfig, DetectorConfig, ExperimentConfig, MethodConfig, TrainingConfig},
     error::Result,
     faster_rcnn::{FasterRcnn, ImageBatch},
-    method::Method,
     training::BranchTask,
     weights::{load_detector, read},
 };
@@ -43,14 +42,14 @@ const DRY_STEPS: usize = 2;
 /// # Errors
 /// When weights or images are there and can not be read.
 pub fn dry_run(
+    config: &ExperimentConfig,
     options: &PaperOptions,
-    methods: &[Method],
+    methods: &[MethodConfig],
     ablation: bool,
     scratch: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Plan> {
     let found = options.detector();
-    let config = ExperimentConfig::embedded(found.as_ref().map_or("paper", |(_, name)| name))?;
     let device = &options.device;
     let mut plan = Plan::default();
     let (weights, detector) = match &found {
@@ -78,7 +77,7 @@ pub fn dry_run(
     plan.lines.push(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);
     if let Some(batch) =
-        eval_loader(&dataset, &config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
+        eval_loader(&dataset, config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
     {
         let images = ImageBatch::new(&batch, device)?;
         let pyramid = detector.features(&images.pixels, false)?;
@@ -89,15 +88,16 @@ pub fn dry_run(
             .push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
 
-    let source = streamed(&config, dataset, device, options.workers);
-    for (key, title, method, config) in works(&config, methods, ablation) {
-        plan.lines.push(format!("{title}: {}", settings(&config, method)));
-        let seed = Key::new(0).split(&key);
-        let branch = Branch::new(method, &config.detector, &weights, device, seed.split("init"))?;
+    let source = streamed(config, dataset, device, options.workers);
+    for (title, Wanted { method, name: key, .. }) in works(config, methods, ablation)? {
+        let Some(training) = config.training(&method) else { continue };
+        plan.lines.push(format!("{title}: {}", settings(&method, &training)));
+        let (seed, density) = (Key::new(0).split(&key), method.density.as_ref());
+        let branch = Branch::new(density, &config.detector, &weights, device, seed.split("init"))?;
         plan.lines.push(format!("{title}: {} new parameters", branch.1.num_elements()));
-        let batches = source(method, DRY_BATCH, seed.split("data"), progress)?;
-        let mut task =
-            BranchTask::new(detector.clone(), branch, batches, (method, &config), seed.split("train"))?;
+        let batches = source(&method, DRY_BATCH, seed.split("data"), progress)?;
+        let detector = detector.clone();
+        let mut task = BranchTask::new(detector, branch, batches, &method, &training, seed.split("train"))?;
         progress.begin(&format!("two steps of {title}"), DRY_STEPS);
         let mut losses = Vec::new();
         for step in 0..DRY_STEPS {
@@ -112,37 +112,30 @@ pub fn dry_run(
     Ok(plan)
 }
 
-/// Key, title, method and configuration of what is to be trained.
+/// The title of each branch that is to be trained, with its key as its name.
 fn works(
     config: &ExperimentConfig,
-    methods: &[Method],
+    methods: &[MethodConfig],
     ablation: bool,
-) -> Vec<(String, String, Method, ExperimentConfig)> {
+) -> Result<Vec<(String, Wanted)>> {
     if ablation {
-        let work = |(i, (sigmas, _)): (usize, (&[f64], f64))| {
-            let config = ExperimentConfig { ebm: with_sigmas(&config.ebm, sigmas), ..config.clone() };
-            (format!("ablation-{i:02}"), format!("EBM with σ {sigmas:?}"), Method::Ebm, config)
+        let titled = |(i, (wanted, row)): (usize, (Wanted, &AblationConfig))| {
+            (format!("EBM with σ {:?}", row.sigmas), Wanted { name: format!("ablation-{i:02}"), ..wanted })
         };
-        return ABLATION.into_iter().enumerate().map(work).collect();
+        return Ok(ablated(config, 1)?.into_iter().zip(&config.ablation).enumerate().map(titled).collect());
     }
-    let trained = methods.iter().filter(|&&method| config.training(method).is_some());
-    trained.map(|&m| (m.key().to_owned(), m.title().to_owned(), m, config.clone())).collect()
+    let trained = methods.iter().filter(|method| method.is_trained());
+    let of = |method: &MethodConfig| Wanted { name: method.key.clone(), ..Wanted::new(method, 0) };
+    Ok(trained.map(|method| (method.title.clone(), of(method))).collect())
 }
 
-fn settings(config: &ExperimentConfig, method: Method) -> String {
-    let Some(training) = config.training(method) else { return String::new() };
-    let mut text = format!(
-        "{} updates of {} images, learning rate {}",
-        training.steps, training.batch_size, training.learning_rate
-    );
-    if let Some(branch) = config.confidence(method) {
-        let proposal = match &branch.proposal {
-            ProposalConfig::Gaussian { sigmas } => format!("and the true box, sigmas {sigmas:?}"),
-            ProposalConfig::IouStratified { pool } => format!("spread over the IoU, from {pool}"),
-        };
+fn settings(method: &MethodConfig, training: &TrainingConfig) -> String {
+    let TrainingConfig { steps, batch_size, learning_rate, .. } = training;
+    let mut text = format!("{steps} updates of {batch_size} images, learning rate {learning_rate}");
+    if let Some(branch) = &method.confidence {
         text.push_str(&format!(
-            ", {} boxes per object {proposal}; T {}, step lengths {:?}, decay {}",
-            branch.samples, branch.steps_per_ascent, branch.step_length, branch.step_decay
+            ", {:?}; T {}, step lengths {:?}, decay {}",
+            branch.objective, branch.steps_per_ascent, branch.step_length, branch.step_decay
         ));
     }
     text

@@ -4,7 +4,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{Row, Split, Workplace};
-use crate::{error::Result, method::Method};
+use crate::{config::ExperimentConfig, error::Result};
 
 /// A method, a seed and a level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,8 @@ pub fn levels(
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<LevelRow>> {
-    let methods = [Method::Direct, Method::Ebm];
+    let row = |key| place.config.method(key).cloned();
+    let methods = [row(ExperimentConfig::DIRECT)?, row(ExperimentConfig::ENERGY)?];
     let (trained, factors) = place.trained(&methods, seeds, progress)?;
     let mut rows = Vec::new();
     for split in levels {

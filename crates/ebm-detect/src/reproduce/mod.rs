@@ -18,15 +18,13 @@ use serde::{Deserialize, Serialize};
 pub use dry_run::{Plan, dry_run};
 pub use figure3a::{STEPS, TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
-pub use mini::{LEVELS, MiniOptions, Scenes, mini};
+pub use mini::{LEVELS, MiniOptions, mini};
 pub use paper::{DETECTORS, PaperOptions, paper};
 pub use step_lengths::{StepLengthRow, step_lengths};
 pub use strata::{OverlapGain, StratumRow, strata};
-pub use table1::{ABLATION, AblationRow, table1};
+pub use table1::{AblationRow, table1};
 pub use table2::{Row, table2};
 pub use workplace::{Split, TrainedHeads, Workplace};
-
-pub use crate::step_factor::STEP_FACTORS;
 
 /// What the tables show of a set of detections; fractions, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

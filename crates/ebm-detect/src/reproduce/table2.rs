@@ -1,4 +1,4 @@
-//! Table 2: the ten ways to place a box.
+//! Table 2, the ten ways to place a box; and the energy model with every objective.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Precision, Split,
-    workplace::{Trained, Workplace, contenders},
+    workplace::{Trained, Wanted, Workplace, contenders},
 };
-use crate::{branch::Predictor, error::Result, method::Method};
+use crate::{
+    branch::Predictor,
+    config::{ExperimentConfig, MethodConfig},
+    error::Result,
+};
 
 /// A line of results: one method, one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The method.
-    pub method: Method,
+    /// The method's key.
+    pub method: String,
     /// Seed of the branch and its training; Direct's detector is the same for all.
     pub seed: u64,
     /// Of its detections.
@@ -31,13 +35,13 @@ pub struct Row {
     pub step_factor: Option<f64>,
 }
 
-/// Trains each of `methods` with seeds 0 … `seeds` − 1 and compares them on the test images.
+/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test images.
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn table2(
     place: &Workplace,
-    methods: &[Method],
+    methods: &[MethodConfig],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
@@ -49,29 +53,27 @@ impl Workplace {
     /// Every method with every seed; the step lengths that seed 0 of a method chose serve its other seeds too.
     pub(super) fn trained(
         &self,
-        methods: &[Method],
+        methods: &[MethodConfig],
         seeds: u64,
         progress: &mut dyn Progress,
-    ) -> Result<(Vec<Trained>, BTreeMap<Method, f64>)> {
+    ) -> Result<(Vec<Trained>, BTreeMap<String, f64>)> {
         let (mut all, mut factors) = (Vec::new(), BTreeMap::new());
-        let own: Vec<Method> =
-            methods.iter().copied().filter(|&method| self.config.training(method).is_some()).collect();
-        let wanted = |method: Method, seed| (method, seed, format!("{}-{seed}", method.key()));
-        let every = own.iter().flat_map(|&method| (0..seeds).map(move |seed| wanted(method, seed)));
-        self.check_heads(&every.map(|wanted| (wanted, self.config.clone())).collect::<Vec<_>>())?;
-        for method in own {
-            for seed in 0..seeds {
-                let mut trained = self.train(&self.config, &wanted(method, seed), progress)?;
-                if let Some(ascent) = trained.ascent.clone() {
-                    let factor = match factors.get(&method) {
-                        Some(&factor) => factor,
-                        None => self.step_factor(&trained, progress)?,
-                    };
-                    factors.insert(method, factor);
-                    trained.ascent = Some(ascent.scaled(factor));
-                }
-                all.push(trained);
+        let own = methods.iter().filter(|method| method.is_trained());
+        let wanted = own.flat_map(|method| (0..seeds).map(move |seed| Wanted::new(method, seed)));
+        let wanted: Vec<Wanted> = wanted.collect();
+        self.check_heads(&wanted)?;
+        for wanted in &wanted {
+            let mut trained = self.train(wanted, progress)?;
+            if let Some(ascent) = trained.ascent.clone() {
+                let key = &wanted.method.key;
+                let factor = match factors.get(key) {
+                    Some(&factor) => factor,
+                    None => self.step_factor(&trained, progress)?,
+                };
+                factors.insert(key.clone(), factor);
+                trained.ascent = Some(ascent.scaled(factor));
             }
+            all.push(trained);
         }
         Ok((all, factors))
     }
@@ -81,17 +83,17 @@ impl Workplace {
         &self,
         split: &Split,
         trained: &[Trained],
-        factors: &BTreeMap<Method, f64>,
-        (methods, seeds): (&[Method], u64),
+        factors: &BTreeMap<String, f64>,
+        (methods, seeds): (&[MethodConfig], u64),
         progress: &mut dyn Progress,
     ) -> Result<Vec<Row>> {
         let evaluation = self.evaluate(split, &contenders(trained), progress)?;
         let mut rows = Vec::new();
         self.keep(split, "direct", &evaluation.direct.detections)?;
-        if methods.contains(&Method::Direct) {
+        if methods.iter().any(|method| !method.is_trained()) {
             let precision = split.score(&evaluation.direct.detections)?;
             rows.extend((0..seeds).map(|seed| Row {
-                method: Method::Direct,
+                method: ExperimentConfig::DIRECT.to_owned(),
                 seed,
                 precision,
                 ap_before: None,
@@ -101,8 +103,9 @@ impl Workplace {
             }));
         }
         let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for &Trained { method, seed, ref predictor, .. } in trained {
-            let name = format!("{}-{seed}", method.key());
+        for Trained { method, seed, predictor, .. } in trained {
+            let (method, seed) = (method.key.clone(), *seed);
+            let name = format!("{method}-{seed}");
             let row = match predictor {
                 Predictor::Density(_) => densities.next().map(|found| -> Result<Row> {
                     self.keep(split, &name, &found.detections)?;
@@ -120,13 +123,13 @@ impl Workplace {
                     self.keep(split, &format!("{name}-before"), &found.before)?;
                     self.keep(split, &name, &found.after)?;
                     Ok(Row {
-                        method,
                         seed,
                         precision: split.score(&found.after)?,
                         ap_before: Some(split.score(&found.before)?.ap),
                         frames_per_second: evaluation.frames_per_second(found.duration),
                         boxes_per_second: Some(found.boxes_per_second()),
                         step_factor: factors.get(&method).copied(),
+                        method,
                     })
                 }),
             };

@@ -13,7 +13,7 @@ use ebm_train::{Class, Metadata};
 
 use super::{family::Family, file::WeightFile, metadata::detector_metadata};
 use crate::{
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
@@ -132,7 +132,7 @@ fn embedded_name(toml: &str) -> Option<&'static str> {
     let same = |name: &&str| {
         ExperimentConfig::embedded(name).and_then(|config| config.to_toml()).is_ok_and(|text| text == toml)
     };
-    ["mini", "paper", "torchvision"].into_iter().find(same)
+    ExperimentConfig::EMBEDDED.iter().map(|(name, _)| *name).find(same)
 }
 
 /// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer has.

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use ebm_core::parametric::Baseline;
 use ebm_data::coco::{Category, CocoDataset};
 use ebm_train::{BaseNetwork, Class, ModelMetadata};
+use serde::Serialize;
 
 use super::conventions::Conventions;
 use crate::{
-    config::ExperimentConfig,
+    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings, TrainingConfig},
     error::{Error, Result},
-    method::Method,
 };
 
 /// The task of a file with a whole detector.
@@ -32,26 +33,24 @@ pub fn detector_metadata(
     seed: Option<u64>,
     classes: &[Class],
 ) -> Result<ModelMetadata> {
-    let unwritable =
-        |error: toml::ser::Error| Error::Config { name: "metadata".into(), reason: error.to_string() };
     Ok(ModelMetadata {
         task: DETECTION.to_owned(),
-        method: Method::Direct.key().to_owned(),
+        method: ExperimentConfig::DIRECT.to_owned(),
         seed,
         config: config.to_toml()?,
         classes: classes.to_vec(),
-        input: toml::to_string(&Conventions::of(&config.detector)).map_err(unwritable)?,
+        input: to_toml(&Conventions::of(&config.detector))?,
         ..ModelMetadata::default()
     })
 }
 
-/// What a branch's file says of itself that is trained as `config` says on the detector with this
+/// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with this
 /// [`digest`](ebm_train::model_file::digest).
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
 pub fn branch_metadata(
-    method: Method,
+    method: &MethodConfig,
     seed: u64,
     config: &ExperimentConfig,
     detector_digest: &str,
@@ -59,7 +58,7 @@ pub fn branch_metadata(
 ) -> Result<ModelMetadata> {
     Ok(ModelMetadata {
         task: BRANCH.to_owned(),
-        method: method.key().to_owned(),
+        method: method.key.clone(),
         base: Some(BaseNetwork { digest: detector_digest.to_owned(), file: None }),
         ..detector_metadata(config, Some(seed), classes)?
     })
@@ -85,19 +84,37 @@ pub fn check_detector(
 /// Refuses the branch at `path`, which says `found`, in the place of one that would be trained as `wanted`.
 ///
 /// # Errors
-/// With both values of everything that differs and that the branch's training depends on.
+/// With both values of everything that differs and that the branch's numbers depend on.
 pub fn check_branch(found: &ModelMetadata, path: &Path, wanted: &ModelMetadata) -> Result<()> {
-    let table = Method::from_key(&wanted.method).map(training_table).transpose()?.unwrap_or_default();
-    let of_method = |setting: &str| setting.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
-    let matters = |setting: &str| {
-        ["method", "seed", DIGEST].contains(&setting) || is_of_detector(setting) || of_method(setting)
-    };
-    Ok(found.check_same(path, wanted, matters)?)
+    let [found, wanted] = [found, wanted].map(|metadata| what_decides(metadata, path));
+    let matters = |setting: &str| !setting.starts_with("detector.") || is_of_detector(setting);
+    Ok(found?.check_same(path, &wanted?, matters)?)
 }
 
-/// The table of the configuration that says how a method's branch is trained.
-fn training_table(method: Method) -> Result<&'static str> {
-    Ok(if method.baseline()?.is_some() { "parametric" } else { method.key() })
+/// All that a branch's numbers depend on but the images.
+#[derive(Serialize)]
+struct Decisive {
+    detector: DetectorConfig,
+    /// A density's family.
+    density: Option<Baseline>,
+    /// A confidence's settings.
+    confidence: Option<ConfidenceConfig>,
+    training: Option<TrainingConfig>,
+}
+
+/// The same with only those settings in its configuration.
+fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
+    let config = ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?;
+    let method = config.method(&metadata.method)?;
+    let (density, confidence) = (method.density.clone(), method.confidence.clone());
+    let training = config.training(method);
+    let decisive = Decisive { detector: config.detector.clone(), density, confidence, training };
+    Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
+}
+
+fn to_toml(value: &impl Serialize) -> Result<String> {
+    toml::to_string(value)
+        .map_err(|error| Error::Config { name: "metadata".into(), reason: error.to_string() })
 }
 
 const DIGEST: &str = "base_digest";

@@ -22,7 +22,7 @@ pub use metadata::{
 };
 
 use crate::{
-    config::{DetectorConfig, ExperimentConfig},
+    config::{DetectorConfig, ExperimentConfig, Settings},
     energy_head::EnergyHead,
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
@@ -62,13 +62,13 @@ pub fn configuration(path: &Path) -> Result<ExperimentConfig> {
     let file = WeightFile::open(path, &Device::Cpu)?;
     if let Some(metadata) = &file.metadata {
         metadata.check_task(path, &[DETECTION])?;
-        return ExperimentConfig::parse(&path.display().to_string(), &metadata.config);
+        return Ok(ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?);
     }
     let unknown = || Error::Weights {
         path: path.to_owned(),
         reason: "it does not say with which configuration it was trained; give it with --config".to_owned(),
     };
-    ExperimentConfig::embedded(file.published().ok_or_else(unknown)?)
+    Ok(ExperimentConfig::embedded(file.published().ok_or_else(unknown)?)?)
 }
 
 /// A new, trainable confidence branch: fc6 and fc7 start from the detector's box head, as in the paper.

@@ -204,7 +204,7 @@ pub fn dry_run(
     ];
     let mut losses = Vec::new();
     let rows = methods(config).into_iter().map(|method| (method.clone(), method, config.clone()));
-    let others = if options.ablation { other_proposals(config) } else { Vec::new() };
+    let others = if options.ablation { other_proposals(config)? } else { Vec::new() };
     let others = others.into_iter().map(|(name, config)| (name, ENERGY.to_owned(), config));
     let networks: Vec<(String, String, ExperimentConfig)> = rows.chain(others).collect();
     progress.begin("two steps of each network", networks.len());
@@ -218,8 +218,8 @@ pub fn dry_run(
             found.push(report.loss);
         }
         let updates = if name == method { "updates a seed" } else { "updates of seed 0" };
-        let sigmas =
-            if method == ENERGY { format!(", σ = {:?}", config.energy.sigmas) } else { String::new() };
+        let sigmas = config.energy.objective.gaussian().filter(|_| method == ENERGY);
+        let sigmas = sigmas.map_or_else(String::new, |mixture| format!(", σ = {:?}", mixture.sigmas()));
         lines.push(format!("{name}: {} parameters, {} {updates}{sigmas}", new.parameters, new.steps));
         losses.push((name, found));
         progress.advance(done + 1, "");

@@ -86,6 +86,7 @@ pub fn mini(
     let convention = Convention::pytracking();
     let mut tests = vec![Test { name: GENERATED.to_owned(), sequences: test, convention }];
     tests.extend(options.real.iter().cloned());
+    let variants = options.study.variants(config)?;
     let (mut outcome, mut factors) = (Comparison::default(), HashMap::new());
     for seed in 0..options.seeds {
         // All methods of a seed learn from the same features, and every seed from pairs of its own in an order of its own.
@@ -93,17 +94,17 @@ pub fn mini(
         let key = pairs_key(seed);
         let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, key)?;
         let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
-        for variant in options.study.variants(config) {
+        for variant in &variants {
             // Chosen once for all seeds of a method.
             let key = variant.key();
-            let configured = &variant.settings.refinement;
+            let configured = &variant.method.refinement;
             let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match factors.get(&key) {
                 Some(&factor) => Ok(factor),
                 None => step_factor(config, (&key, configured), network, &held_out, progress),
             };
-            let trained = place.train((&variant, seed), pairs.clone(), choose, progress)?;
+            let trained = place.train((variant, seed), pairs.clone(), choose, progress)?;
             factors.insert(key, trained.step_factor);
-            place.measure(&tests, (&variant, trained), &mut outcome, progress)?;
+            place.measure(&tests, (variant, trained), &mut outcome, progress)?;
         }
     }
     outcome.finish(&tests, &options.results)

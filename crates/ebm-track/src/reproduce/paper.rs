@@ -23,7 +23,6 @@ use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
-use crate::method::Method;
 use crate::training::{BoxModuleTask, CropStream, StreamPairs};
 
 /// What to run and where.
@@ -53,8 +52,8 @@ pub struct PaperOptions {
 pub struct Plan {
     /// In words: sizes and numbers.
     pub lines: Vec<String>,
-    /// The losses of two steps of each method on generated videos.
-    pub losses: Vec<(Method, Vec<f64>)>,
+    /// The losses of two steps of each method on generated videos, by its place in the settings.
+    pub losses: Vec<Vec<f64>>,
 }
 
 /// Pairs in a batch of a dry run.
@@ -107,14 +106,15 @@ pub fn paper(
     let tests = tests(options)?;
     progress.end();
 
+    let variants = options.study.variants(config)?;
     let mut outcome = Comparison::default();
     for seed in 0..options.seeds {
-        for variant in options.study.variants(config) {
+        for variant in &variants {
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
             let crops = CropStream::new(loader, device.clone());
             let pairs = StreamPairs::new(crops, Arc::clone(&place.backbone));
-            let trained = place.train((&variant, seed), pairs, |_, _| Ok(1.0), progress)?;
-            place.measure(&tests, (&variant, trained), &mut outcome, progress)?;
+            let trained = place.train((variant, seed), pairs, |_, _| Ok(1.0), progress)?;
+            place.measure(&tests, (variant, trained), &mut outcome, progress)?;
         }
     }
     outcome.finish(&tests, &options.results)
@@ -203,24 +203,24 @@ pub fn dry_run(
     let sampler = pair_sampler(config, DRY_BATCH, vec![Source { sequences, weight: 1.0 }])?;
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(config.narrowed);
     let (mut losses, mut parameters) = (Vec::new(), 0);
-    progress.begin("two steps of each method", Method::ALL.len());
-    for (done, method) in Method::ALL.into_iter().enumerate() {
-        let key = Key::new(0).split(method.key());
+    progress.begin("two steps of each method", config.methods.len());
+    for (done, method) in config.methods.iter().enumerate() {
+        let key = Key::new(0).split(&method.key);
         let store = ParamStore::new(key.split("init"));
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, device))?;
         parameters = store.trainable().iter().map(|(_, var)| var.elem_count()).sum();
         let loader = loader_of(PairRecipe::ATOM, DRY_BATCH, Arc::clone(&sampler), key.split("data"))?;
         let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(&backbone));
-        let settings = config.method(method);
-        let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
+        let (objective, training) = (&method.objective, &config.training);
+        let mut task = BoxModuleTask::new(module, store, pairs, objective, training, key)?;
         let mut of_method = Vec::new();
         for step in 0..2 {
             let (report, update) = task.step(step).map_err(boxed)?;
             task.apply(step, update).map_err(boxed)?;
             of_method.push(report.loss);
         }
-        losses.push((method, of_method));
-        progress.advance(done + 1, method.title());
+        losses.push(of_method);
+        progress.advance(done + 1, &method.title);
     }
     progress.end();
     let training = &config.training;
@@ -232,7 +232,7 @@ pub fn dry_run(
             training.pairs_per_epoch,
             training.batch_size,
             training.steps(),
-            Method::ALL.len(),
+            config.methods.len(),
             options.seeds
         ),
     ];

@@ -40,7 +40,7 @@ pub fn detect(
     let evaluation = detector.evaluate(&dataset, &loader, &mut |done| progress.advance(done, ""))?;
     progress.end();
     let mut sets: Vec<Set> = vec![("direct".into(), evaluation.direct.detections)];
-    let method = detector.method().key();
+    let method = detector.method();
     sets.extend(evaluation.parametric.into_iter().map(|found| (method.into(), found.detections)));
     for refined in evaluation.refined {
         sets.extend([("before".into(), refined.before), ("refined".into(), refined.after)]);

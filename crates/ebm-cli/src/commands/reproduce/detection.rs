@@ -6,19 +6,20 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_detect::{
-    Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        self, MiniOptions, PaperOptions, STEP_FACTORS, Scenes, Split, StratumRow, TrainedHeads, Workplace,
-        dry_run, figure3a, mini, paper, step_lengths, table1, table2,
+        self, MiniOptions, PaperOptions, Split, StratumRow, TrainedHeads, Workplace, dry_run, figure3a, mini,
+        paper, step_lengths, table1, table2,
     },
 };
 use ebm_eval::{Table, read_results};
+use ebm_experiment::config::Configured;
 use serde::Serialize;
 use serde_json::json;
 
 use super::detection_tables as tables;
-use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SMOKE, print_plan};
+use crate::commands::settings::SettingsArgs;
 use crate::commands::{create_dir, eval_strata, fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -59,17 +60,20 @@ pub struct DetectionArgs {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     table: u8,
     /// 3a: AP and speed against the number of steps.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "levels"])]
+    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "levels", "objectives"])]
     figure: Option<FigureName>,
     /// lambda: the search for step lengths, on the validation images.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "levels"])]
+    #[arg(long, value_enum, conflicts_with_all = ["table", "levels", "objectives"])]
     grid: Option<Grid>,
     /// Mini: how the gain depends on the scenes' difficulty, on occlusion, blur and size.
-    #[arg(long, conflicts_with = "table")]
+    #[arg(long, conflicts_with_all = ["table", "objectives"])]
     levels: bool,
-    /// Which methods of Table 2, by key; all of them by default.
-    #[arg(long, value_delimiter = ',', value_parser = crate::commands::predict::method)]
-    methods: Vec<Method>,
+    /// The energy model trained with every objective, compared like Table 2.
+    #[arg(long, conflicts_with = "table")]
+    objectives: bool,
+    /// Which methods of Table 2, or with --objectives which objectives, by key; all of them by default.
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<String>,
     /// Seeds of each trained head.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
@@ -99,6 +103,8 @@ pub struct DetectionArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    settings: SettingsArgs,
+    #[command(flatten)]
     check: CheckArgs,
     #[command(flatten)]
     device: DeviceArgs,
@@ -126,24 +132,35 @@ impl DetectionArgs {
     }
 
     /// The configuration's expected figures, where they are of the study that these arguments name.
-    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
-        match &config.expected {
-            _ if self.smoke => Err(SMOKE),
-            _ if self.dry_run => Err(DRY_RUN),
-            _ if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
+    fn reference<'a>(&self, configured: &'a Configured<ExperimentConfig>) -> Reference<'a> {
+        match () {
+            () if self.smoke => Err(SMOKE),
+            () if self.dry_run => Err(DRY_RUN),
+            () if self.table == 1
+                || self.figure.is_some()
+                || self.grid.is_some()
+                || self.levels
+                || self.objectives =>
+            {
                 Err("the configuration states what to expect of Table 2 alone")
             }
-            _ if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
-            _ if self.from_scratch => Err("the configuration's figures are of the base detector in weights/"),
-            expected => expected.as_ref().ok_or(SILENT),
+            () if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
+            () if self.from_scratch => {
+                Err("the configuration's figures are of the base detector in weights/")
+            }
+            () => self.settings.reference(configured),
         }
     }
 
-    fn methods(&self) -> Vec<Method> {
-        match (self.figure, self.methods.as_slice()) {
-            (Some(FigureName::Trade), _) => vec![Method::Ebm],
-            (None, []) => Method::ALL.to_vec(),
-            (None, given) => given.to_vec(),
+    /// The rows that are asked for.
+    fn methods(&self, config: &ExperimentConfig) -> Result<Vec<MethodConfig>> {
+        if self.figure.is_some() {
+            return Ok(vec![config.method(ExperimentConfig::ENERGY)?.clone()]);
+        }
+        match self.methods.as_slice() {
+            [] if self.objectives => Ok(config.objectives.clone()),
+            [] => Ok(config.methods.clone()),
+            given => given.iter().map(|key| Ok(config.method(key)?.clone())).collect(),
         }
     }
 }
@@ -172,10 +189,15 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         }
         given => given,
     };
-    let name = if scale == Scale::Paper { "paper" } else { "mini" };
-    args.check.refuse_without(&args.reference(&ExperimentConfig::embedded(name)?))?;
+    let name = match scale {
+        Scale::Paper => options.detector().map_or("paper", |(_, name)| name),
+        _ => "mini",
+    };
+    let mut configured = args.settings.load(name, args.smoke)?;
+    args.check.refuse_without(&args.reference(&configured))?;
+    let methods = args.methods(&configured.settings)?;
     if scale != Scale::Paper {
-        return run_mini(&args, options.device, &mut progress);
+        return run_mini(&args, &mut configured, options.device, &mut progress);
     }
     if args.levels {
         bail!("--levels is a study of generated scenes: run it with --scale mini");
@@ -183,7 +205,7 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
     if args.dry_run {
         let run = fresh_run(&args.out, "detection-dry")?;
         options.run = run.clone();
-        let plan = dry_run(&options, &args.methods(), args.table == 1, &run, &mut progress)?;
+        let plan = dry_run(&configured.settings, &options, &methods, args.table == 1, &run, &mut progress)?;
         let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
         return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
@@ -194,8 +216,8 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         );
     }
     options.run = run_dir(args.resume.as_deref(), &args.out, "detection-paper")?;
-    let place = paper(&options, &mut progress)?;
-    study(&args, "paper", &place, &options.run, &mut progress)
+    let place = paper(&configured.settings, &options, &mut progress)?;
+    study(&args, &configured, ("paper", &place, &options.run), &mut progress)
 }
 
 fn explain_mini(missing: &[PathBuf]) {
@@ -208,18 +230,17 @@ fn explain_mini(missing: &[PathBuf]) {
     );
 }
 
-fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Result<()> {
-    let mut config = ExperimentConfig::embedded("mini")?;
-    let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
+fn run_mini(
+    args: &DetectionArgs,
+    configured: &mut Configured<ExperimentConfig>,
+    device: Device,
+    progress: &mut Console,
+) -> Result<()> {
+    let config = &mut configured.settings;
     if let Some(steps) = args.steps {
-        let heads =
-            [&mut config.iou_net.training, &mut config.iou_net_star.training, &mut config.ebm.training];
-        heads.into_iter().chain([&mut config.parametric]).for_each(|head| head.set_steps(steps as usize));
-    }
-    if args.smoke {
-        scenes = Scenes { base: 16, heads: 16, validation: 2, test: 4 };
-        step_factors.truncate(1);
-        config.trainings_mut().into_iter().for_each(|training| training.set_steps(2));
+        [&mut config.density, &mut config.confidence]
+            .into_iter()
+            .for_each(|training| training.set_steps(steps as usize));
     }
     let base_weights = args.weights.join("detector_mini.safetensors");
     if !args.from_scratch && !base_weights.is_file() {
@@ -237,20 +258,18 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
         run: run.clone(),
         heads: args.heads(),
         resume: args.resume.is_some(),
-        scenes,
-        step_factors,
         device,
         workers: args.workers.count(),
     };
-    let place = mini(&config, &options, progress)?;
+    let place = mini(config, &options, progress)?;
     if args.levels {
-        let splits = options.levels(&config)?;
+        let splits = options.levels(config)?;
         let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
         eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
         let study = Study { title: "Levels of difficulty", scale: "mini", published: None };
-        return study.finish((args, &place, run.as_path()), &rows, &tables::levels(&rows)?);
+        return study.finish((args, configured, &place, run.as_path()), &rows, &tables::levels(&rows)?);
     }
-    study(args, "mini", &place, &run, progress)
+    study(args, configured, ("mini", &place, &run), progress)
 }
 
 /// The gain of the energy model by what makes a box uncertain, for each level.
@@ -268,16 +287,17 @@ fn strata_of(splits: &[Split], run: &Path, seeds: u64) -> Result<Vec<(String, Ve
 /// The study that the arguments name.
 fn study(
     args: &DetectionArgs,
-    scale: &str,
-    place: &Workplace,
-    run: &Path,
+    configured: &Configured<ExperimentConfig>,
+    (scale, place, run): (&str, &Workplace, &Path),
     progress: &mut Console,
 ) -> Result<()> {
     let study = |title, published| Study { title, scale, published };
-    let finished = (args, place, run);
+    let methods = args.methods(place.config())?;
+    let finished = (args, configured, place, run);
     if args.grid.is_some() {
-        let rows = step_lengths(place, &args.methods(), progress)?;
-        return study("Step lengths", None).finish(finished, &rows, &tables::step_lengths(&rows)?);
+        let rows = step_lengths(place, &methods, progress)?;
+        let table = tables::step_lengths(&methods, &rows)?;
+        return study("Step lengths", None).finish(finished, &rows, &table);
     }
     if args.figure.is_some() {
         let rows = figure3a(place, args.seeds, progress)?;
@@ -288,8 +308,9 @@ fn study(
         let rows = table1(place, args.seeds, progress)?;
         return study("Table 1", Some("val2017")).finish(finished, &rows, &tables::table1(&rows)?);
     }
-    let rows = table2(place, &args.methods(), args.seeds, progress)?;
-    study("Table 2", Some("test-dev")).finish(finished, &rows, &tables::table2(&rows)?)
+    let rows = table2(place, &methods, args.seeds, progress)?;
+    let title = if args.objectives { "Objectives" } else { "Table 2" };
+    study(title, Some("test-dev")).finish(finished, &rows, &tables::table2(&methods, &rows)?)
 }
 
 /// A study at a scale.
@@ -304,7 +325,7 @@ impl Study<'_> {
     /// Writes, prints and compares.
     fn finish<R: Serialize>(
         &self,
-        (args, place, run): (&DetectionArgs, &Workplace, &Path),
+        (args, configured, place, run): (&DetectionArgs, &Configured<ExperimentConfig>, &Workplace, &Path),
         rows: &[R],
         table: &Table,
     ) -> Result<()> {
@@ -313,7 +334,6 @@ impl Study<'_> {
             Some(Grid::Lambda) => vec![place.search_remark()],
             None => place.remarks(published),
         };
-        let config = ExperimentConfig::embedded(scale)?;
         let study = outcome::Study {
             command: COMMAND,
             title,
@@ -325,6 +345,6 @@ impl Study<'_> {
             appendix: "",
             files: "detections, trained heads, metrics",
         };
-        study.finish(&args.reference(&config), args.check, args.json)
+        study.finish(&args.reference(configured), args.check, args.json)
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, thread};
 use candle_core::{DType, Device, Tensor};
 use ebm_detect::{
     Branch, CachedBatch, FasterRcnn, ImageBatch, Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchSource, BranchTask},
 };
 use ebm_nn::{boxes::BBox, params::ParamStore};

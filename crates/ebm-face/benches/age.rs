@@ -24,7 +24,7 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_face::config::ExperimentConfig;
+use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
 use ebm_face::{
     BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,

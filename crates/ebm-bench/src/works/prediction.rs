@@ -4,7 +4,7 @@ use anyhow::Result;
 use candle_core::Tensor;
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_detect::config::{DetectorConfig, ExperimentConfig};
+use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
 use ebm_face::{BaselineHead, EnergyHeadConfig, PackedEnergyHead, Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::boxes::BBox;

@@ -27,8 +27,6 @@ pub type Reference<'a> = Result<&'a Expected, &'static str>;
 pub const SMOKE: &str = "the results of --smoke mean nothing";
 /// Why a dry run is compared with nothing.
 pub const DRY_RUN: &str = "a dry run has no results";
-/// Why settings of one's own may be compared with nothing.
-pub const SILENT: &str = "the settings have no table [expected]";
 
 impl CheckArgs {
     /// Refuses --check before the work begins where nothing could come of it.

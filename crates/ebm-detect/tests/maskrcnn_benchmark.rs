@@ -187,7 +187,7 @@ fn a_converted_file_says_what_it_takes_for_granted() {
     // As if these widths were the published ones.
     convert(&pth, &converted, &ConvertOptions { half: true, ..options(&experiment()) }).unwrap();
     // The converted file holds its own configuration, the published one is of a known family.
-    assert_eq!(configuration(&converted).unwrap(), ExperimentConfig { expected: None, ..experiment() });
+    assert_eq!(configuration(&converted).unwrap(), experiment());
     assert_eq!(configuration(&pth).unwrap(), ExperimentConfig::embedded("paper").unwrap());
     assert_eq!(import::metadata(&converted).unwrap()["family"], "maskrcnn_benchmark");
     for path in [&converted, &pth] {

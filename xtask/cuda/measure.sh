@@ -32,7 +32,7 @@ record() { # record <name> <command...>: output to a file, failures counted at t
 }
 
 # One set of packages: another would build what is below them once more.
-packages=(-p ebm-nn -p ebm-cli --features ebm-cli/cuda --release --locked)
+packages=(-p ebm-libraries -p ebm-distributed -p ebm-nn -p ebm-cli --features ebm-cli/cuda --release --locked)
 cargo build "${packages[@]}"
 ebm=$target/release/ebm
 "$ebm" doctor | tee "$out/doctor.txt"

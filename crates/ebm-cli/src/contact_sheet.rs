@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use ebm_data::{Image, resize::resize_pillow};
+use ebm_plot::{Label, label_width, labelled};
 
 use crate::picture::{Colour, outline, paste};
-use crate::plot::{Label, label_width, labelled};
 
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
@@ -67,7 +67,7 @@ pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image>
             labels.push(Label { text: shorten(text, em, WIDTH)?, position, em, colour: INK });
         }
     }
-    labelled(sheet, &labels)
+    Ok(labelled(sheet, &labels)?)
 }
 
 /// Side of a coloured square of the legend.

@@ -3,8 +3,7 @@
 use anyhow::Result;
 use ebm_core::GridDensity;
 use ebm_data::Image;
-
-use crate::plot::{self, density_curve::DensityCurves};
+use ebm_plot::DensityCurves;
 
 /// The mass of the shaded highest-density region.
 pub const LEVEL: f64 = 0.9;
@@ -18,12 +17,12 @@ pub fn density_panel(
 ) -> Result<Image> {
     let range = density.grid().lo()..=density.grid().hi();
     let inside = marks.iter().filter(|(y, _)| range.contains(y));
-    plot::render(&DensityCurves {
+    Ok(ebm_plot::render(&DensityCurves {
         title,
         y_label,
         grid: &density.grid().points(),
         curves: &[("p(y|x)".to_owned(), density.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
         regions: &density.highest_density_region(LEVEL)?.intervals,
         marks: &inside.map(|(y, name)| (*y, (*name).to_owned())).collect::<Vec<_>>(),
-    })
+    })?)
 }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ebm_bench::Machine;
 use ebm_train::Environment;
-
-use crate::machine::Machine;
 
 /// With debug assertions, code is not optimised as a release is.
 pub const EBM: &str = if cfg!(debug_assertions) {

@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::{Context, Error, Result, bail};
 use candle_core::Device;
 use clap::Args;
-use ebm_nn::distributed::{Engine, Group, Launch, connect, rendezvous};
+use ebm_distributed::{Engine, Group, Launch, connect, rendezvous};
 
 use crate::device::DeviceArgs;
 

@@ -115,10 +115,8 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     assert!(said.contains("training ebm-0") && !said.contains("training cvae-0"), "{said}");
 
     // Neither is one taken that was trained otherwise: both values are said.
-    let settings =
-        include_str!("../../ebm-detect/configs/mini.toml").replace("[0.0375, 0.075, 0.15]", "[0.1]");
-    std::fs::write(place.path("other.toml"), settings).unwrap();
     let config = place.path("other.toml");
+    std::fs::write(&config, "extends = 'mini'\nebm.proposal.gaussian.sigmas = [0.1]").unwrap();
     let more =
         ["--config", text(&config), "--cache", "--steps", "3", "--batch-size", "2", "--detector", DETECTOR];
     succeeds(&strs(&place.train("branch", "other/ebm-0", &more)));

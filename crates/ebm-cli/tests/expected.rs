@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use ebm_eval::{Expected, Figure, Summary};
+use ebm_experiment::config::Settings;
 use serde_json::Value;
 
 fn in_tree(path: &str) -> PathBuf {

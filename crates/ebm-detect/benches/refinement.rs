@@ -19,7 +19,10 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_detect::{BoxFeatures, EnergyHead, PackedEnergyHead, config::ExperimentConfig};
+use ebm_detect::{
+    BoxFeatures, EnergyHead, PackedEnergyHead,
+    config::{ExperimentConfig, Settings},
+};
 use ebm_nn::boxes::{BBox, BoxConvention};
 use ebm_nn::ops::{PackedLinear, Workspace};
 

@@ -324,7 +324,7 @@ mod tests {
     use ebm_nn::params::ParamStore;
     use ebm_seed::Key;
 
-    use crate::config::ExperimentConfig;
+    use crate::config::{ExperimentConfig, Settings};
 
     #[test]
     fn images_without_proposals_or_objects_are_no_error() {

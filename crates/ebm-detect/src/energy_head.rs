@@ -272,7 +272,7 @@ mod tests {
     use ebm_seed::Key;
     use rand::Rng;
 
-    use crate::config::ExperimentConfig;
+    use crate::config::{ExperimentConfig, Settings};
 
     /// f by autograd alone.
     struct ByAutograd<'a>(&'a EnergyHead);

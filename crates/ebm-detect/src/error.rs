@@ -22,6 +22,9 @@ pub enum Error {
     /// The loop, a checkpoint or the run directory failed.
     #[error(transparent)]
     Train(#[from] ebm_train::Error),
+    /// The settings or the run of an experiment.
+    #[error(transparent)]
+    Experiment(#[from] ebm_experiment::Error),
     /// A configuration that cannot be read or contradicts itself.
     #[error("configuration {name}: {reason}")]
     Config {

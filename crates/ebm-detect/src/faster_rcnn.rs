@@ -7,6 +7,7 @@ use ebm_nn::{
     fpn::{Fpn, PackedBackbone},
     resnet::ResNet,
 };
+use ebm_train::{Loss, LossPart};
 use rand::RngCore;
 
 use crate::{
@@ -42,32 +43,17 @@ pub struct DetectorLosses {
     pub terms: [usize; 2],
 }
 
-impl DetectorLosses {
-    /// Each with its name.
-    pub fn named(&self) -> [(&'static str, &Tensor); 4] {
-        [
-            ("objectness", &self.objectness),
-            ("rpn_box", &self.rpn_box),
-            ("classifier", &self.classifier),
-            ("box_reg", &self.box_reg),
-        ]
-    }
-
-    /// The same with the first two losses and the others multiplied by a weight each; see
-    /// [`Updater::weights`](ebm_train::Updater::weights).
-    pub fn weighted(self, [anchors, proposals]: [f64; 2]) -> Result<Self> {
-        Ok(Self {
-            objectness: (self.objectness * anchors)?,
-            rpn_box: (self.rpn_box * anchors)?,
-            classifier: (self.classifier * proposals)?,
-            box_reg: (self.box_reg * proposals)?,
-            terms: self.terms,
-        })
-    }
-
-    /// Their sum.
-    pub fn total(&self) -> Result<Tensor> {
-        Ok((((&self.objectness + &self.rpn_box)? + &self.classifier)? + &self.box_reg)?)
+impl From<DetectorLosses> for Loss {
+    fn from(losses: DetectorLosses) -> Self {
+        let DetectorLosses { objectness, rpn_box, classifier, box_reg, terms: [anchors, proposals] } = losses;
+        let part = |(name, value, terms)| LossPart { name: Some(name), value, terms };
+        let parts = [
+            ("objectness", objectness, anchors),
+            ("rpn_box", rpn_box, anchors),
+            ("classifier", classifier, proposals),
+            ("box_reg", box_reg, proposals),
+        ];
+        Self::sum(parts.map(part))
     }
 }
 

@@ -115,7 +115,9 @@ mod tests {
     use std::rc::Rc;
 
     use crate::{
-        FeatureCache, ImageBatch, config::ExperimentConfig, feature_cache::shuffled,
+        FeatureCache, ImageBatch,
+        config::{ExperimentConfig, Settings},
+        feature_cache::shuffled,
         training::ForegroundSource,
     };
 

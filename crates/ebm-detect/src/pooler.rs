@@ -154,7 +154,7 @@ fn by_level(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ExperimentConfig;
+    use crate::config::{ExperimentConfig, Settings};
     use candle_core::Device;
 
     fn pooler(pooling: Pooling) -> Pooler {

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::{decode::read_image, transform::padded_size};
-use ebm_detect::{Candidate, FasterRcnn, ImageBatch, config::ExperimentConfig};
+use ebm_detect::{
+    Candidate, FasterRcnn, ImageBatch,
+    config::{ExperimentConfig, Settings},
+};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, iou},
     import::{LoadPolicy, load_safetensors},

@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor, backprop::GradStore};
 use ebm_core::parametric::ConditionalVae;
 use ebm_detect::{
     BoxFeatures, Branch, CachedBatch, FasterRcnn, Foreground, ImageBatch, Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchSource, BranchTask},
 };
 use ebm_nn::{
@@ -133,8 +133,8 @@ fn step(method: Method) -> (f64, ParamStore, GradStore) {
     let head = (branch, store.clone());
     let source = BranchSource::Images(Box::new(Always));
     let mut task = BranchTask::new(Rc::new(detector), head, source, (method, &config), key(method)).unwrap();
-    let (report, gradients) = task.step(0).unwrap();
-    (report.loss, store, gradients)
+    let (report, update) = task.step(0).unwrap();
+    (report.loss, store, update.gradients)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use candle_core::{Device, Tensor};
 use ebm_data::loader::Sample;
 use ebm_detect::{
     FasterRcnn, ImageBatch,
-    config::{ChannelOrder, Convention, DetectorConfig, ExperimentConfig},
+    config::{ChannelOrder, Convention, DetectorConfig, ExperimentConfig, Settings},
     input::to_original,
     weights::{Family, configuration, convert, load_detector, read},
 };

@@ -6,16 +6,12 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, thread};
 use candle_core::{DType, Device, Tensor};
 use ebm_detect::{
     Branch, CachedBatch, FasterRcnn, ImageBatch, Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchSource, BranchTask},
 };
-use ebm_nn::{
-    boxes::BBox,
-    distributed::{Group, Threads},
-    params::ParamStore,
-};
+use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
-use ebm_train::TrainTask;
+use ebm_train::{Group, Threads, TrainTask};
 
 #[path = "formula/mod.rs"]
 mod formula;
@@ -67,8 +63,8 @@ fn step(method: Method, images: Range<usize>, key: Key, group: &Group) -> (f64, 
     let detector = FasterRcnn::new(&config.detector, frozen.var_builder(DType::F32, &device)).unwrap();
     let (detector, source) = (Rc::new(detector), BranchSource::Images(Box::new(Always(images))));
     let task = BranchTask::new(detector, (branch, store.clone()), source, (method, &config), key).unwrap();
-    let (report, gradients) = task.over(group).step(0).unwrap();
-    let values = |var: &candle_core::Var| match gradients.get(var) {
+    let (report, update) = task.over(group).step(0).unwrap();
+    let values = |var: &candle_core::Var| match update.gradients.get(var) {
         Some(gradient) => gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
         None => vec![0.0; var.elem_count()],
     };

@@ -24,7 +24,7 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_face::config::ExperimentConfig;
+use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
 use ebm_face::{
     BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,
@@ -137,7 +137,7 @@ impl Whole {
         milliseconds(|| {
             let mut rng = Key::new(3).index(self.step as u64).rng();
             let loss = self.network.loss(&images, &y, &mut rng).unwrap();
-            let (_, gradients) = self.updater.gradients(&loss, self.step).unwrap();
+            let (_, gradients) = self.updater.gradients(loss, self.step).unwrap();
             self.updater.apply(self.step, &gradients).unwrap();
             gradients
         })

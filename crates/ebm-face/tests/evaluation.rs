@@ -10,7 +10,7 @@ use common::{config, network, set, zero};
 use ebm_core::Grid;
 use ebm_data::Image;
 use ebm_data::faces::{Face, Faces, Pixels};
-use ebm_face::config::ExperimentConfig;
+use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::{Outcome, Row, evaluate};
 use ebm_face::saved::{RunConfig, Saved, TrunkSource, save};

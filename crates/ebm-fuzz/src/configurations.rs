@@ -1,5 +1,7 @@
 //! TOML and CSV that people write.
 
+use ebm_experiment::config::Settings;
+
 use crate::{Target, alone, text};
 
 pub const TARGETS: &[Target] = &[
@@ -29,7 +31,7 @@ pub const TARGETS: &[Target] = &[
         file: "c.toml",
         seeds: || vec![include_bytes!("../../ebm-toy/configs/figure2.toml").to_vec()],
         prepare: alone,
-        read: |path| Ok(ebm_toy::Experiment::parse(&text(path)?).map(drop)?),
+        read: |path| Ok(ebm_toy::Experiment::parse("c.toml", &text(path)?).map(drop)?),
     },
     Target {
         name: "points",

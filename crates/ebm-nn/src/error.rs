@@ -23,28 +23,6 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// A launcher's variable that says nothing usable of this process's place among the others.
-    #[error("{variable}: {reason}")]
-    Launcher {
-        /// The variable.
-        variable: String,
-        /// What is wrong with it and what to do.
-        reason: String,
-    },
-    /// Several processes cannot work together.
-    #[error("training in several processes: {reason}")]
-    Distributed {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// Another of the processes that train together failed.
-    #[error("rank {rank} failed: {message}")]
-    Rank {
-        /// Its number.
-        rank: usize,
-        /// Its own reason.
-        message: String,
-    },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`ops`] | convolution, pooling, PrRoIPool, RoIAlign, up-sampling: each with a tested gradient |
 //! | [`device`] | which device to compute on, and what is there |
-//! | [`distributed`] | several processes that train as one, through MPI or NCCL |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
 //! | [`norm`], [`resnet`], [`fpn`] | the backbone |
@@ -12,7 +11,6 @@
 
 pub mod boxes;
 pub mod device;
-pub mod distributed;
 mod error;
 pub mod fpn;
 pub mod import;

@@ -12,6 +12,7 @@
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
+use ebm_experiment::config::Settings;
 use ebm_seed::Key;
 use ebm_toy::{Experiment, Problem, training_points};
 
@@ -20,7 +21,7 @@ use ebm_toy::{Experiment, Problem, training_points};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
-    let mut experiment = Experiment::embedded().unwrap();
+    let mut experiment = Experiment::embedded("figure2").unwrap();
     let method = experiment.methods.iter().find(|method| method.name == "ML-IS").unwrap().clone();
     let points = training_points(Problem::Dataset1);
     for (seed, line) in std::io::stdin().lock().lines().enumerate() {

@@ -65,9 +65,9 @@ pub enum Error {
         /// What is allowed.
         expected: &'static str,
     },
-    /// A configuration that is not understood.
-    #[error("the toy configuration: {0}")]
-    Config(#[from] toml::de::Error),
+    /// The settings of an experiment.
+    #[error(transparent)]
+    Experiment(#[from] ebm_experiment::Error),
     /// No thread could be started.
     #[error("cannot start a thread: {0}; take fewer")]
     Threads(String),

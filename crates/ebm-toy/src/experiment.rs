@@ -7,7 +7,7 @@ use std::time::Instant;
 use candle_core::{Device, Tensor};
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{AnyObjective, EnergyModel, JointNce, Objective};
-use ebm_eval::Expected;
+use ebm_experiment::config::Settings;
 use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -25,9 +25,6 @@ use crate::training::{Schedule, train};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What it should come to; no part of the settings, and not written with them.
-    #[serde(default, skip_serializing)]
-    pub expected: Option<Expected>,
     /// The network of f.
     pub network: Network,
     /// Shared by all methods.
@@ -174,23 +171,16 @@ impl Trained {
     }
 }
 
+impl Settings for Experiment {
+    const EMBEDDED: &'static [(&'static str, &'static str)] =
+        &[("figure2", include_str!("../configs/figure2.toml"))];
+
+    fn check(&self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+}
+
 impl Experiment {
-    /// The published experiment, embedded in the program.
-    ///
-    /// # Errors
-    /// When it is not understood.
-    pub fn embedded() -> Result<Self> {
-        Self::parse(include_str!("../configs/figure2.toml"))
-    }
-
-    /// Reads a configuration.
-    ///
-    /// # Errors
-    /// [`Error::Config`], with the place.
-    pub fn parse(text: &str) -> Result<Self> {
-        Ok(toml::from_str(text)?)
-    }
-
     /// The methods for a problem.
     pub fn methods(&self, problem: Problem) -> impl Iterator<Item = &Method> {
         self.methods.iter().filter(move |m| m.problems.is_empty() || m.problems.contains(&problem))

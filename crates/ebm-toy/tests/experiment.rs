@@ -1,6 +1,7 @@
 //! The experiment in small: every method trains, and results depend on the seed alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use ebm_experiment::config::Settings;
 use ebm_seed::Key;
 use ebm_toy::{
     Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, run_all, train,
@@ -8,7 +9,7 @@ use ebm_toy::{
 };
 
 fn small() -> Experiment {
-    let mut experiment = Experiment::embedded().unwrap();
+    let mut experiment = Experiment::embedded("figure2").unwrap();
     experiment.schedule = Schedule { epochs: 6, batch_size: 32, learning_rate: 3e-3 };
     experiment.evaluation_points = 128;
     experiment
@@ -124,12 +125,12 @@ fn a_training_that_leaves_the_numbers_is_reported() {
 #[test]
 fn a_configuration_with_an_unknown_key_is_refused() {
     let text = "network = 'eccv'\nevaluation_points = 8\nmodels = 1\nmethods = []\nmomentum = 1\n[schedule]\nepochs = 1\nbatch_size = 1\nlearning_rate = 1.0";
-    assert!(Experiment::parse(text).unwrap_err().to_string().contains("momentum"));
+    assert!(Experiment::parse("mine", text).unwrap_err().to_string().contains("momentum"));
 }
 
 #[test]
 fn the_slow_methods_have_five_models() {
-    let experiment = Experiment::embedded().unwrap();
+    let experiment = Experiment::embedded("figure2").unwrap();
     for problem in Problem::ALL {
         let models: Vec<u64> = experiment.methods(problem).map(|method| experiment.models(method)).collect();
         // In the order of the table: the learned proposal, Langevin dynamics and denoising score matching are slow.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{Device, Tensor};
+use ebm_experiment::config::Settings;
 use ebm_seed::Key;
 use ebm_toy::{Experiment, Network, Problem, Schedule, Trained, training_points};
 
@@ -66,7 +67,7 @@ fn fisher_information(sigma: f64) -> f64 {
 
 /// A model trained for `epochs`, and the mean loss of its last epoch.
 fn train(name: &str, network: Network, epochs: usize) -> (Trained, f64) {
-    let mut experiment = Experiment::embedded().unwrap();
+    let mut experiment = Experiment::embedded("figure2").unwrap();
     experiment.network = network;
     experiment.schedule = Schedule { epochs, batch_size: 32, learning_rate: 3e-3 };
     let mut methods = experiment.methods(Problem::Dataset1);

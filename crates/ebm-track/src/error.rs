@@ -22,6 +22,9 @@ pub enum Error {
     /// A training failed.
     #[error(transparent)]
     Train(#[from] ebm_train::Error),
+    /// The settings or the run of an experiment.
+    #[error(transparent)]
+    Experiment(#[from] ebm_experiment::Error),
     /// A file or directory could not be used.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

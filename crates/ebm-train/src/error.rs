@@ -196,6 +196,14 @@ pub enum Error {
         /// The completed steps.
         step: usize,
     },
+    /// A file of weights that cannot be used here, by what it says of itself.
+    #[error("{}: {reason}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
     /// The task failed.
     #[error("step {step}: {source}")]
     Task {
@@ -225,7 +233,13 @@ pub enum Error {
     },
     /// The processes that train together lost each other, or another of them failed.
     #[error(transparent)]
-    Together(#[from] ebm_nn::Error),
+    Together(#[from] ebm_distributed::Error),
+    /// A gradient or a parameter is not what the optimiser takes.
+    #[error(transparent)]
+    Nn(#[from] ebm_nn::Error),
+    /// A tensor operation failed.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
     /// A tensor could not be copied to the host.
     #[error("tensor {name}: {source}")]
     Tensor {

@@ -15,14 +15,17 @@
 //! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
 //! | [`statistics`] | [`RunningStatistics`]: moved by applied steps alone |
 //! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
+//! | [`model_file`] | [`ModelMetadata`]: what a file of trained weights says of itself |
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
 
 pub mod checkpoint;
 mod dump;
 mod error;
 mod files;
+pub mod gradient_task;
 pub mod guard;
 pub mod metrics;
+pub mod model_file;
 pub mod observer;
 pub mod progress;
 pub mod run_dir;
@@ -35,9 +38,12 @@ pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
     load_checkpoint, load_latest,
 };
+pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
+pub use gradient_task::{GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
+pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};
 pub use observer::{Event, Observer};
 pub use progress::{Progress, RunSpec, StageObserver, train_run};
 pub use run_dir::{Environment, RunDir};

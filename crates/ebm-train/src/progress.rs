@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::observer::{Event, Observer};
 use crate::run_dir::{Environment, RunDir};
 use crate::trainer::{TrainOptions, TrainTask, lead};
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 
 /// Watches the stages of a reproduction; the library itself never prints.
 pub trait Progress {

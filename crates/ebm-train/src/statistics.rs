@@ -1,11 +1,12 @@
 //! Running statistics of normalisations in training.
 
 use candle_core::{Result, Tensor, Var};
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::params::ParamStore;
 
 /// The running means and variances of a network. A forward pass in training moves them; only a step that is applied
 /// may.
+#[derive(Clone)]
 pub struct RunningStatistics {
     buffers: Vec<Var>,
     group: Group,
@@ -47,7 +48,7 @@ impl RunningStatistics {
     ///
     /// # Errors
     /// Those of `step`, and when a tensor can not be copied, or another process failed.
-    pub fn aside<T, E: From<candle_core::Error> + From<ebm_nn::Error>>(
+    pub fn aside<T, E: From<candle_core::Error> + From<crate::Error>>(
         &self,
         step: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<(T, Vec<Tensor>), E> {
@@ -56,7 +57,7 @@ impl RunningStatistics {
         let mut after = self.get()?;
         self.set(&before)?;
         let result = result?;
-        self.group.mean(&mut after)?;
+        self.group.mean(&mut after).map_err(crate::Error::from)?;
         Ok((result, after))
     }
 }

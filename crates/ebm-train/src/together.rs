@@ -10,7 +10,7 @@ use crate::guard::{NonFiniteGuard, Verdict};
 use crate::progress::{Progress, RunSpec, lead_run};
 use crate::run_dir::RunDir;
 use crate::trainer::TrainTask;
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use std::path::Path;
 /// means over the group. Rank 0 gets the run.
 ///
 /// # Errors
-/// Those of [`train_run`](crate::train_run), on every rank; where one rank alone has failed, the others' is [`ebm_nn::Error::Rank`], with
+/// Those of [`train_run`](crate::train_run), on every rank; where one rank alone has failed, the others' is [`ebm_distributed::Error::Rank`], with
 /// its number and reason. The group is not used any more then.
 pub fn train_together<T: TrainTask>(
     spec: &RunSpec<'_>,

@@ -10,7 +10,7 @@ use crate::metrics::{MetricsLog, MetricsRecord};
 use crate::observer::{Event, Observer};
 use crate::run_dir::RunDir;
 use crate::together::{self, Start};
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
 //! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate, optimiser.
 
 use crate::checkpoint::CheckpointData;
+use crate::error::Result;
+use crate::gradient_task::Loss;
 use crate::trainer::StepReport;
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
-use ebm_nn::Result;
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
 use ebm_nn::params::ParamStore;
@@ -32,29 +33,30 @@ impl Updater {
         Self { group: group.clone(), ..self }
     }
 
-    /// The gradients of the scalar `loss`, and the report of the step that numbers it; parameters stay.
+    /// The gradients of `loss`, and the report of the step that numbers it; parameters stay.
     ///
-    /// Of several processes all get the same, the means over them: before clipping, so that every one decides alike.
-    ///
-    /// # Errors
-    /// When an operation has no gradient, or the loss is no single-precision scalar; [`ebm_nn::Error::Rank`] where another process
-    /// failed.
-    pub fn gradients(&self, loss: &Tensor, step: usize) -> Result<(StepReport, GradStore)> {
-        self.gradients_with(loss, &[], step)
-    }
-
-    /// The same; `parts` of the loss, single-precision scalars, are reported under their names.
+    /// Of several processes all get the same, the means over them: before clipping, so that every one decides alike. The parts of a loss
+    /// that have names are reported under them.
     ///
     /// # Errors
-    /// Those of [`gradients`](Self::gradients).
-    pub fn gradients_with(
-        &self,
-        loss: &Tensor,
-        parts: &[(&str, &Tensor)],
-        step: usize,
-    ) -> Result<(StepReport, GradStore)> {
-        let mut gradients = loss.backward()?;
-        let values = std::iter::once(loss).chain(parts.iter().map(|(_, part)| *part));
+    /// When an operation has no gradient, or a part of the loss is no single-precision scalar; [`Error::Together`](crate::Error::Together) where another
+    /// process failed.
+    pub fn gradients(&self, loss: impl Into<Loss>, step: usize) -> Result<(StepReport, GradStore)> {
+        let mut parts = loss.into().0;
+        let weights = self.weights(&parts.iter().map(|part| part.terms).collect::<Vec<_>>())?;
+        for (part, weight) in parts.iter_mut().zip(weights) {
+            if weight != 1.0 {
+                part.value = (&part.value * weight)?;
+            }
+        }
+        let mut terms = parts.iter().map(|part| part.value.clone());
+        let first = terms.next().ok_or_else(|| {
+            candle_core::Error::Msg("the loss has no part; at least one is needed".to_owned())
+        })?;
+        let total = terms.try_fold(first, |total, value| total + value)?;
+        let mut gradients = total.backward()?;
+        let named: Vec<_> = parts.iter().filter_map(|part| Some((part.name?, &part.value))).collect();
+        let values = std::iter::once(&total).chain(named.iter().map(|(_, value)| *value));
         let values = values.map(|value| Ok(f64::from(value.to_scalar::<f32>()?)));
         let values = self.mean(&mut gradients, values.collect::<Result<_>>()?)?;
         let params = self.optimizer.params();
@@ -66,7 +68,7 @@ impl Updater {
             BTreeMap::from([("learning_rate".to_owned(), self.schedule.learning_rate(step as u64))]);
         let mut values = values.into_iter();
         let loss = values.next().unwrap_or(f64::NAN);
-        scalars.extend(parts.iter().map(|(name, _)| (*name).to_owned()).zip(values));
+        scalars.extend(named.iter().map(|(name, _)| (*name).to_owned()).zip(values));
         Ok((StepReport { loss, grad_norm: norm, scalars }, gradients))
     }
 
@@ -74,19 +76,18 @@ impl Updater {
     /// the one over the terms of all: a share's terms by what the shares have on average. In one process that is 1.
     ///
     /// # Errors
-    /// [`ebm_nn::Error::Rank`] where another process failed.
-    pub fn weights<const N: usize>(&self, terms: [usize; N]) -> Result<[f64; N]> {
+    /// [`Error::Together`](crate::Error::Together) where another process failed.
+    pub fn weights(&self, terms: &[usize]) -> Result<Vec<f64>> {
         if self.group.world() == 1 {
-            return Ok([1.0; N]);
+            return Ok(vec![1.0; terms.len()]);
         }
-        let own = terms.map(|count| count as f64);
+        let own: Vec<f64> = terms.iter().map(|&count| count as f64).collect();
         let mut tensors = [Tensor::new(&own[..], &Device::Cpu)?];
         self.group.mean(&mut tensors)?;
-        let [average] = tensors;
-        let average = average.to_vec1::<f64>()?;
+        let average = tensors[0].to_vec1::<f64>()?;
         // Where nobody has a term there is nothing to weigh.
-        let weight = |i: usize| if average[i] > 0. { own[i] / average[i] } else { 1. };
-        Ok(std::array::from_fn(weight))
+        let weight = |(own, average): (&f64, f64)| if average > 0. { own / average } else { 1. };
+        Ok(own.iter().zip(average).map(weight).collect())
     }
 
     /// Puts the means over the processes in the place of the gradients, and returns those of `values`. A parameter has a gradient where it
@@ -123,7 +124,7 @@ impl Updater {
     ///
     /// # Errors
     /// When a gradient's shape or type is not its parameter's.
-    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> Result<()> {
+    pub fn apply(&mut self, step: usize, gradients: &GradStore) -> ebm_nn::Result<()> {
         self.optimizer.step(gradients, self.schedule.learning_rate(step as u64))
     }
 
@@ -131,7 +132,7 @@ impl Updater {
     ///
     /// # Errors
     /// When the device runs out of memory.
-    pub fn checkpoint(&self, store: &ParamStore) -> Result<CheckpointData> {
+    pub fn checkpoint(&self, store: &ParamStore) -> ebm_nn::Result<CheckpointData> {
         Ok(CheckpointData { model: store.tensors()?, optimizer: self.optimizer.state()? })
     }
 
@@ -139,7 +140,7 @@ impl Updater {
     ///
     /// # Errors
     /// When names or shapes are not exactly those of `store`, or a tensor is not of this optimiser.
-    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> Result<()> {
+    pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> ebm_nn::Result<()> {
         store.load(&data.model, LoadPolicy::STRICT)?;
         self.optimizer.load_state(&data.optimizer)
     }
@@ -158,7 +159,7 @@ mod tests {
         let mut updater = Updater::new(Box::new(optimizer), Schedule::constant(0.5), Some(1.0));
         // The gradient of |p|²/2 is p itself, of length 5; clipped to 1 it is p/5.
         let loss = (p.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap();
-        let (report, gradients) = updater.gradients(&loss, 0).unwrap();
+        let (report, gradients) = updater.gradients(loss, 0).unwrap();
         assert_eq!((report.loss, report.grad_norm), (12.5, 5.0));
         assert_eq!(report.scalars["learning_rate"], 0.5);
         assert_eq!(p.to_vec1::<f32>().unwrap(), [3.0, 4.0]);

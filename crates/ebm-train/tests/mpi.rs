@@ -7,7 +7,7 @@ mod regression;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::distributed::{Engine, Group, Launch, connect};
+use ebm_distributed::{Engine, Group, Launch, connect};
 use ebm_testing::mpi;
 use ebm_train::{Error, RunSpec, train_together};
 use regression::{Fault, Regression};
@@ -32,7 +32,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn join() -> ebm_nn::Result<Group> {
+fn join() -> ebm_distributed::Result<Group> {
     let launch = Launch::from_variables(&variable)?;
     connect(Engine::Auto, &launch, &Device::Cpu, &variable)
 }

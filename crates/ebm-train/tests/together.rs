@@ -8,12 +8,12 @@ use std::path::Path;
 use std::thread;
 
 use candle_core::{Device, Tensor, Var};
-use ebm_nn::distributed::{Group, Threads};
+use ebm_distributed::{Group, Threads};
 use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_seed::Key;
-use ebm_train::{Error, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
+use ebm_train::{Error, Loss, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
 use regression::{Fault, Regression, StopAfter};
 
 const STEPS: usize = 12;
@@ -51,12 +51,15 @@ fn with_fault(root: &Path, faulty: usize, fault: Fault) -> Vec<Result<Vec<f32>, 
 
 /// Whether the error, or what is behind it, is the failure of another rank, for a reason that contains `part`.
 fn is_of_rank(error: &Error, expected: usize, part: &str) -> bool {
-    let cause = match error {
-        Error::Together(cause) => Some(cause),
-        Error::Task { source, .. } => source.downcast_ref(),
-        _ => None,
-    };
-    matches!(cause, Some(ebm_nn::Error::Rank { rank, message }) if *rank == expected && message.contains(part))
+    match error {
+        Error::Together(ebm_distributed::Error::Rank { rank, message }) => {
+            *rank == expected && message.contains(part)
+        }
+        Error::Task { source, .. } => {
+            source.downcast_ref().is_some_and(|cause| is_of_rank(cause, expected, part))
+        }
+        _ => false,
+    }
 }
 
 #[test]
@@ -70,10 +73,9 @@ fn unequal_shares_count_each_term_once() {
         let w = Var::new(3f32, &Device::Cpu).unwrap();
         let optimizer = Sgd::new(vec![("w".into(), w.clone())], 0.9, |_| ParamGroup::decay(0.0));
         let updater = Updater::new(Box::new(optimizer), Schedule::constant(0.1), None).over(&group);
-        let [weight] = updater.weights([x.len()]).unwrap();
         let f = Tensor::new(x, &Device::Cpu).unwrap().broadcast_mul(&w).unwrap();
-        let loss = (f.sqr().unwrap().mean_all().unwrap() * weight).unwrap();
-        let (report, gradients) = updater.gradients(&loss, 0).unwrap();
+        let loss = Loss::mean_over(x.len(), f.sqr().unwrap().mean_all().unwrap());
+        let (report, gradients) = updater.gradients(loss, 0).unwrap();
         (report.loss, gradients.get(&w).unwrap().to_scalar::<f32>().unwrap())
     });
     for (loss, gradient) in results {
@@ -88,7 +90,7 @@ fn unequal_shares_count_each_term_once() {
         )
         .over(group)
     };
-    assert_eq!(ranks(2, |group| updater(&group).weights([0, group.rank()]).unwrap()), [[1., 0.], [1., 2.]]);
+    assert_eq!(ranks(2, |group| updater(&group).weights(&[0, group.rank()]).unwrap()), [[1., 0.], [1., 2.]]);
 }
 
 #[test]
@@ -205,7 +207,7 @@ fn running_statistics_are_means_too() {
         builder.get(2, name).unwrap();
         let running = RunningStatistics::of(&store).over(&group);
         let moved = Tensor::new(&[group.rank() as f32, 4.0], &Device::Cpu).unwrap();
-        let step = || store.var(name).unwrap().set(&moved).map_err(ebm_nn::Error::from);
+        let step = || store.var(name).unwrap().set(&moved).map_err(Error::from);
         let ((), after) = running.aside(step).unwrap();
         assert_eq!(running.get().unwrap()[0].to_vec1::<f32>().unwrap(), [0.0, 0.0]);
         group.finish().unwrap();

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use ebm_nn::device::{Choice, CudaDevice, HAS_CUDA, Inventory, built_for, open};
+use ebm_libraries::{CudaDevice, Inventory};
+use ebm_nn::device::{Choice, HAS_CUDA, built_for, open};
 use serde_json::json;
 
 use crate::schema::document;
@@ -103,7 +104,7 @@ fn gpu(device: &CudaDevice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_nn::device::Library;
+    use ebm_libraries::Library;
 
     #[test]
     fn what_is_missing_is_named_with_what_it_is_for() {

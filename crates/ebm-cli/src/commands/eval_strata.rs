@@ -8,11 +8,11 @@ use clap::Args;
 use ebm_data::files::write_atomic;
 use ebm_detect::reproduce::{StratumRow, strata};
 use ebm_eval::{Spread, Table, read_results};
+use ebm_plot::{GainPanel, GainPlot, GainRow, Measured};
 use ebm_seed::Key;
 use serde_json::json;
 
 use super::{create_dir, dataset_name};
-use crate::plot::{self, GainPanel, GainPlot, GainRow, Measured};
 use crate::schema::document;
 
 /// Samples of the images for the standard errors.
@@ -129,7 +129,7 @@ pub fn write(out: &Path, levels: &[(String, Vec<StratumRow>)]) -> Result<()> {
         },
     ];
     let title = "Gain of refinement over Faster-RCNN, by what makes a box uncertain";
-    plot::write(&GainPlot { title, series: &series, rows: &rows }, &out.join("strata"))?;
+    ebm_plot::write(&GainPlot { title, series: &series, rows: &rows }, &out.join("strata"))?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
+pub mod settings;
 pub mod track_dataset;
 pub mod train;
 pub mod weights;
@@ -25,21 +26,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use ebm_data::quarantine::Quarantine;
 use ebm_detect::config::ExperimentConfig;
+use ebm_experiment::config::Configured;
 
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
-    match name_or_path {
-        "mini" | "paper" | "torchvision" => Ok(ExperimentConfig::embedded(name_or_path)?),
-        path => Ok(ExperimentConfig::read(Path::new(path))?),
-    }
+    Ok(Configured::load(name_or_path, &[])?.settings)
 }
 
-/// The configuration of this name, or else the one that the detector's weights belong to, or else mini.
+/// The configuration of this name or path, or else the one that the detector's weights belong to, or else mini.
 pub fn config_for(name_or_path: Option<&str>, detector: &Path) -> Result<ExperimentConfig> {
-    match name_or_path {
-        Some(given) => config(given),
-        None => config(ebm_detect::weights::configuration(detector)?.as_deref().unwrap_or("mini")),
-    }
+    config(&config_name(name_or_path, detector)?)
+}
+
+/// What [`config_for`] reads.
+pub fn config_name(name_or_path: Option<&str>, detector: &Path) -> Result<String> {
+    let own = || Ok(ebm_detect::weights::configuration(detector)?.unwrap_or_else(|| "mini".to_owned()));
+    name_or_path.map_or_else(own, |given| Ok(given.to_owned()))
 }
 
 /// Creates a directory with its parents.

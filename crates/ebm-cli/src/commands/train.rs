@@ -15,7 +15,7 @@ use ebm_data::{
 };
 use ebm_detect::{
     Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     training::{
         BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
     },
@@ -24,12 +24,11 @@ use ebm_detect::{
         preload_backbone, read, save,
     },
 };
-use ebm_nn::distributed::Group;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{RunSpec, TrainTask, train_together};
+use ebm_train::{Group, RunSpec, TrainTask, train_together};
 
-use super::{create_dir, predict::method};
+use super::{create_dir, predict::method, settings::SettingsArgs};
 use crate::device::DeviceArgs;
 use crate::exit;
 use crate::parallel::{self, EngineArgs};
@@ -54,6 +53,8 @@ pub struct CommonArgs {
     /// there are any, or it is mini.
     #[arg(long)]
     config: Option<String>,
+    #[command(flatten)]
+    settings: SettingsArgs,
     /// COCO annotation file.
     #[arg(long)]
     annotations: PathBuf,
@@ -152,10 +153,11 @@ struct Session<'a> {
 impl CommonArgs {
     fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let given = self.config.as_deref();
-        let mut config = match detector {
-            Some(detector) => super::config_for(given, detector)?,
-            None => super::config(given.unwrap_or("mini"))?,
+        let name = match detector {
+            Some(detector) => super::config_name(given, detector)?,
+            None => given.unwrap_or("mini").to_owned(),
         };
+        let mut config: ExperimentConfig = self.settings.load(&name)?.settings;
         config.detector.backbone.maps = self.device.maps();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use ebm_data::fetch::sha256_of;
-use ebm_detect::{config::ExperimentConfig, weights::convert};
+use ebm_detect::{
+    config::{ExperimentConfig, Settings},
+    weights::convert,
+};
 use serde_json::json;
 
 use crate::schema::document;

@@ -1,12 +1,8 @@
-//! Configuration: TOML, embedded in the binary, every key checked.
+//! The settings of detection's experiments.
 
 mod detector;
 mod training;
 
-use std::path::Path;
-
-use ebm_data::files::read_settings;
-use ebm_eval::Expected;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
@@ -17,18 +13,14 @@ pub use training::{ConfidenceConfig, OptimizerKind, ProposalConfig, TrainingConf
 
 pub use crate::energy_head::Coordinates;
 
-use crate::{
-    error::{Error, Result},
-    method::Method,
-};
+pub use ebm_experiment::config::Settings;
+
+use crate::method::Method;
 
 /// A detector, its training, and the methods of Table 2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
-    /// What it should come to; no part of the settings, and not written with them.
-    #[serde(default, skip_serializing)]
-    pub expected: Option<Expected>,
     /// The network.
     pub detector: DetectorConfig,
     /// Training of the detector itself.
@@ -43,49 +35,22 @@ pub struct ExperimentConfig {
     pub ebm: ConfidenceConfig,
 }
 
-const EMBEDDED: [(&str, &str); 3] = [
-    ("mini", include_str!("../../configs/mini.toml")),
-    ("paper", include_str!("../../configs/paper.toml")),
-    ("torchvision", include_str!("../../configs/torchvision.toml")),
-];
+impl Settings for ExperimentConfig {
+    const EMBEDDED: &'static [(&'static str, &'static str)] = &[
+        ("mini", include_str!("../../configs/mini.toml")),
+        ("paper", include_str!("../../configs/paper.toml")),
+        ("torchvision", include_str!("../../configs/torchvision.toml")),
+    ];
+
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.trainings().iter().any(|training| training.steps == 0 || training.batch_size == 0) {
+            return Err("every training needs at least 1 step and a batch_size of at least 1".into());
+        }
+        self.detector.check()
+    }
+}
 
 impl ExperimentConfig {
-    /// An embedded configuration: `mini`, `paper` or `torchvision`.
-    pub fn embedded(name: &str) -> Result<Self> {
-        match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Self::parse(name, text),
-            None => Err(Error::Config {
-                name: name.into(),
-                reason: "not an embedded configuration; there are mini, paper and torchvision".into(),
-            }),
-        }
-    }
-
-    /// Parses TOML; an unknown or missing key is an error that names it.
-    pub fn parse(name: &str, text: &str) -> Result<Self> {
-        let fail = |reason: String| Error::Config { name: name.into(), reason };
-        let mut config: Self = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
-        if config.trainings_mut().iter().any(|training| training.steps == 0 || training.batch_size == 0) {
-            return Err(fail("every training needs at least 1 step and a batch_size of at least 1".into()));
-        }
-        config.detector.check().map_err(fail)?;
-        Ok(config)
-    }
-
-    /// Reads a TOML file.
-    pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let text = read_settings(path)
-            .map_err(|error| Error::Config { name: name.clone(), reason: error.to_string() })?;
-        Self::parse(&name, &text)
-    }
-
-    /// The same as TOML.
-    pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self)
-            .map_err(|error| Error::Config { name: "resolved".into(), reason: error.to_string() })
-    }
-
     /// Settings of a method's confidence branch, where it has one.
     pub fn confidence(&self, method: Method) -> Option<&ConfidenceConfig> {
         match method {
@@ -102,6 +67,11 @@ impl ExperimentConfig {
             Method::Direct => None,
             method => Some(self.confidence(method).map_or(&self.parametric, |branch| &branch.training)),
         }
+    }
+
+    fn trainings(&self) -> [&TrainingConfig; 5] {
+        let Self { base, parametric, iou_net, iou_net_star, ebm, .. } = self;
+        [base, parametric, &iou_net.training, &iou_net_star.training, &ebm.training]
     }
 
     /// Every training in it.
@@ -122,25 +92,19 @@ mod tests {
 
     #[test]
     fn every_embedded_configuration_survives_a_round_trip() {
-        for (name, _) in EMBEDDED {
-            let config = ExperimentConfig { expected: None, ..ExperimentConfig::embedded(name).unwrap() };
+        for (name, _) in ExperimentConfig::EMBEDDED {
+            let config = ExperimentConfig::embedded(name).unwrap();
             assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
         }
     }
 
     #[test]
-    fn an_unknown_key_is_named() {
-        let text = EMBEDDED[0].1.replace("[detector.rpn]", "[detector.rpn]\nanchor_size = 3");
-        let error = ExperimentConfig::parse("mini", &text).unwrap_err().to_string();
-        assert!(error.contains("anchor_size"), "{error}");
-    }
-
-    #[test]
     fn contradictions_are_refused() {
-        let text = EMBEDDED[0].1.replace("num_classes = 7", "num_classes = 1");
-        assert!(ExperimentConfig::parse("mini", &text).is_err());
-        let text = EMBEDDED[0].1.replacen("steps = ", "steps = 0 #", 1);
-        let error = ExperimentConfig::parse("mini", &text).unwrap_err().to_string();
-        assert!(error.contains("at least 1 step"), "{error}");
+        let refused = |text: &str| {
+            ExperimentConfig::parse("mine", &format!("extends = 'mini'\n{text}")).unwrap_err().to_string()
+        };
+        assert!(refused("detector.num_classes = 1").contains("num_classes"));
+        assert!(refused("ebm.training.steps = 0").contains("at least 1 step"));
+        assert!(refused("detector.rpn.anchor_size = 3").contains("did you mean `anchor_sizes`"));
     }
 }

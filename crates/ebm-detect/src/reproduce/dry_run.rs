@@ -43,6 +43,7 @@ const DRY_STEPS: usize = 2;
 /// # Errors
 /// When weights or images are there and can not be read.
 pub fn dry_run(
+    config: &ExperimentConfig,
     options: &PaperOptions,
     methods: &[Method],
     ablation: bool,
@@ -50,7 +51,6 @@ pub fn dry_run(
     progress: &mut dyn Progress,
 ) -> Result<Plan> {
     let found = options.detector();
-    let config = ExperimentConfig::embedded(found.as_ref().map_or("paper", |(_, name)| name))?;
     let device = &options.device;
     let mut plan = Plan::default();
     let (weights, detector) = match &found {
@@ -78,7 +78,7 @@ pub fn dry_run(
     plan.lines.push(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);
     if let Some(batch) =
-        eval_loader(&dataset, &config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
+        eval_loader(&dataset, config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
     {
         let images = ImageBatch::new(&batch, device)?;
         let pyramid = detector.features(&images.pixels, false)?;
@@ -89,8 +89,8 @@ pub fn dry_run(
             .push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
 
-    let source = streamed(&config, dataset, device, options.workers);
-    for (key, title, method, config) in works(&config, methods, ablation) {
+    let source = streamed(config, dataset, device, options.workers);
+    for (key, title, method, config) in works(config, methods, ablation) {
         plan.lines.push(format!("{title}: {}", settings(&config, method)));
         let seed = Key::new(0).split(&key);
         let branch = Branch::new(method, &config.detector, &weights, device, seed.split("init"))?;

@@ -14,7 +14,7 @@ use ebm_train::{Progress, RunSpec, train_run};
 
 use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};
 use crate::{
-    config::ExperimentConfig,
+    config::{ExperimentConfig, Settings},
     error::Result,
     faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,

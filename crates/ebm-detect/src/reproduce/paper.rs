@@ -69,15 +69,17 @@ impl PaperOptions {
     }
 }
 
-/// The published detector with train2017 to train on and val2017 to measure on. Settings are the paper's, so that nothing is
+/// The published detector, whose configuration `config` is, with train2017 to train on and val2017 to measure on. Settings are the paper's, so that nothing is
 /// chosen; [`step_lengths`](super::step_lengths()) searches.
 ///
 /// # Errors
 /// When data can not be read, or the weights are not of the architecture.
-pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Workplace> {
-    let (path, name) =
-        options.detector().unwrap_or_else(|| (options.weights.join(DETECTORS[0].0), DETECTORS[0].1));
-    let config = ExperimentConfig::embedded(name)?;
+pub fn paper(
+    config: &ExperimentConfig,
+    options: &PaperOptions,
+    progress: &mut dyn Progress,
+) -> Result<Workplace> {
+    let path = options.detector().map_or_else(|| options.weights.join(DETECTORS[0].0), |(path, _)| path);
     let device = options.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &path, &device)?);
     progress.begin("reading annotations", 1);
@@ -89,9 +91,9 @@ pub fn paper(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Work
     Ok(Workplace {
         digest: digest(&weights)?,
         classes: classes(&train),
-        source: streamed(&config, train, &device, options.workers),
+        source: streamed(config, train, &device, options.workers),
         weights,
-        config,
+        config: config.clone(),
         device,
         detector,
         validation: test.clone(),

@@ -19,7 +19,7 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::Precision;
 use crate::{
     branch::{Branch, Predictor},
-    config::{DetectorConfig, ExperimentConfig},
+    config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
     evaluation::{Contenders, Evaluation, Refiner, evaluate},
     faster_rcnn::FasterRcnn,

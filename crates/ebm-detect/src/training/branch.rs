@@ -3,15 +3,14 @@
 
 use std::rc::Rc;
 
-use candle_core::{Tensor, backprop::GradStore};
+use candle_core::Tensor;
 use ebm_core::{MonteCarloNll, Objective, Proposal, QualityRegression};
 use ebm_nn::{
     boxes::{BBox, paired_iou},
-    distributed::Group,
     params::ParamStore,
 };
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, StepReport, TrainTask, Updater};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BranchSource;
 use crate::{
@@ -28,12 +27,11 @@ use crate::{
 pub struct BranchTask {
     detector: Rc<FasterRcnn>,
     branch: Branch,
-    store: ParamStore,
     source: BranchSource,
     method: Method,
     /// What a confidence is trained on: the proposal, M, and whether the true box is trained on with it.
     samples: Option<(Box<dyn Proposal>, usize, bool)>,
-    updater: Updater,
+    learner: Learner,
     key: Key,
 }
 
@@ -63,53 +61,20 @@ impl BranchTask {
             None => None,
         };
         let updater = training.updater(store.trainable());
-        Ok(Self { detector, branch, store, source, method, samples, updater, key })
+        let learner = Learner::new(store, updater);
+        Ok(Self { detector, branch, learner, source, method, samples, key })
     }
 
     /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every object counts alike (for a
     /// density every sampled proposal), however many a share has.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
-        Self { updater: self.updater.over(group), key: group.key(self.key), ..self }
+        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
     /// The branch, trained so far.
     pub fn into_branch(self) -> (Branch, ParamStore) {
-        (self.branch, self.store)
-    }
-
-    /// The loss of this process's share, and over how many objects or proposals it is a mean.
-    fn loss(&mut self, step: usize) -> Result<(Tensor, usize)> {
-        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
-        let batch = match (&mut self.source, &self.branch) {
-            (BranchSource::Images(source), _) => source.batch(step)?,
-            (BranchSource::Foreground(source), Branch::Density(head)) => {
-                let sample = source.sample(step, &mut rng("sample"))?;
-                return Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size));
-            }
-            (BranchSource::Foreground(_), Branch::Confidence(_)) => {
-                return Err(self.refuse("a confidence is trained on features, not on proposals"));
-            }
-        };
-        let pyramid = match batch.maps.as_slice() {
-            [] => self.detector.features(&batch.images.pixels, false)?,
-            levels => levels.to_vec(),
-        };
-        match (&self.branch, &self.samples) {
-            (Branch::Confidence(head), Some((proposal, num_samples, with_target))) => {
-                let features = self.true_boxes(&pyramid, &batch.objects)?;
-                let objective = (&**proposal, *num_samples, *with_target);
-                let loss = self.confidence_loss(head, &features, objective, &mut rng("proposal"))?;
-                Ok((loss, batch.objects.iter().map(|(boxes, _)| boxes.len()).sum()))
-            }
-            (Branch::Density(head), _) => {
-                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
-                let pools: Vec<&ForegroundPool> = pools.iter().collect();
-                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
-                Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size))
-            }
-            (Branch::Confidence(_), None) => Err(self.refuse("a confidence is trained with a proposal")),
-        }
+        (self.branch, self.learner.into_store())
     }
 
     fn refuse(&self, reason: &str) -> Error {
@@ -144,25 +109,48 @@ impl BranchTask {
     }
 }
 
-impl TrainTask for BranchTask {
-    type Update = GradStore;
+impl GradientTask for BranchTask {
+    type Error = Error;
 
-    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, GradStore), BoxError> {
-        let (loss, terms) = self.loss(step)?;
-        let [weight] = self.updater.weights([terms])?;
-        Ok(self.updater.gradients(&(loss * weight)?, step)?)
+    fn loss(&mut self, step: usize) -> Result<Loss> {
+        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
+        let batch = match (&mut self.source, &self.branch) {
+            (BranchSource::Images(source), _) => source.batch(step)?,
+            (BranchSource::Foreground(source), Branch::Density(head)) => {
+                let sample = source.sample(step, &mut rng("sample"))?;
+                return Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?));
+            }
+            (BranchSource::Foreground(_), Branch::Confidence(_)) => {
+                return Err(self.refuse("a confidence is trained on features, not on proposals"));
+            }
+        };
+        let pyramid = match batch.maps.as_slice() {
+            [] => self.detector.features(&batch.images.pixels, false)?,
+            levels => levels.to_vec(),
+        };
+        match (&self.branch, &self.samples) {
+            (Branch::Confidence(head), Some((proposal, num_samples, with_target))) => {
+                let features = self.true_boxes(&pyramid, &batch.objects)?;
+                let objective = (&**proposal, *num_samples, *with_target);
+                let loss = self.confidence_loss(head, &features, objective, &mut rng("proposal"))?;
+                Ok(Loss::mean_over(batch.objects.iter().map(|(boxes, _)| boxes.len()).sum(), loss))
+            }
+            (Branch::Density(head), _) => {
+                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
+                let pools: Vec<&ForegroundPool> = pools.iter().collect();
+                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
+                Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?))
+            }
+            (Branch::Confidence(_), None) => Err(self.refuse("a confidence is trained with a proposal")),
+        }
     }
 
-    fn apply(&mut self, step: usize, gradients: GradStore) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.apply(step, &gradients)?)
+    fn learner(&self) -> &Learner {
+        &self.learner
     }
 
-    fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(self.updater.checkpoint(&self.store)?)
-    }
-
-    fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.restore(&self.store, &data)?)
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
     }
 }
 

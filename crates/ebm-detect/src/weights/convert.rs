@@ -16,7 +16,7 @@ use super::{
     provenance::{Metadata, detector_metadata, trained_classes},
 };
 use crate::{
-    config::{DetectorConfig, ExperimentConfig},
+    config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };

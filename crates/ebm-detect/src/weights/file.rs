@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     anchors::AnchorGenerator,
-    config::{DetectorConfig, ExperimentConfig},
+    config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
 };
 

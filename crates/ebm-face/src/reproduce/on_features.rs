@@ -14,7 +14,7 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::data::Data;
 use super::heads::{Entry, Seen, ablation, conclude, report_clamped};
 use super::{Options, Outcome};
-use crate::config::{ExperimentConfig, FrozenConfig, TrainingConfig, TrunkTraining};
+use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrainingConfig, TrunkTraining};
 use crate::features::{FeatureCache, FeatureTable};
 use crate::network::{ENERGY, Head, Network, TRUNK};
 use crate::saved::{RunConfig, TrainedHead, TrunkSource, file_digest, open_trunk, save};

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use ebm_face::Result;
-use ebm_face::config::ExperimentConfig;
+use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
 use ebm_face::training::{Batch, BatchSource, FaceTask};
 use ebm_nn::params::ParamStore;

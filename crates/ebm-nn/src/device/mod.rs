@@ -1,31 +1,24 @@
-//! The devices of a machine: which to compute on, and what is there.
+//! The devices of a machine: which to compute on.
 //!
 //! | file | what |
 //! |---|---|
-//! | `inventory` | what driver, devices and libraries there are, found without the feature `cuda` too |
-//! | `shared_library` | the system's dynamic loader |
-//! | `libraries` | with the feature `cuda`: the functions of CUDA's libraries, opened at run time |
 //! | `precision` | how exactly a GPU multiplies |
 //! | `upload` | bringing batches to a device |
 //! | `open_cuda` | with the feature `cuda`: a device, set up |
 //!
-//! A program built with the feature starts without any of CUDA's libraries.
+//! What a machine has is [`Inventory`]'s. A program built with the feature starts without any of CUDA's libraries.
 
-pub(crate) mod inventory;
-#[cfg(feature = "cuda")]
-mod libraries;
 #[cfg(feature = "cuda")]
 mod open_cuda;
 mod precision;
-pub(crate) mod shared_library;
 mod upload;
 
 use std::fmt;
 use std::str::FromStr;
 
 use candle_core::Device;
+use ebm_libraries::Inventory;
 
-pub use inventory::{CudaDevice, Inventory, Library};
 pub use precision::Precision;
 pub use upload::Uploader;
 
@@ -150,7 +143,7 @@ fn cuda(number: usize) -> Result<Device> {
 /// Whether cuDNN was found; only then convolutions on a GPU go through it.
 #[cfg(feature = "cuda")]
 pub(crate) fn has_cudnn() -> bool {
-    libraries::load().is_ok_and(|found| found.cudnn)
+    ebm_libraries::cuda::load().is_ok_and(|found| found.cudnn)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::pair_loader;
 use crate::backbone::Backbone;
-use crate::config::ExperimentConfig;
+use crate::config::{ExperimentConfig, Settings};
 use crate::error::{Error, Result};
 use crate::training::{CropStream, PREFIX, SmallBackboneTask};
 

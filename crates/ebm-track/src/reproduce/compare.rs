@@ -17,7 +17,7 @@ use super::study::Variant;
 use crate::backbone::Backbone;
 use crate::benchmark::{Repetition, Runs, track_dataset};
 use crate::box_module::{BoxModule, BoxModuleConfig, PackedBoxModule};
-use crate::config::ExperimentConfig;
+use crate::config::{ExperimentConfig, Settings};
 use crate::error::Result;
 use crate::method::{Method, Refinement};
 use crate::saved::SavedConfig;

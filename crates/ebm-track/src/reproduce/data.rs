@@ -104,6 +104,7 @@ mod tests {
     use ebm_data::loader::ByStep;
 
     use super::*;
+    use crate::config::Settings;
 
     #[test]
     fn every_seed_draws_its_own_pairs_in_its_own_order() {

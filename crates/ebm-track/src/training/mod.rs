@@ -10,7 +10,7 @@ pub use proposal::PerturbedBoxes;
 pub use small_backbone::{PREFIX, SmallBackboneConfig, SmallBackboneTask};
 pub use source::{PairFeatures, PairSource};
 pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};
-pub use task::{BoxModuleTask, Update, frozen_loss};
+pub use task::{BoxModuleTask, frozen_loss};
 
 use candle_core::Var;
 use ebm_nn::optim::{Adam, ParamGroup};

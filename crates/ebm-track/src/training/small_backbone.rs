@@ -3,7 +3,6 @@
 //! The target of a crop is pooled from layer2 and layer3, and a linear layer says which video it is from. Both frames of a
 //! pair have the same answer, so that what a target keeps from frame to frame is what is learnt.
 
-use candle_core::backprop::GradStore;
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_core::math::log_softmax;
@@ -13,12 +12,12 @@ use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_nn::schedule::{Decay, Schedule};
-use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
+use ebm_train::{GradientTask, Learner, Loss, Updater};
 use serde::{Deserialize, Serialize};
 
-use super::stream::{CropStream, PairCrops};
+use super::stream::CropStream;
 use crate::box_module::corners;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The prefix of the network's parameters, in front of torchvision's names.
 pub const PREFIX: &str = "backbone.";
@@ -44,16 +43,8 @@ pub struct SmallBackboneTask {
     network: ResNet,
     weight: Tensor,
     bias: Tensor,
-    store: ParamStore,
+    learner: Learner,
     crops: CropStream,
-    updater: Updater,
-    running: RunningStatistics,
-}
-
-/// Gradients, and the running statistics after the step.
-pub struct Update {
-    gradients: GradStore,
-    statistics: Vec<Tensor>,
 }
 
 impl SmallBackboneTask {
@@ -84,17 +75,21 @@ impl SmallBackboneTask {
         let decay = Decay::Cosine { steps: config.steps as u64, floor: 0.0 };
         let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
         let updater = Updater::new(Box::new(adam), schedule, None);
-        let running = RunningStatistics::of(&store);
-        Ok(Self { network, weight, bias, store, crops, updater, running })
+        Ok(Self { network, weight, bias, learner: Learner::new(store, updater), crops })
     }
 
     /// The parameters, the network's under [`PREFIX`].
     pub fn into_store(self) -> ParamStore {
-        self.store
+        self.learner.into_store()
     }
+}
+
+impl GradientTask for SmallBackboneTask {
+    type Error = Error;
 
     /// The cross-entropy of the videos' numbers.
-    fn loss(&self, crops: &PairCrops) -> Result<Tensor> {
+    fn loss(&mut self, step: usize) -> Result<Loss> {
+        let crops = self.crops.batch(step)?;
         let images = Tensor::cat(&[&crops.reference, &crops.test], 0)?;
         let boxes = Tensor::cat(&[&crops.reference_boxes, &crops.test_boxes], 0)?;
         let n = images.dim(0)?;
@@ -109,30 +104,14 @@ impl SmallBackboneTask {
         let videos: Vec<u32> = crops.samples.iter().map(|sample| sample.pair.sequence as u32).collect();
         let videos = Tensor::new([videos.as_slice(), videos.as_slice()].concat(), images.device())?;
         let log_p = log_softmax(&logits, 1)?.gather(&videos.unsqueeze(1)?, D::Minus1)?;
-        Ok(log_p.mean_all()?.neg()?)
-    }
-}
-
-impl TrainTask for SmallBackboneTask {
-    type Update = Update;
-
-    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, Update), BoxError> {
-        let crops = self.crops.batch(step)?;
-        let gradients = || -> Result<_> { Ok(self.updater.gradients(&self.loss(&crops)?, step)?) };
-        let ((report, gradients), statistics) = self.running.aside(gradients)?;
-        Ok((report, Update { gradients, statistics }))
+        Ok(log_p.mean_all()?.neg()?.into())
     }
 
-    fn apply(&mut self, step: usize, update: Update) -> std::result::Result<(), BoxError> {
-        self.running.set(&update.statistics)?;
-        Ok(self.updater.apply(step, &update.gradients)?)
+    fn learner(&self) -> &Learner {
+        &self.learner
     }
 
-    fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(self.updater.checkpoint(&self.store)?)
-    }
-
-    fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.restore(&self.store, &data)?)
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
     }
 }

@@ -1,35 +1,26 @@
 //! The box module in training.
 
 use candle_core::Tensor;
-use candle_core::backprop::GradStore;
 use ebm_core::{EnergyModel, MonteCarloNll, Objective, SquaredQualityRegression, TargetSpace};
 use ebm_nn::boxes::paired_iou;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, RunningStatistics, StepReport, TrainTask, Updater};
+use ebm_train::{GradientTask, Learner, Loss};
 use rand::RngCore;
 
 use super::{BoxTraining, PairFeatures, PairSource};
-use crate::Result;
 use crate::box_module::{BoxModule, BoxNetwork, InTraining, TargetFeatures};
 use crate::method::{Method, MethodSettings};
+use crate::{Error, Result};
 
 /// A [`BoxModule`] under a method's loss. The backbone takes no part: it gave the features.
 pub struct BoxModuleTask<S> {
     module: BoxModule,
-    store: ParamStore,
+    learner: Learner,
     source: S,
     method: Method,
     settings: MethodSettings,
-    updater: Updater,
-    running: RunningStatistics,
     key: Key,
-}
-
-/// Gradients, and the running statistics after the step.
-pub struct Update {
-    gradients: GradStore,
-    statistics: Vec<Tensor>,
 }
 
 impl<S: PairSource> BoxModuleTask<S> {
@@ -43,29 +34,36 @@ impl<S: PairSource> BoxModuleTask<S> {
         key: Key,
     ) -> Self {
         let updater = training.updater(store.trainable());
-        let running = RunningStatistics::of(&store);
-        Self { module, store, source, method, settings: settings.clone(), updater, running, key }
+        let learner = Learner::new(store, updater);
+        Self { module, learner, source, method, settings: settings.clone(), key }
     }
 
     /// The module, trained so far, and its parameters.
     pub fn into_module(self) -> (BoxModule, ParamStore) {
-        (self.module, self.store)
+        (self.module, self.learner.into_store())
     }
+}
 
-    fn compute(&mut self, step: usize) -> Result<(StepReport, Update)> {
+impl<S: PairSource> GradientTask for BoxModuleTask<S> {
+    type Error = Error;
+
+    fn loss(&mut self, step: usize) -> Result<Loss> {
         let pairs = self.source.batch(step)?;
-        let ((report, gradients), statistics) = self.running.aside(|| self.gradients(&pairs, step))?;
-        Ok((report, Update { gradients, statistics }))
-    }
-
-    fn gradients(&self, pairs: &PairFeatures, step: usize) -> Result<(StepReport, GradStore)> {
         let network = InTraining(&self.module);
         let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
         let test = network.test_features(&pairs.test, &modulation)?;
         let features = TargetFeatures::new(test, &pairs.test_boxes)?;
         let mut rng = self.key.split("proposal").index(step as u64).rng();
         let loss = loss(&network, &features, &pairs.test_boxes, (self.method, &self.settings), &mut rng)?;
-        Ok(self.updater.gradients(&loss, step)?)
+        Ok(loss.into())
+    }
+
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
     }
 }
 
@@ -110,25 +108,4 @@ fn overlap(features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Res
     let space = features.space();
     let target = space.decode(&y_i.unsqueeze(1)?)?.squeeze(1)?;
     paired_iou(&space.decode(y)?, &target).map_err(ebm_core::Error::model)
-}
-
-impl<S: PairSource> TrainTask for BoxModuleTask<S> {
-    type Update = Update;
-
-    fn step(&mut self, step: usize) -> std::result::Result<(StepReport, Update), BoxError> {
-        Ok(self.compute(step)?)
-    }
-
-    fn apply(&mut self, step: usize, update: Update) -> std::result::Result<(), BoxError> {
-        self.running.set(&update.statistics)?;
-        Ok(self.updater.apply(step, &update.gradients)?)
-    }
-
-    fn state(&self) -> std::result::Result<CheckpointData, BoxError> {
-        Ok(self.updater.checkpoint(&self.store)?)
-    }
-
-    fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError> {
-        Ok(self.updater.restore(&self.store, &data)?)
-    }
 }

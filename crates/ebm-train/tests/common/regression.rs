@@ -2,12 +2,12 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::distributed::Group;
+use ebm_distributed::Group;
 use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_seed::Key;
-use ebm_train::{BoxError, CheckpointData, Progress, StepReport, TrainTask, Updater};
+use ebm_train::{BoxError, CheckpointData, Loss, LossPart, Progress, StepReport, TrainTask, Updater};
 use rand::Rng;
 
 pub const BATCH: usize = 12;
@@ -78,7 +78,8 @@ impl TrainTask for Regression {
         if self.fault == Fault::NotANumber(step) {
             loss = (loss * f64::NAN)?;
         }
-        Ok(self.updater.gradients_with(&loss, &[("part", &loss)], step)?)
+        let part = LossPart { name: Some("part"), value: loss, terms: 1 };
+        Ok(self.updater.gradients(Loss::sum([part]), step)?)
     }
 
     fn apply(&mut self, step: usize, gradients: GradStore) -> Result<(), BoxError> {

@@ -14,11 +14,13 @@ use ebm_detect::{
     },
 };
 use ebm_eval::{Table, read_results};
+use ebm_experiment::config::Configured;
 use serde::Serialize;
 use serde_json::json;
 
 use super::detection_tables as tables;
-use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SMOKE, print_plan};
+use crate::commands::settings::SettingsArgs;
 use crate::commands::{create_dir, eval_strata, fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -99,6 +101,8 @@ pub struct DetectionArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    settings: SettingsArgs,
+    #[command(flatten)]
     check: CheckArgs,
     #[command(flatten)]
     device: DeviceArgs,
@@ -126,16 +130,18 @@ impl DetectionArgs {
     }
 
     /// The configuration's expected figures, where they are of the study that these arguments name.
-    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
-        match &config.expected {
-            _ if self.smoke => Err(SMOKE),
-            _ if self.dry_run => Err(DRY_RUN),
-            _ if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
+    fn reference<'a>(&self, configured: &'a Configured<ExperimentConfig>) -> Reference<'a> {
+        match () {
+            () if self.smoke => Err(SMOKE),
+            () if self.dry_run => Err(DRY_RUN),
+            () if self.table == 1 || self.figure.is_some() || self.grid.is_some() || self.levels => {
                 Err("the configuration states what to expect of Table 2 alone")
             }
-            _ if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
-            _ if self.from_scratch => Err("the configuration's figures are of the base detector in weights/"),
-            expected => expected.as_ref().ok_or(SILENT),
+            () if self.steps.is_some() => Err("--steps is not what the configuration's figures are of"),
+            () if self.from_scratch => {
+                Err("the configuration's figures are of the base detector in weights/")
+            }
+            () => self.settings.reference(configured),
         }
     }
 
@@ -172,10 +178,14 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         }
         given => given,
     };
-    let name = if scale == Scale::Paper { "paper" } else { "mini" };
-    args.check.refuse_without(&args.reference(&ExperimentConfig::embedded(name)?))?;
+    let name = match scale {
+        Scale::Paper => options.detector().map_or("paper", |(_, name)| name),
+        _ => "mini",
+    };
+    let mut configured = args.settings.load(name)?;
+    args.check.refuse_without(&args.reference(&configured))?;
     if scale != Scale::Paper {
-        return run_mini(&args, options.device, &mut progress);
+        return run_mini(&args, &mut configured, options.device, &mut progress);
     }
     if args.levels {
         bail!("--levels is a study of generated scenes: run it with --scale mini");
@@ -183,7 +193,8 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
     if args.dry_run {
         let run = fresh_run(&args.out, "detection-dry")?;
         options.run = run.clone();
-        let plan = dry_run(&options, &args.methods(), args.table == 1, &run, &mut progress)?;
+        let plan =
+            dry_run(&configured.settings, &options, &args.methods(), args.table == 1, &run, &mut progress)?;
         let losses = plan.losses.iter().map(|(key, title, losses)| (&**key, &**title, &**losses));
         return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
@@ -194,8 +205,8 @@ pub fn run(args: DetectionArgs, mut progress: Console) -> Result<()> {
         );
     }
     options.run = run_dir(args.resume.as_deref(), &args.out, "detection-paper")?;
-    let place = paper(&options, &mut progress)?;
-    study(&args, "paper", &place, &options.run, &mut progress)
+    let place = paper(&configured.settings, &options, &mut progress)?;
+    study(&args, &configured, ("paper", &place, &options.run), &mut progress)
 }
 
 fn explain_mini(missing: &[PathBuf]) {
@@ -208,8 +219,13 @@ fn explain_mini(missing: &[PathBuf]) {
     );
 }
 
-fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Result<()> {
-    let mut config = ExperimentConfig::embedded("mini")?;
+fn run_mini(
+    args: &DetectionArgs,
+    configured: &mut Configured<ExperimentConfig>,
+    device: Device,
+    progress: &mut Console,
+) -> Result<()> {
+    let config = &mut configured.settings;
     let (mut scenes, mut step_factors) = (Scenes::default(), STEP_FACTORS.to_vec());
     if let Some(steps) = args.steps {
         let heads =
@@ -242,15 +258,15 @@ fn run_mini(args: &DetectionArgs, device: Device, progress: &mut Console) -> Res
         device,
         workers: args.workers.count(),
     };
-    let place = mini(&config, &options, progress)?;
+    let place = mini(config, &options, progress)?;
     if args.levels {
-        let splits = options.levels(&config)?;
+        let splits = options.levels(config)?;
         let rows = reproduce::levels(&place, &splits, args.seeds, progress)?;
         eval_strata::write(&run, &strata_of(&splits, &run, args.seeds)?)?;
         let study = Study { title: "Levels of difficulty", scale: "mini", published: None };
-        return study.finish((args, &place, run.as_path()), &rows, &tables::levels(&rows)?);
+        return study.finish((args, configured, &place, run.as_path()), &rows, &tables::levels(&rows)?);
     }
-    study(args, "mini", &place, &run, progress)
+    study(args, configured, ("mini", &place, &run), progress)
 }
 
 /// The gain of the energy model by what makes a box uncertain, for each level.
@@ -268,13 +284,12 @@ fn strata_of(splits: &[Split], run: &Path, seeds: u64) -> Result<Vec<(String, Ve
 /// The study that the arguments name.
 fn study(
     args: &DetectionArgs,
-    scale: &str,
-    place: &Workplace,
-    run: &Path,
+    configured: &Configured<ExperimentConfig>,
+    (scale, place, run): (&str, &Workplace, &Path),
     progress: &mut Console,
 ) -> Result<()> {
     let study = |title, published| Study { title, scale, published };
-    let finished = (args, place, run);
+    let finished = (args, configured, place, run);
     if args.grid.is_some() {
         let rows = step_lengths(place, &args.methods(), progress)?;
         return study("Step lengths", None).finish(finished, &rows, &tables::step_lengths(&rows)?);
@@ -304,7 +319,7 @@ impl Study<'_> {
     /// Writes, prints and compares.
     fn finish<R: Serialize>(
         &self,
-        (args, place, run): (&DetectionArgs, &Workplace, &Path),
+        (args, configured, place, run): (&DetectionArgs, &Configured<ExperimentConfig>, &Workplace, &Path),
         rows: &[R],
         table: &Table,
     ) -> Result<()> {
@@ -313,7 +328,6 @@ impl Study<'_> {
             Some(Grid::Lambda) => vec![place.search_remark()],
             None => place.remarks(published),
         };
-        let config = ExperimentConfig::embedded(scale)?;
         let study = outcome::Study {
             command: COMMAND,
             title,
@@ -325,6 +339,6 @@ impl Study<'_> {
             appendix: "",
             files: "detections, trained heads, metrics",
         };
-        study.finish(&args.reference(&config), args.check, args.json)
+        study.finish(&args.reference(configured), args.check, args.json)
     }
 }

@@ -6,8 +6,7 @@ use anyhow::Result;
 use ebm_detect::Method;
 use ebm_detect::reproduce::{AblationRow, LevelRow, Row, STEPS, StepLengthRow, TradeRow};
 use ebm_eval::{Spread, Summary, Table};
-
-use crate::plot::{self, PointPanel, PointPlot};
+use ebm_plot::{PointPanel, PointPlot};
 
 /// Mean ± sample standard deviation.
 fn cell(values: &[f64], decimals: usize) -> Result<String> {
@@ -114,7 +113,7 @@ pub fn plot_figure3a(run: &Path, rows: &[TradeRow]) -> Result<()> {
         PointPanel { title: "frames per second".to_owned(), points: points(&|row| row.frames_per_second)? },
     ];
     let figure = PointPlot { x_label: "number of gradient ascent iterations T", panels: &panels };
-    plot::write(&figure, &run.join("trade"))?;
+    ebm_plot::write(&figure, &run.join("trade"))?;
     Ok(())
 }
 

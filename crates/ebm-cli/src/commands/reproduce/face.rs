@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use ebm_experiment::config::Configured;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, dry_run, frozen, mini, paper};
 use serde_json::json;
 
 use super::face_figures::figures;
 use super::face_tables as tables;
-use super::outcome::{CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, Study, print_plan};
+use super::outcome::{CheckArgs, DRY_RUN, Reference, SMOKE, Study, print_plan};
+use crate::commands::settings::SettingsArgs;
 use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -48,15 +50,17 @@ pub struct FaceArgs {
     /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
-    /// Settings in place of the scale's embedded ones; may extend them.
+    /// Settings instead of the scale's, a TOML file, which may extend them.
     #[arg(long)]
-    config: Option<PathBuf>,
+    config: Option<String>,
     /// A study of the supplement to make as well.
     #[arg(long, value_enum)]
     ablation: Option<Ablation>,
     /// Paper: only the plan, the sizes and two steps of each network.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    settings: SettingsArgs,
     #[command(flatten)]
     check: CheckArgs,
     #[command(flatten)]
@@ -83,11 +87,11 @@ pub struct FaceArgs {
 
 impl FaceArgs {
     /// The settings' expected figures.
-    fn reference<'a>(&self, config: &'a ExperimentConfig) -> Reference<'a> {
-        match &config.expected {
-            _ if self.smoke => Err(SMOKE),
-            _ if self.dry_run => Err(DRY_RUN),
-            expected => expected.as_ref().ok_or(SILENT),
+    fn reference<'a>(&self, configured: &'a Configured<ExperimentConfig>) -> Reference<'a> {
+        match () {
+            () if self.smoke => Err(SMOKE),
+            () if self.dry_run => Err(DRY_RUN),
+            () => self.settings.reference(configured),
         }
     }
 }
@@ -129,14 +133,14 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         Scale::Frozen => "frozen",
         Scale::Mini | Scale::Auto => "mini",
     };
-    let mut config = match &args.config {
-        Some(path) => ExperimentConfig::read(path)?,
-        None => ExperimentConfig::embedded(&format!("{}_{name}", task.key()))?,
-    };
+    let own = format!("{}_{name}", task.key());
+    let mut configured: Configured<ExperimentConfig> =
+        args.settings.load(args.config.as_deref().unwrap_or(&own))?;
     if args.smoke {
-        shrink(&mut config);
+        shrink(&mut configured.settings);
     }
-    args.check.refuse_without(&args.reference(&config))?;
+    args.check.refuse_without(&args.reference(&configured))?;
+    let config = &configured.settings;
     let data = match scale {
         Scale::Mini => {
             let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
@@ -171,7 +175,7 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
     let outcome = match scale {
         Scale::Paper if args.dry_run => {
             let device = args.device.open_single()?;
-            let plan = dry_run(&config, &data, &trunk()?, &device, &options, &mut progress)?;
+            let plan = dry_run(config, &data, &trunk()?, &device, &options, &mut progress)?;
             let losses =
                 plan.losses.iter().map(|(name, losses)| (name.as_str(), name.as_str(), losses.as_slice()));
             return print_plan(command(task), &plan.lines, losses, args.json);
@@ -179,12 +183,12 @@ pub fn run(task: Task, args: &FaceArgs, mut progress: Console) -> Result<()> {
         Scale::Paper => {
             let device = args.device.open_single()?;
             progress = progress.computing_on(&device);
-            paper(&config, &data, &trunk()?, &device, &options, &mut progress)?
+            paper(config, &data, &trunk()?, &device, &options, &mut progress)?
         }
-        Scale::Frozen => frozen(&config, &data, &trunk()?, &options, &mut progress)?,
-        Scale::Mini | Scale::Auto => mini(&config, &data, &options, &mut progress)?,
+        Scale::Frozen => frozen(config, &data, &trunk()?, &options, &mut progress)?,
+        Scale::Mini | Scale::Auto => mini(config, &data, &options, &mut progress)?,
     };
-    report((task, name), &config, &data, &outcome, &run, args)
+    report((task, name), &configured, &data, &outcome, &run, args)
 }
 
 fn explain_mini(args: &FaceArgs, no_weights: bool, data: Option<&Path>) {
@@ -220,12 +224,13 @@ fn shrink(config: &mut ExperimentConfig) {
 
 fn report(
     (task, scale): (Task, &str),
-    config: &ExperimentConfig,
+    configured: &Configured<ExperimentConfig>,
     data: &Data,
     outcome: &Outcome,
     run: &Path,
     args: &FaceArgs,
 ) -> Result<()> {
+    let config = &configured.settings;
     let more = json!({
         "unit": config.unit,
         "coordinates": config.coordinates,
@@ -267,5 +272,5 @@ fn report(
         appendix: "",
         files: "figures, the trained networks",
     };
-    study.finish(&args.reference(config), args.check, args.json)
+    study.finish(&args.reference(configured), args.check, args.json)
 }

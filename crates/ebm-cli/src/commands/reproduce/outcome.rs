@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ebm_bench::peak_mib;
 use ebm_data::files::write_atomic;
 use ebm_eval::{Comparison, Expected};
 use serde_json::{Value, json};
 
-use crate::memory::peak_mib;
 use crate::schema::document;
 
 /// What is to come of the comparison with the configuration's expected figures.
@@ -27,8 +27,6 @@ pub type Reference<'a> = Result<&'a Expected, &'static str>;
 pub const SMOKE: &str = "the results of --smoke mean nothing";
 /// Why a dry run is compared with nothing.
 pub const DRY_RUN: &str = "a dry run has no results";
-/// Why settings of one's own may be compared with nothing.
-pub const SILENT: &str = "the settings have no table [expected]";
 
 impl CheckArgs {
     /// Refuses --check before the work begins where nothing could come of it.

@@ -6,8 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ebm_bench::{Machine, today};
 use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
+use ebm_experiment::config::Configured;
 use ebm_seed::Key;
 use ebm_toy::calibration::{Calibration, calibration};
 use ebm_toy::{Dataset, Experiment, Job, Network, Points, Problem, Reference, Row, Trained, run_all};
@@ -15,10 +17,10 @@ use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
-use super::outcome::{CheckArgs, SILENT, SMOKE, Study};
+use super::outcome::{CheckArgs, SMOKE, Study};
 use super::toy_figures::figures;
+use crate::commands::settings::SettingsArgs;
 use crate::commands::{fresh_run, run_name};
-use crate::machine::{Machine, today};
 use crate::progress::Console;
 
 /// Methods whose calibration is measured, and that the figure shows.
@@ -65,6 +67,8 @@ pub struct ToyArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    settings: SettingsArgs,
+    #[command(flatten)]
     check: CheckArgs,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
@@ -86,7 +90,8 @@ struct CalibrationRow {
 
 /// Runs the command.
 pub fn run(args: ToyArgs) -> Result<()> {
-    let experiment = experiment(&args)?;
+    let configured = experiment(&args)?;
+    let experiment = &configured.settings;
     let datasets: Vec<Dataset> = problems(&args)
         .into_iter()
         .map(|problem| match &args.data {
@@ -105,11 +110,11 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
-    let reference = match &experiment.expected {
-        _ if args.smoke => Err(SMOKE),
-        _ if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
-        _ if args.data.is_some() => Err("the expected figures are of the paper's points"),
-        expected => expected.as_ref().ok_or(SILENT),
+    let reference = match () {
+        () if args.smoke => Err(SMOKE),
+        () if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
+        () if args.data.is_some() => Err("the expected figures are of the paper's points"),
+        () => args.settings.reference(&configured),
     };
     args.check.refuse_without(&reference)?;
     let run = fresh_run(&args.out, &run_name("toy", args.smoke))?;
@@ -124,7 +129,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
         act(&mut console.lock().unwrap_or_else(PoisonError::into_inner))
     };
     with(&|(console, _)| console.begin("trainings", jobs.len()));
-    let results = run_all(&experiment, &jobs, threads, &|row| {
+    let results = run_all(experiment, &jobs, threads, &|row| {
         with(&|(console, done)| {
             *done += 1;
             console.advance(
@@ -164,8 +169,9 @@ fn problems(args: &ToyArgs) -> Vec<Problem> {
 }
 
 /// The embedded experiment as the arguments change it.
-fn experiment(args: &ToyArgs) -> Result<Experiment> {
-    let mut experiment = Experiment::embedded()?;
+fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
+    let mut configured: Configured<Experiment> = args.settings.load("figure2")?;
+    let experiment = &mut configured.settings;
     if args.network == NetworkArg::Bmvc {
         experiment.network = Network::Bmvc;
     }
@@ -174,7 +180,7 @@ fn experiment(args: &ToyArgs) -> Result<Experiment> {
         experiment.evaluation_points = 64;
     }
     if args.methods.is_empty() {
-        return Ok(experiment);
+        return Ok(configured);
     }
     let known: Vec<String> = experiment.methods.iter().map(|method| method.name.clone()).collect();
     if let Some(unknown) = args.methods.iter().find(|name| !known.contains(name)) {
@@ -183,7 +189,7 @@ fn experiment(args: &ToyArgs) -> Result<Experiment> {
         bail!("there is no method `{unknown}`; --methods takes some of: {}", known.join("; "));
     }
     experiment.methods.retain(|method| args.methods.contains(&method.name));
-    Ok(experiment)
+    Ok(configured)
 }
 
 fn calibrations(jobs: &[Job<'_>], trained: &[Trained]) -> Result<Vec<CalibrationRow>> {

@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::{DType, Tensor};
 use ebm_core::{Grid, GridDensity};
+use ebm_plot::{DensityCurves, DensityMaps, DensityPanel, SeedPlot, SeedRow};
 use ebm_toy::calibration::LEVEL;
 use ebm_toy::dataset::RANGE;
 use ebm_toy::{Dataset, Job, Points, Problem, Reference, Row, Trained};
 
 use super::toy::{SHOWN, distance, measure, title};
-use crate::plot::{self, DensityMaps, DensityPanel, SeedPlot, SeedRow, density_curve::DensityCurves};
 
 /// Columns of a panel's density over x.
 const COLUMNS: usize = 360;
@@ -61,7 +61,7 @@ pub fn figures(
             // A divergence is positive.
             logarithmic: truth,
         };
-        plot::write(&figure, &run.join(format!("seeds_{}", dataset.name)))?;
+        ebm_plot::write(&figure, &run.join(format!("seeds_{}", dataset.name)))?;
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ fn density_maps(
         .collect();
     let [low, high] = [shown.first(), shown.last()].map(|y| y.copied().unwrap_or_default());
     let figure = DensityMaps { x: RANGE[0]..RANGE[1], y: low..high, panels: &panels };
-    plot::write(&figure, &run.join(format!("figure2_{}", dataset.name)))?;
+    ebm_plot::write(&figure, &run.join(format!("figure2_{}", dataset.name)))?;
     Ok(())
 }
 
@@ -133,7 +133,7 @@ fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
         regions: &region.intervals,
         marks: &[],
     };
-    plot::write(&figure, &run.join(format!("density_{}", problem.name())))?;
+    ebm_plot::write(&figure, &run.join(format!("density_{}", problem.name())))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_eval::tracking::Convention;
+use ebm_experiment::config::Configured;
 use ebm_synth::videos::VideoConfig;
 use ebm_track::config::{ExperimentConfig, GeneratedConfig};
 use ebm_track::reproduce::{
@@ -15,9 +16,10 @@ use ebm_track::reproduce::{
 };
 use serde_json::json;
 
-use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SILENT, SMOKE, print_plan};
+use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SMOKE, print_plan};
 use super::tracking_figures::figures;
 use super::tracking_tables::tables;
+use crate::commands::settings::SettingsArgs;
 use crate::commands::{fresh_run, run_dir, run_name, say_left_out};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
@@ -60,9 +62,9 @@ pub struct TrackingArgs {
     /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
-    /// Settings instead of the embedded ones, a TOML file.
+    /// Settings instead of the scale's, a TOML file, which may extend them.
     #[arg(long)]
-    config: Option<PathBuf>,
+    config: Option<String>,
     /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
     #[arg(long)]
     small_backbone: bool,
@@ -75,6 +77,8 @@ pub struct TrackingArgs {
     /// A run of this command that was interrupted: its trained modules and its trackers' boxes are kept, the rest goes on.
     #[arg(long)]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
     #[command(flatten)]
     check: CheckArgs,
     #[command(flatten)]
@@ -98,16 +102,20 @@ pub struct TrackingArgs {
 
 impl TrackingArgs {
     /// The settings' expected figures, where they are of what these arguments ask for.
-    fn reference<'a>(&self, config: &'a ExperimentConfig, scale: Scale) -> Result<Reference<'a>> {
+    fn reference<'a>(
+        &self,
+        configured: &'a Configured<ExperimentConfig>,
+        scale: Scale,
+    ) -> Result<Reference<'a>> {
         let small = || Ok::<_, anyhow::Error>(self.small_backbone || find_backbone(&self.weights)?.is_none());
-        Ok(match &config.expected {
-            _ if self.smoke => Err(SMOKE),
-            _ if self.dry_run => Err(DRY_RUN),
-            _ if self.ablation.is_some() => Err("the settings state what to expect of Table 3 alone"),
-            _ if scale != Scale::Paper && self.config.is_none() && small()? => {
+        Ok(match () {
+            () if self.smoke => Err(SMOKE),
+            () if self.dry_run => Err(DRY_RUN),
+            () if self.ablation.is_some() => Err("the settings state what to expect of Table 3 alone"),
+            () if scale != Scale::Paper && self.config.is_none() && small()? => {
                 Err("the configuration's figures are of ImageNet's ResNet-18; see weights/README.md")
             }
-            expected => expected.as_ref().ok_or(SILENT),
+            () => self.settings.reference(configured),
         })
     }
 }
@@ -145,12 +153,13 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
         }
         given => given,
     };
-    let config = settings(args, scale)?;
-    let reference = args.reference(&config, scale)?;
+    let configured = settings(args, scale)?;
+    let config = &configured.settings;
+    let reference = args.reference(&configured, scale)?;
     args.check.refuse_without(&reference)?;
     if scale == Scale::Paper && args.dry_run {
         let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
-        let plan = dry_run(&config, &PaperOptions { run, ..options }, &mut progress)?;
+        let plan = dry_run(config, &PaperOptions { run, ..options }, &mut progress)?;
         let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
         return print_plan(COMMAND, &plan.lines, losses, args.json);
     }
@@ -163,12 +172,12 @@ pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
                 );
             }
             let run = run_dir(args.resume.as_deref(), &args.out, &args.run_name("paper"))?;
-            let outcome = paper(&config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
+            let outcome = paper(config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
             ("paper", run, outcome)
         }
         _ => {
             let run = run_dir(args.resume.as_deref(), &args.out, &args.run_name("mini"))?;
-            let outcome = run_mini(args, &config, (&run, options.device), &mut progress)?;
+            let outcome = run_mini(args, config, (&run, options.device), &mut progress)?;
             ("mini", run, outcome)
         }
     };
@@ -192,11 +201,11 @@ impl TrackingArgs {
     }
 }
 
-fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
-    let mut config = match &args.config {
-        Some(path) => ExperimentConfig::read(path)?,
-        None => ExperimentConfig::embedded(if scale == Scale::Paper { "paper" } else { "mini" })?,
-    };
+fn settings(args: &TrackingArgs, scale: Scale) -> Result<Configured<ExperimentConfig>> {
+    let own = if scale == Scale::Paper { "paper" } else { "mini" };
+    let mut configured: Configured<ExperimentConfig> =
+        args.settings.load(args.config.as_deref().unwrap_or(own))?;
+    let config = &mut configured.settings;
     if let Some(repetitions) = args.repetitions {
         config.repetitions = repetitions as usize;
     }
@@ -208,7 +217,7 @@ fn settings(args: &TrackingArgs, scale: Scale) -> Result<ExperimentConfig> {
         config.generated = Some(GeneratedConfig { train: 2, validation: 1, test: 1 });
         config.step_factors.truncate(1);
     }
-    Ok(config)
+    Ok(configured)
 }
 
 fn run_mini(

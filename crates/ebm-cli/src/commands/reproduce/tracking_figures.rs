@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use ebm_data::{Image, decode::read_image, encode::write_png};
+use ebm_plot::LinePlot;
 use ebm_track::Method;
 use ebm_track::reproduce::{Comparison, Example};
 
 use crate::picture::{AFTER, BEFORE, Colour, TRUTH, beside, enlarge, outline, stack};
-use crate::plot::{self, LinePlot};
 
 /// Frames of the example that are shown.
 const SHOWN: usize = 6;
@@ -43,7 +43,7 @@ pub fn figures(run: &Path, outcome: &Comparison) -> Result<()> {
             y: 0.0..100.0,
             curves: &curves,
         };
-        plot::write(&figure, &run.join("success"))?;
+        ebm_plot::write(&figure, &run.join("success"))?;
     }
     if let Some(example) = &outcome.example {
         write_png(&run.join("example.png"), &sheet(example)?)?;

@@ -1,0 +1,210 @@
+//! What a work takes at least: arithmetic of the plain algorithm, and numbers that have to cross the memory.
+
+use anyhow::Result;
+use ebm_nn::resnet::{Block, Norm};
+
+use super::work::{Task, Work};
+use super::works::resnet;
+
+/// Additions and multiplications, counted singly, and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub operations: f64,
+    /// Parameters, input and output once. With gradients, parameters are read twice and their gradients written.
+    pub bytes: f64,
+}
+
+/// Sums in numbers; [`Count::cost`] makes operations and bytes of them.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    products: usize,
+    parameters: usize,
+    ends: usize,
+}
+
+impl Count {
+    /// A square convolution with `out` pixels in all, and its bias.
+    fn conv(&mut self, (inputs, outputs): (usize, usize), kernel: usize, out: usize) {
+        let weight = inputs * outputs * kernel * kernel;
+        self.products += weight * out;
+        self.parameters += weight + outputs;
+    }
+
+    fn cost(self, gradients: bool) -> Cost {
+        // Backward is two products of forward's size: for the input and for the weight.
+        let times = if gradients { 3.0 } else { 1.0 };
+        let numbers = self.parameters as f64 * times + self.ends as f64;
+        Cost { operations: 2.0 * self.products as f64 * times, bytes: numbers * size_of::<f32>() as f64 }
+    }
+}
+
+/// What a work takes at least.
+///
+/// # Errors
+/// When there is no network of the task's depth.
+pub fn cost(work: &Work) -> Result<Cost> {
+    of_task(work.task)
+}
+
+fn of_task(task: Task) -> Result<Cost> {
+    let mut count = Count::default();
+    match task {
+        Task::Resnet { depth, batch, height, width } => {
+            body(&mut count, depth, batch, [height, width])?;
+            Ok(count.cost(false))
+        }
+        Task::ResnetStep { depth, batch, height, width } => {
+            body(&mut count, depth, batch, [height, width])?;
+            Ok(count.cost(true))
+        }
+        Task::ResnetFpn { channels, batch, height, width } => {
+            for (inputs, pixels) in body(&mut count, 50, batch, [height, width])? {
+                count.conv((inputs, channels), 1, pixels);
+                count.conv((channels, channels), 3, pixels);
+                // The pyramid replaces the body's maps as what comes out.
+                count.ends = count.ends + channels * pixels - inputs * pixels;
+            }
+            Ok(count.cost(false))
+        }
+        Task::Conv { channels, height, width, backward } => {
+            count.conv((channels, channels), 3, height * width);
+            count.ends = 2 * channels * height * width;
+            Ok(count.cost(backward))
+        }
+        Task::Head { inputs, hidden, classes, rows, backward } => {
+            for layer in [(inputs, hidden), (hidden, hidden), (hidden, classes)] {
+                count.conv(layer, 1, rows);
+            }
+            count.ends = rows * (inputs + classes);
+            Ok(count.cost(backward))
+        }
+        Task::Refinement { boxes, steps, channels, hidden, .. } => {
+            climb(&mut count, boxes, steps, (channels, hidden));
+            Ok(count.cost(false))
+        }
+        Task::Detector { boxes, steps, channels, hidden, height, width } => {
+            for (inputs, pixels) in body(&mut count, 50, 1, [height, width])? {
+                count.conv((inputs, channels), 1, pixels);
+                // The pyramid's output and the proposal network's layer.
+                count.conv((channels, channels), 3, 2 * pixels);
+            }
+            branch(&mut count, PROPOSALS, (channels, hidden));
+            if steps > 0 {
+                climb(&mut count, boxes, steps, (channels, hidden));
+            }
+            Ok(count.cost(false))
+        }
+        Task::HeadStep { images, objects, samples, channels, hidden, .. } => {
+            // The true box is one of the samples; nothing asks for the gradient in the pooled boxes.
+            let rows = images * objects * (samples + 1);
+            branch(&mut count, rows, (channels, hidden));
+            let first = 2.0 * (channels * BINS * hidden * rows) as f64;
+            let all = count.cost(true);
+            Ok(Cost { operations: all.operations - first, ..all })
+        }
+        Task::RoiPool { boxes, channels, height, width } => {
+            // The map and its gradient, the pooled boxes and theirs.
+            count.ends = 2 * channels * (height * width + boxes * BINS);
+            // Two products with an axis' weights for each bin, of two pixels at least, each way.
+            count.products = 2 * 4 * boxes * BINS * channels;
+            Ok(count.cost(false))
+        }
+        Task::Age { batch, side, .. } => {
+            body(&mut count, 50, batch, [side, side])?;
+            count.conv((FEATURES, FEATURES), 1, batch);
+            Ok(count.cost(false))
+        }
+    }
+}
+
+/// Boxes that the detector classifies.
+const PROPOSALS: usize = 1000;
+/// Numbers of a pooled box for each channel.
+const BINS: usize = 49;
+/// Features of an image in the age network.
+const FEATURES: usize = 2048;
+
+/// Adds two linear layers on pooled boxes.
+fn branch(count: &mut Count, rows: usize, (channels, hidden): (usize, usize)) {
+    count.conv((channels * BINS, hidden), 1, rows);
+    count.conv((hidden, hidden), 1, rows);
+}
+
+/// Adds a refinement: T + 1 values and T gradients, each one product a layer.
+fn climb(count: &mut Count, boxes: usize, steps: usize, widths: (usize, usize)) {
+    let before = count.parameters;
+    branch(count, boxes * (2 * steps + 1), widths);
+    // The weights lie in two orders.
+    count.parameters += count.parameters - before;
+}
+
+/// Adds a ResNet's convolutions; the channels and pixels of C2 to C5.
+fn body(count: &mut Count, depth: usize, batch: usize, size: [usize; 2]) -> Result<Vec<(usize, usize)>> {
+    let config = resnet::config(depth, Norm::Train)?;
+    let pixels = |stride: usize| batch * size.map(|side| side.div_ceil(stride)).iter().product::<usize>();
+    count.ends += 3 * pixels(1);
+    count.conv((3, config.width), 7, pixels(2));
+    let mut maps = Vec::new();
+    let mut inputs = config.width;
+    for (stage, (&blocks, outputs)) in config.layers.iter().zip(config.channels()).enumerate() {
+        let (inner, stride) = (config.width << stage, 4 << stage);
+        for block in 0..blocks {
+            let shrinks = stage > 0 && block == 0;
+            let before = pixels(if shrinks { stride / 2 } else { stride });
+            match config.block {
+                Block::Basic => {
+                    count.conv((inputs, inner), 3, pixels(stride));
+                    count.conv((inner, inner), 3, pixels(stride));
+                }
+                Block::Bottleneck => {
+                    count.conv((inputs, inner), 1, before);
+                    count.conv((inner, inner), 3, pixels(stride));
+                    count.conv((inner, outputs), 1, pixels(stride));
+                }
+            }
+            if shrinks || inputs != outputs {
+                count.conv((inputs, outputs), 1, pixels(stride));
+            }
+            inputs = outputs;
+        }
+        count.ends += outputs * pixels(stride);
+        maps.push((outputs, pixels(stride)));
+    }
+    Ok(maps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_convolution_and_its_gradients() {
+        let task = |backward| Task::Conv { channels: 256, height: 100, width: 136, backward };
+        let products = 256.0 * 256.0 * 9.0 * 13600.0;
+        let forward = of_task(task(false)).unwrap();
+        assert_eq!(forward.operations, 2.0 * products);
+        assert_eq!(forward.bytes, 4.0 * (256.0 * 256.0 * 9.0 + 256.0 + 2.0 * 256.0 * 13600.0));
+        assert_eq!(of_task(task(true)).unwrap().operations, 6.0 * products);
+    }
+
+    /// He et al., Table 1, and torchvision's documentation: 1.8, 4.1 and 10⁹ products at 224²; 11.7 and 25.6 million
+    /// parameters with the classifier of 0.5 and 2.0 million.
+    #[test]
+    fn residual_networks_have_their_published_size() {
+        for (depth, products, parameters) in [(18, 1.81e9, 11.18e6), (50, 4.09e9, 23.51e6)] {
+            let mut count = Count::default();
+            body(&mut count, depth, 1, [224, 224]).unwrap();
+            assert!((count.products as f64 / products - 1.0).abs() < 0.01, "{}", count.products);
+            // The bias that normalisation leaves counts once, its scale and shift twice in the published number.
+            assert!((count.parameters as f64 / parameters - 1.0).abs() < 0.01, "{}", count.parameters);
+        }
+    }
+
+    #[test]
+    fn every_work_has_a_cost() {
+        for work in crate::work::works(true, true) {
+            let cost = cost(&work).unwrap();
+            assert!(cost.operations > 0.0 && cost.bytes > 0.0, "{}", work.name);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Prediction with an energy: boxes refined, and a detector and an age network without and with it.
+
+use anyhow::Result;
+use candle_core::Tensor;
+use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
+use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
+use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
+use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
+use ebm_face::{BaselineHead, EnergyHeadConfig, PackedEnergyHead, Trunk, TrunkConfig, TrunkNorm};
+use ebm_nn::boxes::BBox;
+use ebm_nn::init;
+use ebm_nn::params::VarBuilder;
+use ebm_seed::Key;
+use rand::Rng;
+
+use super::resnet::images;
+use super::{Place, Run};
+
+/// Strides of P2 to P6.
+const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
+/// Step lengths that move a box a little and never end the climb.
+const BOX_STEPS: [f64; 4] = [1e-3, 1e-3, 4e-3, 4e-3];
+/// The paper's for age.
+const AGE_STEP: f64 = 3.0;
+/// The age that is refined where a network was not trained.
+const AGE: f64 = 35.0;
+
+/// torchvision's detector with a confidence branch.
+pub fn config(channels: usize, hidden: usize) -> Result<DetectorConfig> {
+    let mut config = ExperimentConfig::embedded("torchvision")?.detector;
+    (config.backbone.fpn_channels, config.roi.representation) = (channels, hidden);
+    Ok(config)
+}
+
+/// Algorithm S1.
+fn ascent(steps: usize) -> GradientAscent {
+    GradientAscent { steps, step_length: BOX_STEPS.to_vec(), decay: 0.5, rule: StepRule::Backtracking }
+}
+
+/// Boxes of all sizes and their classes, in image 0.
+pub fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (Vec<BBox>, Vec<u32>) {
+    let mut rng = Key::new(0).split("boxes").rng();
+    let mut one = || {
+        let mut side = |size: usize| rng.random_range(0.02..0.5f32) * size as f32;
+        let (w, h) = (side(width), side(height));
+        let (x, y) = (
+            rng.random_range(0.0..1.0) * (width as f32 - w),
+            rng.random_range(0.0..1.0) * (height as f32 - h),
+        );
+        ([x, y, x + w, y + h], rng.random_range(1..classes as u32))
+    };
+    (0..count).map(|_| one()).unzip()
+}
+
+/// P2 … P6 of (images, channels) at this height and width.
+pub fn pyramid(
+    vb: &VarBuilder<'_>,
+    (images, channels): (usize, usize),
+    size: (usize, usize),
+) -> candle_core::Result<Vec<Tensor>> {
+    let level = |stride: usize| {
+        let shape = (images, channels, size.0.div_ceil(stride), size.1.div_ceil(stride));
+        vb.get_with_hints(shape, &format!("p{stride}"), init::normal(1.0))
+    };
+    STRIDES.map(level).into_iter().collect()
+}
+
+/// `count` boxes on given features.
+pub fn refinement(
+    place: &Place<'_>,
+    (count, steps): (usize, usize),
+    (channels, hidden): (usize, usize),
+    size: (usize, usize),
+) -> Result<Run> {
+    place.freeze();
+    let (config, vb) = (config(channels, hidden)?, place.var_builder());
+    let pyramid = pyramid(&vb, (1, channels), size)?;
+    let head = EnergyHead::new(&config, vb.clone())?.for_inference()?;
+    let (boxes, labels) = boxes(count, size, config.num_classes);
+    let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
+    let (y0, ascent) = (features.targets()?, ascent(steps));
+    Ok(Box::new(move || Ok(Box::new(refine(&&*head, &features, &y0, &ascent)?))))
+}
+
+/// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same features.
+pub fn detector(
+    place: &Place<'_>,
+    (count, steps): (usize, usize),
+    (channels, hidden): (usize, usize),
+    (height, width): (usize, usize),
+) -> Result<Run> {
+    place.freeze();
+    let (config, vb) = (config(channels, hidden)?, place.var_builder());
+    let detector = FasterRcnn::new(&config, vb.clone())?;
+    let backbone = detector.for_inference()?;
+    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?.for_inference()?;
+    let batch = ImageBatch { pixels: images(place, (1, height, width))?, sizes: vec![(height, width)] };
+    let (boxes, labels) = boxes(count, (height, width), config.num_classes);
+    let ascent = ascent(steps);
+    Ok(Box::new(move || {
+        let pyramid = backbone.features(&batch.pixels)?;
+        let candidates = detector.candidates(&pyramid, &batch)?;
+        if steps == 0 {
+            return Ok(Box::new(candidates));
+        }
+        let features =
+            BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention.into())?;
+        let refined = refine(&&*head, &features, &features.targets()?, &ascent)?;
+        Ok(Box::new((candidates, refined)))
+    }))
+}
+
+/// The age in images by direct regression, and with steps its refinement (Algorithm S2) on the same features.
+pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Result<Run> {
+    place.freeze();
+    let vb = place.var_builder();
+    let trunk_config = TrunkConfig::resnet50(TrunkNorm::Train);
+    let width = trunk_config.num_features();
+    let trunk = Trunk::new(&trunk_config, vb.pp("trunk"))?;
+    let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2)?);
+    let direct = BaselineHead::new(&baseline, width, width, vb.pp("direct"))?;
+    let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
+    let x = images(place, (batch, side, side))?;
+    let direct = (baseline, direct);
+    if !place.packs() {
+        let describe = ebm_face::EnergyHead::features;
+        return Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, describe, steps));
+    }
+    let (trunk, energy) = (trunk.pack()?, energy.pack()?);
+    Ok(climbing(move || Ok(trunk.features(&x)?), direct, energy, PackedEnergyHead::features, steps))
+}
+
+/// The estimate from `features`, and with steps its refinement with f.
+fn climbing<M: EnergyModel<Features = Tensor> + 'static>(
+    features: impl Fn() -> Result<Tensor> + 'static,
+    (baseline, direct): (Baseline, BaselineHead),
+    energy: M,
+    describe: impl Fn(&M, &Tensor) -> ebm_face::Result<Tensor> + 'static,
+    steps: usize,
+) -> Run {
+    // Thresholds that end no climb early.
+    let rule =
+        StepRule::EarlyStopping { change_threshold: 0.0, degeneration_tolerance: -1e30, keep_best: false };
+    let ascent = GradientAscent { steps, step_length: vec![AGE_STEP], decay: 1.0, rule };
+    Box::new(move || {
+        let features = features()?;
+        let estimate = baseline.predict(&direct.forward(&features)?)?;
+        if steps == 0 {
+            return Ok(Box::new(estimate));
+        }
+        let y0 = (estimate.ones_like()?.unsqueeze(1)? * AGE)?;
+        Ok(Box::new((estimate, refine(&energy, &describe(&energy, &features)?, &y0, &ascent)?)))
+    })
+}

@@ -1,0 +1,31 @@
+//! Settings that the command line changes.
+
+use anyhow::Result;
+use clap::Args;
+use ebm_experiment::config::{Change, Configured, Settings};
+
+use super::reproduce::outcome::Reference;
+
+/// Changes of a configuration.
+#[derive(Args, Clone, Default)]
+pub struct SettingsArgs {
+    /// A setting in place of the configuration's: a dotted key and a value in TOML, such as ebm.training.steps=100 or
+    /// ebm.proposal.gaussian.sigmas=[0.05,0.2]. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    changes: Vec<Change>,
+}
+
+impl SettingsArgs {
+    /// The embedded configuration of this name, or the one in the file at this path, changed.
+    pub fn load<S: Settings>(&self, name_or_path: &str) -> Result<Configured<S>> {
+        Ok(Configured::load(name_or_path, &self.changes)?)
+    }
+
+    /// The figures that a configuration expects, or why it expects none.
+    pub fn reference<'a, S>(&self, configured: &'a Configured<S>) -> Reference<'a> {
+        configured.expected.as_ref().ok_or(match self.changes.as_slice() {
+            [] => "the settings have no table [expected]",
+            _ => "the configuration's figures are of its own settings, not of those of --set",
+        })
+    }
+}

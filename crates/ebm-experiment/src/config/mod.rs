@@ -1,0 +1,150 @@
+//! The settings of an experiment: TOML that is embedded in the program or in a file, over the settings that it extends, with the
+//! command line's changes on top; every key is checked.
+
+mod change;
+mod nearest;
+mod tables;
+
+use std::path::Path;
+
+use ebm_data::files::read_settings;
+use ebm_eval::Expected;
+use serde::{Serialize, de::DeserializeOwned};
+use toml::{Table, Value};
+
+pub use change::Change;
+pub use nearest::{nearest, suggestion};
+
+use crate::{Error, Result};
+
+/// The settings of a task's experiments.
+pub trait Settings: Serialize + DeserializeOwned {
+    /// Name and text of every configuration that is embedded in the program.
+    const EMBEDDED: &'static [(&'static str, &'static str)];
+
+    /// Why the values contradict each other, if they do.
+    ///
+    /// # Errors
+    /// The reason, with the key.
+    fn check(&self) -> std::result::Result<(), String>;
+
+    /// The embedded configuration `name`.
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming those that there are.
+    fn embedded(name: &str) -> Result<Self> {
+        Ok(Configured::resolve(name, embedded::<Self>(name)?, &[])?.settings)
+    }
+
+    /// Settings from TOML; `extends = "…"` names an embedded configuration whose settings hold where `text` has none. `name` is what
+    /// errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    fn parse(name: &str, text: &str) -> Result<Self> {
+        Ok(Configured::resolve(name, text, &[])?.settings)
+    }
+
+    /// Settings from a TOML file, as [`parse`](Self::parse).
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming the file and what is wrong with it.
+    fn read(path: &Path) -> Result<Self> {
+        Ok(Configured::read(path, &[])?.settings)
+    }
+
+    /// All settings as TOML, which extends nothing: what a run keeps, and what digests are made of.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when a number has no form in TOML.
+    fn to_toml(&self) -> Result<String> {
+        toml::to_string(self)
+            .map_err(|error| Error::Config { name: "resolved".to_owned(), reason: error.to_string() })
+    }
+}
+
+/// Settings with what their experiment should come to.
+#[derive(Clone, Debug)]
+pub struct Configured<S> {
+    /// The settings.
+    pub settings: S,
+    /// The figures that the configuration itself states in `[expected]`: those of what it extends are of other settings, and so are its
+    /// own where something was changed.
+    pub expected: Option<Expected>,
+}
+
+impl<S: Settings> Configured<S> {
+    /// The embedded configuration of that name or else the file at that path, with `changes` on top.
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    pub fn load(name_or_path: &str, changes: &[Change]) -> Result<Self> {
+        match S::EMBEDDED.iter().find(|(name, _)| *name == name_or_path) {
+            Some((name, text)) => Self::resolve(name, text, changes),
+            None if Path::new(name_or_path).exists() => Self::read(Path::new(name_or_path), changes),
+            None => {
+                let reason = format!("there is no such file; embedded are {}", names::<S>().join(", "));
+                Err(Error::Config { name: name_or_path.to_owned(), reason })
+            }
+        }
+    }
+
+    /// The file at `path` with `changes` on top.
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming the file and what is wrong with it.
+    pub fn read(path: &Path, changes: &[Change]) -> Result<Self> {
+        let name = path.display().to_string();
+        let text = read_settings(path)
+            .map_err(|error| Error::Config { name: name.clone(), reason: error.to_string() })?;
+        Self::resolve(&name, &text, changes)
+    }
+
+    fn resolve(name: &str, text: &str, changes: &[Change]) -> Result<Self> {
+        let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+        let mut table = with_base::<S>(name, text)?;
+        let expected = table.remove("expected").map(Value::try_into::<Expected>).transpose();
+        let expected = expected.map_err(|error| fail(format!("expected: {error}")))?;
+        for change in changes {
+            tables::merge(&mut table, change.table().clone());
+        }
+        let settings: S = table
+            .clone()
+            .try_into()
+            .map_err(|error: toml::de::Error| fail(nearest::explain(&error.to_string(), &table)))?;
+        settings.check().map_err(fail)?;
+        Ok(Self { settings, expected: expected.filter(|_| changes.is_empty()) })
+    }
+}
+
+/// The settings of `text` over those of what it extends.
+fn with_base<S: Settings>(name: &str, text: &str) -> Result<Table> {
+    let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| fail(error.to_string()))?;
+    match table.remove("extends") {
+        None => Ok(table),
+        Some(Value::String(base)) => {
+            let mut resolved = with_base::<S>(&base, embedded::<S>(&base)?)?;
+            resolved.remove("expected");
+            tables::merge(&mut resolved, table);
+            Ok(resolved)
+        }
+        Some(other) => Err(fail(format!("extends = {other}: a name is expected"))),
+    }
+}
+
+fn embedded<S: Settings>(name: &str) -> Result<&'static str> {
+    S::EMBEDDED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).ok_or_else(|| {
+        let known = names::<S>();
+        let near = suggestion(name, known.iter().copied());
+        let reason = format!("there is no such embedded configuration{near}; there are {}", known.join(", "));
+        Error::Config { name: name.to_owned(), reason }
+    })
+}
+
+fn names<S: Settings>() -> Vec<&'static str> {
+    S::EMBEDDED.iter().map(|(name, _)| *name).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! CUDA's libraries, opened when a device is asked for.
+//!
+//! candle asks the linker for them, so that a program would not start where one is missing. Instead there stands here, under the
+//! name of each function that candle and cudarc call, a jump through a table that [`load`] fills from the libraries it finds; the
+//! linker then needs none (`build.rs` gives it empty archives). A function that is missing here is an undefined symbol when
+//! linking: add its name below.
+
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::sync::OnceLock;
+
+use crate::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Wanted};
+use crate::shared_library::open_first;
+
+/// Which of the libraries that are not required were found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// cuDNN, without which convolutions are products of image columns.
+    pub cudnn: bool,
+}
+
+/// cudarc's compiler at run time; the kernels here are compiled when the program is built.
+const NVRTC: Wanted = Wanted {
+    name: "NVRTC",
+    files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    needed_for: "nothing here",
+    required: false,
+};
+
+macro_rules! libraries {
+    ($($library:ident, else $failure:literal: $($function:ident)*;)*) => {
+        #[allow(non_snake_case, reason = "the libraries' names")]
+        #[repr(C)]
+        struct Table {
+            $($($function: *const c_void,)*)*
+        }
+
+        /// Where each function is; until it is known, at one that returns an error of its library.
+        static mut TABLE: Table = Table {
+            $($($function: fail::<$failure> as *const c_void,)*)*
+        };
+
+        const LIBRARIES: &[(Wanted, &[(&str, usize)])] = &[
+            $(($library, &[$((stringify!($function), offset_of!(Table, $function)),)*]),)*
+        ];
+
+        /// The functions, by their own names for the linker.
+        #[expect(unsafe_code, reason = "stands for the libraries' functions of these names")]
+        mod functions {
+            $($(
+                #[allow(non_snake_case, reason = "the library's name")]
+                // SAFETY: no other symbol has this name, since no library is linked; the body keeps all registers that hold arguments.
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $function() {
+                    #[cfg(target_arch = "x86_64")]
+                    std::arch::naked_asm!(
+                        "jmp qword ptr [rip + {table} + {offset}]",
+                        table = sym super::TABLE,
+                        offset = const std::mem::offset_of!(super::Table, $function),
+                    );
+                    #[cfg(target_arch = "aarch64")]
+                    std::arch::naked_asm!(
+                        "adrp x16, {table} + {offset}",
+                        "ldr x16, [x16, :lo12:{table} + {offset}]",
+                        "br x16",
+                        table = sym super::TABLE,
+                        offset = const std::mem::offset_of!(super::Table, $function),
+                    );
+                }
+            )*)*
+        }
+    };
+}
+
+libraries! {
+    DRIVER, else 100:
+        cuCtxDestroy_v2 cuCtxGetCurrent cuCtxSetCurrent cuDeviceGet cuDeviceGetAttribute
+        cuDeviceGetDefaultMemPool cuDeviceGetName cuDevicePrimaryCtxRelease_v2
+        cuDevicePrimaryCtxRetain cuEventCreate cuEventDestroy_v2 cuEventElapsedTime_v2
+        cuEventRecord cuEventSynchronize cuGetErrorString cuGraphDestroy cuGraphExecDestroy
+        cuGraphInstantiateWithFlags cuGraphLaunch cuInit cuLaunchKernel cuMemAllocAsync
+        cuMemAlloc_v2 cuMemFreeAsync cuMemFreeHost cuMemFree_v2 cuMemHostAlloc
+        cuMemPoolSetAttribute cuMemcpyDtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyHtoDAsync_v2
+        cuMemcpyPeerAsync cuMemsetD8Async cuModuleGetFunction cuModuleLoad cuModuleLoadData
+        cuModuleUnload cuStreamBeginCapture_v2 cuStreamDestroy_v2 cuStreamEndCapture
+        cuCtxSynchronize cuStreamCreate cuStreamIsCapturing cuStreamSynchronize cuStreamWaitEvent;
+    CUBLAS, else 1:
+        cublasCreate_v2 cublasDestroy_v2 cublasDgemmStridedBatched cublasGemmStridedBatchedEx
+        cublasSetStream_v2;
+    CURAND, else 101:
+        curandCreateGenerator curandDestroyGenerator curandSetPseudoRandomGeneratorSeed
+        curandSetStream;
+    NVRTC, else 11:
+        nvrtcCompileProgram nvrtcCreateProgram nvrtcDestroyProgram nvrtcGetPTX nvrtcGetPTXSize
+        nvrtcGetProgramLog nvrtcGetProgramLogSize;
+    CUDNN, else 1001:
+        cudnnConvolutionBackwardData cudnnConvolutionBackwardFilter cudnnConvolutionForward
+        cudnnCreate cudnnCreateConvolutionDescriptor cudnnCreateFilterDescriptor
+        cudnnCreateTensorDescriptor cudnnDestroy cudnnDestroyConvolutionDescriptor
+        cudnnDestroyFilterDescriptor cudnnDestroyTensorDescriptor
+        cudnnGetConvolutionBackwardDataAlgorithm_v7
+        cudnnGetConvolutionBackwardDataWorkspaceSize
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7
+        cudnnGetConvolutionBackwardFilterWorkspaceSize
+        cudnnGetConvolutionForwardAlgorithm_v7 cudnnGetConvolutionForwardWorkspaceSize
+        cudnnSetConvolution2dDescriptor cudnnSetConvolutionMathType
+        cudnnSetFilter4dDescriptor cudnnSetStream cudnnSetTensor4dDescriptor
+        cudnnSetTensor4dDescriptorEx;
+}
+
+extern "C" fn fail<const ERROR: c_int>() -> c_int {
+    ERROR
+}
+
+/// Fills the table, once; later calls repeat the first one's result.
+///
+/// # Errors
+/// The loader's reason where a library is missing without which nothing runs on a GPU.
+pub fn load() -> Result<Found, String> {
+    static LOADED: OnceLock<Result<Found, String>> = OnceLock::new();
+    LOADED.get_or_init(load_all).clone()
+}
+
+fn load_all() -> Result<Found, String> {
+    let mut found = Found { cudnn: false };
+    for (wanted, functions) in LIBRARIES {
+        match open_first(wanted.files) {
+            Ok((library, _)) => {
+                for (function, offset) in *functions {
+                    if let Some(address) = library.function(function) {
+                        fill(*offset, address);
+                    }
+                }
+                found.cudnn |= wanted.name == CUDNN.name;
+            }
+            Err(why) if wanted.required => {
+                return Err(format!("no {} (for {}): {why}", wanted.name, wanted.needed_for));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+#[expect(unsafe_code, reason = "the table is a static that machine code reads")]
+fn fill(offset: usize, address: *const c_void) {
+    // SAFETY: the offset is of a field of the table, made by `offset_of`. Only `load_all` writes, once, under the lock of `LOADED`;
+    // a device exists, and so something to call these functions with, only after that.
+    unsafe { (&raw mut TABLE).cast::<*const c_void>().byte_add(offset).write(address) };
+}

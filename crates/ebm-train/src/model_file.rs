@@ -1,0 +1,377 @@
+//! Files of trained weights that know what they are.
+//!
+//! A model is one safetensors file. Beside its tensors stands all that a later command needs to use them: what it is for, how it was
+//! trained, the whole configuration, its classes, and the network that it was trained on top of. The metadata of a safetensors file are
+//! strings by name; every field of [`ModelMetadata`] is one of them, so that other programs can read it too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Tensor};
+use ebm_nn::import;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use toml::{Table, Value};
+
+use crate::checkpoint::hexadecimal;
+use crate::error::{Error, Result};
+
+/// The version of the metadata that this crate writes. Files of a later one are refused.
+pub const FORMAT_VERSION: u32 = 1;
+
+const VERSION: &str = "format_version";
+const TASK: &str = "task";
+const METHOD: &str = "method";
+const SEED: &str = "seed";
+const CONFIG: &str = "config";
+const CLASSES: &str = "classes";
+const INPUT: &str = "input";
+const STEP_FACTOR: &str = "step_factor";
+const BASE_DIGEST: &str = "base_digest";
+const BASE_FILE: &str = "base_file";
+
+/// The free-form metadata of a safetensors file.
+pub type Metadata = BTreeMap<String, String>;
+
+/// A class as the annotations call it that a network was trained on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// The network's label, from 1.
+    pub label: usize,
+    /// The category's id in the annotations.
+    pub id: u64,
+    /// The category's name.
+    pub name: String,
+}
+
+/// The network that another was trained on top of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseNetwork {
+    /// SHA-256 in hexadecimal: of the network's parameters ([`digest`]) or of its file, as the task has it.
+    pub digest: String,
+    /// Where its file was, if the task needs to find it again; relative to the folder of the model's file.
+    pub file: Option<PathBuf>,
+}
+
+/// What a file of trained weights says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelMetadata {
+    /// What the network is for, by the name that its task crate gives it: `detection`, `age`, …
+    pub task: String,
+    /// The method that it was trained with, by the key of result files.
+    pub method: String,
+    /// The root seed of the training; none where the weights were made elsewhere.
+    pub seed: Option<u64>,
+    /// The resolved configuration as TOML.
+    pub config: String,
+    /// The classes that it tells apart; empty where there are none.
+    pub classes: Vec<Class>,
+    /// What it expects of an image beyond the shape of a tensor, as TOML; empty where the configuration says all.
+    pub input: String,
+    /// The factor of the configured step lengths that validation data chose; none where none was chosen.
+    pub step_factor: Option<f64>,
+    /// The network below it.
+    pub base: Option<BaseNetwork>,
+}
+
+impl ModelMetadata {
+    /// What the file at `path` says of itself. None where it says nothing: a file that was made elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Together`] when the file cannot be read, [`Error::Model`] when it is of a later version or says something else than this
+    /// crate writes.
+    pub fn read(path: &Path) -> Result<Option<Self>> {
+        if path.extension().is_none_or(|extension| extension != "safetensors") {
+            return Ok(None);
+        }
+        Self::parse(path, &import::metadata(path)?)
+    }
+
+    /// [`read`](Self::read) of `metadata` that were read from `path` before.
+    ///
+    /// # Errors
+    /// [`Error::Model`] as there.
+    pub fn parse(path: &Path, metadata: &Metadata) -> Result<Option<Self>> {
+        let Some(version) = metadata.get(VERSION) else { return Ok(None) };
+        if !version.parse().is_ok_and(|version: u32| (1..=FORMAT_VERSION).contains(&version)) {
+            return Err(refusal(
+                path,
+                format!(
+                    "its {VERSION} is {version}, and this program reads {FORMAT_VERSION}; use the program that wrote it"
+                ),
+            ));
+        }
+        let text = |key: &str| {
+            let missing =
+                || refusal(path, format!("its metadata have no {key}; take the file as it was written"));
+            metadata.get(key).cloned().ok_or_else(missing)
+        };
+        let base = metadata.get(BASE_DIGEST).map(|digest| BaseNetwork {
+            digest: digest.clone(),
+            file: metadata.get(BASE_FILE).map(PathBuf::from),
+        });
+        Ok(Some(Self {
+            task: text(TASK)?,
+            method: text(METHOD)?,
+            seed: json(path, metadata, SEED)?,
+            config: text(CONFIG)?,
+            classes: json(path, metadata, CLASSES)?.unwrap_or_default(),
+            input: metadata.get(INPUT).cloned().unwrap_or_default(),
+            step_factor: json(path, metadata, STEP_FACTOR)?,
+            base,
+        }))
+    }
+
+    /// [`read`](Self::read) of a file that must say what it is: one for one of `tasks`.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read); [`Error::Model`] when the file says nothing, or is for another task.
+    pub fn require(path: &Path, tasks: &[&str]) -> Result<Self> {
+        let found = Self::read(path)?.ok_or_else(|| {
+            let reason =
+                "it does not say what it was trained as: it was made elsewhere, or before files said it";
+            refusal(path, reason.to_owned())
+        })?;
+        found.check_task(path, tasks)?;
+        Ok(found)
+    }
+
+    /// Refuses the file at `path`, which says this, where a model for one of `tasks` is needed.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with both.
+    pub fn check_task(&self, path: &Path, tasks: &[&str]) -> Result<()> {
+        if tasks.contains(&self.task.as_str()) {
+            return Ok(());
+        }
+        Err(refusal(
+            path,
+            format!("it is a model for {}, and one for {} is needed", self.task, tasks.join(" or ")),
+        ))
+    }
+
+    /// For the file.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when a path is no text.
+    pub fn to_metadata(&self) -> Result<Metadata> {
+        let mut metadata = Metadata::new();
+        let mut put = |key: &str, value: String| metadata.insert(key.to_owned(), value);
+        put(VERSION, FORMAT_VERSION.to_string());
+        put(TASK, self.task.clone());
+        put(METHOD, self.method.clone());
+        put(CONFIG, self.config.clone());
+        if let Some(seed) = self.seed {
+            put(SEED, seed.to_string());
+        }
+        if !self.classes.is_empty() {
+            let fail = |error: serde_json::Error| refusal(Path::new(CLASSES), error.to_string());
+            put(CLASSES, serde_json::to_string(&self.classes).map_err(fail)?);
+        }
+        if !self.input.is_empty() {
+            put(INPUT, self.input.clone());
+        }
+        if let Some(factor) = self.step_factor {
+            put(STEP_FACTOR, factor.to_string());
+        }
+        if let Some(base) = &self.base {
+            put(BASE_DIGEST, base.digest.clone());
+            if let Some(file) = &base.file {
+                let unwritable = || refusal(file, "the path is no text; choose another".to_owned());
+                put(BASE_FILE, file.to_str().ok_or_else(unwritable)?.to_owned());
+            }
+        }
+        Ok(metadata)
+    }
+
+    /// Writes `tensors` with this to the file at `path`, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// When the file cannot be written; see [`to_metadata`](Self::to_metadata).
+    pub fn save(&self, path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
+        Ok(import::save_safetensors_with(path, tensors, &self.to_metadata()?)?)
+    }
+
+    /// Refuses annotations, called `annotations` in the message, in which a label has another name than in the classes of the file at
+    /// `path`, which says this. Where the file names no classes, nothing is refused.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with both names.
+    pub fn check_classes(&self, path: &Path, annotations: &str, classes: &[Class]) -> Result<()> {
+        for theirs in classes {
+            let Some(ours) = self.classes.iter().find(|class| class.label == theirs.label) else { continue };
+            if ours.name != theirs.name {
+                let reason = format!(
+                    "it was trained to find {:?} (id {}) where {annotations} has {:?} (id {}); take annotations with its \
+                     categories",
+                    ours.name, ours.id, theirs.name, theirs.id
+                );
+                return Err(refusal(path, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses the model at `path`, which says this, in the place of one that says `wanted`. Compared are `method`, `seed`,
+    /// `base_digest` and every setting of the configuration by its dotted name, each where it `matters`.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with both values of everything that differs, or when a configuration is no TOML.
+    pub fn check_same(&self, path: &Path, wanted: &Self, matters: impl Fn(&str) -> bool) -> Result<()> {
+        let [ours, theirs] = [self.settings(path)?, wanted.settings(path)?];
+        let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+        let word = |value: Option<&String>| value.map_or("none", String::as_str).to_owned();
+        let differences: Vec<String> = (names.into_iter())
+            .filter(|name| ours.get(*name) != theirs.get(*name) && matters(name))
+            .map(|name| format!("{name} = {} (here: {})", word(ours.get(name)), word(theirs.get(name))))
+            .collect();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let remedy = "give the settings that it was trained with, or train another";
+        Err(refusal(path, format!("the model was trained with {}; {remedy}", differences.join(", "))))
+    }
+
+    /// What is compared, by dotted name.
+    fn settings(&self, path: &Path) -> Result<BTreeMap<String, String>> {
+        let config: Table = toml::from_str(&self.config)
+            .map_err(|error| refusal(path, format!("its metadata {CONFIG}: {error}")))?;
+        let mut found = BTreeMap::from([(METHOD.to_owned(), self.method.clone())]);
+        found.extend(self.seed.map(|seed| (SEED.to_owned(), seed.to_string())));
+        found.extend(self.base.as_ref().map(|base| (BASE_DIGEST.to_owned(), base.digest.clone())));
+        flatten("", &config, &mut found);
+        Ok(found)
+    }
+}
+
+fn flatten(prefix: &str, table: &Table, found: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
+        let name = format!("{prefix}{key}");
+        match value {
+            Value::Table(table) => flatten(&format!("{name}."), table, found),
+            value => {
+                found.insert(name, value.to_string());
+            }
+        }
+    }
+}
+
+/// A value that is written as JSON.
+fn json<T: DeserializeOwned>(path: &Path, metadata: &Metadata, key: &str) -> Result<Option<T>> {
+    let parse = |text: &String| {
+        serde_json::from_str(text).map_err(|error| refusal(path, format!("its metadata {key}: {error}")))
+    };
+    metadata.get(key).map(parse).transpose()
+}
+
+fn refusal(path: &Path, reason: String) -> Error {
+    Error::Model { path: path.to_owned(), reason }
+}
+
+/// SHA-256 in hexadecimal of a network's parameters in single precision, by name: the same whatever file they came in.
+///
+/// # Errors
+/// [`Error::Tensor`] when a parameter cannot be read.
+pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
+    let mut sum = Sha256::new();
+    for (name, tensor) in parameters {
+        sum.update(format!("{name} {:?}\n", tensor.dims()));
+        let values = tensor.to_dtype(DType::F32).and_then(|tensor| tensor.flatten_all()?.to_vec1::<f32>());
+        let values = values.map_err(|source| Error::Tensor { name: name.clone(), source })?;
+        for value in values {
+            sum.update(value.to_le_bytes());
+        }
+    }
+    Ok(hexadecimal(&sum.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> ModelMetadata {
+        ModelMetadata {
+            task: "detection".to_owned(),
+            method: "ebm".to_owned(),
+            seed: Some(3),
+            config: "title = \"x\"\n[head]\nwidth = 4\n".to_owned(),
+            classes: vec![Class { label: 1, id: 7, name: "raccoon".to_owned() }],
+            input: "scale = 255.0\n".to_owned(),
+            step_factor: Some(0.0625),
+            base: Some(BaseNetwork { digest: "ab".to_owned(), file: Some("../trunk.safetensors".into()) }),
+        }
+    }
+
+    #[test]
+    fn a_file_says_what_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        let tensors =
+            BTreeMap::from([("w".to_owned(), Tensor::new(&[1f32, 2.0], &candle_core::Device::Cpu).unwrap())]);
+        for metadata in [full(), ModelMetadata::default()] {
+            metadata.save(&path, &tensors).unwrap();
+            assert_eq!(ModelMetadata::read(&path).unwrap(), Some(metadata));
+        }
+        import::save_safetensors(&path, &tensors).unwrap();
+        assert_eq!(ModelMetadata::read(&path).unwrap(), None);
+        let error = ModelMetadata::require(&path, &["age"]).unwrap_err().to_string();
+        assert!(error.contains("model.safetensors: it does not say"), "{error}");
+    }
+
+    #[test]
+    fn what_this_program_did_not_write_is_refused() {
+        let path = Path::new("m.safetensors");
+        let refused = |change: &dyn Fn(&mut Metadata), part: &str| {
+            let mut metadata = full().to_metadata().unwrap();
+            change(&mut metadata);
+            let error = ModelMetadata::parse(path, &metadata).unwrap_err().to_string();
+            assert!(error.contains("m.safetensors") && error.contains(part), "{error}");
+        };
+        refused(&|m| drop(m.insert(VERSION.to_owned(), "2".to_owned())), "format_version is 2");
+        refused(&|m| drop(m.remove(CONFIG)), "no config");
+        refused(&|m| drop(m.insert(SEED.to_owned(), "many".to_owned())), "seed");
+        let error = full().check_task(path, &["age", "head pose"]).unwrap_err().to_string();
+        assert!(error.contains("for detection, and one for age or head pose is needed"), "{error}");
+    }
+
+    #[test]
+    fn what_differs_is_said_with_both_values() {
+        let path = Path::new("m.safetensors");
+        let other = ModelMetadata {
+            seed: Some(4),
+            config: "title = \"y\"\n[head]\nwidth = 8\n".to_owned(),
+            base: None,
+            ..full()
+        };
+        let check = |matters: fn(&str) -> bool| full().check_same(path, &other, matters);
+        let error = check(|name| name != "title").unwrap_err().to_string();
+        assert!(
+            error.contains(
+                "base_digest = ab (here: none), head.width = 4 (here: 8), seed = 3 (here: 4); give"
+            ),
+            "{error}"
+        );
+        check(|name| name == "method").unwrap();
+        let classes = |name: &str| vec![Class { label: 1, id: 1, name: name.to_owned() }];
+        full().check_classes(path, "a.json", &classes("raccoon")).unwrap();
+        let error = full().check_classes(path, "a.json", &classes("kangaroo")).unwrap_err().to_string();
+        assert!(
+            ["\"raccoon\" (id 7)", "a.json", "\"kangaroo\" (id 1)"].iter().all(|part| error.contains(part))
+        );
+    }
+
+    #[test]
+    fn the_digest_is_of_values_and_names() {
+        let one = |name: &str, value: f32| {
+            let tensor = Tensor::new(&[value], &candle_core::Device::Cpu).unwrap();
+            BTreeMap::from([(name.to_owned(), tensor)])
+        };
+        let half =
+            one("a", 0.5).into_iter().map(|(name, t)| (name, t.to_dtype(DType::F16).unwrap())).collect();
+        assert_eq!(digest(&one("a", 0.5)).unwrap(), digest(&half).unwrap());
+        assert_ne!(digest(&one("a", 0.5)).unwrap(), digest(&one("b", 0.5)).unwrap());
+        assert_ne!(digest(&one("a", 0.5)).unwrap(), digest(&one("a", 0.25)).unwrap());
+    }
+}

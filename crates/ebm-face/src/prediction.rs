@@ -9,7 +9,7 @@ use ebm_core::{EnergyModel, GradientAscent, GridDensity, refine};
 use ebm_data::Error as DataError;
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
-use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_seed::Key;
 
 use crate::evaluation::{estimates, outputs};
@@ -281,7 +281,7 @@ fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
     let face = Face { name: "image".to_owned(), pixels: pixels.clone(), target: vec![0.0; config.dim()] };
     let faces = Faces { faces: vec![face], ..Faces::default() };
     let loader = FaceLoaderConfig {
-        max_bad_fraction: 0.0,
+        tolerance: Tolerance { max_bad_fraction: 0.0, report: None },
         workers: 0,
         ..FaceLoaderConfig::in_order(config.input.transform(false), 1)
     };

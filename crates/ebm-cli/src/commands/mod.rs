@@ -20,6 +20,7 @@ pub mod step_factor;
 pub mod track_dataset;
 pub mod train;
 pub mod training_curve;
+pub mod training_data;
 pub mod weights;
 pub mod weights_card;
 

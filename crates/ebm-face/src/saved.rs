@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::ExperimentConfig;
-use crate::network::{ENERGY, Head, TRUNK};
+use crate::network::{Head, TRUNK};
 use crate::{
     Backbone, BackboneConfig, BaselineHead, Error, PackedEnergyHead, Result, TrunkFile, load_trunk,
     preload_backbone,
@@ -36,7 +36,7 @@ const REFINEMENT: &str = "refinement.toml";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The key of the baseline, or [`ENERGY`].
+    /// The key of the baseline, or [`ENERGY`](crate::network::ENERGY).
     pub method: String,
     /// Seed of the initial values, the order and the noise.
     pub seed: u64,
@@ -191,10 +191,7 @@ impl Saved {
             }
         };
         let num_features = trunk.num_features();
-        let head = match config.method.as_str() {
-            ENERGY => Head::energy(experiment, num_features, &store, &Device::Cpu)?,
-            key => Head::baseline(experiment, experiment.method(key)?, num_features, &store, &Device::Cpu)?,
-        };
+        let (head, _) = Head::of(experiment, &config.method, num_features, &store, &Device::Cpu)?;
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");

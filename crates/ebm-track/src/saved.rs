@@ -63,9 +63,17 @@ impl SavedConfig {
     /// # Errors
     /// When a file can not be written.
     pub fn save(&self, store: &ParamStore, dir: &Path) -> Result<()> {
+        store.save(&dir.join(MODEL))?;
+        self.write(dir)
+    }
+
+    /// Writes this alone to `dir`.
+    ///
+    /// # Errors
+    /// When the file can not be written.
+    pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join(CONFIG);
         let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-        store.save(&dir.join(MODEL))?;
         let text = toml::to_string(self).map_err(|error| fail(error.to_string()))?;
         Ok(write_atomic(&path, text.as_bytes())?)
     }

@@ -18,6 +18,9 @@ pub mod reproduce;
 pub mod settings;
 pub mod track_dataset;
 pub mod train;
+pub mod train_face;
+pub mod train_run;
+pub mod train_tracker;
 pub mod weights;
 pub mod weights_card;
 

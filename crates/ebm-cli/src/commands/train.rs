@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Error, Result, bail};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use clap::{Args, Subcommand};
 use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
@@ -28,7 +28,7 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::{Group, RunSpec, TrainTask, train_together};
 
-use super::{create_dir, settings::SettingsArgs};
+use super::{create_dir, settings::SettingsArgs, train_face, train_run::Session, train_tracker};
 use crate::device::DeviceArgs;
 use crate::exit;
 use crate::parallel::{self, EngineArgs};
@@ -44,6 +44,12 @@ pub enum Train {
     /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
     #[command(alias = "confidence")]
     Branch(BranchArgs),
+    /// The box module of a tracker, on one's own sequences.
+    Tracker(train_tracker::TrackerArgs),
+    /// A network of ages, on one's own faces.
+    Age(train_face::AgeArgs),
+    /// A network of head poses, on one's own faces.
+    HeadPose(train_face::PoseArgs),
 }
 
 /// Data, length and place of a training.
@@ -126,11 +132,14 @@ pub struct BranchArgs {
 
 /// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
-    let common = match &command {
-        Train::Detector(args) => &args.common,
-        Train::Branch(args) => &args.common,
+    let (engine, device) = match &command {
+        Train::Detector(args) => (args.common.engine, args.common.device),
+        Train::Branch(args) => (args.common.engine, args.common.device),
+        Train::Tracker(args) => args.training().engine(),
+        Train::Age(args) => args.training().engine(),
+        Train::HeadPose(args) => args.training().engine(),
     };
-    let (group, device) = common.engine.join(common.device)?;
+    let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
@@ -139,15 +148,11 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
     let result = match command {
         Train::Detector(args) => detector(&args, &mut session),
         Train::Branch(args) => branch(&args, &mut session),
+        Train::Tracker(args) => train_tracker::run(&args, &mut session),
+        Train::Age(args) => train_face::age(&args, &mut session),
+        Train::HeadPose(args) => train_face::pose(&args, &mut session),
     };
     parallel::end(&group, result)
-}
-
-/// This process in its training.
-struct Session<'a> {
-    group: &'a Group,
-    device: Device,
-    progress: Console,
 }
 
 impl CommonArgs {

@@ -15,7 +15,7 @@ mod workplace;
 use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
-pub use dry_run::{Plan, dry_run};
+pub use dry_run::dry_run;
 pub use figure3a::{STEPS, TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
 pub use mini::{LEVELS, MiniOptions, mini};

@@ -13,6 +13,7 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
+use ebm_experiment::best;
 use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, train_run};
 
@@ -274,17 +275,13 @@ impl Workplace {
         let refiner = |&factor: &f64| Refiner { head: &**head, ascent: ascent.scaled(factor) };
         let refiners = factors.iter().map(refiner).collect();
         let evaluation = self.evaluate(&self.validation, &Contenders::refiners(refiners), progress)?;
-        let mut best = (1.0, f64::NEG_INFINITY);
-        for (&factor, refined) in factors.iter().zip(&evaluation.refined) {
-            let ap = self.validation.score(&refined.after)?.ap;
-            if ap > best.1 {
-                best = (factor, ap);
-            }
-        }
-        let (title, [factor, ap]) = (&trained.method.title, [best.0, 100.0 * best.1]);
+        let refined = evaluation.refined.iter();
+        let scores = refined.map(|refined| Ok(self.validation.score(&refined.after)?.ap));
+        let (factor, ap) = best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN));
+        let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
-        Ok(best.0)
+        Ok(factor)
     }
 
     /// Writes COCO's result file of some detections on a split.

@@ -211,6 +211,21 @@ const PROMINENCE: f64 = 0.3;
 /// Images that are searched for a pose's densities: three coordinates take a product of grids for each.
 const SEARCHED: usize = 48;
 
+/// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has several coordinates.
+pub(super) fn coordinate_densities(
+    head: &PackedEnergyHead,
+    seen: &Seen,
+    grid: &Grid,
+) -> Result<Vec<Vec<GridDensity>>> {
+    if seen.y.dim(1)? == 1 {
+        return Ok(densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect());
+    }
+    let count = SEARCHED.min(seen.g_x.dim(0)?);
+    let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
+    let grids = vec![*grid; seen.y.dim(1)?];
+    Ok(grid_marginals(head, &features, count, &grids, DType::F32, &Device::Cpu)?)
+}
+
 /// The most certain and the least certain images, and those with the most modes.
 fn examples(
     head: &PackedEnergyHead,
@@ -218,15 +233,7 @@ fn examples(
     estimates: &[Tensor; 2],
     grid: &Grid,
 ) -> Result<Vec<Example>> {
-    let densities: Vec<Vec<GridDensity>> = match seen.y.dim(1)? {
-        1 => densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect(),
-        _ => {
-            let count = SEARCHED.min(seen.g_x.dim(0)?);
-            let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
-            let grids = vec![*grid; seen.y.dim(1)?];
-            grid_marginals(head, &features, count, &grids, DType::F32, &Device::Cpu)?
-        }
-    };
+    let densities = coordinate_densities(head, seen, grid)?;
     let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
     let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
     let mut by_entropy: Vec<usize> = (0..densities.len()).collect();

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ebm_face::saved::Saved;
 use ebm_seed::Key;
 use ebm_synth::heads::{HeadConfig, generate_ages};
 
@@ -76,7 +77,7 @@ fn a_network_of_poses_is_trained() {
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     let train = [&["train", "head-pose", "--npz", npz, "--run", text(&run)][..], &LITTLE].concat();
     succeeds(&train);
-    assert!(run.join("refinement.toml").is_file());
+    assert!(Saved::load(&run, None).unwrap().refinement.is_some());
     let unknown = [&train[..], &["--method", "guassian"]].concat();
     let refused = String::from_utf8(ebm(&unknown).stderr).unwrap();
     assert!(refused.contains("guassian"), "{refused}");

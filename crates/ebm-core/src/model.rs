@@ -2,7 +2,7 @@
 
 use candle_core::{Tensor, Var};
 
-use crate::{Error, Result, check};
+use crate::{Conditional, Error, Result, check};
 
 /// f and its derivatives along one direction v for each candidate, `(B, M)` each, differentiable in the parameters.
 #[derive(Clone, Debug)]
@@ -54,6 +54,14 @@ pub trait EnergyModel {
         let gradients = f.sum_all()?.backward()?;
         let gradient = gradients.get(&y).ok_or(Error::NoGradient)?;
         Ok((f.detach(), gradient.detach()))
+    }
+
+    /// `p(y | x)` at the `features` of `batch` inputs x: what one asks of a trained model.
+    fn bind<'a>(&'a self, features: &'a Self::Features, batch: usize) -> Conditional<'a, Self>
+    where
+        Self: Sized,
+    {
+        Conditional::new(self, features, batch)
     }
 
     /// f at `y` and its derivatives along `direction`, both `(B, M, D)`, by the network's own forward mode; score

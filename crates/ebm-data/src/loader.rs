@@ -172,11 +172,8 @@ impl<R: Recipe> Shared<R> {
         if found.indices.len() == before {
             return Ok(());
         }
-        let report = self.config.report.as_deref();
-        if let Some(path) = report {
-            found.quarantine.write_jsonl(path)?;
-        }
-        let (bad, total) = (found.indices.len(), R::count(&self.dataset));
-        found.quarantine.check_fraction(bad, total, self.config.max_bad_fraction, report)
+        let tolerance = &self.config.tolerance;
+        tolerance.list(&found.quarantine)?;
+        tolerance.check(&found.quarantine, found.indices.len(), R::count(&self.dataset))
     }
 }

@@ -1,5 +1,7 @@
 //! Object detection: Faster-RCNN with FPN and an energy-based box head (Section 4.1).
 //!
+//! A trained one in a program of one's own: [`Detector`].
+//!
 //! | step of the paper | item |
 //! |---|---|
 //! | features g_x, once per image | [`FasterRcnn::features`] |
@@ -15,6 +17,7 @@ mod box_head;
 mod branch;
 pub mod config;
 mod corner_density;
+mod detector;
 mod energy_head;
 mod error;
 pub mod evaluation;
@@ -31,6 +34,7 @@ mod parametric_head;
 mod pooler;
 pub mod reproduce;
 mod rpn;
+mod step_factor;
 pub mod training;
 pub mod weights;
 
@@ -39,6 +43,7 @@ pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::{Branch, Predictor};
 pub use corner_density::{BoxDensity, Corner, CornerMap};
+pub use detector::{DensityOptions, Detection, Detector, DetectorOptions};
 pub use energy_head::{BoxFeatures, Coordinates, EnergyHead};
 pub use error::{Error, Result};
 pub use faster_rcnn::{Backbone, DetectorLosses, FasterRcnn, ImageBatch, Objects};
@@ -51,3 +56,4 @@ pub use packed_head::{PackedEnergyHead, PackedTwoMlpHead};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use rpn::{Proposal, Rpn, RpnOutput};
+pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};

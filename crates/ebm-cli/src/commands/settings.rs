@@ -22,6 +22,11 @@ impl SettingsArgs {
         Ok(Configured::load(name_or_path, &Overrides { smoke, changes: self.changes.clone() })?)
     }
 
+    /// The settings of this TOML, changed; `name` is what errors call it.
+    pub fn parse<S: Settings>(&self, name: &str, text: &str) -> Result<Configured<S>> {
+        Ok(Configured::parse(name, text, &Overrides { smoke: false, changes: self.changes.clone() })?)
+    }
+
     /// The figures that a configuration expects, or why it expects none.
     pub fn reference<'a, S>(&self, configured: &'a Configured<S>) -> Reference<'a> {
         configured.expected.as_ref().ok_or(match self.changes.as_slice() {

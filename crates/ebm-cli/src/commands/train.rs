@@ -20,15 +20,18 @@ use ebm_detect::{
         BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
     },
     weights::{
-        Metadata, Provenance, check_classes, classes, detector_metadata, digest, load_detector,
-        preload_backbone, read, save,
+        branch_metadata, classes, configuration, detector_metadata, load_detector, preload_backbone, read,
+        save,
     },
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Group, RunSpec, TrainTask, train_together};
+use ebm_train::{Group, ModelMetadata, Progress, RunSpec, TrainTask, model_file::digest, train_together};
 
-use super::{create_dir, settings::SettingsArgs, train_face, train_run::Session, train_tracker};
+use super::{
+    create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, train_face, train_run::Session,
+    train_tracker, training_curve::training_curve,
+};
 use crate::device::DeviceArgs;
 use crate::exit;
 use crate::parallel::{self, EngineArgs};
@@ -55,8 +58,8 @@ pub enum Train {
 /// Data, length and place of a training.
 #[derive(Args)]
 pub struct CommonArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it the detector's weights decide, where
-    /// there are any, or it is mini.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it, of a branch, the one that the detector's file
+    /// holds, and of a detector mini.
     #[arg(long)]
     config: Option<String>,
     #[command(flatten)]
@@ -85,7 +88,8 @@ pub struct CommonArgs {
     /// Directory of the run; must not hold one yet, unless it is resumed.
     #[arg(long)]
     run: PathBuf,
-    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop.
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop. With more
+    /// --steps than before, a run that is over goes on too.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -98,6 +102,9 @@ pub struct CommonArgs {
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
 }
+
+/// What says how long a training is: a run that is over goes on with others of these.
+const LENGTH: [&str; 3] = ["steps", "milestones", "warmup_steps"];
 
 /// A number of things of which there must be one.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
@@ -128,6 +135,8 @@ pub struct BranchArgs {
     /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
     #[arg(long, default_value = "ebm")]
     method: String,
+    #[command(flatten)]
+    step_length: StepFactorArgs,
 }
 
 /// Runs the command.
@@ -156,13 +165,37 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
 }
 
 impl CommonArgs {
+    /// The run of a training with this configuration.
+    fn spec<'a>(&'a self, config: &'a str, steps: usize) -> Result<RunSpec<'a>> {
+        let root = self.run.parent().unwrap_or(Path::new("."));
+        let name = self.run.file_name().and_then(|name| name.to_str());
+        let name = name.context("--run needs a directory's name")?;
+        Ok(RunSpec {
+            resume: self.resume,
+            checkpoint_every: self.checkpoint_every,
+            changeable: &LENGTH,
+            ..RunSpec::new((root, name), config, steps, self.seed)
+        })
+    }
+
+    /// Refuses a run that is there already, or that has other settings, before anything slow.
+    fn check_run(&self, config: &ExperimentConfig, group: &Group) -> Result<()> {
+        // The first process makes the directory, perhaps before another one looks.
+        if group.is_first() {
+            self.spec(&config.to_toml()?, 1)?.check()?;
+        }
+        Ok(())
+    }
+
     fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let given = self.config.as_deref();
-        let name = match detector {
-            Some(detector) => super::config_name(given, detector)?,
-            None => given.unwrap_or("mini").to_owned(),
+        let mut config: ExperimentConfig = match (given, detector) {
+            (None, Some(detector)) => {
+                let own = configuration(detector)?.to_toml()?;
+                self.settings.parse(&detector.display().to_string(), &own)?.settings
+            }
+            (given, _) => self.settings.load(given.unwrap_or("mini"), false)?.settings,
         };
-        let mut config: ExperimentConfig = self.settings.load(&name, false)?.settings;
         config.detector.backbone.maps = self.device.maps();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
@@ -173,12 +206,12 @@ impl CommonArgs {
         Ok(config)
     }
 
-    fn dataset(&self, config: &ExperimentConfig) -> Result<Arc<CocoDataset>> {
-        let labels = Some(config.detector.labels());
+    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the order of the categories.
+    fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Train) };
         let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
         dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
-        Ok(Arc::new(dataset))
+        Ok(dataset)
     }
 
     fn key(&self) -> Key {
@@ -224,21 +257,19 @@ impl CommonArgs {
         task: &mut T,
         Session { group, progress, .. }: &mut Session<'_>,
     ) -> Result<()> {
-        let root = self.run.parent().unwrap_or(std::path::Path::new("."));
-        let name =
-            self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
-        if group.is_first() {
-            create_dir(root)?;
-        }
         let text = config.to_toml()?;
-        let spec = RunSpec::new((root, name), &text, steps, self.seed);
-        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
-        train_together(&spec, task, progress, group)?;
+        let spec = self.spec(&text, steps)?;
+        if group.is_first() {
+            create_dir(spec.root)?;
+        }
+        if train_together(&spec, task, progress, group)?.is_some() {
+            training_curve(&self.run)?;
+        }
         Ok(())
     }
 
     /// Keeps the trained parameters as `name` in the run's directory with what they say of themselves, and says where.
-    fn save(&self, name: &str, store: &ParamStore, metadata: &Metadata, group: &Group) -> Result<()> {
+    fn save(&self, name: &str, store: &ParamStore, metadata: &ModelMetadata, group: &Group) -> Result<()> {
         if group.is_first() {
             let path = self.run.join(name);
             save(store, &path, false, metadata).map_err(|error| no_space(error.into(), &path))?;
@@ -261,20 +292,31 @@ fn no_space(error: Error, path: &Path) -> Error {
 
 fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
     let common = &args.common;
-    let (config, device) = (common.config(None)?, session.device.clone());
+    let (mut config, device) = (common.config(None)?, session.device.clone());
+    if !common.resume {
+        common.check_run(&config, session.group)?;
+    }
     if common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
+    // The classes are those of the data, unless a configuration says how many there are.
+    let labels = common.config.as_ref().map(|_| config.detector.labels());
+    let dataset = Arc::new(common.dataset(labels)?);
+    let classes = classes(&dataset);
+    if labels.is_none() {
+        config.detector.num_classes = classes.len() + 1;
+    }
+    common.check_run(&config, session.group)?;
+    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+    let images = dataset.images.len();
+    session.progress.message(&format!("{images} images, {} classes: {}", names.len(), names.join(", ")));
     let key = common.key();
     let store = ParamStore::new(key.split("init"));
     if let Some(body) = &args.body {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let dataset = common.dataset(&config)?;
-    let given = common.config.as_deref().unwrap_or("mini");
-    let name = Some(given).filter(|name| ExperimentConfig::embedded(name).is_ok());
-    let metadata = detector_metadata(&config.detector, name, &classes(&dataset))?;
+    let metadata = detector_metadata(&config, Some(common.seed), &classes)?;
     let batches = (config.base.batch_size, key.split("data"));
     let source: Box<dyn BatchSource> = if common.cache {
         let maps = |images: &ImageBatch| {
@@ -295,15 +337,22 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
 fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let common = &args.common;
     let config = common.config(Some(&args.detector))?;
+    common.check_run(&config, session.group)?;
     let method = config.method(&args.method)?;
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
-    let dataset = common.dataset(&config)?;
-    check_classes(&args.detector, &common.annotations, &dataset)?;
-    let provenance = Provenance::new(method, common.seed, &config, &digest(&weights)?);
-    let metadata = provenance.metadata(&classes(&dataset))?;
+    let mut dataset = common.dataset(Some(config.detector.labels()))?;
+    let classes = classes(&dataset);
+    if let Some(said) = ModelMetadata::read(&args.detector)? {
+        said.check_classes(&args.detector, &common.annotations.display().to_string(), &classes)?;
+    }
+    let mut metadata = branch_metadata(method, common.seed, &config, &digest(&weights)?, &classes)?;
+    let climbs = method.confidence.is_some();
+    let validation =
+        if climbs { args.step_length.images(&config, &common.annotations, &mut dataset)? } else { None };
+    let dataset = Arc::new(dataset);
     // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
     let key = common.key().split(&method.key);
     let density = method.density.as_ref();
@@ -325,8 +374,17 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     } else {
         BranchSource::Images(common.stream(&config, dataset, batches, session)?)
     };
-    let task = BranchTask::new(detector, branch, source, method, &training, key.split("train"))?;
+    let task = BranchTask::new(detector.clone(), branch, source, method, &training, key.split("train"))?;
     let mut task = task.over(session.group);
     common.train(&config, training.steps, &mut task, session)?;
+    metadata.step_factor = match validation.filter(|_| session.group.is_first()) {
+        None => args.step_length.given().filter(|_| climbs),
+        Some(images) => {
+            let (branch, _) = task.into_branch();
+            let branch = (branch.for_inference()?, method.ascent());
+            let place = (common.workers.count(), &session.device);
+            images.choose(&detector, branch, &config.step_factors, place, &mut session.progress)?
+        }
+    };
     common.save(&format!("{}.safetensors", method.key), &store, &metadata, session.group)
 }

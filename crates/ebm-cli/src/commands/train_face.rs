@@ -1,6 +1,6 @@
 //! `ebm train age` and `ebm train head-pose`: a network on one's own faces, end to end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_experiment::Validation;
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::choose_refinement;
-use ebm_face::saved::{Saved, save, save_refinement};
+use ebm_face::saved::{RunConfig, Saved, save, save_refinement};
 use ebm_face::training::{Batch, FaceTask, StreamSource, WholeNetwork, WholeTraining, whole_batches};
 use ebm_seed::Key;
 use ebm_train::BoxError;
@@ -97,8 +97,9 @@ fn train(args: &FaceArgs, own: &str, faces: &Faces, session: &mut Session<'_>) -
     let training = WholeTraining { config: &config, method, seed, faces: &faces, weights, device, group };
     let WholeNetwork { mut task, steps, run } = training.start()?;
     let batches = if group.is_first() { whole_batches(&config, &held_out, device)? } else { Vec::new() };
-    let mut judge = HeldOut { batches, key: Key::new(seed).split("validation"), run: common.run() };
-    common.train(&run.to_toml()?, steps, &mut task, &mut judge, session)?;
+    let (text, key) = (run.to_toml()?, Key::new(seed).split("validation"));
+    let mut judge = HeldOut { batches, key, config: run, run: common.run() };
+    common.train(&text, steps, &mut task, &mut judge, session)?;
     if !group.is_first() {
         return Ok(());
     }
@@ -132,7 +133,8 @@ fn parts(faces: &Faces, share: f64) -> Result<[Arc<Faces>; 2]> {
 struct HeldOut<'a> {
     batches: Vec<Batch>,
     key: Key,
-    run: &'a std::path::Path,
+    config: RunConfig,
+    run: &'a Path,
 }
 
 impl Validation<FaceTask<StreamSource>> for HeldOut<'_> {
@@ -141,6 +143,6 @@ impl Validation<FaceTask<StreamSource>> for HeldOut<'_> {
     }
 
     fn keep(&mut self, task: &FaceTask<StreamSource>) -> Result<(), BoxError> {
-        Ok(save(task.store(), self.run)?)
+        Ok(save(task.store(), self.run, &self.config)?)
     }
 }

@@ -12,9 +12,13 @@ use ebm_train::{Progress as _, RunSpec, TrainTask};
 
 use super::create_dir;
 use super::settings::SettingsArgs;
+use super::training_curve::training_curve;
 use crate::device::DeviceArgs;
 use crate::parallel::EngineArgs;
 use crate::progress::Console;
+
+/// What says how long a training is: a run that is over goes on with others of these.
+const LENGTH: [&str; 3] = ["epochs", "milestones", "decay_epochs"];
 
 /// Length and place of a training.
 #[derive(Args)]
@@ -99,9 +103,15 @@ impl TrainingArgs {
             create_dir(root)?;
         }
         let spec = RunSpec::new((root, name), config, steps, self.seed);
-        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
+        let spec = RunSpec {
+            resume: self.resume,
+            checkpoint_every: self.checkpoint_every,
+            changeable: &LENGTH,
+            ..spec
+        };
         let best = train_validated(&spec, self.validate_every, task, validation, progress, group)?;
         if let Some(best) = best {
+            training_curve(&self.run)?;
             progress.message(&format!("kept: step {}, {:.4} on the validation data", best.step, best.loss));
         }
         Ok(())

@@ -68,7 +68,7 @@ pub fn run(args: &TrackerArgs, session: &mut Session<'_>) -> Result<()> {
     let (saved, _, module) = SavedConfig::load(common.run(), Some(&args.backbone), device)?;
     let factor = training.choose_step_factor(&module, &judge.pairs, &mut session.progress)?;
     let refinement = method.refinement.scaled(factor);
-    SavedConfig { refinement, ..saved }.write(common.run())?;
+    SavedConfig { refinement, ..saved }.replace(common.run())?;
     println!("{}", common.run().display());
     Ok(())
 }

@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
 use crate::loader::{Batch, Batches, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
-use crate::quarantine::{Defect, DefectCode};
+use crate::quarantine::{DefectCode, Finding};
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
 
@@ -133,9 +133,7 @@ impl Recipe for FaceTransform {
                             self.write(&part, drawn, planes, transform);
                             *cropped = part.pixels;
                         }
-                        Err((code, detail)) => {
-                            return Ok(Err(Defect { file: path.clone(), sample: sample(), code, detail }));
-                        }
+                        Err(finding) => return Ok(Err(finding.in_sample(path, sample()))),
                     }
                 }
                 Err(defect) => return Ok(Err(defect)),
@@ -145,9 +143,8 @@ impl Recipe for FaceTransform {
                 let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
                 if pixels.is_empty() || expected != Some(pixels.len()) {
                     let detail = Error::ImageShape { width: *width, height: *height, len: pixels.len() };
-                    let (file, code) = (Path::new(name).to_owned(), DefectCode::UnreadableImage);
-                    let detail = detail.to_string();
-                    return Ok(Err(Defect { file, sample: sample(), code, detail }));
+                    let finding = Finding::new(DefectCode::UnreadableImage, detail.to_string());
+                    return Ok(Err(finding.in_sample(Path::new(name), sample())));
                 }
                 self.write(image, drawn, planes, transform);
             }

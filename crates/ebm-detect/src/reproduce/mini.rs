@@ -10,7 +10,7 @@ use ebm_data::{
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, Difficulty, GeneratedSet, SceneConfig};
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Progress, RunSpec, model_file::digest, train_run};
 
 use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     feature_cache::FeatureCache,
     foreground::ForegroundCache,
     training::{BranchSource, CachedSource, DetectorTask, ForegroundSource, StreamSource},
-    weights::{classes, detector_metadata, digest, load_detector, read, save},
+    weights::{classes, detector_metadata, load_detector, read, save},
 };
 
 /// What to run and where.
@@ -156,7 +156,7 @@ fn base_detector(
         let dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
         let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
         let loader = LoaderConfig { drop_last: true, ..loader.with_workers(options.workers) };
-        let metadata = detector_metadata(&config.detector, Some("mini"), &classes(&dataset))?;
+        let metadata = detector_metadata(config, Some(DATA_SEED), &classes(&dataset))?;
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
         let source = StreamSource::new(loader, device.clone(), config.detector.convention.into());
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));

@@ -7,14 +7,14 @@ use ebm_data::{
     coco::{CocoDataset, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_train::Progress;
+use ebm_train::{Progress, model_file::digest};
 
 use super::workplace::{Source, Split, TrainedHeads, Workplace, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
     training::{BranchSource, StreamSource},
-    weights::{classes, digest, load_detector, read},
+    weights::{classes, load_detector, read},
 };
 
 /// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.

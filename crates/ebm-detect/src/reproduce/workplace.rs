@@ -13,9 +13,8 @@ use ebm_data::{
     loader::{Loader, LoaderConfig},
 };
 use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
-use ebm_experiment::best;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::Precision;
 use crate::{
@@ -25,8 +24,9 @@ use crate::{
     evaluation::{Contenders, Evaluation, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
+    step_factor::{ValidationImages, best_step_factor},
     training::{BranchSource, BranchTask},
-    weights::{Class, Provenance, check_classes, save},
+    weights::{BRANCH, branch_metadata, check_branch, classes, save},
 };
 
 /// Annotated images to measure on.
@@ -114,7 +114,7 @@ pub struct Workplace {
     pub(super) detector: Rc<FasterRcnn>,
     /// The detector's parameters, which confidences start from.
     pub(super) weights: BTreeMap<String, Tensor>,
-    /// Their [`digest`](crate::weights::digest).
+    /// Their [`digest`](ebm_train::model_file::digest).
     pub(super) digest: String,
     /// The classes of the images that branches are trained on.
     pub(super) classes: Vec<Class>,
@@ -180,8 +180,8 @@ impl Workplace {
     }
 
     /// What the branch that a study needs must say of itself.
-    fn provenance(&self, wanted: &Wanted) -> Provenance {
-        Provenance::new(&wanted.method, wanted.seed, &self.config, &self.digest)
+    fn metadata(&self, Wanted { method, seed, .. }: &Wanted) -> Result<ModelMetadata> {
+        branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &self.classes)
     }
 
     /// Checks all of the trained branches that a study takes, before anything is computed.
@@ -197,12 +197,10 @@ impl Workplace {
                 missing.push(path.display().to_string());
                 continue;
             }
-            let found = Provenance::read(&path)?.ok_or_else(|| Error::Weights {
-                path: path.clone(),
-                reason: "it does not say what it was trained as; train it again".into(),
-            })?;
-            found.check_same(&path, &self.provenance(wanted))?;
-            check_classes(&path, &self.test.annotations, &self.test.dataset)?;
+            let found = ModelMetadata::require(&path, &[BRANCH])?;
+            check_branch(&found, &path, &self.metadata(wanted)?)?;
+            let annotations = self.test.annotations.display().to_string();
+            found.check_classes(&path, &annotations, &classes(&self.test.dataset))?;
         }
         if missing.is_empty() || heads.train_missing {
             return Ok(());
@@ -230,7 +228,7 @@ impl Workplace {
             name: method.key.clone(),
             reason: "it adds nothing to the detector, so that there is nothing to train".into(),
         })?;
-        let metadata = self.provenance(wanted).metadata(&self.classes)?;
+        let metadata = self.metadata(wanted)?;
         let key = Key::new(*seed).split(&method.key);
         let (density, init) = (method.density.as_ref(), key.split("init"));
         let branch = Branch::new(density, detector, &self.weights, &self.device, init)?;
@@ -272,12 +270,13 @@ impl Workplace {
             [only] => return Ok(*only),
             several => several,
         };
-        let refiner = |&factor: &f64| Refiner { head: &**head, ascent: ascent.scaled(factor) };
-        let refiners = factors.iter().map(refiner).collect();
-        let evaluation = self.evaluate(&self.validation, &Contenders::refiners(refiners), progress)?;
-        let refined = evaluation.refined.iter();
-        let scores = refined.map(|refined| Ok(self.validation.score(&refined.after)?.ap));
-        let (factor, ap) = best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN));
+        let split = &*self.validation;
+        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
+        let (dataset, truth) = (&*split.dataset, &split.truth);
+        let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
+        let refiner = Refiner { head: &**head, ascent: ascent.clone() };
+        let (factor, ap) =
+            best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
         let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));

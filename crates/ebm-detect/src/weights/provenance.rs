@@ -7,7 +7,6 @@ use std::{
 };
 
 use candle_core::{DType, Tensor};
-use ebm_core::parametric::Baseline;
 use ebm_data::coco::CocoDataset;
 use ebm_nn::import;
 use serde::{Deserialize, Serialize};
@@ -19,8 +18,9 @@ use super::{
     file::{CONFIGURATION, CONVENTIONS},
 };
 use crate::{
-    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, TrainingConfig},
+    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, TrainingConfig},
     error::{Error, Result},
+    method::Method,
 };
 
 /// Keys of a file's metadata.
@@ -104,36 +104,27 @@ pub fn detector_metadata(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
-    /// The method's key.
-    pub method: String,
+    /// The method.
+    pub method: Method,
     /// The root seed.
     pub seed: u64,
     /// The [`digest`] of the detector's parameters.
     pub detector_digest: String,
     /// The detector's settings.
     pub detector: DetectorConfig,
-    /// A density's family.
-    pub density: Option<Baseline>,
     /// A confidence's settings.
     pub confidence: Option<ConfidenceConfig>,
-    /// Its training.
+    /// A density's training.
     pub training: Option<TrainingConfig>,
 }
 
 impl Provenance {
     /// Of a branch that is trained as `config` says.
-    pub fn new(method: &MethodConfig, seed: u64, config: &ExperimentConfig, detector_digest: &str) -> Self {
-        let MethodConfig { key, density, confidence, .. } = method.clone();
+    pub fn new(method: Method, seed: u64, config: &ExperimentConfig, detector_digest: &str) -> Self {
+        let confidence = config.confidence(method).cloned();
+        let training = confidence.is_none().then(|| config.training(method).cloned()).flatten();
         let (detector, detector_digest) = (config.detector.clone(), detector_digest.to_owned());
-        Self {
-            method: key,
-            seed,
-            detector_digest,
-            detector,
-            density,
-            confidence,
-            training: config.training(method),
-        }
+        Self { method, seed, detector_digest, detector, confidence, training }
     }
 
     /// What the branch at `path` says of itself; none where it says nothing.

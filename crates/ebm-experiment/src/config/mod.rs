@@ -110,6 +110,14 @@ impl<S: Settings> Configured<S> {
         Self::resolve(&name, &text, overrides)
     }
 
+    /// Settings from TOML with `overrides` on top; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    pub fn parse(name: &str, text: &str, overrides: &Overrides) -> Result<Self> {
+        Self::resolve(name, text, overrides)
+    }
+
     fn resolve(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
         let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
         let mut table = with_base::<S>(name, text)?;

@@ -72,7 +72,7 @@ pub fn evaluate(
     let ascent = match ascent.or(recorded) {
         Some(ascent) => ascent,
         None if !saved.iter().any(is_energy) => config.refinement.ascent(0.0),
-        None => return Err(fail("the energy model has no refinement.toml: give a step length")),
+        None => return Err(fail("the energy model says no step length; give one")),
     };
     // Heads on one trunk share its features.
     let mut tables: BTreeMap<String, Rc<Seen>> = BTreeMap::new();

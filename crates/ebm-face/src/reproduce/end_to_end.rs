@@ -97,7 +97,7 @@ impl Trainer<'_> {
         let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
         let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
         let (network, store) = task.into_network();
-        save(&store, run.path())?;
+        save(&store, run.path(), &saved)?;
         let Some(trunk) = network.trunk else {
             let reason = "it is trained end to end, and has no trunk".to_owned();
             return Err(Error::Config { part: "network", reason });

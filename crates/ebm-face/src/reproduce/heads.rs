@@ -1,7 +1,7 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
-use candle_core::{DType, Device, Tensor};
-use ebm_core::{GaussianMixture, GradientAscent, Grid, GridDensity, grid_marginals};
+use candle_core::{DType, Tensor};
+use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
 use ebm_train::Progress;
 
@@ -223,7 +223,7 @@ pub(super) fn coordinate_densities(
     let count = SEARCHED.min(seen.g_x.dim(0)?);
     let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
     let grids = vec![*grid; seen.y.dim(1)?];
-    Ok(grid_marginals(head, &features, count, &grids, DType::F32, &Device::Cpu)?)
+    Ok(head.bind(&features, count).marginals(&grids)?)
 }
 
 /// The most certain and the least certain images, and those with the most modes.

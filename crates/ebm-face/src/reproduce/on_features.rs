@@ -9,6 +9,7 @@ use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::model_file::file_digest;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::Data;
@@ -17,7 +18,7 @@ use super::{Options, Outcome};
 use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrunkTraining};
 use crate::features::{FeatureCache, FeatureTable};
 use crate::network::{ENERGY, Head, Network, TRUNK};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, file_digest, open_trunk, save};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, open_trunk, save};
 use crate::training::{CachedSource, FaceTask, StreamSource};
 use crate::{Error, Result};
 
@@ -208,7 +209,7 @@ impl Trainer<'_> {
         let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
         let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
         let (network, store) = task.into_network();
-        save(&store, run.path())?;
+        save(&store, run.path(), &saved)?;
         TrainedHead::new(network.head)
     }
 }

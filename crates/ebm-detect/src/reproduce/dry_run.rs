@@ -12,8 +12,8 @@ use ebm_train::Progress;
 
 use super::{
     paper::{PaperOptions, streamed},
+    setup::{Wanted, eval_loader, load_dataset},
     table1::ablated,
-    workplace::{Wanted, eval_loader, load_dataset},
 };
 use crate::{
     branch::Branch,

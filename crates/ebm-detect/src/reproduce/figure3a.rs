@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Precision, Workplace};
+use super::{Precision, Setup};
 use crate::{
     branch::Predictor,
     config::ExperimentConfig,
@@ -42,9 +42,9 @@ pub struct TradeRow {
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
-pub fn figure3a(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
+pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
     let energy = place.config.method(ExperimentConfig::ENERGY)?.clone();
-    let (trained, _) = place.trained(&[energy], seeds, progress)?;
+    let trained = place.trained(&[energy], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
         let (Predictor::Confidence(head), Some(ascent)) = (&one.predictor, &one.ascent) else { continue };

@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Workplace, workplace::Wanted};
+use super::{Setup, setup::Wanted};
 use crate::{
     branch::Predictor,
     config::MethodConfig,
@@ -43,7 +43,7 @@ pub struct StepLengthRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn step_lengths(
-    place: &Workplace,
+    place: &Setup,
     methods: &[MethodConfig],
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {

@@ -89,7 +89,7 @@ pub(super) struct Trained {
 }
 
 /// Where the work is done.
-pub(super) struct Workplace<'a> {
+pub(super) struct Setup<'a> {
     pub config: &'a ExperimentConfig,
     pub run: &'a Path,
     /// Where box modules are trained.
@@ -101,7 +101,7 @@ pub(super) struct Workplace<'a> {
     pub resume: bool,
 }
 
-impl Workplace<'_> {
+impl Setup<'_> {
     /// Trains a box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
     pub fn train(
         &self,

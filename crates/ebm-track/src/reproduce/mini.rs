@@ -14,7 +14,7 @@ use ebm_train::Progress;
 
 use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
-use super::compare::{Comparison, Test, Workplace};
+use super::compare::{Comparison, Setup, Test};
 use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
 use super::study::Study;
 use crate::Backbone;
@@ -75,7 +75,7 @@ pub fn mini(
     progress.end();
     let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
     let place =
-        Workplace { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
+        Setup { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
 
     let images = coco_sequences(&options.coco)?;
     let held_out = (&Device::Cpu, &place.tracking_backbone()?);
@@ -112,7 +112,7 @@ pub fn mini(
 }
 
 fn stream(
-    place: &Workplace<'_>,
+    place: &Setup<'_>,
     (device, backbone): (&Device, &Arc<Backbone>),
     recipe: PairRecipe,
     sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),

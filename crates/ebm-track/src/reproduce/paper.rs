@@ -16,7 +16,7 @@ use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Test, Workplace};
+use super::compare::{Comparison, Setup, Test};
 use super::data::{loader_of, pair_sampler, pairs_key};
 use super::find_backbone;
 use super::study::Study;
@@ -90,8 +90,7 @@ pub fn paper(
         reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
     })?;
     let backbone = Arc::new(Backbone::load(&path, device)?);
-    let place =
-        Workplace { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
+    let place = Setup { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;

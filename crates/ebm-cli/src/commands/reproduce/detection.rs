@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        self, MiniOptions, PaperOptions, Split, StratumRow, TrainedHeads, Workplace, dry_run, figure3a, mini,
+        self, MiniOptions, PaperOptions, Setup, Split, StratumRow, TrainedHeads, dry_run, figure3a, mini,
         paper, step_lengths, table1, table2,
     },
 };
@@ -217,7 +217,7 @@ impl DetectionArgs {
     }
 
     /// The study that the arguments name.
-    fn study_in(&self, place: &Workplace, run: &Path, progress: &mut Console) -> Result<Study> {
+    fn study_in(&self, place: &Setup, run: &Path, progress: &mut Console) -> Result<Study> {
         let (methods, seeds) = (self.methods(place.config())?, self.task.seeds);
         if self.grid == Some(Grid::Lambda) {
             let rows = step_lengths(place, &methods, progress)?;

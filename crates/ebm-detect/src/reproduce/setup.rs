@@ -105,10 +105,20 @@ pub(super) struct Trained {
     pub predictor: Predictor,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
+    /// The factor of the configured step lengths that was chosen, where one was.
+    pub step_factor: Option<f64>,
+}
+
+impl Trained {
+    /// Takes steps `factor` times as long as the configured ones.
+    pub fn climb_by(&mut self, factor: f64) {
+        self.ascent = self.ascent.take().map(|ascent| ascent.scaled(factor));
+        self.step_factor = Some(factor);
+    }
 }
 
 /// What all studies share.
-pub struct Workplace {
+pub struct Setup {
     pub(super) config: ExperimentConfig,
     pub(super) device: Device,
     pub(super) detector: Rc<FasterRcnn>,
@@ -152,7 +162,7 @@ impl Wanted {
     }
 }
 
-impl Workplace {
+impl Setup {
     /// The settings.
     pub fn config(&self) -> &ExperimentConfig {
         &self.config
@@ -217,7 +227,7 @@ impl Workplace {
         let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |branch: Branch| {
             let (predictor, ascent) = (branch.for_inference()?, method.ascent());
-            Ok(Trained { method: method.clone(), seed: *seed, predictor, ascent })
+            Ok(Trained { method: method.clone(), seed: *seed, predictor, ascent, step_factor: None })
         };
         let known = self.heads.as_ref().map(|heads| wanted.file(&heads.path));
         if let Some(path) = known.filter(|path| path.is_file()) {

@@ -8,7 +8,7 @@ use ebm_train::Progress;
 
 use crate::{
     error::Result,
-    evaluation::{Contenders, Refiner, evaluate},
+    evaluation::{Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
 };
 
@@ -41,10 +41,10 @@ pub fn best_step_factor(
     progress: &mut dyn Progress,
 ) -> Result<(f64, f64)> {
     let scaled = |&factor: &f64| Refiner { head: refiner.head, ascent: refiner.ascent.scaled(factor) };
-    let contenders = Contenders::refiners(factors.iter().map(scaled).collect());
+    let heads = Heads::refiners(factors.iter().map(scaled).collect());
     progress.begin(images.name, images.dataset.images.len());
     let mut report = |done| progress.advance(done, "");
-    let evaluation = evaluate(detector, images.dataset, images.loader, &contenders, device, &mut report)?;
+    let evaluation = evaluate(detector, images.dataset, images.loader, &heads, device, &mut report)?;
     progress.end();
     let scores = evaluation.refined.iter();
     let scores = scores.map(|refined| Ok(evaluate_coco_in_memory(images.truth, &refined.after)?.ap));

@@ -8,7 +8,7 @@ use crate::{
     branch::Predictor,
     config::ExperimentConfig,
     error::Result,
-    evaluation::{Contenders, Refiner},
+    evaluation::{Heads, Refiner},
 };
 
 /// T, with AP on val2017 in per cent and frames per second on a TITAN Xp as the figure shows them.
@@ -50,8 +50,8 @@ pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
         let (Predictor::Confidence(head), Some(ascent)) = (&one.predictor, &one.ascent) else { continue };
         let refiner =
             |(steps, ..): (usize, f64, f64)| Refiner { head: &**head, ascent: ascent.with_steps(steps) };
-        let contenders = Contenders::refiners(STEPS.into_iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.test, &contenders, progress)?;
+        let heads = Heads::refiners(STEPS.into_iter().map(refiner).collect());
+        let evaluation = place.evaluate(&place.test, &heads, progress)?;
         for ((steps, ..), refined) in STEPS.into_iter().zip(&evaluation.refined) {
             rows.push(TradeRow {
                 steps,

@@ -21,7 +21,7 @@ use crate::{
     branch::{Branch, Predictor},
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
     error::{Error, Result},
-    evaluation::{Contenders, Evaluation, Refiner, evaluate},
+    evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
     step_factor::{ValidationImages, best_step_factor},
@@ -257,14 +257,13 @@ impl Setup {
     pub(super) fn evaluate(
         &self,
         split: &Split,
-        contenders: &Contenders,
+        heads: &Heads,
         progress: &mut dyn Progress,
     ) -> Result<Evaluation> {
         progress.begin(&split.name, split.dataset.images.len());
         let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
         let mut report = |done| progress.advance(done, "");
-        let result =
-            evaluate(&self.detector, &split.dataset, &loader, contenders, &self.device, &mut report)?;
+        let result = evaluate(&self.detector, &split.dataset, &loader, heads, &self.device, &mut report)?;
         progress.end();
         Ok(result)
     }
@@ -305,8 +304,8 @@ impl Setup {
 }
 
 /// The branches as [`evaluate`] takes them; its results come in the same order by kind.
-pub(super) fn contenders(trained: &[Trained]) -> Contenders<'_> {
-    let mut found = Contenders::refiners(vec![]);
+pub(super) fn heads(trained: &[Trained]) -> Heads<'_> {
+    let mut found = Heads::refiners(vec![]);
     for one in trained {
         match (&one.predictor, &one.ascent) {
             (Predictor::Density(head), _) => found.parametric.push(head),

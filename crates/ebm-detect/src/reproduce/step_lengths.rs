@@ -8,7 +8,7 @@ use crate::{
     branch::Predictor,
     config::MethodConfig,
     error::Result,
-    evaluation::{Contenders, Refiner},
+    evaluation::{Heads, Refiner},
     inference::BoxAscent,
 };
 
@@ -58,8 +58,8 @@ pub fn step_lengths(
         };
         let trials = grid(ascent);
         let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };
-        let contenders = Contenders::refiners(trials.iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.validation, &contenders, progress)?;
+        let heads = Heads::refiners(trials.iter().map(refiner).collect());
+        let evaluation = place.evaluate(&place.validation, &heads, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
             let [position, .., size] = ascent.step_length[..] else { continue };
             let ap = place.validation.score(&refined.after)?.ap;

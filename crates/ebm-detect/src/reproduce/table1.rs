@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Precision, Setup,
-    setup::{Wanted, contenders},
+    setup::{Wanted, heads},
 };
 use crate::{
     config::{AblationConfig, ExperimentConfig},
@@ -61,7 +61,7 @@ pub fn table1(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
             };
             factor = Some(step_factor);
             trained.climb_by(step_factor);
-            let evaluation = place.evaluate(&place.test, &contenders(&[trained]), progress)?;
+            let evaluation = place.evaluate(&place.test, &heads(&[trained]), progress)?;
             for refined in &evaluation.refined {
                 let precision = place.test.score(&refined.after)?;
                 let ap_before = place.test.score(&refined.before)?.ap;

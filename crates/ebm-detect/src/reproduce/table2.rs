@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Precision, Split,
-    setup::{Setup, Trained, Wanted, contenders},
+    setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
     branch::Predictor,
@@ -86,7 +86,7 @@ impl Setup {
         (methods, seeds): (&[MethodConfig], u64),
         progress: &mut dyn Progress,
     ) -> Result<Vec<Row>> {
-        let evaluation = self.evaluate(split, &contenders(trained), progress)?;
+        let evaluation = self.evaluate(split, &heads(trained), progress)?;
         let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
             Ok(Row {
                 method: method.to_owned(),

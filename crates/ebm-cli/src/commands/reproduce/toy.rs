@@ -81,14 +81,7 @@ struct CalibrationRow {
 pub fn run(args: ToyArgs) -> Result<()> {
     let configured = experiment(&args)?;
     let experiment = &configured.settings;
-    let datasets: Vec<Dataset> = problems(&args)
-        .into_iter()
-        .map(|problem| match &args.data {
-            Some(path) => Dataset::of_points(&Points::read_csv(path)?, problem)
-                .with_context(|| path.display().to_string()),
-            None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
-        })
-        .collect::<Result<_>>()?;
+    let datasets = datasets(&args, experiment)?;
     let mut jobs = Vec::new();
     for dataset in &datasets {
         for method in experiment.methods(dataset.problem) {
@@ -115,22 +108,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
             std::thread::available_parallelism().context("cannot count the processors; give --threads")?.get()
         }
     };
-    let console = Mutex::new((Console::new(), 0));
-    let with = |act: &dyn Fn(&mut (Console, usize))| {
-        act(&mut console.lock().unwrap_or_else(PoisonError::into_inner))
-    };
-    with(&|(console, _)| console.begin("trainings", jobs.len()));
-    let results = run_all(experiment, &jobs, threads, &|row| {
-        with(&|(console, done)| {
-            *done += 1;
-            console.advance(
-                *done,
-                &format!("({}, {}, seed {}: {:.3})", row.dataset, row.method, row.seed, distance(row)),
-            );
-        });
-    })?;
-    with(&|(console, _)| console.end());
-    let (rows, trained): (Vec<Row>, Vec<Trained>) = results.into_iter().unzip();
+    let (rows, trained) = train(experiment, &jobs, threads)?;
 
     let calibrations = calibrations(&jobs, &trained)?;
     let taken = (today(), Machine::here().short());
@@ -146,6 +124,37 @@ pub fn run(args: ToyArgs) -> Result<()> {
         files: "figures, results.csv, calibration.csv",
     };
     common.finish("reproduce toy", "paper", &run, study, &reference)
+}
+
+/// What the models are trained on.
+fn datasets(args: &ToyArgs, experiment: &Experiment) -> Result<Vec<Dataset>> {
+    let of_problem = |problem| match &args.data {
+        Some(path) => {
+            Dataset::of_points(&Points::read_csv(path)?, problem).with_context(|| path.display().to_string())
+        }
+        None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
+    };
+    problems(args).into_iter().map(of_problem).collect()
+}
+
+/// Trains all models, `threads` at a time, and shows how far it is.
+fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: usize) -> Result<(Vec<Row>, Vec<Trained>)> {
+    let console = Mutex::new((Console::new(), 0));
+    let with = |act: &dyn Fn(&mut (Console, usize))| {
+        act(&mut console.lock().unwrap_or_else(PoisonError::into_inner))
+    };
+    with(&|(console, _)| console.begin("trainings", jobs.len()));
+    let results = run_all(experiment, jobs, threads, &|row| {
+        with(&|(console, done)| {
+            *done += 1;
+            console.advance(
+                *done,
+                &format!("({}, {}, seed {}: {:.3})", row.dataset, row.method, row.seed, distance(row)),
+            );
+        });
+    })?;
+    with(&|(console, _)| console.end());
+    Ok(results.into_iter().unzip())
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {

@@ -1,9 +1,8 @@
 //! Training that is watched on data which the network does not learn from.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
-use ebm_data::files::read_settings;
+use ebm_data::files::{read_settings, write_atomic};
 use ebm_train::{BoxError, Error as TrainError, Group, Progress, RunSpec, TrainTask, train_together};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,15 @@ pub struct Validated {
     /// Completed steps.
     pub step: usize,
     /// The loss, lower is better.
+    #[serde(with = "ebm_eval::json::or_null")]
     pub loss: f64,
+}
+
+impl Validated {
+    /// What is no number is worse than what is one.
+    fn is_better_than(&self, other: &Self) -> bool {
+        self.loss < other.loss || other.loss.is_nan()
+    }
 }
 
 /// What a network in training is judged by, and how the best of it is kept. Only the first of several processes asks.
@@ -81,19 +88,20 @@ impl Record {
         }
         let failed = |source| TrainError::Task { step, source };
         let loss = validation.loss(task).map_err(failed)?;
-        // What is no number is never better than what is one.
-        let is_best = known.iter().all(|validated| loss < validated.loss || validated.loss.is_nan());
+        let this = Validated { step, loss };
+        let is_best = known.iter().all(|other| this.is_better_than(other));
         progress.message(&format!("after {step} steps: {loss:.4} on the validation data"));
         // First the network: a record without it would be one of a network that is lost.
         if is_best {
             validation.keep(task).map_err(failed)?;
         }
-        self.append(&Validated { step, loss })
+        self.write(known.into_iter().chain([this]))
     }
 
     /// The best; the first among equals.
     fn best(&self) -> Result<Option<Validated>> {
-        Ok(self.read()?.into_iter().reduce(|best, one| if one.loss < best.loss { one } else { best }))
+        let better = |best, one: Validated| if one.is_better_than(&best) { one } else { best };
+        Ok(self.read()?.into_iter().reduce(better))
     }
 
     fn read(&self) -> Result<Vec<Validated>> {
@@ -104,10 +112,13 @@ impl Record {
         text.lines().map(|line| serde_json::from_str(line).map_err(|error| self.refusal(&error))).collect()
     }
 
-    fn append(&self, validated: &Validated) -> Result<()> {
-        let line = serde_json::to_string(validated).map_err(|error| self.refusal(&error))?;
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(&self.path);
-        file.and_then(|mut file| writeln!(file, "{line}")).map_err(|error| self.refusal(&error))
+    fn write(&self, all: impl Iterator<Item = Validated>) -> Result<()> {
+        let mut text = String::new();
+        for one in all {
+            text += &serde_json::to_string(&one).map_err(|error| self.refusal(&error))?;
+            text.push('\n');
+        }
+        write_atomic(&self.path, text.as_bytes()).map_err(|error| self.refusal(&error))
     }
 
     fn refusal(&self, error: &dyn std::fmt::Display) -> Error {

@@ -9,17 +9,17 @@ use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_experiment::plan::Plan;
 use ebm_seed::Key;
-use ebm_train::{Group, Progress, RunSpec, train_run};
+use ebm_train::{Group, Progress};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, ablation, conclude, other_proposals, report_clamped};
+use super::heads::{Entry, Seen, Wanted, methods, other_proposals, reproduce};
 use super::{Options, Outcome};
 use crate::config::ExperimentConfig;
 use crate::features::FeatureTable;
 use crate::network::ENERGY;
-use crate::saved::{TrainedHead, save};
+use crate::saved::TrainedHead;
 use crate::training::{WholeNetwork, WholeTraining};
-use crate::{Backbone, Error, Result};
+use crate::{Error, Result};
 
 /// Trains all rows from the pretrained `weights` on `device` and compares them.
 ///
@@ -33,35 +33,8 @@ pub fn paper(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    report_clamped(config, &data.train, progress);
     let trainer = Trainer { data, weights, device, options };
-    let mut entries = Vec::new();
-    for seed in 0..options.seeds {
-        for method in methods(config) {
-            let trained = trainer.train(config, (&method, &format!("{method}-{seed}")), seed, progress)?;
-            let validation = Rc::new(trained.see(config, &data.validation, progress)?);
-            let results = match &data.test {
-                Some(test) => Rc::new(trained.see(config, test, progress)?),
-                None => Rc::clone(&validation),
-            };
-            entries.push(Entry { method, seed, head: trained.head, validation, results });
-        }
-    }
-    let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
-    if options.ablation {
-        outcome.ablation = ablation(config, &entries, |name, other| {
-            let trained = trainer.train(other, (ENERGY, name), 0, progress)?;
-            let seen = Rc::new(trained.see(other, &data.validation, progress)?);
-            let (validation, results) = (Rc::clone(&seen), seen);
-            Ok(Entry { method: ENERGY.to_owned(), seed: 0, head: trained.head, validation, results })
-        })?;
-    }
-    Ok(outcome)
-}
-
-/// The keys of all rows, and of the energy model.
-fn methods(config: &ExperimentConfig) -> Vec<String> {
-    config.methods.iter().map(|method| method.key.clone()).chain([ENERGY.to_owned()]).collect()
+    reproduce(config, data, options, &mut |wanted, progress| trainer.entry(wanted, progress), progress)
 }
 
 /// Trains whole networks.
@@ -72,58 +45,38 @@ struct Trainer<'a> {
     options: &'a Options,
 }
 
-/// A network after its training.
-struct Trained {
-    trunk: Box<dyn Backbone>,
-    /// Where the trunk computes.
-    device: Device,
-    head: TrainedHead,
-}
-
 impl Trainer<'_> {
-    /// Trains `method` in the run `name` and saves it there.
-    fn train(
-        &self,
-        config: &ExperimentConfig,
-        (method, name): (&str, &str),
-        seed: u64,
-        progress: &mut dyn Progress,
-    ) -> Result<Trained> {
+    /// Trains a network and shows it the splits.
+    fn entry(&self, wanted: &Wanted<'_>, progress: &mut dyn Progress) -> Result<Entry> {
+        let Wanted { config, method, seed, measured, .. } = *wanted;
         let (faces, weights) = (&self.data.train, Some(self.weights));
         let (device, group) = (self.device, &Group::alone());
         let training = WholeTraining { config, method, seed, faces, weights, device, group };
-        let WholeNetwork { mut task, steps, run: saved } = training.start()?;
-        let text = saved.to_toml()?;
-        let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
-        let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
-        let (network, store) = task.into_network();
-        save(&store, run.path(), &saved)?;
+        let WholeNetwork { task, steps, run } = training.start()?;
+        let network = wanted.train(task, steps, run.trunk, self.options, progress)?;
         let Some(trunk) = network.trunk else {
             let reason = "it is trained end to end, and has no trunk".to_owned();
             return Err(Error::Config { part: "network", reason });
         };
         // What is packed computes on the CPU.
         let (trunk, device) = match trunk.pack()? {
-            Some(packed) => (packed, Device::Cpu),
-            None => (trunk, self.device.clone()),
+            Some(packed) => (packed, &Device::Cpu),
+            None => (trunk, self.device),
         };
-        Ok(Trained { trunk, device, head: TrainedHead::new(network.head)? })
-    }
-}
-
-impl Trained {
-    /// g_x of a split.
-    fn see(
-        &self,
-        config: &ExperimentConfig,
-        faces: &Arc<Faces>,
-        progress: &mut dyn Progress,
-    ) -> Result<Seen> {
-        let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
-        let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-        let stage = ("features", faces.faces.len());
-        let table = FeatureTable::compute((&*self.trunk, &self.device), &loader, stage, progress)?;
-        Ok(Seen { g_x: table.features()?, y: table.targets()? })
+        let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
+            let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
+            let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
+            let stage = ("features", faces.faces.len());
+            let table = FeatureTable::compute((&*trunk, device), &loader, stage, progress)?;
+            Ok(Rc::new(Seen { g_x: table.features()?, y: table.targets()? }))
+        };
+        let validation = see(&self.data.validation)?;
+        let results = match &self.data.test {
+            Some(test) if measured => see(test)?,
+            _ => Rc::clone(&validation),
+        };
+        let head = TrainedHead::new(network.head)?;
+        Ok(Entry { method: method.to_owned(), seed, head, validation, results })
     }
 }
 

@@ -3,14 +3,16 @@
 use candle_core::{DType, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
-use ebm_train::Progress;
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Options;
+use super::data::Data;
 use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
-use crate::network::{ENERGY, num_clamped};
-use crate::saved::{TrainedHead, save_refinement};
+use crate::network::{ENERGY, Network, num_clamped};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
+use crate::training::{BatchSource, FaceTask};
 use crate::{Error, PackedEnergyHead, Result};
 
 /// A trained network's view of a split.
@@ -37,8 +39,71 @@ impl Entry {
     }
 }
 
+/// A network that a table needs.
+pub(super) struct Wanted<'a> {
+    pub config: &'a ExperimentConfig,
+    /// The key of a baseline, or [`ENERGY`].
+    pub method: &'a str,
+    /// The name of its run.
+    pub name: &'a str,
+    pub seed: u64,
+    /// Whether the split of the results is looked at, beside the validation split.
+    pub measured: bool,
+}
+
+impl Wanted<'_> {
+    /// Trains the network in its run and saves it there.
+    pub fn train<S: BatchSource>(
+        &self,
+        mut task: FaceTask<S>,
+        steps: usize,
+        trunk: TrunkSource,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Network> {
+        let (method, experiment) = (self.method.to_owned(), self.config.clone());
+        let saved = RunConfig { method, seed: self.seed, trunk, experiment };
+        let text = saved.to_toml()?;
+        let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
+        let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
+        let (network, store) = task.into_network();
+        save(&store, run.path(), &saved)?;
+        Ok(network)
+    }
+}
+
+/// The keys of all rows, and of the energy model.
+pub(super) fn methods(config: &ExperimentConfig) -> Vec<String> {
+    config.methods.iter().map(|method| method.key.clone()).chain([ENERGY.to_owned()]).collect()
+}
+
+/// Has every network of the table trained, and of the study of σ where that is asked for, and compares them.
+pub(super) fn reproduce(
+    config: &ExperimentConfig,
+    data: &Data,
+    options: &Options,
+    train: &mut dyn FnMut(&Wanted<'_>, &mut dyn Progress) -> Result<Entry>,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    report_clamped(config, &data.train, progress);
+    let mut entries = Vec::new();
+    for seed in 0..options.seeds {
+        for method in &methods(config) {
+            let name = &format!("{method}-{seed}");
+            entries.push(train(&Wanted { config, method, name, seed, measured: true }, progress)?);
+        }
+    }
+    let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
+    if options.ablation {
+        outcome.ablation = ablation(config, &entries, |name, config| {
+            train(&Wanted { config, method: ENERGY, name, seed: 0, measured: false }, progress)
+        })?;
+    }
+    Ok(outcome)
+}
+
 /// Says which baselines take targets for something else.
-pub(super) fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
+fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
     for method in &config.methods {
         let count = num_clamped(&method.baseline, faces);
         if count > 0 {
@@ -105,7 +170,7 @@ pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, 
 
 /// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's baselines on the
 /// validation split. `train` trains the energy model of a configuration in the run of a name.
-pub(super) fn ablation(
+fn ablation(
     config: &ExperimentConfig,
     entries: &[Entry],
     mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
@@ -130,7 +195,7 @@ pub(super) fn ablation(
 }
 
 /// Chooses λ, leaves it with the energy models, and compares.
-pub(super) fn conclude(
+fn conclude(
     config: &ExperimentConfig,
     entries: &[Entry],
     part: &'static str,

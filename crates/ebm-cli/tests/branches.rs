@@ -280,3 +280,53 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     );
     assert!(!said.contains("features of"), "{said}");
 }
+
+/// From a folder to refined boxes, without a configuration anywhere.
+#[test]
+fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let folder = place.path("mine");
+    succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
+    let annotations = folder.join("annotations.json");
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    // Two classes, with ids of their own.
+    file["categories"] = json!([{"id": 10, "name": "kangaroo"}, {"id": 20, "name": "raccoon"}]);
+    for object in file["annotations"].as_array_mut().unwrap() {
+        object["category_id"] = json!(if object["category_id"].as_u64().unwrap() % 2 == 0 { 10 } else { 20 });
+    }
+    std::fs::write(&annotations, file.to_string()).unwrap();
+    let [base, run] = ["base", "head"].map(|name| place.path(name));
+    let short = ["--steps", "1", "--batch-size", "1", "--data", text(&folder)];
+    let [_, said] = succeeds(&[&["train", "detector", "--run", text(&base)], &short[..]].concat());
+    assert!(said.contains("6 images, 2 classes: kangaroo, raccoon"), "{said}");
+    let weights = base.join("detector.safetensors");
+    let branch = ["train", "branch", "--cache", "--run", text(&run), "--detector", text(&weights)];
+    let [_, said] = succeeds(&[&branch[..], &short].concat());
+    assert!(said.contains("held-out images: 1 done"), "{said}");
+    let head = run.join("ebm.safetensors");
+    let images = folder.join("images");
+    let model = ["--detector", text(&weights), "--head", text(&head)];
+    let evaluate = ["eval", "detection", "--images", text(&images), "--annotations", text(&annotations)];
+    succeeds(&[&evaluate[..], &model].concat());
+    let predict = ["predict", "detection", text(&images), "--min-score", "0"];
+    let [printed, _] = succeeds(&[&predict[..], &model].concat());
+    let known = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        matches!(
+            (line["label_name"].as_str(), line["category_id"].as_u64()),
+            (Some("kangaroo"), Some(10)) | (Some("raccoon"), Some(20))
+        )
+    };
+    assert!(printed.lines().all(known), "{printed}");
+
+    // One image that is none: refused, or left out and listed.
+    std::fs::write(std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path(), "no image").unwrap();
+    let again = place.path("again");
+    let long = ["--steps", "8", "--batch-size", "1", "--data", text(&folder), "--run", text(&again)];
+    let train = [&["train", "detector"], &long[..]].concat();
+    refused(&train, &["max_bad_fraction = 0.001"]);
+    let defects = place.path("defects.jsonl");
+    let tolerant = ["--resume", "--max-bad-fraction", "0.5", "--defects", text(&defects)];
+    succeeds(&[&train[..], &tolerant].concat());
+    assert!(place.path("defects.jsonl.images").is_file() || defects.is_file());
+}

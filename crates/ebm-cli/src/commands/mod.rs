@@ -23,6 +23,7 @@ pub mod train_face;
 pub mod train_run;
 pub mod train_tracker;
 pub mod training_curve;
+pub mod training_data;
 pub mod weights;
 pub mod weights_card;
 

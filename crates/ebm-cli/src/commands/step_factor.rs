@@ -1,7 +1,6 @@
 //! The factor of a confidence's step lengths: given, or chosen after the training on images that it has not seen.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -17,14 +16,16 @@ use ebm_eval::GroundTruth;
 use ebm_seed::Key;
 use ebm_train::Progress;
 
+use super::training_data::DataArgs;
+
 /// Every so many-th image is held out.
 const FIFTH: usize = 5;
 
 /// How the factor is found.
 #[derive(Args)]
 pub struct StepFactorArgs {
-    /// COCO annotations on which the factor of a confidence's step lengths is chosen after the training; without them every fifth
-    /// training image is held out for that, where there are five.
+    /// COCO annotations on which the factor of a confidence's step lengths is chosen after the training; without them, or a split valid of
+    /// --data, every fifth training image is held out for that, where there are five.
     #[arg(long, requires = "val_images")]
     val_annotations: Option<PathBuf>,
     /// Their images.
@@ -39,7 +40,6 @@ pub struct StepFactorArgs {
 pub struct Validation {
     name: &'static str,
     dataset: Arc<CocoDataset>,
-    truth: GroundTruth,
 }
 
 impl StepFactorArgs {
@@ -48,23 +48,27 @@ impl StepFactorArgs {
         self.step_factor
     }
 
-    /// The images to choose on, where no factor is given: those that the arguments name, or else every fifth of `dataset`, which was
-    /// read from `annotations` and loses them.
+    /// The images to choose on, where no factor is given: those that the arguments name, or the split of `data`, or else every fifth of
+    /// `dataset`, which loses them.
     pub fn images(
         &self,
         config: &ExperimentConfig,
-        annotations: &Path,
+        data: &DataArgs,
         dataset: &mut CocoDataset,
     ) -> Result<Option<Validation>> {
         if self.step_factor.is_some() {
             return Ok(None);
         }
-        if let (Some(annotations), Some(images)) = (&self.val_annotations, &self.val_images) {
-            let labels = Some(config.detector.labels());
-            let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
-            let dataset = Arc::new(CocoDataset::load(annotations, images, &options)?);
-            let truth = GroundTruth::read(annotations)?;
-            return Ok(Some(Validation { name: "validation images", dataset, truth }));
+        let labels = config.detector.labels();
+        let given = match (&self.val_annotations, &self.val_images) {
+            (Some(annotations), Some(images)) => {
+                let options = LoadOptions { labels: Some(labels), ..LoadOptions::new(Purpose::Eval) };
+                Some(CocoDataset::load(annotations, images, &options)?)
+            }
+            _ => data.validation(labels)?,
+        };
+        if let Some(dataset) = given {
+            return Ok(Some(Validation { name: "validation images", dataset: Arc::new(dataset) }));
         }
         let mut held_out = dataset.clone();
         let kept = |held: bool| move |index: usize| (index % FIFTH == FIFTH - 1) == held;
@@ -73,11 +77,7 @@ impl StepFactorArgs {
             return Ok(None);
         }
         retain(dataset, kept(false));
-        let mut truth = GroundTruth::read(annotations)?;
-        let ids: BTreeSet<u64> = held_out.images.iter().map(|image| image.id).collect();
-        truth.images.retain(|id| ids.contains(id));
-        truth.boxes.retain(|object| ids.contains(&object.image_id));
-        Ok(Some(Validation { name: "held-out images", dataset: Arc::new(held_out), truth }))
+        Ok(Some(Validation { name: "held-out images", dataset: Arc::new(held_out) }))
     }
 }
 
@@ -101,8 +101,8 @@ impl Validation {
         let (Predictor::Confidence(head), Some(ascent)) = (branch, ascent) else { return Ok(None) };
         let loader = LoaderConfig::eval(detector.config().input.transform(), 1).with_workers(workers);
         let loader = Loader::new(self.dataset.clone(), loader, Key::new(0))?;
-        let Self { name, dataset, truth } = self;
-        let images = ValidationImages { name, dataset, truth, loader: &loader };
+        let (Self { name, dataset }, truth) = (self, GroundTruth::from(&*self.dataset));
+        let images = ValidationImages { name, dataset, truth: &truth, loader: &loader };
         let refiner = Refiner { head: &*head, ascent };
         let factors = if configured.len() > 1 { configured } else { &STEP_FACTORS };
         let (factor, ap) = best_step_factor(detector, &refiner, factors, &images, device, progress)?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, bail};
 use candle_core::{DType, Tensor};
 use clap::{Args, Subcommand};
 use ebm_data::{
-    coco::{CocoDataset, LoadOptions, Purpose},
+    coco::CocoDataset,
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
@@ -30,7 +30,7 @@ use ebm_train::{Group, ModelMetadata, Progress, RunSpec, TrainTask, model_file::
 
 use super::{
     create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, train_face, train_run::Session,
-    train_tracker, training_curve::training_curve,
+    train_tracker, training_curve::training_curve, training_data::DataArgs,
 };
 use crate::device::DeviceArgs;
 use crate::exit;
@@ -64,15 +64,8 @@ pub struct CommonArgs {
     config: Option<String>,
     #[command(flatten)]
     settings: SettingsArgs,
-    /// COCO annotation file.
-    #[arg(long)]
-    annotations: PathBuf,
-    /// Its images.
-    #[arg(long)]
-    images: PathBuf,
-    /// Only the first so many images, by id.
-    #[arg(long, value_parser = at_least_one)]
-    limit: Option<usize>,
+    #[command(flatten)]
+    data: DataArgs,
     /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
     #[arg(long, value_parser = at_least_one)]
     steps: Option<usize>,
@@ -206,14 +199,6 @@ impl CommonArgs {
         Ok(config)
     }
 
-    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the order of the categories.
-    fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
-        let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Train) };
-        let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
-        dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
-        Ok(dataset)
-    }
-
     fn key(&self) -> Key {
         Key::new(self.seed)
     }
@@ -228,6 +213,7 @@ impl CommonArgs {
     ) -> Result<Box<dyn BatchSource>> {
         let part = group.share_of(batch_size)?;
         let whole = LoaderConfig::train(config.detector.input.transform(), batch_size);
+        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..whole };
         let loader = if group.world() > 1 { whole.part(part) } else { whole };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
         Ok(Box::new(StreamSource::new(loader, device.clone(), config.detector.convention.into())))
@@ -244,6 +230,7 @@ impl CommonArgs {
         // One batch pads all images alike, so that any of them can be trained on together.
         let all = dataset.images.len();
         let loader = LoaderConfig::eval(config.detector.input.transform(), all);
+        let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
         let convention = config.detector.convention.into();
         let stage = ("features of the frozen layers", all);
@@ -301,7 +288,7 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
     }
     // The classes are those of the data, unless a configuration says how many there are.
     let labels = common.config.as_ref().map(|_| config.detector.labels());
-    let dataset = Arc::new(common.dataset(labels)?);
+    let dataset = Arc::new(common.data.train(labels)?);
     let classes = classes(&dataset);
     if labels.is_none() {
         config.detector.num_classes = classes.len() + 1;
@@ -343,15 +330,15 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
-    let mut dataset = common.dataset(Some(config.detector.labels()))?;
+    let mut dataset = common.data.train(Some(config.detector.labels()))?;
     let classes = classes(&dataset);
     if let Some(said) = ModelMetadata::read(&args.detector)? {
-        said.check_classes(&args.detector, &common.annotations.display().to_string(), &classes)?;
+        said.check_classes(&args.detector, &common.data.name(), &classes)?;
     }
     let mut metadata = branch_metadata(method, common.seed, &config, &digest(&weights)?, &classes)?;
     let climbs = method.confidence.is_some();
     let validation =
-        if climbs { args.step_length.images(&config, &common.annotations, &mut dataset)? } else { None };
+        if climbs { args.step_length.images(&config, &common.data, &mut dataset)? } else { None };
     let dataset = Arc::new(dataset);
     // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
     let key = common.key().split(&method.key);

@@ -1,6 +1,6 @@
 //! `ebm train tracker`: a box module on one's own sequences.
 
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -54,10 +54,11 @@ pub fn run(args: &TrackerArgs, session: &mut Session<'_>) -> Result<()> {
     let (sequences, held_out) = parts(found.sequences, args.validation)?;
     let (device, group) = (&session.device.clone(), &session.group.clone());
     let backbone = &Arc::new(Backbone::load(&args.backbone, device)?);
-    let training = ModuleTraining { config: &config, method, seed: common.seed(), backbone, device, group };
-    let mut task = training.start(sequences)?;
+    let (name, seed) = (method.key.as_str(), common.seed());
+    let training = ModuleTraining { config: &config, method, name, seed, backbone, device, group };
+    let mut task = training.start(training.pairs(sequences)?)?;
     let pairs = if group.is_first() { training.held_out(held_out)? } else { Vec::new() };
-    let saved = training.saved(&args.backbone);
+    let saved = training.saved(absolute(&args.backbone)?, 1.0);
     let mut judge =
         HeldOut { pairs, key: Key::new(common.seed()).split("validation"), saved, run: common.run() };
     let text = config.with_method(method).to_toml()?;
@@ -65,10 +66,9 @@ pub fn run(args: &TrackerArgs, session: &mut Session<'_>) -> Result<()> {
     if !group.is_first() {
         return Ok(());
     }
-    let (saved, _, module) = SavedConfig::load(common.run(), Some(&args.backbone), device)?;
+    let (_, _, module) = SavedConfig::load(common.run(), Some(&args.backbone), device)?;
     let factor = training.choose_step_factor(&module, &judge.pairs, &mut session.progress)?;
-    let refinement = method.refinement.scaled(factor);
-    SavedConfig { refinement, ..saved }.replace(common.run())?;
+    training.saved(absolute(&args.backbone)?, factor).replace(common.run())?;
     println!("{}", common.run().display());
     Ok(())
 }

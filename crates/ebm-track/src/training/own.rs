@@ -1,6 +1,6 @@
 //! A box module on sequences of one's own.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
@@ -30,6 +30,8 @@ pub struct ModuleTraining<'a> {
     pub config: &'a ExperimentConfig,
     /// The row of it.
     pub method: &'a MethodConfig,
+    /// What its random numbers are named by: the row's key, or that of a variant of it.
+    pub name: &'a str,
     /// Root of the initial values, the pairs and the samples.
     pub seed: u64,
     /// The frozen backbone.
@@ -41,18 +43,25 @@ pub struct ModuleTraining<'a> {
 }
 
 impl ModuleTraining<'_> {
-    /// A new box module, about to learn from pairs of frames of `sequences`.
+    /// A new box module, about to learn from `pairs`.
     ///
     /// # Errors
-    /// When there is no pair, or a batch has no share for each process.
-    pub fn start(&self, sequences: Vec<Sequence>) -> Result<BoxModuleTask<StreamPairs>> {
-        let key = Key::new(self.seed).split(&self.method.key);
+    /// When its objective's proposal is not possible.
+    pub fn start<S: PairSource>(&self, pairs: S) -> Result<BoxModuleTask<S>> {
+        let key = Key::new(self.seed).split(self.name);
         let store = ParamStore::new(key.split("init"));
         let module = BoxModule::new(&self.sizes(), store.var_builder(DType::F32, self.device))?;
-        let pairs = self.pairs(PairRecipe::ATOM, sequences, data::pairs_key(self.seed))?;
         let (objective, training) = (&self.method.objective, &self.config.training);
         Ok(BoxModuleTask::new(module, store, pairs, objective, training, key.split("train"))?
             .over(self.group))
+    }
+
+    /// This process's share of the batches of pairs of frames of `sequences` that a module learns from.
+    ///
+    /// # Errors
+    /// When there is no pair, or a batch has no share for each process.
+    pub fn pairs(&self, sequences: Vec<Sequence>) -> Result<StreamPairs> {
+        self.pairs_of(PairRecipe::ATOM, sequences, data::pairs_key(self.seed))
     }
 
     /// Pairs of frames of `sequences` that a module is judged on.
@@ -62,19 +71,19 @@ impl ModuleTraining<'_> {
     pub fn held_out(&self, sequences: Vec<Sequence>) -> Result<Vec<PairFeatures>> {
         let alone = ModuleTraining { group: &Group::alone(), ..*self };
         let key = Key::new(0).split("validation");
-        let mut pairs = alone.pairs(PairRecipe::ATOM_VALIDATION, sequences, key)?;
+        let mut pairs = alone.pairs_of(PairRecipe::ATOM_VALIDATION, sequences, key)?;
         (0..VALIDATION_BATCHES).map(|step| pairs.batch(step)).collect()
     }
 
-    /// What the module that was trained in `run` is, and how it is used: with the configured step lengths.
+    /// What the module is, and how it is used: with `step_factor` times the configured step lengths, on the backbone of this file.
     #[must_use]
-    pub fn saved(&self, backbone: &Path) -> SavedConfig {
+    pub fn saved(&self, backbone: PathBuf, step_factor: f64) -> SavedConfig {
         SavedConfig {
             method: self.method.key.clone(),
             seed: self.seed,
-            backbone: std::path::absolute(backbone).unwrap_or_else(|_| backbone.to_owned()),
+            backbone,
             box_module: self.sizes(),
-            refinement: self.method.refinement.clone(),
+            refinement: self.method.refinement.scaled(step_factor),
             tracker: self.config.tracker.clone(),
         }
     }
@@ -97,8 +106,7 @@ impl ModuleTraining<'_> {
         BoxModuleConfig::atom(self.backbone.channels()).narrowed(self.config.narrowed)
     }
 
-    /// This process's share of batches of pairs.
-    fn pairs(&self, recipe: PairRecipe, sequences: Vec<Sequence>, key: Key) -> Result<StreamPairs> {
+    fn pairs_of(&self, recipe: PairRecipe, sequences: Vec<Sequence>, key: Key) -> Result<StreamPairs> {
         let batch_size = self.config.training.batch_size;
         let sampler = data::pair_sampler(self.config, batch_size, vec![Source { sequences, weight: 1.0 }])?;
         let loader = LoaderConfig::in_order(recipe, batch_size);

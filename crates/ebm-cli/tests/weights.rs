@@ -79,6 +79,10 @@ fn a_converted_detector_chooses_its_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));
     let mini = in_tree("weights/detector_mini.safetensors");
+    // What the repository holds says what the embedded configuration says; weights/README.md has the command that mends it.
+    let own = dir.path().join("own.safetensors");
+    assert_eq!(answer(&["weights", "convert", text(&mini), text(&own)])["configuration"], "mini");
+    assert_eq!(ebm_detect::Detector::open(&mini).unwrap().classes()[0].name, "disc");
     // As it would be without what it says of itself.
     let plain = dir.path().join("plain.safetensors");
     import::save_safetensors(&plain, &import::load(&mini, &Device::Cpu).unwrap()).unwrap();

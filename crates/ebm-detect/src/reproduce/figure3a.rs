@@ -3,12 +3,12 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Precision, Workplace};
+use super::{Precision, Setup};
 use crate::{
     branch::Predictor,
+    config::ExperimentConfig,
     error::Result,
     evaluation::{Contenders, Refiner},
-    method::Method,
 };
 
 /// T, with AP on val2017 in per cent and frames per second on a TITAN Xp as the figure shows them.
@@ -42,8 +42,9 @@ pub struct TradeRow {
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
-pub fn figure3a(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
-    let (trained, _) = place.trained(&[Method::Ebm], seeds, progress)?;
+pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
+    let energy = place.config.method(ExperimentConfig::ENERGY)?.clone();
+    let trained = place.trained(&[energy], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
         let (Predictor::Confidence(head), Some(ascent)) = (&one.predictor, &one.ascent) else { continue };

@@ -1,7 +1,7 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
-use candle_core::{DType, Device, Tensor};
-use ebm_core::{GradientAscent, Grid, GridDensity, grid_marginals};
+use candle_core::{DType, Tensor};
+use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
 use ebm_train::Progress;
 
@@ -91,16 +91,16 @@ pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<T
 }
 
 /// The energy models of the supplement's study of σ that are not the table's own: the name of each one's run, and its configuration.
-pub(super) fn other_proposals(config: &ExperimentConfig) -> Vec<(String, ExperimentConfig)> {
-    let numbered = config.ablation.sigmas.iter().enumerate();
-    let others = numbered.filter(|(_, sigmas)| **sigmas != config.energy.sigmas);
-    others
-        .map(|(number, sigmas)| {
-            let mut other = config.clone();
-            other.energy.sigmas.clone_from(sigmas);
-            (format!("ablation-{number}"), other)
-        })
-        .collect()
+pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, ExperimentConfig)>> {
+    let mut others = Vec::new();
+    for (number, sigmas) in config.ablation.sigmas.iter().enumerate() {
+        let proposal = GaussianMixture::isotropic(sigmas, config.dim())?;
+        if config.energy.objective.gaussian().as_ref() != Some(&proposal) {
+            let energy = config.energy.with_proposal(proposal);
+            others.push((format!("ablation-{number}"), ExperimentConfig { energy, ..config.clone() }));
+        }
+    }
+    Ok(others)
 }
 
 /// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's baselines on the
@@ -111,10 +111,11 @@ pub(super) fn ablation(
     mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
 ) -> Result<Vec<AblationRow>> {
     let estimates = validation_estimates(entries, 0)?;
-    let mut others = other_proposals(config).into_iter().peekable();
+    let mut others = other_proposals(config)?.into_iter().peekable();
     let mut rows = Vec::new();
     for (sigmas, &published) in config.ablation.sigmas.iter().zip(&config.ablation.published) {
-        let trained = match others.next_if(|(_, other)| other.energy.sigmas == *sigmas) {
+        let proposal = Some(GaussianMixture::isotropic(sigmas, config.dim())?);
+        let trained = match others.next_if(|(_, other)| other.energy.objective.gaussian() == proposal) {
             Some((name, other)) => Some(train(&name, &other)?),
             None => None,
         };
@@ -210,6 +211,21 @@ const PROMINENCE: f64 = 0.3;
 /// Images that are searched for a pose's densities: three coordinates take a product of grids for each.
 const SEARCHED: usize = 48;
 
+/// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has several coordinates.
+pub(super) fn coordinate_densities(
+    head: &PackedEnergyHead,
+    seen: &Seen,
+    grid: &Grid,
+) -> Result<Vec<Vec<GridDensity>>> {
+    if seen.y.dim(1)? == 1 {
+        return Ok(densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect());
+    }
+    let count = SEARCHED.min(seen.g_x.dim(0)?);
+    let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
+    let grids = vec![*grid; seen.y.dim(1)?];
+    Ok(head.bind(&features, count).marginals(&grids)?)
+}
+
 /// The most certain and the least certain images, and those with the most modes.
 fn examples(
     head: &PackedEnergyHead,
@@ -217,15 +233,7 @@ fn examples(
     estimates: &[Tensor; 2],
     grid: &Grid,
 ) -> Result<Vec<Example>> {
-    let densities: Vec<Vec<GridDensity>> = match seen.y.dim(1)? {
-        1 => densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect(),
-        _ => {
-            let count = SEARCHED.min(seen.g_x.dim(0)?);
-            let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
-            let grids = vec![*grid; seen.y.dim(1)?];
-            grid_marginals(head, &features, count, &grids, DType::F32, &Device::Cpu)?
-        }
-    };
+    let densities = coordinate_densities(head, seen, grid)?;
     let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
     let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
     let mut by_entropy: Vec<usize> = (0..densities.len()).collect();

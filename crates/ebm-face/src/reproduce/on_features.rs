@@ -9,15 +9,16 @@ use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::model_file::file_digest;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::Data;
 use super::heads::{Entry, Seen, ablation, conclude, report_clamped};
 use super::{Options, Outcome};
-use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrainingConfig, TrunkTraining};
+use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrunkTraining};
 use crate::features::{FeatureCache, FeatureTable};
 use crate::network::{ENERGY, Head, Network, TRUNK};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, file_digest, open_trunk, save};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, open_trunk, save};
 use crate::training::{CachedSource, FaceTask, StreamSource};
 use crate::{Error, Result};
 
@@ -146,7 +147,7 @@ impl Tables {
         progress: &mut dyn Progress,
     ) -> Result<Outcome> {
         report_clamped(config, &data.train, progress);
-        let trainer = Trainer { tables: self, config, source, options };
+        let trainer = Trainer { tables: self, source, options };
         let mut entries = Vec::new();
         for seed in 0..options.seeds {
             for method in &config.methods {
@@ -175,7 +176,6 @@ impl Tables {
 /// Trains heads on features.
 struct Trainer<'a> {
     tables: &'a Tables,
-    config: &'a ExperimentConfig,
     source: TrunkSource,
     options: &'a Options,
 }
@@ -193,13 +193,7 @@ impl Trainer<'_> {
         let num_features = self.tables.train[0].num_features();
         let key = Key::new(seed).split(method);
         let store = ParamStore::new(key.split("init"));
-        let (head, training): (Head, &TrainingConfig) = if method == ENERGY {
-            (Head::energy(config, num_features, &store, &Device::Cpu)?, &config.energy.training)
-        } else {
-            let head =
-                Head::baseline(config, self.config.method(method)?, num_features, &store, &Device::Cpu)?;
-            (head, &config.training)
-        };
+        let (head, training) = Head::of(config, method, num_features, &store, &Device::Cpu)?;
         let source =
             CachedSource::new(Rc::clone(&self.tables.train), training.batch_size, key.split("data"))?;
         let steps = training.steps(self.tables.train[0].len());
@@ -215,7 +209,7 @@ impl Trainer<'_> {
         let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
         let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
         let (network, store) = task.into_network();
-        save(&store, run.path())?;
+        save(&store, run.path(), &saved)?;
         TrainedHead::new(network.head)
     }
 }

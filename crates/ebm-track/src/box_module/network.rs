@@ -167,6 +167,10 @@ impl EnergyModel for BoxModule {
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
         self.energy(features, y, false)
     }
+
+    fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        features.overlap(y, y_i)
+    }
 }
 
 impl BoxNetwork for BoxModule {
@@ -222,5 +226,9 @@ impl EnergyModel for InTraining<'_> {
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
         self.0.energy(features, y, true)
+    }
+
+    fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        features.overlap(y, y_i)
     }
 }

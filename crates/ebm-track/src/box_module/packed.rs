@@ -227,4 +227,8 @@ impl EnergyModel for PackedBoxModule {
             self.corner_gradients(features.test(), &corners).map_err(ebm_core::Error::model)?;
         Ok((f, features.space().decode_gradient(&y, &gradient)?))
     }
+
+    fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        features.overlap(y, y_i)
+    }
 }

@@ -17,9 +17,9 @@ use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
-use super::outcome::{CheckArgs, SMOKE, Study};
+use super::common::CommonArgs;
+use super::outcome::Study;
 use super::toy_figures::figures;
-use crate::commands::settings::SettingsArgs;
 use crate::commands::{fresh_run, run_name};
 use crate::progress::Console;
 
@@ -63,19 +63,8 @@ pub struct ToyArgs {
     /// Trainings at a time; by default one for each processor.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     threads: Option<u64>,
-    /// Print one JSON object instead of the tables.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    settings: SettingsArgs,
-    #[command(flatten)]
-    check: CheckArgs,
-    /// Where runs go.
-    #[arg(long, default_value = "runs")]
-    out: PathBuf,
-    /// Two epochs and a coarse evaluation, to see that everything works; the results mean nothing.
-    #[arg(long)]
-    smoke: bool,
+    common: CommonArgs,
 }
 
 /// The calibration of one trained model.
@@ -110,14 +99,16 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
+    let (common, reference) = (&args.common, args.common.reference(&configured));
     let reference = match () {
-        () if args.smoke => Err(SMOKE),
-        () if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
-        () if args.data.is_some() => Err("the expected figures are of the paper's points"),
-        () => args.settings.reference(&configured),
+        () if args.network == NetworkArg::Bmvc => {
+            reference.and(Err("the expected figures are of the paper's network"))
+        }
+        () if args.data.is_some() => reference.and(Err("the expected figures are of the paper's points")),
+        () => reference,
     };
-    args.check.refuse_without(&reference)?;
-    let run = fresh_run(&args.out, &run_name("toy", args.smoke))?;
+    common.check.refuse_without(&reference)?;
+    let run = fresh_run(&common.out, &run_name("toy", common.smoke))?;
     let threads = match args.threads {
         Some(threads) => threads as usize,
         None => {
@@ -147,17 +138,14 @@ pub fn run(args: ToyArgs) -> Result<()> {
     write_atomic(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
     figures(&run, &datasets, &jobs, &rows, &trained)?;
     let study = Study {
-        command: "reproduce toy",
         title: "Figure 2",
-        scale: "paper",
-        run: &run,
         rows: serde_json::to_value(&rows)?,
         more: json!({ "calibration": calibrations }),
-        tables: &report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
+        tables: report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
         appendix: "",
         files: "figures, results.csv, calibration.csv",
     };
-    study.finish(&reference, args.check, args.json)
+    common.finish("reproduce toy", "paper", &run, study, &reference)
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {
@@ -170,14 +158,10 @@ fn problems(args: &ToyArgs) -> Vec<Problem> {
 
 /// The embedded experiment as the arguments change it.
 fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
-    let mut configured: Configured<Experiment> = args.settings.load("figure2")?;
+    let mut configured: Configured<Experiment> = args.common.settings.load("figure2", args.common.smoke)?;
     let experiment = &mut configured.settings;
     if args.network == NetworkArg::Bmvc {
         experiment.network = Network::Bmvc;
-    }
-    if args.smoke {
-        experiment.schedule.epochs = 2;
-        experiment.evaluation_points = 64;
     }
     if args.methods.is_empty() {
         return Ok(configured);

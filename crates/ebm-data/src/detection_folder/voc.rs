@@ -16,8 +16,8 @@ use crate::quarantine::{DefectCode, Finding};
 
 /// The largest list of names, in bytes.
 const MAX_LIST_BYTES: u64 = 256 << 20;
-/// How many elements and texts an XML file may have: ten thousand objects and more.
-const MAX_NODES: u32 = 1 << 20;
+/// How many elements and texts an XML file may have: those of ten thousand objects.
+const MAX_NODES: u32 = 1 << 18;
 /// Where XML files lie, and images.
 const XML_FOLDERS: [&str; 5] = ["Annotations", "annotations", "annots", "annotations/xmls", ""];
 const IMAGE_FOLDERS: [&str; 4] = ["JPEGImages", "images", "Images", ""];

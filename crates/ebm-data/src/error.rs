@@ -228,7 +228,7 @@ impl Error {
 fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
     let list = match report {
         Some(path) => format!("all are listed in {}; mend them", path.display()),
-        None => "mend them (with `report` set to a path, all are listed in that file)".to_owned(),
+        None => "mend them (`report`, or --defects, names a file that lists them all)".to_owned(),
     };
     if bad >= total {
         return format!("{list}, since none is left");

@@ -237,6 +237,20 @@ fn voc_is_found_in_its_usual_places() {
 }
 
 #[test]
+fn an_xml_file_is_of_the_image_of_its_own_name() {
+    let folder = Folder::new();
+    for name in ["a", "copy_of_a"] {
+        folder.image(&format!("{name}.jpg"));
+        folder.text(&format!("{name}.xml"), &voc_file("a.jpg", &voc_object("mug", ["1", "1", "9", "9"], "")));
+    }
+    // Only the name in the file leads to this one.
+    folder.image("b-1.jpg").text("b.xml", &voc_file("b-1.jpg", &voc_object("mug", ["1", "1", "9", "9"], "")));
+    let names: Vec<String> =
+        objects(&load(&folder.open(), Split::Train)).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["a.jpg", "b-1.jpg", "copy_of_a.jpg"]);
+}
+
+#[test]
 fn lists_of_voc_are_its_splits_and_classes_those_of_all() {
     let folder = Folder::new();
     for (name, class) in [("a", "zebra"), ("b", "ant"), ("c", "mule"), ("unlisted", "yak")] {
@@ -417,6 +431,14 @@ fn yolo_is_found_in_its_usual_places() {
     );
     place("path: sub\ntrain: images\nnames:\n- a\n", "sub/images", "sub/labels");
     place("train: pictures\nnames: {0: a}", "pictures", "pictures");
+    // A folder of images that is called so has its labels in it, not beside it.
+    let folder = Folder::new();
+    folder
+        .text("images/set/classes.txt", "a\n")
+        .image("images/set/x.jpg")
+        .text("images/set/x.txt", "0 0.5 0.5 1 1");
+    let opened = DetectionFolder::open(&folder.path().join("images/set"), None).unwrap();
+    assert_eq!(objects(&load(&opened, Split::Train)).len(), 1);
     // Without a data.yaml.
     let layouts = [
         ("classes.txt", "images/a.jpg", "labels/a.txt"),

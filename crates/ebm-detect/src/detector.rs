@@ -20,7 +20,7 @@ use crate::{
     config::{ExperimentConfig, MapType, Settings},
     corner_density::BoxDensity,
     error::{Error, Result},
-    evaluation::{Contenders, Evaluation, Refiner, evaluate},
+    evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{Backbone, FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, Refinement, refine_candidates},
     input::{original_pixel, to_original},
@@ -268,15 +268,15 @@ impl Detector {
         loader: &Loader,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Evaluation> {
-        let mut contenders = Contenders::refiners(vec![]);
+        let mut heads = Heads::refiners(vec![]);
         match self.branch.as_ref().map(|branch| (&branch.predictor, &branch.ascent)) {
-            Some((Predictor::Density(head), _)) => contenders.parametric.push(head),
+            Some((Predictor::Density(head), _)) => heads.parametric.push(head),
             Some((Predictor::Confidence(head), Some(ascent))) => {
-                contenders.refiners.push(Refiner { head: &**head, ascent: ascent.clone() });
+                heads.refiners.push(Refiner { head: &**head, ascent: ascent.clone() });
             }
             _ => {}
         }
-        evaluate(&self.network, dataset, loader, &contenders, &self.device, progress)
+        evaluate(&self.network, dataset, loader, &heads, &self.device, progress)
     }
 
     /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is no energy model.

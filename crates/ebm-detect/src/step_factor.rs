@@ -3,11 +3,12 @@
 use candle_core::Device;
 use ebm_data::{coco::CocoDataset, loader::Loader};
 use ebm_eval::{GroundTruth, evaluate_coco_in_memory};
+use ebm_experiment::best;
 use ebm_train::Progress;
 
 use crate::{
     error::Result,
-    evaluation::{Contenders, Refiner, evaluate},
+    evaluation::{Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
 };
 
@@ -27,7 +28,7 @@ pub struct ValidationImages<'a> {
 }
 
 /// The factor among `factors` of the refiner's step lengths with the best AP (0 to 1) on the images, and that AP; the first of equals.
-/// Where no factor gives an AP, 1 and −∞.
+/// Where no factor gives an AP, 1 and no number.
 ///
 /// # Errors
 /// When an image cannot be read, or a network fails.
@@ -40,17 +41,12 @@ pub fn best_step_factor(
     progress: &mut dyn Progress,
 ) -> Result<(f64, f64)> {
     let scaled = |&factor: &f64| Refiner { head: refiner.head, ascent: refiner.ascent.scaled(factor) };
-    let contenders = Contenders::refiners(factors.iter().map(scaled).collect());
+    let heads = Heads::refiners(factors.iter().map(scaled).collect());
     progress.begin(images.name, images.dataset.images.len());
     let mut report = |done| progress.advance(done, "");
-    let evaluation = evaluate(detector, images.dataset, images.loader, &contenders, device, &mut report)?;
+    let evaluation = evaluate(detector, images.dataset, images.loader, &heads, device, &mut report)?;
     progress.end();
-    let mut best = (1.0, f64::NEG_INFINITY);
-    for (&factor, refined) in factors.iter().zip(&evaluation.refined) {
-        let ap = evaluate_coco_in_memory(images.truth, &refined.after)?.ap;
-        if ap > best.1 {
-            best = (factor, ap);
-        }
-    }
-    Ok(best)
+    let scores = evaluation.refined.iter();
+    let scores = scores.map(|refined| Ok(evaluate_coco_in_memory(images.truth, &refined.after)?.ap));
+    Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
 }

@@ -8,7 +8,7 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use rand::RngCore;
 
-use crate::config::{ExperimentConfig, MethodConfig};
+use crate::config::{ExperimentConfig, MethodConfig, TrainingConfig};
 use crate::{Backbone, BaselineHead, EnergyHead, Result};
 
 /// The key of the energy-based model, beside the keys of the baselines.
@@ -38,6 +38,27 @@ pub enum Head {
 }
 
 impl Head {
+    /// The head of the method with this key, a baseline's or [`ENERGY`], on g_x of length `num_features`, its parameters under `head` in
+    /// `store`; with the settings of its training.
+    ///
+    /// # Errors
+    /// When there is no such method; as [`baseline`](Self::baseline) and [`energy`](Self::energy).
+    pub fn of<'a>(
+        config: &'a ExperimentConfig,
+        method: &str,
+        num_features: usize,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<(Self, &'a TrainingConfig)> {
+        Ok(match method {
+            ENERGY => (Self::energy(config, num_features, store, device)?, &config.energy.training),
+            key => {
+                let head = Self::baseline(config, config.method(key)?, num_features, store, device)?;
+                (head, &config.training)
+            }
+        })
+    }
+
     /// The head of a baseline on g_x of length `num_features`, its parameters under `head` in `store`.
     ///
     /// # Errors
@@ -109,8 +130,21 @@ impl Network {
     /// # Errors
     /// As [`Head::loss`].
     pub fn loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
+        self.loss_of(x, y, true, rng)
+    }
+
+    /// The same without training: normalisations by their running statistics.
+    ///
+    /// # Errors
+    /// As [`Head::loss`].
+    pub fn frozen_loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<f64> {
+        let loss = self.loss_of(x, y, false, rng)?.detach();
+        Ok(loss.to_dtype(DType::F64)?.to_scalar()?)
+    }
+
+    fn loss_of(&self, x: &Tensor, y: &Tensor, train: bool, rng: &mut dyn RngCore) -> Result<Tensor> {
         match &self.trunk {
-            Some(trunk) => self.head.loss(&trunk.features(x, true)?, y, rng),
+            Some(trunk) => self.head.loss(&trunk.features(x, train)?, y, rng),
             None => self.head.loss(x, y, rng),
         }
     }

@@ -22,7 +22,7 @@ use ebm_train::{BaseNetwork, ModelMetadata};
 use serde::{Deserialize, Serialize};
 
 use crate::config::ExperimentConfig;
-use crate::network::{ENERGY, Head, TRUNK};
+use crate::network::{Head, TRUNK};
 use crate::{
     Backbone, BackboneConfig, BaselineHead, Error, PackedEnergyHead, Result, TrunkFile, load_trunk,
     preload_backbone,
@@ -35,7 +35,7 @@ const MODEL: &str = "model.safetensors";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The key of the baseline, or [`ENERGY`].
+    /// The key of the baseline, or [`ENERGY`](crate::network::ENERGY).
     pub method: String,
     /// Seed of the initial values, the order and the noise.
     pub seed: u64,
@@ -222,10 +222,7 @@ impl Saved {
             }
         };
         let num_features = trunk.num_features();
-        let head = match config.method.as_str() {
-            ENERGY => Head::energy(experiment, num_features, &store, &Device::Cpu)?,
-            key => Head::baseline(experiment, experiment.method(key)?, num_features, &store, &Device::Cpu)?,
-        };
+        let (head, _) = Head::of(experiment, &config.method, num_features, &store, &Device::Cpu)?;
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");

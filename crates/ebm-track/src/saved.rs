@@ -6,10 +6,12 @@
 //!   …                    what ebm-train leaves
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use ebm_data::files::read_settings;
+use ebm_nn::import::load_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
 use ebm_train::{BaseNetwork, ModelMetadata};
@@ -69,6 +71,18 @@ impl SavedConfig {
     /// # Errors
     /// When the backbone's file cannot be read, or the module's not be written.
     pub fn save(&self, store: &ParamStore, dir: &Path) -> Result<()> {
+        self.save_tensors(&store.tensors()?, dir)
+    }
+
+    /// Writes this in the place of what the module's file in `dir` says.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the module's not be written.
+    pub fn replace(&self, dir: &Path) -> Result<()> {
+        self.save_tensors(&load_safetensors(&dir.join(MODEL), &Device::Cpu)?, dir)
+    }
+
+    fn save_tensors(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
         let path = dir.join(MODEL);
         let fail = |error: toml::ser::Error| settings(&path, error.to_string());
         let digest = file_digest(&self.backbone_path(&path))?;
@@ -86,7 +100,7 @@ impl SavedConfig {
             base: Some(BaseNetwork { digest, file: Some(file) }),
             ..ModelMetadata::default()
         };
-        Ok(metadata.save(&path, &store.tensors()?)?)
+        Ok(metadata.save(&path, tensors)?)
     }
 
     /// The settings, the backbone and the box module of the file `path`, or of the run in the directory `path`. `backbone` is where the

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Error, Result, bail};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use clap::{Args, Subcommand};
 use ebm_data::{
     coco::CocoDataset,
@@ -29,8 +29,8 @@ use ebm_seed::Key;
 use ebm_train::{Group, ModelMetadata, Progress, RunSpec, TrainTask, model_file::digest, train_together};
 
 use super::{
-    create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, training_curve::training_curve,
-    training_data::DataArgs,
+    create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, train_face, train_run::Session,
+    train_tracker, training_curve::training_curve, training_data::DataArgs,
 };
 use crate::device::DeviceArgs;
 use crate::exit;
@@ -47,6 +47,12 @@ pub enum Train {
     /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
     #[command(alias = "confidence")]
     Branch(BranchArgs),
+    /// The box module of a tracker, on one's own sequences.
+    Tracker(train_tracker::TrackerArgs),
+    /// A network of ages, on one's own faces.
+    Age(train_face::AgeArgs),
+    /// A network of head poses, on one's own faces.
+    HeadPose(train_face::PoseArgs),
 }
 
 /// Data, length and place of a training.
@@ -128,11 +134,14 @@ pub struct BranchArgs {
 
 /// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
-    let common = match &command {
-        Train::Detector(args) => &args.common,
-        Train::Branch(args) => &args.common,
+    let (engine, device) = match &command {
+        Train::Detector(args) => (args.common.engine, args.common.device),
+        Train::Branch(args) => (args.common.engine, args.common.device),
+        Train::Tracker(args) => args.training().engine(),
+        Train::Age(args) => args.training().engine(),
+        Train::HeadPose(args) => args.training().engine(),
     };
-    let (group, device) = common.engine.join(common.device)?;
+    let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
@@ -141,15 +150,11 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
     let result = match command {
         Train::Detector(args) => detector(&args, &mut session),
         Train::Branch(args) => branch(&args, &mut session),
+        Train::Tracker(args) => train_tracker::run(&args, &mut session),
+        Train::Age(args) => train_face::age(&args, &mut session),
+        Train::HeadPose(args) => train_face::pose(&args, &mut session),
     };
     parallel::end(&group, result)
-}
-
-/// This process in its training.
-struct Session<'a> {
-    group: &'a Group,
-    device: Device,
-    progress: Console,
 }
 
 impl CommonArgs {

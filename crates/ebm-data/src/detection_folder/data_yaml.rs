@@ -62,8 +62,8 @@ fn parse(text: &str) -> Parsed<DataYaml> {
     let mut rest = &lines[..];
     while let [line, below @ ..] = rest {
         let refuse = |detail: &str| Err((line.number, detail.to_owned()));
-        // A list may stand as far left as its key.
-        let end = below.iter().position(|line| line.indent == 0 && !line.text.starts_with('-'));
+        // A list may stand as far left as its key, and what closes one.
+        let end = below.iter().position(|line| line.indent == 0 && !line.text.starts_with(['-', ']', '}']));
         let (block, after) = below.split_at(end.unwrap_or(below.len()));
         rest = after;
         let (key, value) = match split_key(line.text) {
@@ -183,16 +183,19 @@ fn names(line: usize, value: &str, block: &[Line]) -> Parsed<Vec<String>> {
 
 /// The entries of a list or map in brackets; commas in quotes are parts of names.
 fn items(list: &str) -> Vec<&str> {
-    let mut quote = None;
-    let mut parts = list.split(|c| {
+    let (mut quote, mut begins) = (None, true);
+    let parts = list.split(|c: char| {
         match quote {
             Some(open) if c == open => quote = None,
-            None if c == '"' || c == '\'' => quote = Some(c),
+            // An apostrophe within a word opens nothing.
+            None if begins && (c == '"' || c == '\'') => quote = Some(c),
             _ => {}
         }
-        c == ',' && quote.is_none()
+        let ends = c == ',' && quote.is_none();
+        begins = ends || (begins && c.is_whitespace());
+        ends
     });
-    let mut items: Vec<&str> = parts.by_ref().map(str::trim).collect();
+    let mut items: Vec<&str> = parts.map(str::trim).collect();
     // A comma may follow the last one.
     if items.last().is_some_and(|last| last.is_empty()) {
         items.pop();

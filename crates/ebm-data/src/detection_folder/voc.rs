@@ -16,8 +16,8 @@ use crate::quarantine::{DefectCode, Finding};
 
 /// The largest list of names, in bytes.
 const MAX_LIST_BYTES: u64 = 256 << 20;
-/// How many elements and texts an XML file may have: ten thousand objects and more.
-const MAX_NODES: u32 = 1 << 20;
+/// How many elements and texts an XML file may have: those of ten thousand objects.
+const MAX_NODES: u32 = 1 << 18;
 /// Where XML files lie, and images.
 const XML_FOLDERS: [&str; 5] = ["Annotations", "annotations", "annots", "annotations/xmls", ""];
 const IMAGE_FOLDERS: [&str; 4] = ["JPEGImages", "images", "Images", ""];
@@ -177,8 +177,8 @@ fn read_file(root: &Path, path: &Path) -> Result<Listed<VocObject>> {
     Ok(record(read_image(root, path, annotation), objects))
 }
 
-/// The image of an annotation: `filename` in one of the usual folders, or an image of the XML file's own name, since names in
-/// files are often those of another machine.
+/// The image of an annotation: the image of the XML file's own name in one of the usual folders, as readers of VOC have it; or
+/// else that of `filename`, which is often a name of another machine.
 fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
     let beside = xml.parent().unwrap_or(root);
     let folders: Vec<PathBuf> = std::iter::once(beside.to_owned())
@@ -186,8 +186,8 @@ fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
         .chain(beside.parent().into_iter().flat_map(|parent| IMAGE_FOLDERS.map(|name| parent.join(name))))
         .collect();
     let written = text(annotation, "filename").filter(|name| stays_inside(name)).map(str::to_owned);
-    let names =
-        written.clone().into_iter().chain(EXTENSIONS.map(|extension| format!("{}.{extension}", stem(xml))));
+    let own = EXTENSIONS.map(|extension| format!("{}.{extension}", stem(xml)));
+    let names = own.into_iter().chain(written.clone());
     let mut candidates = names.flat_map(|name| folders.iter().map(move |folder| folder.join(&name)));
     let Some(path) = candidates.find(|path| path.is_file()) else {
         let name = written.unwrap_or_else(|| format!("{}.jpg", stem(xml)));

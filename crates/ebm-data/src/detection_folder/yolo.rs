@@ -78,7 +78,7 @@ impl Labels {
         let sound = gather(&self.root, &records, remedy, |line, size| self.annotated(line, size));
         let mut categories = named(self.classes.iter().cloned());
         relabel(&mut categories, options.labels, &self.names_file)?;
-        let labels = labels_of(images);
+        let labels = labels_of(&self.root, images);
         let origin = Origin { annotations: &labels, images, check_files: options.check_files };
         CocoDataset::settle(sound, categories, &origin, options)
     }
@@ -102,7 +102,7 @@ impl Labels {
 
     /// The images of a folder by name, then the labels without an image.
     fn read(&self, images: &Path) -> Result<Vec<Listed<Line>>> {
-        let labels = labels_of(images);
+        let labels = labels_of(&self.root, images);
         let paths: Vec<PathBuf> =
             files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
         let texts = if labels.is_dir() { files_in(&labels, &["txt"])? } else { Vec::new() };
@@ -183,14 +183,15 @@ fn folders_without_yaml(root: &Path) -> BTreeMap<Split, PathBuf> {
     found
 }
 
-/// Where the labels of a folder of images are: in `labels` instead of the last `images`, or beside the images.
-fn labels_of(images: &Path) -> PathBuf {
-    let parts: Vec<Component> = images.components().collect();
+/// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or beside the images.
+fn labels_of(root: &Path, images: &Path) -> PathBuf {
+    let (base, below) = images.strip_prefix(root).map_or((Path::new(""), images), |below| (root, below));
+    let parts: Vec<Component> = below.components().collect();
     let last = parts.iter().rposition(|part| part.as_os_str() == "images");
     let part = |(index, part): (usize, &Component)| {
         if Some(index) == last { PathBuf::from("labels") } else { PathBuf::from(part.as_os_str()) }
     };
-    parts.iter().enumerate().map(part).collect()
+    base.join(parts.iter().enumerate().map(part).collect::<PathBuf>())
 }
 
 /// An image and its labels; without a file of labels it has no object.

@@ -32,7 +32,7 @@ use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
-use crate::loader::{Batch, Batches, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
+use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
 use crate::quarantine::{DefectCode, Finding};
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
@@ -42,9 +42,6 @@ pub type FaceLoader = Loader<FaceTransform>;
 
 /// How to make batches of faces.
 pub type FaceLoaderConfig = LoaderConfig<FaceTransform>;
-
-/// An iterator over batches of faces.
-pub type FaceBatches = Batches<FaceTransform>;
 
 /// Faces of one step.
 pub type FaceBatch = Batch<FaceSample>;

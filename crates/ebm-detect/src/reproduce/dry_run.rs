@@ -4,15 +4,16 @@ use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_experiment::plan::Plan;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
-use ebm_train::{Progress, TrainTask};
+use ebm_train::Progress;
 
 use super::{
     paper::{PaperOptions, streamed},
+    setup::{Wanted, eval_loader, load_dataset},
     table1::ablated,
-    workplace::{Wanted, eval_loader, load_dataset},
 };
 use crate::{
     branch::Branch,
@@ -23,18 +24,8 @@ use crate::{
     weights::{load_detector, read},
 };
 
-/// The plan with proof that its steps work.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// The plan, a fact a line.
-    pub lines: Vec<String>,
-    /// Losses of the steps that were run: a key, a title, the losses.
-    pub losses: Vec<(String, String, Vec<f64>)>,
-}
-
 /// Images per step of a dry run; the plan's own batch size is for a GPU.
 const DRY_BATCH: usize = 2;
-const DRY_STEPS: usize = 2;
 
 /// Builds the network at full size and runs two steps of each of `methods`, or with `ablation` of the energy model with each
 /// proposal of Table 1, on whatever images are there: COCO's, or a few generated scenes written below `scratch`.
@@ -57,12 +48,12 @@ pub fn dry_run(
         None => random_detector(&config.detector, device)?,
     };
     let detector = Rc::new(detector);
-    plan.lines.push(match &found {
+    plan.line(match &found {
         Some((path, name)) => format!("detector: {} ({name} convention)", path.display()),
-        None => "detector: no published weights here; random ones of the same architecture".into(),
+        None => "detector: no published weights here; random ones of the same architecture".to_owned(),
     });
     let parameters: usize = weights.values().map(Tensor::elem_count).sum();
-    plan.lines.push(format!("parameters of the detector, frozen: {parameters}"));
+    plan.line(format!("parameters of the detector, frozen: {parameters}"));
 
     let (annotations, images) = options.split("train");
     let (dataset, origin) = if annotations.is_file() {
@@ -74,7 +65,7 @@ pub fn dry_run(
         // Fewer categories than the detector knows serve as well here.
         (CocoDataset::load(&set.annotations, &set.images, &LoadOptions::new(Purpose::Train))?, origin)
     };
-    plan.lines.push(format!("images: {} in {origin}", dataset.images.len()));
+    plan.line(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);
     if let Some(batch) =
         eval_loader(&dataset, config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
@@ -83,31 +74,21 @@ pub fn dry_run(
         let pyramid = detector.features(&images.pixels, false)?;
         let bytes: usize = pyramid.iter().map(|level| 4 * level.elem_count()).sum();
         let shapes: Vec<String> = pyramid.iter().map(|level| format!("{:?}", level.dims())).collect();
-        plan.lines.push(format!("input {:?} -> P2 … P6 {}", images.pixels.dims(), shapes.join(" ")));
-        plan.lines
-            .push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
+        plan.line(format!("input {:?} -> P2 … P6 {}", images.pixels.dims(), shapes.join(" ")));
+        plan.line(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
 
     let source = streamed(config, dataset, device, options.workers);
     for (title, Wanted { method, name: key, .. }) in works(config, methods, ablation)? {
         let Some(training) = config.training(&method) else { continue };
-        plan.lines.push(format!("{title}: {}", settings(&method, &training)));
+        plan.line(format!("{title}: {}", settings(&method, &training)));
         let (seed, density) = (Key::new(0).split(&key), method.density.as_ref());
         let branch = Branch::new(density, &config.detector, &weights, device, seed.split("init"))?;
-        plan.lines.push(format!("{title}: {} new parameters", branch.1.num_elements()));
+        plan.line(format!("{title}: {} new parameters", branch.1.num_elements()));
         let batches = source(&method, DRY_BATCH, seed.split("data"), progress)?;
         let detector = detector.clone();
         let mut task = BranchTask::new(detector, branch, batches, &method, &training, seed.split("train"))?;
-        progress.begin(&format!("two steps of {title}"), DRY_STEPS);
-        let mut losses = Vec::new();
-        for step in 0..DRY_STEPS {
-            let (report, gradients) = task.step(step).map_err(ebm_core::Error::model)?;
-            task.apply(step, gradients).map_err(ebm_core::Error::model)?;
-            losses.push(report.loss);
-            progress.advance(step + 1, &format!("loss {:.4}", report.loss));
-        }
-        progress.end();
-        plan.losses.push((key, title, losses));
+        plan.take_steps((&key, &title), &mut task, progress)?;
     }
     Ok(plan)
 }

@@ -12,7 +12,7 @@ use ebm_seed::Key;
 use ebm_synth::scenes::{self, Difficulty, GeneratedSet, SceneConfig};
 use ebm_train::{Progress, RunSpec, model_file::digest, train_run};
 
-use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};
+use super::setup::{Setup, Split, TrainedHeads, eval_loader, load_dataset};
 use crate::{
     config::{ExperimentConfig, MethodConfig, Settings},
     error::Result,
@@ -57,11 +57,7 @@ pub const LEVELS: [(&str, Difficulty); 3] =
 ///
 /// # Errors
 /// When data can not be made or read, the detector's weights are not of the configured architecture, or its training fails.
-pub fn mini(
-    config: &ExperimentConfig,
-    options: &MiniOptions,
-    progress: &mut dyn Progress,
-) -> Result<Workplace> {
+pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn Progress) -> Result<Setup> {
     let device = options.device.clone();
     progress.begin("generating scenes", 3);
     // The branches never need more than the detector saw; without it their share is enough.
@@ -88,7 +84,7 @@ pub fn mini(
         features: OnceCell::new(),
         foreground: OnceCell::new(),
     };
-    Ok(Workplace {
+    Ok(Setup {
         config: config.clone(),
         device,
         detector,

@@ -3,12 +3,12 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Workplace, workplace::Wanted};
+use super::{Setup, setup::Wanted};
 use crate::{
     branch::Predictor,
     config::MethodConfig,
     error::Result,
-    evaluation::{Contenders, Refiner},
+    evaluation::{Heads, Refiner},
     inference::BoxAscent,
 };
 
@@ -43,7 +43,7 @@ pub struct StepLengthRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn step_lengths(
-    place: &Workplace,
+    place: &Setup,
     methods: &[MethodConfig],
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {
@@ -58,8 +58,8 @@ pub fn step_lengths(
         };
         let trials = grid(ascent);
         let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };
-        let contenders = Contenders::refiners(trials.iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.validation, &contenders, progress)?;
+        let heads = Heads::refiners(trials.iter().map(refiner).collect());
+        let evaluation = place.evaluate(&place.validation, &heads, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
             let [position, .., size] = ascent.step_length[..] else { continue };
             let ap = place.validation.score(&refined.after)?.ap;

@@ -7,8 +7,8 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Precision, Workplace,
-    workplace::{Wanted, contenders},
+    Precision, Setup,
+    setup::{Wanted, heads},
 };
 use crate::{
     config::{AblationConfig, ExperimentConfig},
@@ -38,7 +38,7 @@ pub struct AblationRow {
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
-pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
+pub fn table1(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
     let mut rows = Vec::new();
     let wanted = ablated(&place.config, seeds)?;
     place.check_heads(&wanted)?;
@@ -60,8 +60,8 @@ pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Res
                 None => place.step_factor(&trained, progress)?,
             };
             factor = Some(step_factor);
-            trained.ascent = trained.ascent.map(|ascent| ascent.scaled(step_factor));
-            let evaluation = place.evaluate(&place.test, &contenders(&[trained]), progress)?;
+            trained.climb_by(step_factor);
+            let evaluation = place.evaluate(&place.test, &heads(&[trained]), progress)?;
             for refined in &evaluation.refined {
                 let precision = place.test.score(&refined.after)?;
                 let ap_before = place.test.score(&refined.before)?.ap;
@@ -81,7 +81,7 @@ pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Res
 const ROW_FILE: &str = "row.json";
 
 /// What an interrupted run had measured already.
-fn measured(place: &Workplace, path: &Path) -> Result<Option<AblationRow>> {
+fn measured(place: &Setup, path: &Path) -> Result<Option<AblationRow>> {
     if !place.resume || !path.is_file() {
         return Ok(None);
     }

@@ -1,13 +1,14 @@
 //! Table 2, the ten ways to place a box; and the energy model with every objective.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
+use ebm_eval::Detection;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Precision, Split,
-    workplace::{Trained, Wanted, Workplace, contenders},
+    setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
     branch::Predictor,
@@ -40,42 +41,41 @@ pub struct Row {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn table2(
-    place: &Workplace,
+    place: &Setup,
     methods: &[MethodConfig],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
-    let (trained, factors) = place.trained(methods, seeds, progress)?;
-    place.compare(&place.test, &trained, &factors, (methods, seeds), progress)
+    let trained = place.trained(methods, seeds, progress)?;
+    place.compare(&place.test, &trained, (methods, seeds), progress)
 }
 
-impl Workplace {
+impl Setup {
     /// Every method with every seed; the step lengths that seed 0 of a method chose serve its other seeds too.
     pub(super) fn trained(
         &self,
         methods: &[MethodConfig],
         seeds: u64,
         progress: &mut dyn Progress,
-    ) -> Result<(Vec<Trained>, BTreeMap<String, f64>)> {
-        let (mut all, mut factors) = (Vec::new(), BTreeMap::new());
+    ) -> Result<Vec<Trained>> {
         let own = methods.iter().filter(|method| method.is_trained());
         let wanted = own.flat_map(|method| (0..seeds).map(move |seed| Wanted::new(method, seed)));
         let wanted: Vec<Wanted> = wanted.collect();
         self.check_heads(&wanted)?;
+        let mut all: Vec<Trained> = Vec::new();
         for wanted in &wanted {
             let mut trained = self.train(wanted, progress)?;
-            if let Some(ascent) = trained.ascent.clone() {
-                let key = &wanted.method.key;
-                let factor = match factors.get(key) {
-                    Some(&factor) => factor,
+            if trained.ascent.is_some() {
+                let known = all.iter().find(|other| other.method.key == wanted.method.key);
+                let factor = match known.and_then(|other| other.step_factor) {
+                    Some(factor) => factor,
                     None => self.step_factor(&trained, progress)?,
                 };
-                factors.insert(key.clone(), factor);
-                trained.ascent = Some(ascent.scaled(factor));
+                trained.climb_by(factor);
             }
             all.push(trained);
         }
-        Ok((all, factors))
+        Ok(all)
     }
 
     /// Faster-RCNN, if it is among the methods, and every branch on a split; their detections are written to the run.
@@ -83,57 +83,48 @@ impl Workplace {
         &self,
         split: &Split,
         trained: &[Trained],
-        factors: &BTreeMap<String, f64>,
         (methods, seeds): (&[MethodConfig], u64),
         progress: &mut dyn Progress,
     ) -> Result<Vec<Row>> {
-        let evaluation = self.evaluate(split, &contenders(trained), progress)?;
-        let mut rows = Vec::new();
-        self.keep(split, "direct", &evaluation.direct.detections)?;
-        if methods.iter().any(|method| !method.is_trained()) {
-            let precision = split.score(&evaluation.direct.detections)?;
-            rows.extend((0..seeds).map(|seed| Row {
-                method: ExperimentConfig::DIRECT.to_owned(),
+        let evaluation = self.evaluate(split, &heads(trained), progress)?;
+        let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
+            Ok(Row {
+                method: method.to_owned(),
                 seed,
-                precision,
+                precision: split.score(found)?,
                 ap_before: None,
-                frames_per_second: evaluation.frames_per_second(evaluation.direct.duration),
+                frames_per_second: evaluation.frames_per_second(duration),
                 boxes_per_second: None,
                 step_factor: None,
-            }));
+            })
+        };
+        let (mut rows, direct) = (Vec::new(), &evaluation.direct);
+        self.keep(split, ExperimentConfig::DIRECT, &direct.detections)?;
+        if methods.iter().any(|method| !method.is_trained()) {
+            let row = row(ExperimentConfig::DIRECT, 0, &direct.detections, direct.duration)?;
+            rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
         }
         let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for Trained { method, seed, predictor, .. } in trained {
-            let (method, seed) = (method.key.clone(), *seed);
-            let name = format!("{method}-{seed}");
-            let row = match predictor {
-                Predictor::Density(_) => densities.next().map(|found| -> Result<Row> {
+        for Trained { method, seed, predictor, step_factor, .. } in trained {
+            let name = format!("{}-{seed}", method.key);
+            match predictor {
+                Predictor::Density(_) => {
+                    let Some(found) = densities.next() else { continue };
                     self.keep(split, &name, &found.detections)?;
-                    Ok(Row {
-                        method,
-                        seed,
-                        precision: split.score(&found.detections)?,
-                        ap_before: None,
-                        frames_per_second: evaluation.frames_per_second(found.duration),
-                        boxes_per_second: None,
-                        step_factor: None,
-                    })
-                }),
-                Predictor::Confidence(_) => confidences.next().map(|found| -> Result<Row> {
+                    rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
+                }
+                Predictor::Confidence(_) => {
+                    let Some(found) = confidences.next() else { continue };
                     self.keep(split, &format!("{name}-before"), &found.before)?;
                     self.keep(split, &name, &found.after)?;
-                    Ok(Row {
-                        seed,
-                        precision: split.score(&found.after)?,
+                    rows.push(Row {
                         ap_before: Some(split.score(&found.before)?.ap),
-                        frames_per_second: evaluation.frames_per_second(found.duration),
                         boxes_per_second: Some(found.boxes_per_second()),
-                        step_factor: factors.get(&method).copied(),
-                        method,
-                    })
-                }),
-            };
-            rows.extend(row.transpose()?);
+                        step_factor: *step_factor,
+                        ..row(&method.key, *seed, &found.after, found.duration)?
+                    });
+                }
+            }
         }
         Ok(rows)
     }

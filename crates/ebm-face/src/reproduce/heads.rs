@@ -3,14 +3,16 @@
 use candle_core::{DType, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
-use ebm_train::Progress;
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Options;
+use super::data::Data;
 use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
-use crate::network::{ENERGY, num_clamped};
-use crate::saved::{TrainedHead, save_refinement};
+use crate::network::{ENERGY, Network, num_clamped};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
+use crate::training::{BatchSource, FaceTask};
 use crate::{Error, PackedEnergyHead, Result};
 
 /// A trained network's view of a split.
@@ -37,8 +39,71 @@ impl Entry {
     }
 }
 
+/// A network that a table needs.
+pub(super) struct Wanted<'a> {
+    pub config: &'a ExperimentConfig,
+    /// The key of a baseline, or [`ENERGY`].
+    pub method: &'a str,
+    /// The name of its run.
+    pub name: &'a str,
+    pub seed: u64,
+    /// Whether the split of the results is looked at, beside the validation split.
+    pub measured: bool,
+}
+
+impl Wanted<'_> {
+    /// Trains the network in its run and saves it there.
+    pub fn train<S: BatchSource>(
+        &self,
+        mut task: FaceTask<S>,
+        steps: usize,
+        trunk: TrunkSource,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Network> {
+        let (method, experiment) = (self.method.to_owned(), self.config.clone());
+        let saved = RunConfig { method, seed: self.seed, trunk, experiment };
+        let text = saved.to_toml()?;
+        let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
+        let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
+        let (network, store) = task.into_network();
+        save(&store, run.path(), &saved)?;
+        Ok(network)
+    }
+}
+
+/// The keys of all rows, and of the energy model.
+pub(super) fn methods(config: &ExperimentConfig) -> Vec<String> {
+    config.methods.iter().map(|method| method.key.clone()).chain([ENERGY.to_owned()]).collect()
+}
+
+/// Has every network of the table trained, and of the study of σ where that is asked for, and compares them.
+pub(super) fn reproduce(
+    config: &ExperimentConfig,
+    data: &Data,
+    options: &Options,
+    train: &mut dyn FnMut(&Wanted<'_>, &mut dyn Progress) -> Result<Entry>,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    report_clamped(config, &data.train, progress);
+    let mut entries = Vec::new();
+    for seed in 0..options.seeds {
+        for method in &methods(config) {
+            let name = &format!("{method}-{seed}");
+            entries.push(train(&Wanted { config, method, name, seed, measured: true }, progress)?);
+        }
+    }
+    let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
+    if options.ablation {
+        outcome.ablation = ablation(config, &entries, |name, config| {
+            train(&Wanted { config, method: ENERGY, name, seed: 0, measured: false }, progress)
+        })?;
+    }
+    Ok(outcome)
+}
+
 /// Says which baselines take targets for something else.
-pub(super) fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
+fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
     for method in &config.methods {
         let count = num_clamped(&method.baseline, faces);
         if count > 0 {
@@ -105,7 +170,7 @@ pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, 
 
 /// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's baselines on the
 /// validation split. `train` trains the energy model of a configuration in the run of a name.
-pub(super) fn ablation(
+fn ablation(
     config: &ExperimentConfig,
     entries: &[Entry],
     mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
@@ -130,7 +195,7 @@ pub(super) fn ablation(
 }
 
 /// Chooses λ, leaves it with the energy models, and compares.
-pub(super) fn conclude(
+fn conclude(
     config: &ExperimentConfig,
     entries: &[Entry],
     part: &'static str,
@@ -211,6 +276,21 @@ const PROMINENCE: f64 = 0.3;
 /// Images that are searched for a pose's densities: three coordinates take a product of grids for each.
 const SEARCHED: usize = 48;
 
+/// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has several coordinates.
+pub(super) fn coordinate_densities(
+    head: &PackedEnergyHead,
+    seen: &Seen,
+    grid: &Grid,
+) -> Result<Vec<Vec<GridDensity>>> {
+    if seen.y.dim(1)? == 1 {
+        return Ok(densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect());
+    }
+    let count = SEARCHED.min(seen.g_x.dim(0)?);
+    let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
+    let grids = vec![*grid; seen.y.dim(1)?];
+    Ok(head.bind(&features, count).marginals(&grids)?)
+}
+
 /// The most certain and the least certain images, and those with the most modes.
 fn examples(
     head: &PackedEnergyHead,
@@ -218,15 +298,7 @@ fn examples(
     estimates: &[Tensor; 2],
     grid: &Grid,
 ) -> Result<Vec<Example>> {
-    let densities: Vec<Vec<GridDensity>> = match seen.y.dim(1)? {
-        1 => densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect(),
-        _ => {
-            let count = SEARCHED.min(seen.g_x.dim(0)?);
-            let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
-            let grids = vec![*grid; seen.y.dim(1)?];
-            head.bind(&features, count).marginals(&grids)?
-        }
-    };
+    let densities = coordinate_densities(head, seen, grid)?;
     let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
     let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
     let mut by_entropy: Vec<usize> = (0..densities.len()).collect();

@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_eval::tracking::{Convention, FailedSequence, merge};
-use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Group, Progress, RunSpec, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
@@ -16,13 +15,13 @@ use super::rivals::{RivalRow, rivals};
 use super::study::Variant;
 use crate::backbone::Backbone;
 use crate::benchmark::{Repetition, Runs, track_dataset};
-use crate::box_module::{BoxModule, BoxModuleConfig, PackedBoxModule};
+use crate::box_module::PackedBoxModule;
 use crate::config::{ExperimentConfig, Settings};
 use crate::error::Result;
 use crate::method::Refinement;
 use crate::saved::SavedConfig;
 use crate::tracker::Networks;
-use crate::training::{BoxModuleTask, PairSource};
+use crate::training::{ModuleTraining, PairSource};
 
 /// Sequences to measure on.
 #[derive(Clone, Debug)]
@@ -89,7 +88,7 @@ pub(super) struct Trained {
 }
 
 /// Where the work is done.
-pub(super) struct Workplace<'a> {
+pub(super) struct Setup<'a> {
     pub config: &'a ExperimentConfig,
     pub run: &'a Path,
     /// Where box modules are trained.
@@ -101,7 +100,7 @@ pub(super) struct Workplace<'a> {
     pub resume: bool,
 }
 
-impl Workplace<'_> {
+impl Setup<'_> {
     /// Trains a box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
     pub fn train(
         &self,
@@ -110,11 +109,7 @@ impl Workplace<'_> {
         step_factor: impl FnOnce(&PackedBoxModule, &mut dyn Progress) -> Result<f64>,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
-        let method = &variant.method;
-        let (config, key) = (self.config, Key::new(seed).split(&variant.key()));
-        let store = ParamStore::new(key.split("init"));
-        let sizes = BoxModuleConfig::atom(self.backbone.channels()).narrowed(config.narrowed);
-        let module = BoxModule::new(&sizes, store.var_builder(DType::F32, self.device))?;
+        let (method, config) = (&variant.method, self.config);
         let name = module_name(variant, seed);
         let directory = self.run.join(&name);
         if self.resume && SavedConfig::exists(&directory) {
@@ -123,25 +118,18 @@ impl Workplace<'_> {
             let (refinement, network) = (saved.refinement, module.pack()?);
             return Ok(Trained { seed, refinement, step_factor, network });
         }
-        let key = key.split("train");
-        let mut task = BoxModuleTask::new(module, store, pairs, &method.objective, &config.training, key)?;
+        let (backbone, device, group) = (&self.backbone, self.device, &Group::alone());
+        let training = ModuleTraining { config, method, name: &variant.key(), seed, backbone, device, group };
+        let mut task = training.start(pairs)?;
         let text = config.with_method(method).to_toml()?;
         let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (module, store) = task.into_module();
         let network = module.pack()?;
         let step_factor = step_factor(&network, progress)?;
-        let refinement = method.refinement.scaled(step_factor);
-        let saved = SavedConfig {
-            method: method.key.clone(),
-            seed,
-            backbone: relative(self.path, self.run),
-            box_module: sizes,
-            refinement: refinement.clone(),
-            tracker: config.tracker.clone(),
-        };
+        let saved = training.saved(relative(self.path, self.run), step_factor);
         saved.save(&store, &directory)?;
-        Ok(Trained { seed, refinement, step_factor, network })
+        Ok(Trained { seed, refinement: saved.refinement, step_factor, network })
     }
 
     /// The backbone on the CPU, where trackers run.

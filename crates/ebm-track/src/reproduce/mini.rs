@@ -7,13 +7,14 @@ use std::sync::Arc;
 use candle_core::Device;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_eval::tracking::Convention;
+use ebm_experiment::best;
 use ebm_seed::Key;
 use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
 use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
-use super::compare::{Comparison, Test, Workplace};
+use super::compare::{Comparison, Setup, Test};
 use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
 use super::study::Study;
 use crate::Backbone;
@@ -74,7 +75,7 @@ pub fn mini(
     progress.end();
     let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
     let place =
-        Workplace { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
+        Setup { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
 
     let images = coco_sequences(&options.coco)?;
     let held_out = (&Device::Cpu, &place.tracking_backbone()?);
@@ -111,7 +112,7 @@ pub fn mini(
 }
 
 fn stream(
-    place: &Workplace<'_>,
+    place: &Setup<'_>,
     (device, backbone): (&Device, &Arc<Backbone>),
     recipe: PairRecipe,
     sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),
@@ -122,7 +123,7 @@ fn stream(
 }
 
 /// The factor of the configured step lengths with the best boxes on the held-out pairs.
-fn step_factor(
+pub(crate) fn step_factor(
     config: &ExperimentConfig,
     (name, configured): (&str, &Refinement),
     network: &PackedBoxModule,
@@ -132,12 +133,8 @@ fn step_factor(
     let refinements: Vec<_> = config.step_factors.iter().map(|&factor| configured.scaled(factor)).collect();
     let key = Key::new(0).split("accuracy");
     let found = box_accuracy(network, held_out, &refinements, &config.tracker.boxes, key)?;
-    let mut best = (1.0, f64::NEG_INFINITY);
-    for (&factor, [before, after]) in config.step_factors.iter().zip(found) {
+    for (factor, [before, after]) in config.step_factors.iter().zip(&found) {
         progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
-        if after > best.1 {
-            best = (factor, after);
-        }
     }
-    Ok(best.0)
+    Ok(best(&config.step_factors, found.iter().map(|[_, after]| *after)).map_or(1.0, |(factor, _)| factor))
 }

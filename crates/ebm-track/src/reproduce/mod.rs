@@ -3,7 +3,7 @@
 mod accuracy;
 mod backbone;
 mod compare;
-mod data;
+pub(crate) mod data;
 mod mini;
 mod paper;
 mod rivals;
@@ -16,8 +16,9 @@ pub use accuracy::box_accuracy;
 pub use backbone::{BackboneSource, find_backbone};
 pub use compare::{Comparison, Curve, Example, Test};
 pub use data::{Videos, coco_sequences};
+pub(crate) use mini::step_factor;
 pub use mini::{MiniOptions, mini};
-pub use paper::{PaperOptions, Plan, dry_run, missing, paper};
+pub use paper::{PaperOptions, dry_run, missing, paper};
 
 pub use rivals::{QUOTED, Quoted, RivalRow};
 pub use study::Study;

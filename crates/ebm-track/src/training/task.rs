@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use ebm_core::{AnyObjective, EnergyModel, Objective, Proposal};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{GradientTask, Learner, Loss};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 use rand::RngCore;
 
 use super::{BoxTraining, PairFeatures, PairSource};
@@ -38,6 +38,29 @@ impl<S: PairSource> BoxModuleTask<S> {
         let objective = objective.build(&mut key.split("pool").rng())?;
         let updater = training.updater(store.trainable());
         Ok(Self { module, learner: Learner::new(store, updater), source, objective, key })
+    }
+
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
+    }
+
+    /// The mean loss of `batches` without training; samples are drawn from `key`.
+    ///
+    /// # Errors
+    /// When shapes do not fit or a box has no extent.
+    pub fn validation_loss(&self, batches: &[PairFeatures], key: Key) -> Result<f64> {
+        let mut sum = 0.0;
+        for (number, pairs) in (0u64..).zip(batches) {
+            sum += frozen(&self.module, pairs, &self.objective, &mut key.index(number).rng())?;
+        }
+        Ok(sum / batches.len() as f64)
+    }
+
+    /// The module's parameters.
+    pub fn store(&self) -> &ParamStore {
+        self.learner.store()
     }
 
     /// The module, trained so far, and its parameters.
@@ -79,11 +102,19 @@ pub fn frozen_loss(
     objective: &AnyObjective,
     rng: &mut dyn RngCore,
 ) -> Result<f64> {
+    frozen(network, pairs, &objective.build(rng)?, rng)
+}
+
+fn frozen(
+    network: &impl BoxNetwork,
+    pairs: &PairFeatures,
+    objective: &BuiltObjective,
+    rng: &mut dyn RngCore,
+) -> Result<f64> {
     let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
     let test = network.test_features(&pairs.test, &modulation)?.detach();
     let features = TargetFeatures::new(test, &pairs.test_boxes)?;
-    let objective = objective.build(rng)?;
-    let loss = loss(network, &features, &pairs.test_boxes, &objective, rng)?;
+    let loss = loss(network, &features, &pairs.test_boxes, objective, rng)?;
     Ok(loss.to_dtype(candle_core::DType::F64)?.to_scalar()?)
 }
 

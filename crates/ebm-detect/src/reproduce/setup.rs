@@ -21,7 +21,7 @@ use crate::{
     branch::{Branch, Predictor},
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
     error::{Error, Result},
-    evaluation::{Contenders, Evaluation, Refiner, evaluate},
+    evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
     step_factor::{ValidationImages, best_step_factor},
@@ -105,10 +105,20 @@ pub(super) struct Trained {
     pub predictor: Predictor,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
+    /// The factor of the configured step lengths that was chosen, where one was.
+    pub step_factor: Option<f64>,
+}
+
+impl Trained {
+    /// Takes steps `factor` times as long as the configured ones.
+    pub fn climb_by(&mut self, factor: f64) {
+        self.ascent = self.ascent.take().map(|ascent| ascent.scaled(factor));
+        self.step_factor = Some(factor);
+    }
 }
 
 /// What all studies share.
-pub struct Workplace {
+pub struct Setup {
     pub(super) config: ExperimentConfig,
     pub(super) device: Device,
     pub(super) detector: Rc<FasterRcnn>,
@@ -152,7 +162,7 @@ impl Wanted {
     }
 }
 
-impl Workplace {
+impl Setup {
     /// The settings.
     pub fn config(&self) -> &ExperimentConfig {
         &self.config
@@ -217,7 +227,7 @@ impl Workplace {
         let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |branch: Branch| {
             let (predictor, ascent) = (branch.for_inference()?, method.ascent());
-            Ok(Trained { method: method.clone(), seed: *seed, predictor, ascent })
+            Ok(Trained { method: method.clone(), seed: *seed, predictor, ascent, step_factor: None })
         };
         let known = self.heads.as_ref().map(|heads| wanted.file(&heads.path));
         if let Some(path) = known.filter(|path| path.is_file()) {
@@ -247,14 +257,13 @@ impl Workplace {
     pub(super) fn evaluate(
         &self,
         split: &Split,
-        contenders: &Contenders,
+        heads: &Heads,
         progress: &mut dyn Progress,
     ) -> Result<Evaluation> {
         progress.begin(&split.name, split.dataset.images.len());
         let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
         let mut report = |done| progress.advance(done, "");
-        let result =
-            evaluate(&self.detector, &split.dataset, &loader, contenders, &self.device, &mut report)?;
+        let result = evaluate(&self.detector, &split.dataset, &loader, heads, &self.device, &mut report)?;
         progress.end();
         Ok(result)
     }
@@ -275,11 +284,12 @@ impl Workplace {
         let (dataset, truth) = (&*split.dataset, &split.truth);
         let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
         let refiner = Refiner { head: &**head, ascent: ascent.clone() };
-        let best = best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
-        let (title, [factor, ap]) = (&trained.method.title, [best.0, 100.0 * best.1]);
+        let (factor, ap) =
+            best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
+        let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
-        Ok(best.0)
+        Ok(factor)
     }
 
     /// Writes COCO's result file of some detections on a split.
@@ -294,8 +304,8 @@ impl Workplace {
 }
 
 /// The branches as [`evaluate`] takes them; its results come in the same order by kind.
-pub(super) fn contenders(trained: &[Trained]) -> Contenders<'_> {
-    let mut found = Contenders::refiners(vec![]);
+pub(super) fn heads(trained: &[Trained]) -> Heads<'_> {
+    let mut found = Heads::refiners(vec![]);
     for one in trained {
         match (&one.predictor, &one.ascent) {
             (Predictor::Density(head), _) => found.parametric.push(head),

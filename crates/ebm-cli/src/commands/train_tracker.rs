@@ -48,7 +48,7 @@ pub fn run(args: &TrackerArgs, session: &mut Session<'_>) -> Result<()> {
     let common = &args.training;
     let config: ExperimentConfig = common.settings("mini")?;
     let method = config.method(&args.method)?;
-    let found = otb::load(&args.sequences, &SequenceOptions::train())
+    let found = otb::load_folders(&args.sequences, &SequenceOptions::train())
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
     say_left_out(&found.quarantine);
     let (sequences, held_out) = parts(found.sequences, args.validation)?;

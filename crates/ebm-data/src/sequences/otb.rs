@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{Rect, name_key, read_boxes};
 use crate::error::{Error, Result};
 
-pub use frames::load;
+pub use frames::{load, load_folders};
 
 /// A target of OTB-100: where its frames and its boxes are, and which part of a longer video counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{OtbSequence, SEQUENCES, annotation_file, folders, read_annotation};
 use crate::error::Result;
-use crate::sequences::reader::{Attempt, Collector, Extra, annotation_trouble, numbered};
-use crate::sequences::{Sequence, SequenceOptions, Sequences};
+use crate::sequences::reader::{Attempt, Collector, Extra, annotation_trouble, entries, numbered};
+use crate::sequences::{Frames, Sequence, SequenceOptions, Sequences, read_boxes};
 
 const LAYOUT: &str = "Basketball/img/0001.jpg and Basketball/groundtruth_rect.txt";
 
@@ -30,6 +30,31 @@ pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
     };
     for sequence in &SEQUENCES {
         collector.push(sequence.name, Extra::Allowed, read(sequence))?;
+    }
+    collector.finish(root, LAYOUT)
+}
+
+/// Reads sequences of one's own that are laid out as OTB's are: every folder in `root` with a `groundtruth_rect.txt`, in the order of
+/// their names; its frames are the JPEG and PNG files in `img/` beside it, in the order of theirs. Coordinates stay as they are.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_folders(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
+    let mut collector = Collector::new(options)?;
+    let is_frame = |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
+    for folder in folders(root)?.into_values() {
+        let path = folder.join("groundtruth_rect.txt");
+        let Some(name) = folder.file_name().and_then(|name| name.to_str()).filter(|_| path.is_file()) else {
+            continue;
+        };
+        let read = || -> Attempt<Sequence> {
+            let boxes = read_boxes(&path).map_err(|error| annotation_trouble(&path, error))?;
+            let images = folder.join("img");
+            let names = entries(&images, is_frame).map_err(|error| annotation_trouble(&images, error))?;
+            let frames = Frames::Listed(names.into_iter().map(|name| images.join(name)).collect());
+            Ok(Sequence { name: name.to_owned(), frames, boxes, visible: None })
+        };
+        collector.push(name, Extra::Refused, read())?;
     }
     collector.finish(root, LAYOUT)
 }

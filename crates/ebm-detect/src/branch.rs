@@ -10,7 +10,6 @@ use crate::{
     config::DetectorConfig,
     energy_head::EnergyHead,
     error::Result,
-    inference::Head,
     method::Method,
     parametric_head::ParametricHead,
     weights::{load_exactly, new_head},
@@ -61,20 +60,4 @@ impl Branch {
         load_exactly(&store, path, config, device)?;
         Ok(branch)
     }
-
-    /// With the present parameters, as fast as they can be evaluated.
-    pub fn for_inference(self) -> Result<Predictor> {
-        Ok(match self {
-            Self::Density(head) => Predictor::Density(head),
-            Self::Confidence(head) => Predictor::Confidence(head.for_inference()?),
-        })
-    }
-}
-
-/// A [`Branch`] for prediction.
-pub enum Predictor {
-    /// A density in the place of the regression.
-    Density(ParametricHead),
-    /// A confidence, climbed by the boxes.
-    Confidence(Box<Head>),
 }

@@ -4,11 +4,14 @@
 //! them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x) up to a constant;
 //! trained towards the IoU it is IoU-Net*.
 
-use candle_core::{DType, Device, Tensor};
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
 use ebm_nn::boxes::{BBox, BoxConvention};
 use ebm_nn::ops::{self, channels_last};
+use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     config::DetectorConfig,
     error::{Error, Result},
     layers::rows_of_four,
-    packed_head::PackedEnergyHead,
+    packed_head::PackedHead,
     pooler::{Pooled, Pooler, Pooling},
 };
 
@@ -146,6 +149,7 @@ pub struct EnergyHead {
     weight: Tensor,
     /// `(K)`.
     bias: Tensor,
+    prepared: Prepared<PackedHead>,
 }
 
 impl EnergyHead {
@@ -164,22 +168,19 @@ impl EnergyHead {
             )?,
             bias: predictor.get_with_hints(config.num_classes, "bias", Init::Const(0.0))?,
             pooler,
+            prepared: Prepared::new(),
         })
     }
 
-    /// The branch with its present parameters for inference on the CPU in f32.
-    pub fn pack(&self) -> Result<PackedEnergyHead> {
-        let trunk = self.trunk.pack(self.pooler.size() * self.pooler.size())?;
-        PackedEnergyHead::new(self.pooler, trunk, &self.weight.detach(), &self.bias.detach())
-    }
-
-    /// The fastest form for inference with the present parameters: [packed](Self::pack) on the CPU in f32, else as it
-    /// is.
-    pub fn for_inference(&self) -> Result<Box<dyn EnergyModel<Features = BoxFeatures>>> {
-        if self.weight.device().is_cpu() && self.weight.dtype() == DType::F32 {
-            return Ok(Box::new(self.pack()?));
+    /// What serves boxes of this type in prediction, where all parameters are constant: f32 on the CPU.
+    fn packed(&self, y: &Tensor) -> Result<Option<Arc<PackedHead>>> {
+        let parameters = self.trunk.parameters().chain([&self.weight, &self.bias]);
+        if !is_packable(y) || !is_packable(&self.weight) || !are_constant(parameters) {
+            return Ok(None);
         }
-        Ok(Box::new(self.clone()))
+        let bins = self.pooler.size() * self.pooler.size();
+        let packed = || PackedHead::new(self.pooler, self.trunk.pack(bins)?, &self.weight, &self.bias);
+        self.prepared.get(packed).map(Some)
     }
 
     /// Pools the boxes `y (B, M, 4)`.
@@ -256,18 +257,27 @@ impl EnergyModel for EnergyHead {
     type Features = BoxFeatures;
 
     fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.confidence(features, y).map_err(ebm_core::Error::model)
+        let packed = if y.track_op() { Ok(None) } else { self.packed(y) };
+        match packed.map_err(ebm_core::Error::model)? {
+            Some(packed) => packed.f(features, y),
+            None => self.confidence(features, y),
+        }
+        .map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        self.confidence_and_gradient(features, y).map_err(ebm_core::Error::model)
+        match self.packed(y).map_err(ebm_core::Error::model)? {
+            Some(packed) => packed.f_and_gradient(features, y),
+            None => self.confidence_and_gradient(features, y),
+        }
+        .map_err(ebm_core::Error::model)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::Device;
+    use candle_core::DType;
     use ebm_nn::params::ParamStore;
     use ebm_seed::Key;
     use rand::Rng;
@@ -309,14 +319,14 @@ mod tests {
         let (head, features) = small();
         let wide = Tensor::new(&[[[0f32, 0., 3e4, 3e4], [1e30, -1e30, 0.1, 90.]]], &Device::Cpu).unwrap();
         let y = features.targets().unwrap().broadcast_add(&wide).unwrap();
-        for f in [head.score(&features, &y), head.pack().unwrap().score(&features, &y)] {
+        for f in [head.score(&features, &y), constant(&head).score(&features, &y)] {
             assert!(
                 f.unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|f| f.is_finite())
             );
         }
         let rule = ebm_core::StepRule::Backtracking;
         let ascent = ebm_core::GradientAscent { steps: 10, step_length: vec![1e4; 4], decay: 0.9, rule };
-        let head = head.pack().unwrap();
+        let head = constant(&head);
         let refined = ebm_core::refine(&head, &features, &features.targets().unwrap(), &ascent).unwrap();
         let pair = [&refined.f_init, &refined.f].map(|f| f.flatten_all().unwrap().to_vec1::<f32>().unwrap());
         assert!(pair[0].iter().zip(&pair[1]).all(|(before, after)| after >= before));
@@ -346,6 +356,13 @@ mod tests {
         (head, features)
     }
 
+    /// The same branch with constant parameters.
+    fn constant(head: &EnergyHead) -> EnergyHead {
+        let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
+        let (pooler, trunk, prepared) = (head.pooler, head.trunk.detached(), Prepared::new());
+        EnergyHead { pooler, trunk, weight, bias, prepared }
+    }
+
     fn difference(a: &Tensor, b: &Tensor) -> f32 {
         (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
     }
@@ -355,9 +372,9 @@ mod tests {
     }
 
     #[test]
-    fn packed_it_is_the_same_function() {
+    fn with_constant_parameters_it_is_the_same_function() {
         let (head, features) = small();
-        let packed = head.pack().unwrap();
+        let packed = constant(&head);
         // So many candidates that they are evaluated in several chunks.
         let mut rng = Key::new(3).rng();
         let shift: Vec<f32> = (0..3 * 200 * 4).map(|_| rng.random_range(-0.3..0.3)).collect();
@@ -378,6 +395,6 @@ mod tests {
     fn a_class_that_the_branch_does_not_know_is_an_error() {
         let (head, mut features) = small();
         features.labels[1] = 10_000;
-        assert!(head.pack().unwrap().score(&features, &features.targets().unwrap()).is_err());
+        assert!(constant(&head).score(&features, &features.targets().unwrap()).is_err());
     }
 }

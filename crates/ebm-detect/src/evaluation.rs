@@ -21,7 +21,7 @@ use crate::{
 
 /// A confidence branch and how it refines.
 pub struct Refiner<'a> {
-    /// f; see [`EnergyHead::for_inference`](crate::EnergyHead::for_inference).
+    /// f.
     pub head: &'a Head,
     /// How its boxes climb.
     pub ascent: BoxAscent,
@@ -141,12 +141,11 @@ pub fn evaluate(
         }
         Ok(found)
     };
-    let backbone = detector.for_inference()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let start = Instant::now();
         let images = ImageBatch::new(&batch, device)?;
-        let pyramid = backbone.features(&images.pixels)?;
+        let pyramid = detector.features(&images.pixels, false)?;
         let scored = detector.scored(&pyramid, &images)?;
         evaluation.detector_duration += start.elapsed();
 

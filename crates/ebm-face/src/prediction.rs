@@ -12,7 +12,7 @@ use ebm_seed::Key;
 use crate::evaluation::{estimates, outputs};
 use crate::saved::{Saved, TrainedHead};
 use crate::training::images;
-use crate::{Error, PackedEnergyHead, Result};
+use crate::{EnergyHead, Error, Result};
 
 /// An energy model, and the baseline whose estimates it refines.
 pub struct Predictor {
@@ -85,7 +85,7 @@ impl Predictor {
         Ok(Prediction { initial, y, density })
     }
 
-    fn density(&self, head: &PackedEnergyHead, g_x: &Tensor) -> Result<Vec<GridDensity>> {
+    fn density(&self, head: &EnergyHead, g_x: &Tensor) -> Result<Vec<GridDensity>> {
         let config = &self.energy.config.experiment;
         let features = head.features(g_x)?;
         let grids = vec![config.density; config.dim()];

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use crate::config::ExperimentConfig;
 use crate::network::{ENERGY, Head, TRUNK};
 use crate::{
-    Backbone, BackboneConfig, BaselineHead, Error, PackedEnergyHead, Result, TrunkFile, load_trunk,
+    Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, Result, TrunkFile, load_trunk,
     preload_backbone,
 };
 
@@ -133,23 +133,47 @@ pub enum TrainedHead {
     /// A baseline.
     Baseline(Baseline, BaselineHead),
     /// f(x, y).
-    Energy(PackedEnergyHead),
+    Energy(EnergyHead),
+}
+
+impl From<Head> for TrainedHead {
+    fn from(head: Head) -> Self {
+        match head {
+            Head::Baseline { model, head } => Self::Baseline(model, head),
+            Head::Energy { head, .. } => Self::Energy(head),
+        }
+    }
+}
+
+/// The head of `method` whose parameters are those of `store`, on the CPU.
+fn head_of(
+    experiment: &ExperimentConfig,
+    method: &str,
+    num_features: usize,
+    store: &ParamStore,
+) -> Result<TrainedHead> {
+    Ok(TrainedHead::from(match method {
+        ENERGY => Head::energy(experiment, num_features, store, &Device::Cpu)?,
+        key => Head::baseline(experiment, experiment.method(key)?, num_features, store, &Device::Cpu)?,
+    }))
 }
 
 impl TrainedHead {
-    /// `head` with its present parameters.
+    /// The head of `method` on g_x of length `num_features`, on the CPU, with the present parameters of `store`.
     ///
     /// # Errors
-    /// When its tensors are not on the CPU.
-    pub fn new(head: Head) -> Result<Self> {
-        Ok(match head {
-            Head::Baseline { model, head } => Self::Baseline(model, head),
-            Head::Energy { head, .. } => Self::Energy(head.pack()?),
-        })
+    /// [`Error::Settings`] when the configuration has no such method; else when memory runs out.
+    pub fn new(
+        experiment: &ExperimentConfig,
+        method: &str,
+        num_features: usize,
+        store: &ParamStore,
+    ) -> Result<Self> {
+        head_of(experiment, method, num_features, &store.constants()?)
     }
 
     /// f(x, y), if that is what it is.
-    pub fn energy(&self) -> Option<&PackedEnergyHead> {
+    pub fn energy(&self) -> Option<&EnergyHead> {
         match self {
             Self::Energy(head) => Some(head),
             Self::Baseline(..) => None,
@@ -183,7 +207,7 @@ impl Saved {
         store.freeze(|_| true);
         let experiment = &config.experiment;
         let trunk = match &config.trunk {
-            TrunkSource::Own(form) => packed(form.build(&store, TRUNK, DType::F32, &Device::Cpu)?)?,
+            TrunkSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
             TrunkSource::File { path, sha256 } => {
                 let root = dir.parent().unwrap_or(Path::new("."));
                 let path = weights.map_or_else(|| root.join(path), Path::to_owned);
@@ -191,16 +215,13 @@ impl Saved {
             }
         };
         let num_features = trunk.num_features();
-        let head = match config.method.as_str() {
-            ENERGY => Head::energy(experiment, num_features, &store, &Device::Cpu)?,
-            key => Head::baseline(experiment, experiment.method(key)?, num_features, &store, &Device::Cpu)?,
-        };
+        let head = head_of(experiment, &config.method, num_features, &store)?;
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
             return Err(Error::Weights { path, reason });
         }
-        Ok(Self { head: TrainedHead::new(head)?, config, trunk, refinement: read_refinement(dir)? })
+        Ok(Self { head, config, trunk, refinement: read_refinement(dir)? })
     }
 }
 
@@ -221,15 +242,10 @@ pub fn open_trunk(config: &BackboneConfig, path: &Path, sha256: Option<&str>) ->
     }
     let device = Device::Cpu;
     if let BackboneConfig::Resnet(_) = config {
-        return packed(Box::new(load_trunk(path, TrunkFile::default(), &device)?.1));
+        return Ok(Box::new(load_trunk(path, TrunkFile::default(), &device)?.1));
     }
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     preload_backbone(&store, "", config, path, &device)?;
-    packed(config.build(&store, "", DType::F32, &device)?)
-}
-
-/// The trunk's faster form where there is one.
-pub fn packed(trunk: Box<dyn Backbone>) -> Result<Box<dyn Backbone>> {
-    Ok(trunk.pack()?.unwrap_or(trunk))
+    config.build(&store, "", DType::F32, &device)
 }

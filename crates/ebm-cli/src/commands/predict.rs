@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use ebm_core::GaussianMixture;
 use ebm_data::{Image, coco::CocoDataset, loader::Sample};
 use ebm_detect::{
-    Backbone, BoxAscent, Branch, Candidate, FasterRcnn, Head, ImageBatch, Method, Predictor, Refinement,
+    BoxAscent, Branch, Candidate, FasterRcnn, Head, ImageBatch, Method, Refinement,
     config::ExperimentConfig,
     refine_candidates,
     weights::{Provenance, check_classes, digest, load_detector, read},
@@ -73,7 +73,6 @@ impl ModelArgs {
 pub struct Model {
     pub config: ExperimentConfig,
     pub detector: FasterRcnn,
-    pub backbone: Backbone,
     pub head: Option<TrainedBranch>,
     files: Vec<PathBuf>,
 }
@@ -81,7 +80,7 @@ pub struct Model {
 /// What was trained on top of the detector.
 pub struct TrainedBranch {
     pub method: Method,
-    pub predictor: Predictor,
+    pub branch: Branch,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
     /// Eq. 5 as the branch was trained with, of an energy model.
@@ -109,9 +108,8 @@ impl Model {
         config.detector.backbone.maps = args.device.maps();
         let detector = load_detector(&config.detector, path, device)?;
         let head = args.head.as_deref().map(|head| TrainedBranch::load(args, head, path, &config, device));
-        let backbone = detector.for_inference()?;
         let files = args.detector.iter().chain(&args.head).cloned().collect();
-        Ok(Self { config, detector, backbone, head: head.transpose()?, files })
+        Ok(Self { config, detector, head: head.transpose()?, files })
     }
 
     /// Refuses annotations of other categories than the model was trained to find, where its files say.
@@ -125,8 +123,8 @@ impl Model {
     /// The energy model with Eq. 5 as it was trained with: what has a density p(y|x) of boxes.
     pub fn energy(&self) -> Result<(&Head, &GaussianMixture)> {
         let head = self.head.as_ref().context("--density needs --head: the weights of an energy model")?;
-        match (&head.predictor, &head.proposal) {
-            (Predictor::Confidence(f), Some(proposal)) => Ok((&**f, proposal)),
+        match (&head.branch, &head.proposal) {
+            (Branch::Confidence(f), Some(proposal)) => Ok((f as &Head, proposal)),
             _ => bail!("--density is of energy models, and this head is a branch of {}", head.method.key()),
         }
     }
@@ -145,20 +143,20 @@ impl Model {
             pixels: Tensor::from_vec(padded, (1, 3, h, w), device)?,
             sizes: vec![(height, width)],
         };
-        let pyramid = self.backbone.features(&images.pixels)?;
+        let pyramid = self.detector.features(&images.pixels, false)?;
         let scored = self.detector.scored(&pyramid, &images)?;
         let unmoved = |candidates: &[Vec<Candidate>]| -> Result<Refinement> {
             let before = candidates.first().map_or(Ok(vec![]), |c| self.detector.suppress(c))?;
             Ok(Refinement { after: before.clone(), before })
         };
-        let refinement = match self.head.as_ref().map(|head| (&head.predictor, &head.ascent)) {
-            Some((Predictor::Confidence(head), Some(ascent))) => {
+        let refinement = match self.head.as_ref().map(|head| (&head.branch, &head.ascent)) {
+            Some((Branch::Confidence(head), Some(ascent))) => {
                 let candidates = self.detector.decode(&scored, None, &images)?;
-                refine_candidates(&**head, &pyramid, &candidates, ascent, &self.config.detector)?
+                refine_candidates(head, &pyramid, &candidates, ascent, &self.config.detector)?
                     .pop()
                     .unwrap_or_default()
             }
-            Some((Predictor::Density(head), _)) => {
+            Some((Branch::Density(head), _)) => {
                 let offsets = head.offsets(&scored, &mut Key::new(0).split("latent").rng())?;
                 unmoved(&self.detector.decode(&scored, Some(&offsets), &images)?)?
             }
@@ -200,12 +198,12 @@ impl TrainedBranch {
         if let Some(said) = &said {
             said.check_detector(path, &config.detector, &digest(&read(detector, device)?)?)?;
         }
-        let predictor = Branch::load(method, &config.detector, path, device)?.for_inference()?;
+        let branch = Branch::load(method, &config.detector, path, device)?;
         let ascent = config.confidence(method).map(|branch| branch.ascent().scaled(args.step_factor));
         let trained = said.and_then(|said| said.confidence).or_else(|| config.confidence(method).cloned());
         let energy = trained.filter(|_| method == Method::Ebm);
         let proposal = energy.map(|branch| branch.proposal.gaussian()).transpose()?;
-        Ok(Self { method, predictor, ascent, proposal })
+        Ok(Self { method, branch, ascent, proposal })
     }
 }
 

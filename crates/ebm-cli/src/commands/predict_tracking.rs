@@ -12,7 +12,7 @@ use ebm_data::encode::write_png;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
 use ebm_seed::Key;
-use ebm_track::box_module::PackedBoxModule;
+use ebm_track::box_module::BoxModule;
 use ebm_track::saved::SavedConfig;
 use ebm_track::tracker::{CornerDensity, Networks, Stages, Tracked, Tracker};
 use ebm_track::{Error as TrackError, track_sequence};
@@ -76,7 +76,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let (config, backbone, module) = SavedConfig::load(&args.run, args.backbone.as_deref(), &device)?;
     let networks = Networks {
         backbone: Arc::new(backbone),
-        boxes: module.pack()?,
+        boxes: module,
         refinement: config.refinement.clone(),
         device,
     };
@@ -86,7 +86,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let count = sequence.frames.len();
     progress.begin(&format!("tracking {}", sequence.name), count);
     let mut drawn = Vec::new();
-    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &Tracker<'_, PackedBoxModule>| {
+    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &Tracker<'_, BoxModule>| {
         progress.advance(i + 1, &format!("{:?}", tracked.state));
         if args.json {
             println!("{}", line(i, tracked));

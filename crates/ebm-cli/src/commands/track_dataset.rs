@@ -83,7 +83,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let sequences = found.sequences;
     let networks = Networks {
         backbone: Arc::new(backbone),
-        boxes: module.pack()?,
+        boxes: module,
         refinement: config.refinement.clone(),
         device,
     };

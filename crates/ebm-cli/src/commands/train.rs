@@ -304,8 +304,7 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let store = branch.1.clone();
     let batches = (training.batch_size, key.split("data"));
     let source = if common.cache {
-        let backbone = detector.for_inference()?;
-        let maps = |images: &ImageBatch| backbone.features(&images.pixels);
+        let maps = |images: &ImageBatch| detector.features(&images.pixels, false);
         let features = common.features(&config, dataset, &maps, session)?;
         let part = session.group.share_of(batches.0)?;
         if method.baseline()?.is_some() {

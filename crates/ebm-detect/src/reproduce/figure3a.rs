@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Precision, Workplace};
 use crate::{
-    branch::Predictor,
+    branch::Branch,
     error::Result,
     evaluation::{Contenders, Refiner},
     method::Method,
@@ -46,9 +46,8 @@ pub fn figure3a(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> R
     let (trained, _) = place.trained(&[Method::Ebm], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
-        let (Predictor::Confidence(head), Some(ascent)) = (&one.predictor, &one.ascent) else { continue };
-        let refiner =
-            |(steps, ..): (usize, f64, f64)| Refiner { head: &**head, ascent: ascent.with_steps(steps) };
+        let (Branch::Confidence(head), Some(ascent)) = (&one.branch, &one.ascent) else { continue };
+        let refiner = |(steps, ..): (usize, f64, f64)| Refiner { head, ascent: ascent.with_steps(steps) };
         let contenders = Contenders::refiners(STEPS.into_iter().map(refiner).collect());
         let evaluation = place.evaluate(&place.test, &contenders, progress)?;
         for ((steps, ..), refined) in STEPS.into_iter().zip(&evaluation.refined) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{STEP_FACTORS, Workplace};
 use crate::{
-    branch::Predictor,
+    branch::Branch,
     error::Result,
     evaluation::{Contenders, Refiner},
     inference::BoxAscent,
@@ -53,9 +53,9 @@ pub fn step_lengths(
     for &method in methods {
         let Some(configured) = place.config().confidence(method) else { continue };
         let trained = place.train(place.config(), &wanted(method), progress)?;
-        let Predictor::Confidence(head) = &trained.predictor else { continue };
+        let Branch::Confidence(head) = &trained.branch else { continue };
         let trials = grid(&configured.ascent());
-        let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };
+        let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
         let contenders = Contenders::refiners(trials.iter().map(refiner).collect());
         let evaluation = place.evaluate(&place.validation, &contenders, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {

@@ -9,7 +9,7 @@ use super::{
     Precision, Split,
     workplace::{Trained, Workplace, contenders},
 };
-use crate::{branch::Predictor, error::Result, method::Method};
+use crate::{branch::Branch, error::Result, method::Method};
 
 /// A line of results: one method, one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,10 +101,10 @@ impl Workplace {
             }));
         }
         let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for &Trained { method, seed, ref predictor, .. } in trained {
+        for &Trained { method, seed, ref branch, .. } in trained {
             let name = format!("{}-{seed}", method.key());
-            let row = match predictor {
-                Predictor::Density(_) => densities.next().map(|found| -> Result<Row> {
+            let row = match branch {
+                Branch::Density(_) => densities.next().map(|found| -> Result<Row> {
                     self.keep(split, &name, &found.detections)?;
                     Ok(Row {
                         method,
@@ -116,7 +116,7 @@ impl Workplace {
                         step_factor: None,
                     })
                 }),
-                Predictor::Confidence(_) => confidences.next().map(|found| -> Result<Row> {
+                Branch::Confidence(_) => confidences.next().map(|found| -> Result<Row> {
                     self.keep(split, &format!("{name}-before"), &found.before)?;
                     self.keep(split, &name, &found.after)?;
                     Ok(Row {

@@ -18,7 +18,7 @@ use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Precision;
 use crate::{
-    branch::{Branch, Predictor},
+    branch::Branch,
     config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
     evaluation::{Contenders, Evaluation, Refiner, evaluate},
@@ -102,7 +102,7 @@ pub struct TrainedHeads {
 pub(super) struct Trained {
     pub method: Method,
     pub seed: u64,
-    pub predictor: Predictor,
+    pub branch: Branch,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
 }
@@ -218,7 +218,7 @@ impl Workplace {
         if let Some(path) = known.filter(|path| path.is_file()) {
             let branch = Branch::load(method, &config.detector, &path, &self.device)?;
             progress.message(&format!("{}, seed {seed}: {}", method.title(), path.display()));
-            return Ok(Trained { method, seed, predictor: branch.for_inference()?, ascent });
+            return Ok(Trained { method, seed, branch, ascent });
         }
         let training = config.training(method).ok_or_else(|| Error::Config {
             name: method.key().into(),
@@ -233,9 +233,11 @@ impl Workplace {
         let text = config.to_toml()?;
         let spec = RunSpec::new((&self.run, name), &text, training.steps, seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
-        let (branch, store) = task.into_branch();
-        save(&store, &self.run.join(name).join(branch_file(method)), false, &metadata)?;
-        Ok(Trained { method, seed, predictor: branch.for_inference()?, ascent })
+        let (_, store) = task.into_branch();
+        let path = self.run.join(name).join(branch_file(method));
+        save(&store, &path, false, &metadata)?;
+        let branch = Branch::load(method, &config.detector, &path, &self.device)?;
+        Ok(Trained { method, seed, branch, ascent })
     }
 
     /// The detections of Faster-RCNN and of each branch on a split, in the branches' order by kind.
@@ -257,13 +259,13 @@ impl Workplace {
     /// The factor of the configured step lengths with the best AP on the validation images, as in the paper. Where there is but one
     /// factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
-        let (Predictor::Confidence(head), Some(ascent)) = (&trained.predictor, &trained.ascent) else {
+        let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
             return Ok(1.0);
         };
         if let [only] = self.step_factors[..] {
             return Ok(only);
         }
-        let refiner = |&factor: &f64| Refiner { head: &**head, ascent: ascent.scaled(factor) };
+        let refiner = |&factor: &f64| Refiner { head, ascent: ascent.scaled(factor) };
         let refiners = self.step_factors.iter().map(refiner).collect();
         let evaluation = self.evaluate(&self.validation, &Contenders::refiners(refiners), progress)?;
         let mut best = (1.0, f64::NEG_INFINITY);
@@ -294,13 +296,13 @@ impl Workplace {
 pub(super) fn contenders(trained: &[Trained]) -> Contenders<'_> {
     let mut found = Contenders::refiners(vec![]);
     for one in trained {
-        match (&one.predictor, &one.ascent) {
-            (Predictor::Density(head), _) => found.parametric.push(head),
-            (Predictor::Confidence(head), Some(ascent)) => {
-                found.refiners.push(Refiner { head: &**head, ascent: ascent.clone() })
+        match (&one.branch, &one.ascent) {
+            (Branch::Density(head), _) => found.parametric.push(head),
+            (Branch::Confidence(head), Some(ascent)) => {
+                found.refiners.push(Refiner { head, ascent: ascent.clone() })
             }
             // Without a way to climb, guided suppression alone.
-            (Predictor::Confidence(_), None) => {}
+            (Branch::Confidence(_), None) => {}
         }
     }
     found

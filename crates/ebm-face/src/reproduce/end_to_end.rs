@@ -19,7 +19,7 @@ use crate::features::FeatureTable;
 use crate::network::{ENERGY, Head, Network, TRUNK};
 use crate::saved::{RunConfig, TrainedHead, TrunkSource, save};
 use crate::training::{BatchSource, FaceTask, StreamSource};
-use crate::{Backbone, BackboneConfig, Error, Result, TrunkFile, preload_backbone, preload_trunk};
+use crate::{Backbone, BackboneConfig, Result, TrunkFile, preload_backbone, preload_trunk};
 
 /// Trains all rows from the pretrained `weights` on `device` and compares them.
 ///
@@ -91,23 +91,21 @@ impl Trainer<'_> {
     ) -> Result<Trained> {
         let NewTask { mut task, steps, form, .. } =
             new_task(config, method, seed, &self.data.train, self.weights, self.device)?;
-        let trunk = TrunkSource::Own(form);
+        let trunk = TrunkSource::Own(form.clone());
         let saved = RunConfig { method: method.to_owned(), seed, trunk, experiment: config.clone() };
         let text = saved.to_toml()?;
         let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
         let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
-        let (network, store) = task.into_network();
+        let (_, store) = task.into_network();
         save(&store, run.path())?;
-        let Some(trunk) = network.trunk else {
-            let reason = "it is trained end to end, and has no trunk".to_owned();
-            return Err(Error::Config { part: "network", reason });
+        // A residual network is fast enough on the CPU.
+        let device = match form {
+            BackboneConfig::Resnet(_) => Device::Cpu,
+            _ => self.device.clone(),
         };
-        // What is packed computes on the CPU.
-        let (trunk, device) = match trunk.pack()? {
-            Some(packed) => (packed, Device::Cpu),
-            None => (trunk, self.device.clone()),
-        };
-        Ok(Trained { trunk, device, head: TrainedHead::new(network.head)? })
+        let trunk = form.build(&store.constants()?, TRUNK, DType::F32, &device)?;
+        let head = TrainedHead::new(config, method, trunk.num_features(), &store)?;
+        Ok(Trained { trunk, device, head })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
 use crate::network::{ENERGY, num_clamped};
 use crate::saved::{TrainedHead, save_refinement};
-use crate::{Error, PackedEnergyHead, Result};
+use crate::{EnergyHead, Error, Result};
 
 /// A trained network's view of a split.
 pub(crate) struct Seen {
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// f(x, y), if that is what the head is.
-    fn energy(&self) -> Option<&PackedEnergyHead> {
+    fn energy(&self) -> Option<&EnergyHead> {
         self.head.energy()
     }
 }
@@ -59,7 +59,7 @@ pub(super) struct Choice {
 /// Grid search of λ, as in the paper: the mean error of several baselines' estimates `(N, D)`, refined.
 pub(super) fn choose_step_length(
     refinement: &RefinementConfig,
-    energy: &PackedEnergyHead,
+    energy: &EnergyHead,
     seen: &Seen,
     estimates: &[Tensor],
 ) -> Result<Choice> {
@@ -211,12 +211,7 @@ const PROMINENCE: f64 = 0.3;
 const SEARCHED: usize = 48;
 
 /// The most certain and the least certain images, and those with the most modes.
-fn examples(
-    head: &PackedEnergyHead,
-    seen: &Seen,
-    estimates: &[Tensor; 2],
-    grid: &Grid,
-) -> Result<Vec<Example>> {
+fn examples(head: &EnergyHead, seen: &Seen, estimates: &[Tensor; 2], grid: &Grid) -> Result<Vec<Example>> {
     let densities: Vec<Vec<GridDensity>> = match seen.y.dim(1)? {
         1 => densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect(),
         _ => {

@@ -214,8 +214,8 @@ impl Trainer<'_> {
         let text = saved.to_toml()?;
         let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
         let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
-        let (network, store) = task.into_network();
+        let (_, store) = task.into_network();
         save(&store, run.path())?;
-        TrainedHead::new(network.head)
+        TrainedHead::new(config, method, num_features, &store)
     }
 }

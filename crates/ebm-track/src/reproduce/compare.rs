@@ -16,7 +16,7 @@ use super::rivals::{RivalRow, rivals};
 use super::study::Variant;
 use crate::backbone::Backbone;
 use crate::benchmark::{Repetition, Runs, track_dataset};
-use crate::box_module::{BoxModule, BoxModuleConfig, PackedBoxModule};
+use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::{ExperimentConfig, Settings};
 use crate::error::Result;
 use crate::method::{Method, Refinement};
@@ -85,7 +85,7 @@ pub(super) struct Trained {
     pub seed: u64,
     pub refinement: Refinement,
     pub step_factor: f64,
-    pub network: PackedBoxModule,
+    pub network: BoxModule,
 }
 
 /// Where the work is done.
@@ -107,7 +107,7 @@ impl Workplace<'_> {
         &self,
         (variant, seed): (&Variant, u64),
         pairs: impl PairSource,
-        step_factor: impl FnOnce(&PackedBoxModule, &mut dyn Progress) -> Result<f64>,
+        step_factor: impl FnOnce(&BoxModule, &mut dyn Progress) -> Result<f64>,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
         let Variant { method, settings, .. } = variant;
@@ -118,18 +118,17 @@ impl Workplace<'_> {
         let name = module_name(variant, seed);
         let directory = self.run.join(&name);
         if self.resume && SavedConfig::exists(&directory) {
-            let (saved, _, module) = SavedConfig::load(&directory, Some(self.path), self.device)?;
+            let (saved, _, network) = SavedConfig::load(&directory, Some(self.path), &Device::Cpu)?;
             let step_factor = saved.refinement.step_length[0] / settings.refinement.step_length[0];
-            let (refinement, network) = (saved.refinement, module.pack()?);
-            return Ok(Trained { seed, refinement, step_factor, network });
+            return Ok(Trained { seed, refinement: saved.refinement, step_factor, network });
         }
         let key = key.split("train");
         let mut task = BoxModuleTask::new(module, store, pairs, (*method, settings), &config.training, key);
         let text = config.to_toml()?;
         let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
-        let (module, store) = task.into_module();
-        let network = module.pack()?;
+        let (_, store) = task.into_module();
+        let network = BoxModule::new(&sizes, store.constants()?.var_builder(DType::F32, &Device::Cpu))?;
         let step_factor = step_factor(&network, progress)?;
         let refinement = settings.refinement.scaled(step_factor);
         let saved = SavedConfig {

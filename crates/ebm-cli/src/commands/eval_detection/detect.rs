@@ -7,7 +7,7 @@ use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_detect::Predictor;
+use ebm_detect::Branch;
 use ebm_detect::evaluation::{Contenders, Refiner, evaluate};
 use ebm_seed::Key;
 use ebm_train::Progress;
@@ -39,10 +39,10 @@ pub fn detect(
     let loader = LoaderConfig::eval(model.config.detector.input.transform(), 1).with_workers(workers);
     let loader = Loader::new(dataset.clone(), loader, Key::new(0))?;
     let mut contenders = Contenders::refiners(vec![]);
-    match model.head.as_ref().map(|head| (&head.predictor, &head.ascent)) {
-        Some((Predictor::Density(head), _)) => contenders.parametric.push(head),
-        Some((Predictor::Confidence(head), Some(ascent))) => {
-            contenders.refiners.push(Refiner { head: &**head, ascent: ascent.clone() });
+    match model.head.as_ref().map(|head| (&head.branch, &head.ascent)) {
+        Some((Branch::Density(head), _)) => contenders.parametric.push(head),
+        Some((Branch::Confidence(head), Some(ascent))) => {
+            contenders.refiners.push(Refiner { head, ascent: ascent.clone() });
         }
         _ => {}
     }

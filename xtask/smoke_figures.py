@@ -27,7 +27,7 @@ COMMANDS = {
     "head-pose": "head-pose --scale mini --seeds 1",
     "toy": "toy --seeds 1",
 }
-VOLATILE = {"seconds", "frames_per_second", "run", "notes", "remarks", "plan", "environment", "verdict", "files", "figures"}
+VOLATILE = {"seconds", "frames_per_second", "boxes_per_second", "refinement_share", "run", "notes", "remarks", "plan", "environment", "verdict", "files", "figures"}
 
 
 def figures(value):

@@ -242,7 +242,7 @@ mod tests {
             let arguments: Vec<&str> =
                 task.as_object().unwrap().keys().map(String::as_str).filter(|key| *key != "task").collect();
             let definition = format!("def {}(form, ", task["task"].as_str().unwrap());
-            let line = super::super::peer::SCRIPT.lines().find(|line| line.starts_with(&definition)).unwrap();
+            let line = crate::peer::SCRIPT.lines().find(|line| line.starts_with(&definition)).unwrap();
             let (_, rest) = line.split_once("(form, ").unwrap();
             let mut expected: Vec<&str> = rest.trim_end_matches("):").split(", ").collect();
             expected.sort_unstable();

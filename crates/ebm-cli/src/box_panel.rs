@@ -28,12 +28,6 @@ pub struct Boxes {
     pub truth: Option<[f64; 4]>,
 }
 
-/// Where each edge lies with probability [`LEVEL`]: left, top, right, bottom.
-pub fn edge_regions(density: &BoxDensity) -> Result<[Region; 4]> {
-    let region = |edge: usize| -> Result<Region> { Ok(density.edge(edge)?.highest_density_region(LEVEL)?) };
-    Ok([region(0)?, region(1)?, region(2)?, region(3)?])
-}
-
 /// Three views of the same part of the image: the boxes; the bands in which the edges lie with probability [`LEVEL`], each
 /// by itself; the density of a corner, with the smallest set of that probability.
 ///

@@ -4,7 +4,7 @@ use anyhow::Result;
 use ebm_data::{Image, resize::resize_pillow};
 use ebm_plot::{Label, label_width, labelled};
 
-use crate::picture::{Colour, outline, paste};
+use crate::picture::{Colour, enlarge, outline, paste};
 
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
@@ -26,7 +26,7 @@ pub struct Mark {
     /// Left, top, width, height.
     pub bbox: [f64; 4],
     pub colour: Colour,
-    /// Of the line, in pixels of the sheet.
+    /// Of the line, in pixels of what is drawn.
     pub thickness: usize,
     /// Written at the box's upper left corner, if the box has some room for it.
     pub text: String,
@@ -106,10 +106,23 @@ fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
     let scale = (WIDTH as f64 / width).min(HEIGHT as f64 / height);
     let side = |length: f64, room: usize| ((length * scale).round() as usize).clamp(1, room);
     let mut picture = resize_pillow(&tile.image, side(width, WIDTH), side(height, HEIGHT));
+    let labels = draw_marks(&mut picture, scale, &tile.marks)?;
+    Ok((picture, labels))
+}
+
+/// `image`, enlarged `factor` times, with the marks, which are in its own pixels.
+pub fn with_marks(image: &Image, factor: usize, marks: &[Mark]) -> Result<Image> {
+    let mut picture = enlarge(image, factor);
+    let labels = draw_marks(&mut picture, factor as f64, marks)?;
+    Ok(labelled(picture, &labels)?)
+}
+
+/// Draws the boxes, which are `scale` times as large in the picture; their texts in its pixels.
+fn draw_marks(picture: &mut Image, scale: f64, marks: &[Mark]) -> Result<Vec<Label>> {
     let mut labels = Vec::new();
-    for mark in &tile.marks {
+    for mark in marks {
         let bbox = mark.bbox.map(|value| value * scale);
-        outline(&mut picture, bbox, mark.colour, mark.thickness);
+        outline(picture, bbox, mark.colour, mark.thickness);
         let text = shorten(&mark.text, SMALL_EM, picture.width.saturating_sub(4))?;
         let wide = label_width(&text, SMALL_EM)?.ceil() as usize;
         // Where many small objects stand close together, their texts would hide them and one another.
@@ -125,7 +138,7 @@ fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
             labels.push(Label { text: text.clone(), position, em: SMALL_EM, colour });
         }
     }
-    Ok((picture, labels))
+    Ok(labels)
 }
 
 /// As much of `text` as fits into `room` pixels.

@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a detector or a confidence branch.
+    /// Train a detector, a branch of it, a tracker's box module, or a network of ages or head poses.
     #[command(subcommand)]
     Train(commands::train::Train),
     /// Compute metrics.

@@ -21,6 +21,7 @@ mod page;
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use ebm_experiment::plan::{Plan, PlannedSteps};
 
     use super::page;
 
@@ -48,12 +49,10 @@ mod tests {
 
     #[test]
     fn a_dry_run_is_a_document() {
-        let losses: [(&str, &str, &[f64]); 1] = [("ebm", "EBM (ours)", &[1.5, 1.25])];
-        let plan = crate::commands::reproduce::outcome::plan(
-            "reproduce age",
-            &["a line".to_owned()],
-            losses.into_iter(),
-        );
-        page::check(&plan, "reproduce age");
+        let (key, title) = ("ebm".to_owned(), "EBM (ours)".to_owned());
+        let steps = vec![PlannedSteps { key, title, losses: vec![1.5, 1.25] }];
+        let plan = Plan { lines: vec!["a line".to_owned()], steps };
+        let document = crate::commands::reproduce::outcome::plan_document("reproduce age", &plan);
+        page::check(&document, "reproduce age");
     }
 }

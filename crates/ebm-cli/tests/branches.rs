@@ -66,6 +66,13 @@ fn strs(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
 }
 
+/// The bytes of the tensors in a safetensors file, without its header.
+fn tensors(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[8 + header..].to_vec()
+}
+
 /// The table without what a clock measured.
 fn table(printed: &str) -> Vec<Value> {
     let object: Value = serde_json::from_str(printed).unwrap();
@@ -91,13 +98,14 @@ fn separately_trained_branches_give_the_table_of_one_run() {
 
     for method in METHODS {
         let run = format!("heads/{method}-0");
-        let more = ["--config", "mini", "--cache", "--steps", "2", "--workers", "3", "--method", method];
+        // Nothing is held out for the choice of a step length.
+        let more = ["--cache", "--steps", "2", "--workers", "3", "--method", method, "--step-factor", "1"];
         let [printed, _] =
             succeeds(&strs(&place.train("branch", &run, &[&more[..], &["--detector", DETECTOR]].concat())));
         let file = place.path(&format!("{run}/{method}.safetensors"));
         assert_eq!(printed.trim(), text(&file));
         let of_run = place.path(&format!("runs/detection-mini-smoke-1/{method}-0/{method}.safetensors"));
-        assert!(std::fs::read(&file).unwrap() == std::fs::read(of_run).unwrap(), "{method}");
+        assert!(tensors(&file) == tensors(&of_run), "{method}");
     }
     let heads = place.path("heads");
     let with_heads = [&compare[..], &["--heads", text(&heads)]].concat();
@@ -116,15 +124,19 @@ fn separately_trained_branches_give_the_table_of_one_run() {
 
     // Neither is one taken that was trained otherwise: both values are said.
     let config = place.path("other.toml");
-    std::fs::write(&config, "extends = 'mini'\nebm.proposal.gaussian.sigmas = [0.1]").unwrap();
+    std::fs::write(
+        &config,
+        "extends = 'mini'\nmethods.ebm.confidence.objective.proposal.gaussian.sigmas = [0.1]",
+    )
+    .unwrap();
     let more =
         ["--config", text(&config), "--cache", "--steps", "3", "--batch-size", "2", "--detector", DETECTOR];
     succeeds(&strs(&place.train("branch", "other/ebm-0", &more)));
     let other = place.path("other");
     let both = [
-        "confidence.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
-        "confidence.training.steps = 3 (here: 2)",
-        "confidence.training.batch_size = 2 (here: 4)",
+        "confidence.objective.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
+        "training.steps = 3 (here: 2)",
+        "training.batch_size = 2 (here: 4)",
     ];
     refused(&strs(&place.reproduce(&["--methods", "ebm", "--heads", text(&other)])), &both);
 }
@@ -142,8 +154,7 @@ fn a_branch_says_what_it_is() {
         args.into_iter().map(str::to_owned).collect()
     };
     for method in METHODS {
-        let more =
-            ["--config", "mini", "--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
+        let more = ["--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
         succeeds(&strs(&place.train("branch", method, &[&more[..], &["--method", method]].concat())));
         let head = place.path(&format!("{method}/{method}.safetensors"));
         let [printed, _] = succeeds(&strs(&evaluate(&annotations, DETECTOR, &["--head", text(&head)])));
@@ -155,9 +166,10 @@ fn a_branch_says_what_it_is() {
             density => assert_eq!(found, ["direct", density]),
         }
         let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
-        let [printed, _] = succeeds(&predict);
+        let [printed, _] = succeeds(&[&predict[..], &["--min-score", "0"]].concat());
         let line: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
         assert_eq!(line["bbox"].as_array().unwrap().len(), 4);
+        assert!(line["label_name"].is_string() && line["category_id"].is_u64(), "{line}");
     }
     let energy = place.path("ebm/ebm.safetensors");
     let wrong = ["--head", text(&energy), "--method", "iou_net"];
@@ -171,7 +183,7 @@ fn a_branch_says_what_it_is() {
     succeeds(&strs(&place.train("detector", "detector", &more)));
     let detector = place.path("detector/detector.safetensors");
     let other = evaluate(&annotations, text(&detector), &["--head", text(&energy)]);
-    refused(&strs(&other), &["ebm.safetensors", "detector_digest", "(here: "]);
+    refused(&strs(&other), &["ebm.safetensors", "base_digest", "(here: "]);
     succeeds(&strs(&evaluate(&annotations, text(&detector), &[])));
 
     // The same number of categories, one of which is another.
@@ -182,7 +194,7 @@ fn a_branch_says_what_it_is() {
     std::fs::write(&foreign, file.to_string()).unwrap();
     let parts = ["detector.safetensors", &format!("{known:?}"), "\"raccoon\"", "foreign.json"];
     refused(&strs(&evaluate(&foreign, text(&detector), &[])), &parts);
-    let mut train = place.train("branch", "foreign", &["--config", "mini", "--detector", text(&detector)]);
+    let mut train = place.train("branch", "foreign", &["--detector", text(&detector)]);
     let at = train.iter().position(|argument| argument == text(&annotations)).unwrap();
     train[at] = text(&foreign).to_owned();
     refused(&strs(&train), &parts);
@@ -195,4 +207,126 @@ fn nothing_is_trained_with_no_steps() {
         let detector: &[&str] = if what == "branch" { &["--detector", DETECTOR] } else { &[] };
         refused(&[&args[..], detector].concat(), &["--steps", "give 1 or more"]);
     }
+}
+
+/// A detector and a branch of one's own, without a configuration after the training.
+#[test]
+fn a_trained_branch_knows_its_step_length_and_its_classes() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let [scenes, more] =
+        ["train-16", "more"].map(|name| place.path("datasets/generated/detection").join(name));
+    for (folder, count) in [(&scenes, "6"), (&more, "2")] {
+        succeeds(&["data", "scenes", "--out", text(folder), "--count", count, "--seed", "4"]);
+    }
+    let args = ["--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
+    let read = |run: &str| {
+        let path = place.path(run).join("ebm.safetensors");
+        ebm_train::ModelMetadata::require(&path, &[ebm_detect::weights::BRANCH]).unwrap()
+    };
+    let factors = ebm_detect::STEP_FACTORS;
+    // Every fifth image is held out, or others are given.
+    let [_, said] = succeeds(&strs(&place.train("branch", "held-out", &args)));
+    assert!(said.contains("held-out images: 1 done") && said.contains("step lengths × "), "{said}");
+    assert!(factors.contains(&read("held-out").step_factor.unwrap()));
+    let [annotations, images] = ["annotations.json", "images"].map(|name| more.join(name));
+    let given = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
+    let [_, said] = succeeds(&strs(&place.train("branch", "given", &[&args[..], &given].concat())));
+    assert!(said.contains("validation images: 2 done"), "{said}");
+    assert_eq!(read("given").classes.len(), 6);
+    let fixed = [&args[..], &["--step-factor", "0.5"]].concat();
+    succeeds(&strs(&place.train("branch", "fixed", &fixed)));
+    assert_eq!(read("fixed").step_factor, Some(0.5));
+    // What is there is refused before anything is read.
+    refused(&strs(&place.train("branch", "fixed", &fixed)), &["fixed", "already holds a run"]);
+
+    // It moves boxes as far as it says, unless told otherwise.
+    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let head = place.path("fixed/ebm.safetensors");
+    let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
+    let predict = [&predict[..], &["--min-score", "0"]].concat();
+    let [own, _] = succeeds(&predict);
+    let [same, _] = succeeds(&[&predict[..], &["--step-factor", "0.5"]].concat());
+    let [other, _] = succeeds(&[&predict[..], &["--step-factor", "4"]].concat());
+    assert!(own == same && own != other);
+
+    // Of a folder with nothing above the least score, each image is named.
+    let [printed, said] =
+        succeeds(&["predict", "detection", text(&images), "--detector", DETECTOR, "--min-score", "1.1"]);
+    assert!(printed.is_empty() && said.matches("no detection of --min-score 1.1").count() == 2, "{said}");
+}
+
+#[test]
+fn a_finished_run_becomes_longer_and_nothing_else() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let scenes = place.path("datasets/generated/detection/train-16");
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "3", "--seed", "4"]);
+    let args = ["--cache", "--batch-size", "1", "--detector", DETECTOR];
+    let train = |more: &[&str]| strs(&place.train("branch", "run", &[&args[..], more].concat())).join("\n");
+    let go = |more: &[&str]| -> [String; 2] { succeeds(&train(more).split('\n').collect::<Vec<_>>()) };
+    go(&["--steps", "2"]);
+    let losses = || std::fs::read_to_string(place.path("run/metrics.jsonl")).unwrap();
+    let first = losses();
+    assert!(place.path("run/loss.png").is_file() && first.lines().count() == 2);
+    let [_, said] = go(&["--steps", "4", "--resume"]);
+    assert!(said.contains("going on from step 2") && said.contains("2 of 4 done"), "{said}");
+    assert!(losses().starts_with(&first) && losses().lines().count() == 4);
+    // Another setting is named, before the features are computed.
+    let other = train(&["--steps", "6", "--resume", "--set", "confidence.decay=0.5"]);
+    let output = ebm(&other.split('\n').collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("confidence.decay = ") && said.contains("(here: 0.5)"),
+        "{said}"
+    );
+    assert!(!said.contains("features of"), "{said}");
+}
+
+/// From a folder to refined boxes, without a configuration anywhere.
+#[test]
+fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let folder = place.path("mine");
+    succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
+    let annotations = folder.join("annotations.json");
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    // Two classes, with ids of their own.
+    file["categories"] = json!([{"id": 10, "name": "kangaroo"}, {"id": 20, "name": "raccoon"}]);
+    for object in file["annotations"].as_array_mut().unwrap() {
+        object["category_id"] = json!(if object["category_id"].as_u64().unwrap() % 2 == 0 { 10 } else { 20 });
+    }
+    std::fs::write(&annotations, file.to_string()).unwrap();
+    let [base, run] = ["base", "head"].map(|name| place.path(name));
+    let short = ["--steps", "1", "--batch-size", "1", "--data", text(&folder)];
+    let [_, said] = succeeds(&[&["train", "detector", "--run", text(&base)], &short[..]].concat());
+    assert!(said.contains("6 images, 2 classes: kangaroo, raccoon"), "{said}");
+    let weights = base.join("detector.safetensors");
+    let branch = ["train", "branch", "--cache", "--run", text(&run), "--detector", text(&weights)];
+    let [_, said] = succeeds(&[&branch[..], &short].concat());
+    assert!(said.contains("held-out images: 1 done"), "{said}");
+    let head = run.join("ebm.safetensors");
+    let images = folder.join("images");
+    let model = ["--detector", text(&weights), "--head", text(&head)];
+    let evaluate = ["eval", "detection", "--images", text(&images), "--annotations", text(&annotations)];
+    succeeds(&[&evaluate[..], &model].concat());
+    let predict = ["predict", "detection", text(&images), "--min-score", "0"];
+    let [printed, _] = succeeds(&[&predict[..], &model].concat());
+    let known = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        matches!(
+            (line["label_name"].as_str(), line["category_id"].as_u64()),
+            (Some("kangaroo"), Some(10)) | (Some("raccoon"), Some(20))
+        )
+    };
+    assert!(printed.lines().all(known), "{printed}");
+
+    // One image that is none: refused, or left out and listed.
+    std::fs::write(std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path(), "no image").unwrap();
+    let again = place.path("again");
+    let long = ["--steps", "8", "--batch-size", "1", "--data", text(&folder), "--run", text(&again)];
+    let train = [&["train", "detector"], &long[..]].concat();
+    refused(&train, &["max_bad_fraction = 0.001"]);
+    let defects = place.path("defects.jsonl");
+    let tolerant = ["--resume", "--max-bad-fraction", "0.5", "--defects", text(&defects)];
+    succeeds(&[&train[..], &tolerant].concat());
+    assert!(place.path("defects.jsonl.images").is_file() || defects.is_file());
 }

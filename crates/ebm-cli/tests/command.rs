@@ -209,6 +209,10 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let levels = study(&["--levels"]);
     assert_eq!(column(&levels, "level"), ["easy", "easy", "normal", "normal", "hard", "hard"]);
+    let objectives = study(&["--objectives", "--train-missing"]);
+    let all = "ml_is kld_is nce nce_plus info_nce dsm ml_mcmc";
+    assert_eq!(column(&objectives, "method"), all.split(' ').collect::<Vec<_>>());
+    assert_eq!(objectives["study"], "Objectives");
     let ablation = study(&["--table", "1", "--train-missing"]);
     assert_eq!(ablation["rows"].as_array().unwrap().len(), 18);
     assert_eq!(ablation["rows"][1]["sigmas"], serde_json::json!([0.0375]));

@@ -53,7 +53,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     assert!(rows.iter().all(|row| row["mae"].as_f64().unwrap().is_finite() && row["method"].is_string()));
     assert_eq!(rows.iter().filter(|row| row["refined"] == true && row["seed"] == 1).count(), 8);
     assert_eq!(object["ablation"].as_array().unwrap().len(), 4);
-    for file in ["report.md", "densities.png", "trunk.safetensors", "ebm-1/refinement.toml"] {
+    for file in ["report.md", "densities.png", "trunk.safetensors", "ebm-1/model.safetensors"] {
         assert!(run.join(file).is_file(), "{file}");
     }
     // The same numbers in all files: after the header a row for each, which ends in MAE and NLL.
@@ -222,7 +222,7 @@ methods = [
     { key = "direct_l2", title = "L2", published = [4.81, 0.02], baseline = { kind = "direct", dim = 1, loss = "l2" } },
 ]
 head.hidden = 16
-energy.samples = 8
+energy.objective.num_samples = 8
 generated = { train = 32, validation = 8, test = 8 }
 [training]
 epochs = 1.0

@@ -47,7 +47,7 @@ fn command(root: &Path, task: &str, scale: &str, more: &[&str]) -> Command {
     let training = "epochs = 1.0\nbatch_size = 8\nmilestones = []\n";
     let settings = root.join(format!("{key}_{scale}.toml"));
     let text = format!(
-        "extends = \"{key}_{scale}\"\n[input]\nsize = 16\n[head]\nhidden = 8\n[energy]\nsamples = 4\n\
+        "extends = \"{key}_{scale}\"\n[input]\nsize = 16\n[head]\nhidden = 8\n[energy]\nobjective.num_samples = 4\n\
          [training]\n{training}[energy.training]\n{training}"
     );
     fs::write(&settings, text).unwrap();
@@ -102,12 +102,15 @@ fn sigma_is_studied_end_to_end_and_on_features() {
                 let own = run.join("ebm-0/config.toml");
                 let own: toml::Table = fs::read_to_string(own).unwrap().parse().unwrap();
                 let path = run.join(format!("ablation-{number}/config.toml"));
-                let is_own = json!(own["experiment"]["energy"]["sigmas"]) == *sigmas;
+                let of = |run: &toml::Table| {
+                    run["experiment"]["energy"]["objective"]["proposal"]["gaussian"]["sigmas"].clone()
+                };
+                let is_own = json!(of(&own)) == *sigmas;
                 assert_eq!(path.exists(), !is_own, "{}", path.display());
                 if !is_own {
                     let mut other: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
-                    assert_eq!(json!(other["experiment"]["energy"]["sigmas"]), *sigmas);
-                    other["experiment"]["energy"]["sigmas"] = own["experiment"]["energy"]["sigmas"].clone();
+                    assert_eq!(json!(of(&other)), *sigmas);
+                    other["experiment"]["energy"]["objective"]["proposal"]["gaussian"]["sigmas"] = of(&own);
                     assert_eq!(other, own);
                 }
             }

@@ -16,7 +16,7 @@ use ebm_synth::videos::{VideoConfig, generate};
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::saved::SavedConfig;
 use ebm_track::tracker::TrackerConfig;
-use ebm_track::{Backbone, Method, Refinement};
+use ebm_track::{Backbone, Refinement, StepCoordinates};
 use serde_json::Value;
 
 /// Frames of a sequence, but of OTB's.
@@ -51,11 +51,15 @@ impl Case {
         let store = ParamStore::new(Key::new(2));
         BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
         let saved = SavedConfig {
-            method: Method::Ebm,
+            method: "ebm".to_owned(),
             seed: 0,
             backbone: PathBuf::from("backbone.safetensors"),
             box_module: sizes,
-            refinement: Refinement { steps: 2, ..Method::Ebm.paper().refinement },
+            refinement: Refinement {
+                coordinates: StepCoordinates::Relative,
+                steps: 2,
+                step_length: [2e-4, 1e-3],
+            },
             tracker: TrackerConfig::default(),
         };
         saved.save(&store, &runs.join("ebm-0")).unwrap();

@@ -147,7 +147,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let nowhere = place("nowhere");
     refused(
         &["predict", "tracking", text(&nowhere), "--run", text(&run), "--out", "x", "--box", "1,1,9,9"],
-        "tracker.toml",
+        "model.safetensors",
     );
     refused(
         &[
@@ -179,8 +179,9 @@ fn the_ablation_of_sigma_is_reproduced() {
         object["rows"].as_array().unwrap().iter().map(|row| row["sigmas"].to_string()).collect();
     assert_eq!(sigmas, ["[0.05]", "[0.01,0.1]", "[0.03,0.3]", "[0.05,0.5]", "[0.07,0.7]"]);
     let run = out.join("tracking-sigma-mini-smoke-1");
-    let saved = std::fs::read_to_string(run.join("sigma-0.03_0.3-0/tracker.toml")).unwrap();
-    assert!(saved.contains("method = \"ebm\""), "{saved}");
+    let saved = run.join("sigma-0.03_0.3-0/model.safetensors");
+    let saved = ebm_train::ModelMetadata::read(&saved).unwrap().unwrap();
+    assert_eq!((saved.task.as_str(), saved.method.as_str()), ("tracking", "ebm"));
     let report = std::fs::read_to_string(run.join("report.md")).unwrap();
     let row = report.lines().find(|line| line.contains("0.05, 0.5")).unwrap();
     assert!(["79.90", "48.71", "64.10"].iter().all(|figure| row.contains(figure)), "{row}");

@@ -79,8 +79,15 @@ fn a_converted_detector_chooses_its_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));
     let mini = in_tree("weights/detector_mini.safetensors");
-    refused(&["weights", "convert", text(&mini), text(&out)], "--config");
-    let found = answer(&["weights", "convert", text(&mini), text(&out), "--config", "mini"]);
+    // What the repository holds says what the embedded configuration says; weights/README.md has the command that mends it.
+    let own = dir.path().join("own.safetensors");
+    assert_eq!(answer(&["weights", "convert", text(&mini), text(&own)])["configuration"], "mini");
+    assert_eq!(ebm_detect::Detector::open(&mini).unwrap().classes()[0].name, "disc");
+    // As it would be without what it says of itself.
+    let plain = dir.path().join("plain.safetensors");
+    import::save_safetensors(&plain, &import::load(&mini, &Device::Cpu).unwrap()).unwrap();
+    refused(&["weights", "convert", text(&plain), text(&out)], "--config");
+    let found = answer(&["weights", "convert", text(&plain), text(&out), "--config", "mini"]);
     assert_eq!((&found["family"], &found["configuration"]), (&"torchvision".into(), &"mini".into()));
     // Converted again it needs no configuration any more.
     let again = dir.path().join("again.safetensors");
@@ -91,13 +98,14 @@ fn a_converted_detector_chooses_its_configuration() {
         .map(|entry| entry.unwrap().path())
         .find(|path| path.extension().is_some_and(|extension| extension == "png" || extension == "jpg"))
         .unwrap();
-    let predict = ["predict", "detection", text(&image), "--detector", text(&out)];
+    let predict = ["predict", "detection", text(&image), "--detector", text(&out), "--min-score", "0"];
     let output = ebm(&predict);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     assert!(!lines.is_empty());
     lines.lines().for_each(|line| drop(schema::document(line.as_bytes(), "predict detection")));
-    refused(&[&predict[..], &["--config", "paper"]].concat(), "give --config mini");
+    refused(&[&predict[..], &["--config", "paper"]].concat(), "leave --config out");
+    refused(&["predict", "detection", text(&image), "--detector", text(&plain)], "give it with --config");
 }
 
 /// torchvision's `fasterrcnn_resnet50_fpn_v2` normalises in pyramid and box head, and has two convolutions before the proposals.

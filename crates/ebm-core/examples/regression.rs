@@ -3,8 +3,7 @@
 use candle_core::{DType, Device::Cpu, Tensor};
 use candle_nn::{AdamW, Linear, Module, Optimizer, VarBuilder, VarMap, linear};
 use ebm_core::{
-    EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity, MonteCarloNll, Objective, Result,
-    StepRule, refine,
+    EnergyModel, GaussianMixture, GradientAscent, Grid, MonteCarloNll, Objective, Result, StepRule,
 };
 use rand::{Rng, SeedableRng};
 
@@ -49,9 +48,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         GradientAscent { steps: 10, step_length: vec![0.02], decay: 0.5, rule: StepRule::Backtracking };
     for x in [-2f32, -1.0, 1.0, 2.0] {
         let features = features(&Tensor::new(&[[x]], &Cpu)?)?.detach();
-        let p = &GridDensity::from_model(&model, &features, 1, &grid, DType::F32, &Cpu)?[0];
+        let given_x = model.bind(&features, 1);
+        let p = &given_x.grid(&grid)?[0];
         let start = Tensor::new(&[[[p.mean() as f32]]], &Cpu)?;
-        let mode = refine(&model, &features, &start, &ascent)?.y.flatten_all()?.to_vec1::<f32>()?[0]; // S1
+        let mode = given_x.refine(&start, &ascent)?.y.flatten_all()?.to_vec1::<f32>()?[0]; // S1
         let region = p.highest_density_region(0.9)?.intervals;
         println!("x = {x}: mean {:.2}, uphill from there {mode:.2}, 90 % in {region:.2?}", p.mean());
     }

@@ -5,6 +5,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of the method: a bad setting, a bad input, or a model that breaks its contract.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A tensor operation failed, for instance because two tensors differ in type or device.
     #[error(transparent)]

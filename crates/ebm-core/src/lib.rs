@@ -14,7 +14,8 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
-//! | the same in any dimension | [`ImportanceDensity`], [`log_prob`]; [`grid_marginals`] for two or three |
+//! | the same in any dimension | [`ImportanceDensity`], [`log_prob`]; [`Conditional::marginals`] for two or three |
+//! | all of it, for a model and its features given once | [`EnergyModel::bind`] |
 //! | Modes and samples of p(y \| x) | [`find_modes`], [`langevin`], [`hmc`] |
 //! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
 //! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
@@ -32,7 +33,7 @@
 //! | Implicit behavioural cloning: InfoNCE without density correction | [`InfoNce`] |
 //! | Self-normalised likelihood | [`SelfNormalized`] |
 //! | AISTATS 2022: a learned proposal | [`JointNce`] with [`parametric::GaussianMixtureDensity`] |
-//! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`] |
+//! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`], [`PerturbedBoxes`] |
 //! | An objective or a proposal by name, from a file | [`AnyObjective`], [`AnyProposal`] |
 //!
 //! Score matching needs second derivatives in y, and their gradient in the parameters, which candle's autograd can not
@@ -42,7 +43,7 @@
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator
-//! as an argument.
+//! as an argument. The versions of candle and rand that all this is made with are [`candle_core`] and [`rand`].
 //!
 //! ```
 //! use candle_core::{DType, Device, Tensor, Var};
@@ -82,6 +83,7 @@
 //! ```
 
 mod check;
+mod conditional;
 mod density;
 mod error;
 mod fused;
@@ -96,9 +98,11 @@ mod proposal;
 mod refine;
 mod target_space;
 
+pub use candle_core;
+pub use conditional::Conditional;
 pub use density::{
-    Chains, Grid, GridDensity, GridError, Hmc, ImportanceDensity, Langevin, Mode, Region, find_modes,
-    grid_marginals, hmc, langevin, log_prob,
+    Chains, Grid, GridDensity, GridError, Hmc, ImportanceDensity, Langevin, Mode, Region, find_modes, hmc,
+    langevin, log_prob,
 };
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
@@ -107,6 +111,7 @@ pub use objective::{
     KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective,
     QualityRegression, ScoreMatching, SelfNormalized, SquaredQualityRegression,
 };
-pub use proposal::{GaussianMixture, IouStratified, Proposal, SharedOffsets, Uniform};
+pub use proposal::{GaussianMixture, IouStratified, PerturbedBoxes, Proposal, SharedOffsets, Uniform};
+pub use rand;
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
 pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};

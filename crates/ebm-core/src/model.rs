@@ -2,7 +2,7 @@
 
 use candle_core::{Tensor, Var};
 
-use crate::{Error, Result, check};
+use crate::{Conditional, Error, Result, check};
 
 /// f and its derivatives along one direction v for each candidate, `(B, M)` each, differentiable in the parameters.
 #[derive(Clone, Debug)]
@@ -56,6 +56,14 @@ pub trait EnergyModel {
         Ok((f.detach(), gradient.detach()))
     }
 
+    /// `p(y | x)` at the `features` of `batch` inputs x: what one asks of a trained model.
+    fn bind<'a>(&'a self, features: &'a Self::Features, batch: usize) -> Conditional<'a, Self>
+    where
+        Self: Sized,
+    {
+        Conditional::new(self, features, batch)
+    }
+
     /// f at `y` and its derivatives along `direction`, both `(B, M, D)`, by the network's own forward mode; score
     /// matching trains on them. candle can not differentiate a gradient, so that a network without such a mode has
     /// [`Derivatives::Differences`](crate::Derivatives::Differences) instead.
@@ -72,6 +80,18 @@ pub trait EnergyModel {
         Err(Error::Unsupported {
             what: "EnergyModel::derivatives_along",
             remedy: "implement it for this network, or take Derivatives::Differences",
+        })
+    }
+
+    /// How good candidates `y`, `(B, M, D)`, are where `y_i`, `(B, D)`, is true: `(B, M)`, from 0 to 1, for boxes their overlap;
+    /// [`QualityRegression`](crate::QualityRegression) teaches it to f.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    fn quality(&self, _features: &Self::Features, _y: &Tensor, _y_i: &Tensor) -> Result<Tensor> {
+        Err(Error::Unsupported {
+            what: "EnergyModel::quality",
+            remedy: "implement it, for boxes as their IoU, or take another objective",
         })
     }
 
@@ -107,6 +127,10 @@ impl<M: EnergyModel + ?Sized> EnergyModel for &M {
         order: Order,
     ) -> Result<DirectionalDerivatives> {
         (**self).derivatives_along(features, y, direction, order)
+    }
+
+    fn quality(&self, features: &Self::Features, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+        (**self).quality(features, y, y_i)
     }
 
     fn log_normalizer(&self, features: &Self::Features) -> Result<Tensor> {

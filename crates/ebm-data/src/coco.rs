@@ -6,15 +6,17 @@ mod file;
 mod sound;
 
 pub use categories::Category;
-pub(crate) use examine::Examiner;
+pub(crate) use categories::{named, relabel};
+pub(crate) use examine::{Examiner, misplaced};
 pub(crate) use file::{ANNOTATION, CATEGORY, IMAGE, sample_name};
 pub use file::{AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord};
+use sound::keep_sound;
+pub(crate) use sound::{Origin, Sound};
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::files::read_limited;
-use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, check_max_bad_fraction};
+use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
 
 /// What to keep of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +35,8 @@ pub struct LoadOptions {
     pub purpose: Purpose,
     /// Whether each image file must exist; a missing one is a defect then.
     pub check_files: bool,
-    /// The tolerated fraction of defective images, and of defective annotations.
-    pub max_bad_fraction: f64,
-    /// Where to write all defects, one JSON object per line, if there are any.
-    pub report: Option<PathBuf>,
+    /// How many images, and how many annotations, may be defective, and where all defects are listed.
+    pub tolerance: Tolerance,
     /// The largest annotation file to read, in bytes.
     pub max_json_bytes: u64,
     /// How many labels the model has, the background not counted, which decides how categories are labelled (see
@@ -50,8 +50,7 @@ impl LoadOptions {
         Self {
             purpose,
             check_files: true,
-            max_bad_fraction: 1e-3,
-            report: None,
+            tolerance: Tolerance::default(),
             max_json_bytes: 2 << 30,
             labels: None,
         }
@@ -108,51 +107,63 @@ impl CocoDataset {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON, has
-    /// no usable categories, or nothing to train on; [`Error::Categories`] for those of another model; above the tolerated fraction [`Error::MissingImages`] and, for
-    /// other defects, [`Error::TooManyDefects`], after the report was written.
+    /// no usable categories, or nothing to train on; [`Error::Categories`] for those of another model; above the
+    /// tolerated fraction [`Error::MissingImages`] and, for other defects, [`Error::TooManyDefects`], after the
+    /// report was written.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
-        check_max_bad_fraction(options.max_bad_fraction)?;
-        let bytes = read_limited(annotations, options.max_json_bytes)?;
-        let fail = |detail: String| Error::Json { path: annotations.to_owned(), detail };
-        let file: AnnotationFile = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
-        drop(bytes);
+        let file = AnnotationFile::read(annotations, options.max_json_bytes)?;
+        let origin = Origin { annotations, images: images_dir, check_files: options.check_files };
+        Self::from_file(file, &origin, options)
+    }
+
+    /// As [`load`](Self::load), of a file that was read.
+    pub(crate) fn from_file(
+        file: AnnotationFile,
+        origin: &Origin<'_>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let fail = |detail: String| Error::Json { path: origin.annotations.to_owned(), detail };
         let mut examiner = Examiner::default();
         let mut categories = categories::sound(&file.categories, &mut examiner).map_err(fail)?;
-        if let Some(labels) = options.labels {
-            categories::relabel(&mut categories, labels)
-                .map_err(|detail| Error::Categories { path: annotations.to_owned(), detail })?;
+        categories::relabel(&mut categories, options.labels, origin.annotations)?;
+        let sound = keep_sound(file, origin, &categories, examiner);
+        let dataset = Self::settle(sound, categories, origin, options)?;
+        if options.purpose == Purpose::Train && dataset.images.is_empty() {
+            return Err(fail("no image with an object to train on".to_owned()));
         }
-        let origin = sound::Origin { annotations, images: images_dir, check_files: options.check_files };
-        let checked = sound::keep_sound(file, &origin, &categories, examiner);
+        Ok(dataset)
+    }
 
-        let report = options.report.as_deref();
-        if let Some(path) = report.filter(|_| !checked.quarantine.defects.is_empty()) {
-            checked.quarantine.write_jsonl(path)?;
-        }
-        let defects = &checked.quarantine.defects;
-        let missing: Vec<&Defect> = defects.iter().filter(|d| d.code == DefectCode::MissingFile).collect();
-        let [(_, total), _] = checked.bad_of_total;
-        if missing.len() as f64 > options.max_bad_fraction * total as f64 {
+    /// What is kept of the sound records, unless too many are not.
+    pub(crate) fn settle(
+        sound: Sound,
+        categories: Vec<Category>,
+        origin: &Origin<'_>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let (tolerance, Sound { mut images, quarantine, bad_of_total }) = (&options.tolerance, sound);
+        tolerance.validate()?;
+        tolerance.list(&quarantine)?;
+        let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;
+        let missing: Vec<&Defect> = quarantine.defects.iter().filter(is_missing).collect();
+        let [(_, total), _] = bad_of_total;
+        if missing.len() as f64 > tolerance.max_bad_fraction * total as f64 {
             let first: Vec<&str> = missing.iter().take(SHOWN).map(|defect| defect.detail.as_str()).collect();
             return Err(Error::MissingImages {
-                annotations: annotations.to_owned(),
-                folder: images_dir.to_owned(),
+                annotations: origin.annotations.to_owned(),
+                folder: origin.images.to_owned(),
                 missing: missing.len(),
                 total,
                 first: first.join(", "),
             });
         }
-        for (bad, total) in checked.bad_of_total {
-            checked.quarantine.check_fraction(bad, total, options.max_bad_fraction, report)?;
+        for (bad, total) in bad_of_total {
+            tolerance.check(&quarantine, bad, total)?;
         }
-        let mut images = checked.images;
         if options.purpose == Purpose::Train {
             images.retain_mut(keep_for_training);
-            if images.is_empty() {
-                return Err(fail("no image with an object to train on".to_owned()));
-            }
         }
-        Ok(Self { images, categories, quarantine: checked.quarantine })
+        Ok(Self { images, categories, quarantine })
     }
 
     /// The label, from 1, of the category with this id.

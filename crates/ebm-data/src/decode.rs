@@ -3,7 +3,8 @@
 //! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls
 //! it a success: the sample would train on a lie instead of reaching the quarantine.
 
-use std::io::Cursor;
+use std::fs::File;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 use ::image::codecs::png::PngDecoder;
@@ -123,13 +124,66 @@ fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>
         decode_jpeg(bytes, path, limits, memory)
     } else if bytes.starts_with(PNG) {
         decode_png(bytes, path, limits)
-    } else if bytes.is_empty() {
-        Err(Error::decode(path, "the file is empty"))
-    } else if let Some((format, remedy)) = other_format(bytes) {
-        Err(Error::ImageFormat { path: path.to_owned(), format, remedy })
     } else {
-        Err(Error::decode(path, "neither JPEG nor PNG"))
+        Err(neither(bytes, path))
     }
+}
+
+/// The error for what is neither JPEG nor PNG.
+fn neither(bytes: &[u8], path: &Path) -> Error {
+    match other_format(bytes) {
+        _ if bytes.is_empty() => Error::decode(path, "the file is empty"),
+        Some((format, remedy)) => Error::ImageFormat { path: path.to_owned(), format, remedy },
+        None => Error::decode(path, "neither JPEG nor PNG"),
+    }
+}
+
+/// What the header of an image file tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Columns of the stored pixels.
+    pub width: usize,
+    /// Rows of the stored pixels.
+    pub height: usize,
+    /// Whether an orientation tag (EXIF) asks viewers to turn or mirror the picture.
+    pub is_turned: bool,
+}
+
+/// Reads the header of a JPEG or PNG file; no pixel is decoded.
+///
+/// # Errors
+/// Those of [`read_image`], but that damage behind the header is not seen.
+pub fn read_header(path: &Path) -> Result<Header> {
+    const USUAL_BYTES: u64 = 1 << 17;
+    let limits = DecodeLimits::default();
+    let fail = |source| Error::io("read", path, source);
+    let mut start = Vec::new();
+    File::open(path).and_then(|file| file.take(USUAL_BYTES).read_to_end(&mut start)).map_err(fail)?;
+    let found = match header(&start, path) {
+        // A colour profile or a thumbnail may come first.
+        Err(_) if start.len() as u64 == USUAL_BYTES => {
+            header(&read_limited(path, limits.max_file_bytes)?, path)
+        }
+        found => found,
+    }?;
+    limits.check(path, found.width, found.height)?;
+    Ok(found)
+}
+
+fn header(bytes: &[u8], path: &Path) -> Result<Header> {
+    let (width, height) = if bytes.starts_with(JPEG) {
+        let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
+        decoder.decode_headers().map_err(|error| Error::decode(path, format!("{error:?}")))?;
+        decoder.dimensions().ok_or_else(|| Error::decode(path, "the header tells no dimensions"))?
+    } else if bytes.starts_with(PNG) {
+        let decoder = PngDecoder::new(Cursor::new(bytes)).map_err(|error| Error::decode(path, error))?;
+        let (width, height) = decoder.dimensions();
+        (width as usize, height as usize)
+    } else {
+        return Err(neither(bytes, path));
+    };
+    let is_turned = orientation(bytes).is_some_and(|turn| turn != Orientation::NoTransforms);
+    Ok(Header { width, height, is_turned })
 }
 
 /// What a file is that is neither JPEG nor PNG, by its first bytes, and what to do about it.

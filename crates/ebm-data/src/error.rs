@@ -29,6 +29,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A folder holds more files than are read.
+    #[error("{}: more than {limit} files; give the folder of the dataset itself, or a part of it", path.display())]
+    TooManyFiles {
+        /// The folder.
+        path: PathBuf,
+        /// How many are read.
+        limit: usize,
+    },
     /// A file is not an image that can be decoded.
     #[error("{}: not a readable image: {detail}; fetch the file again", path.display())]
     Decode {
@@ -144,7 +152,7 @@ pub enum Error {
     /// More samples are defective than the configuration tolerates.
     #[error(
         "{bad} of {total} samples are defective, more than max_bad_fraction = {max_bad_fraction}; first: {first}; {}",
-        report_hint(report)
+        what_to_do(*bad, *total, report)
     )]
     TooManyDefects {
         /// Defective samples.
@@ -216,11 +224,18 @@ impl Error {
     }
 }
 
-fn report_hint(report: &Option<PathBuf>) -> String {
-    match report {
-        Some(path) => format!("all are listed in {}", path.display()),
-        None => "set a report path to list all, or raise max_bad_fraction".to_owned(),
+/// Mend the samples or go without them; with the least fraction of few digits that allows this.
+fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
+    let list = match report {
+        Some(path) => format!("all are listed in {}; mend them", path.display()),
+        None => "mend them (`report`, or --defects, names a file that lists them all)".to_owned(),
+    };
+    if bad >= total {
+        return format!("{list}, since none is left");
     }
+    let fraction = bad as f64 / total as f64;
+    let scale = (1..).map(|digits| 10f64.powi(digits)).find(|scale| fraction * scale >= 1.).unwrap_or(1.);
+    format!("{list}, or go on without them by max_bad_fraction = {}", (fraction * scale).ceil() / scale)
 }
 
 fn entry_prefix(entry: &str) -> String {

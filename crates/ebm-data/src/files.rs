@@ -1,5 +1,6 @@
 //! Reading with a size limit and writing without half-written files.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -64,6 +65,28 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
+/// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of `extensions`.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed, [`Error::TooManyFiles`] for one of more than two million entries.
+pub fn files_in(folder: &Path, extensions: &[&str]) -> Result<Vec<OsString>> {
+    const MAX_ENTRIES: usize = 2_000_000;
+    let fail = |source| Error::io("list", folder, source);
+    let mut names = Vec::new();
+    for (index, entry) in fs::read_dir(folder).map_err(fail)?.enumerate() {
+        if index == MAX_ENTRIES {
+            return Err(Error::TooManyFiles { path: folder.to_owned(), limit: MAX_ENTRIES });
+        }
+        let name = entry.map_err(fail)?.file_name();
+        let extension = Path::new(&name).extension().unwrap_or_default().to_ascii_lowercase();
+        if extensions.iter().any(|known| extension == *known) && folder.join(&name).is_file() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// Whether a relative name cannot lead out of its directory.
 pub(crate) fn stays_inside(name: &str) -> bool {
     !name.is_empty()
@@ -72,7 +95,7 @@ pub(crate) fn stays_inside(name: &str) -> bool {
 }
 
 fn name_aside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
+    let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)

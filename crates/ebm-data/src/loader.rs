@@ -22,7 +22,7 @@ use ebm_seed::Key;
 use crate::error::{Error, Result};
 use crate::quarantine::{Defect, Quarantine};
 
-use block::Shelf;
+use block::BufferPool;
 
 pub use crate::planes::Planes;
 pub use batches::{Batch, Batches};
@@ -124,7 +124,7 @@ struct Job {
 type Loaded<R> = (Option<Batch<<R as Recipe>::Sample>>, Vec<(usize, Defect)>);
 
 impl<R: Recipe> Shared<R> {
-    fn load(&self, job: Job, shelf: &Arc<Shelf>, memory: &mut R::Memory) -> Result<Loaded<R>> {
+    fn load(&self, job: Job, buffers: &Arc<BufferPool>, memory: &mut R::Memory) -> Result<Loaded<R>> {
         let Job { epoch, step, mut indices } = job;
         let augment = self.key.split("augment").index(epoch);
         let (dataset, recipe, limits) = (&*self.dataset, &self.config.recipe, &self.config.limits);
@@ -132,7 +132,7 @@ impl<R: Recipe> Shared<R> {
         loop {
             let (height, width) = recipe.input_size(dataset, &indices);
             let image_len = 3 * height * width;
-            let mut data = shelf.take(indices.len() * image_len);
+            let mut data = buffers.take(indices.len() * image_len);
             let mut samples = Vec::with_capacity(indices.len());
             let mut kept = Vec::with_capacity(indices.len());
             for &index in &indices {
@@ -172,11 +172,8 @@ impl<R: Recipe> Shared<R> {
         if found.indices.len() == before {
             return Ok(());
         }
-        let report = self.config.report.as_deref();
-        if let Some(path) = report {
-            found.quarantine.write_jsonl(path)?;
-        }
-        let (bad, total) = (found.indices.len(), R::count(&self.dataset));
-        found.quarantine.check_fraction(bad, total, self.config.max_bad_fraction, report)
+        let tolerance = &self.config.tolerance;
+        tolerance.list(&found.quarantine)?;
+        tolerance.check(&found.quarantine, found.indices.len(), R::count(&self.dataset))
     }
 }

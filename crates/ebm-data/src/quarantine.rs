@@ -101,6 +101,11 @@ impl Finding {
     pub fn new(code: DefectCode, detail: String) -> Self {
         Self { code, detail }
     }
+
+    /// It as a defect of the sample `sample` of `file`.
+    pub fn in_sample(self, file: &Path, sample: impl Into<String>) -> Defect {
+        Defect { file: file.to_owned(), sample: sample.into(), code: self.code, detail: self.detail }
+    }
 }
 
 /// One defect: where, what kind, and in words.
@@ -152,26 +157,11 @@ impl Quarantine {
         }
         counts
     }
-
-    /// Fails if `bad` of `total` samples are more than the tolerated fraction.
-    pub(crate) fn check_fraction(
-        &self,
-        bad: usize,
-        total: usize,
-        max_bad_fraction: f64,
-        report: Option<&Path>,
-    ) -> Result<()> {
-        if bad as f64 <= max_bad_fraction * total as f64 {
-            return Ok(());
-        }
-        let shown: Vec<String> = self.defects.iter().take(SHOWN).map(ToString::to_string).collect();
-        let report = report.map(Path::to_owned);
-        Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
-    }
 }
 
 /// How many defective samples are tolerated, and where they are listed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
     /// The tolerated fraction of defective samples.
     pub max_bad_fraction: f64,
@@ -187,29 +177,41 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// Writes the report, if one is asked for and there is something to tell.
+    /// Whether the fraction is one.
     ///
     /// # Errors
-    /// [`Error::TooManyDefects`] if the defects, each of another sample, are too many for `sound` others;
-    /// [`Error::Io`] if the report cannot be written.
+    /// [`Error::Argument`] for a number outside 0 to 1.
+    pub fn validate(&self) -> Result<()> {
+        if (0.0..=1.0).contains(&self.max_bad_fraction) {
+            return Ok(());
+        }
+        let detail = format!("{} is no fraction; give a number from 0 to 1", self.max_bad_fraction);
+        Err(Error::Argument { name: "max_bad_fraction", detail })
+    }
+
+    /// Writes the report, if one is asked for and there is something to tell.
+    pub(crate) fn list(&self, quarantine: &Quarantine) -> Result<()> {
+        let report = self.report.as_deref().filter(|_| !quarantine.defects.is_empty());
+        report.map_or(Ok(()), |path| quarantine.write_jsonl(path))
+    }
+
+    /// Fails if `bad` of `total` samples are more than the tolerated fraction.
+    pub(crate) fn check(&self, quarantine: &Quarantine, bad: usize, total: usize) -> Result<()> {
+        if bad as f64 <= self.max_bad_fraction * total as f64 {
+            return Ok(());
+        }
+        let shown: Vec<String> = quarantine.defects.iter().take(SHOWN).map(ToString::to_string).collect();
+        let Self { max_bad_fraction, report } = self.clone();
+        Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
+    }
+
+    /// Writes the report, then checks that the defects, each of another sample, are not too many for `sound` others.
     pub(crate) fn apply(&self, quarantine: &Quarantine, sound: usize) -> Result<()> {
         let bad = quarantine.defects.len();
-        let report = self.report.as_deref();
-        if let Some(path) = report.filter(|_| bad > 0) {
-            quarantine.write_jsonl(path)?;
-        }
-        quarantine.check_fraction(bad, bad + sound, self.max_bad_fraction, report)
+        self.list(quarantine)?;
+        self.check(quarantine, bad, bad + sound)
     }
 }
 
 /// Defects quoted in an error message.
 pub(crate) const SHOWN: usize = 3;
-
-/// The configured fraction must be one.
-pub(crate) fn check_max_bad_fraction(max_bad_fraction: f64) -> Result<()> {
-    if (0.0..=1.0).contains(&max_bad_fraction) {
-        return Ok(());
-    }
-    let detail = format!("{max_bad_fraction} is no fraction; give a number from 0 to 1");
-    Err(Error::Argument { name: "max_bad_fraction", detail })
-}

@@ -4,8 +4,9 @@
 /// Where a dataset says nothing of a frame all four are NaN.
 pub type Rect = [f64; 4];
 
-/// Intersection over union, in \[0, 1\]; 0 where a box has no area or a number is NaN.
-pub fn iou(a: &Rect, b: &Rect) -> f64 {
+/// Intersection over union, in \[0, 1\]; 0 where a box has no area or a number is NaN. Networks have their own on corners in
+/// `f32`, in ebm-nn, which knows no dataset.
+pub fn overlap(a: &Rect, b: &Rect) -> f64 {
     let side = |i: usize| ((a[i] + a[i + 2]).min(b[i] + b[i + 2]) - a[i].max(b[i])).max(0.0);
     // `min` and `max` pass over NaN, which the areas do not.
     let intersection = side(0) * side(1);
@@ -24,9 +25,12 @@ mod tests {
     #[test]
     fn boxes_in_closed_form() {
         let (a, b) = ([0., 0., 10., 10.], [5., 5., 10., 10.]);
-        assert!((iou(&a, &b) - 1.0 / 7.0).abs() < 1e-15);
-        assert_eq!((iou(&a, &a), iou(&a, &[10., 0., 5., 5.]), iou(&a, &[2., 2., 0., 4.])), (1.0, 0.0, 0.0));
-        assert_eq!(iou(&a, &[f64::NAN, 0., 10., 10.]), 0.0);
+        assert!((overlap(&a, &b) - 1.0 / 7.0).abs() < 1e-15);
+        assert_eq!(
+            (overlap(&a, &a), overlap(&a, &[10., 0., 5., 5.]), overlap(&a, &[2., 2., 0., 4.])),
+            (1.0, 0.0, 0.0)
+        );
+        assert_eq!(overlap(&a, &[f64::NAN, 0., 10., 10.]), 0.0);
     }
 
     fn rect() -> impl Strategy<Value = Rect> {
@@ -35,9 +39,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn iou_is_symmetric_and_a_fraction(a in rect(), b in rect()) {
-            prop_assert_eq!(iou(&a, &b), iou(&b, &a));
-            prop_assert!((0.0..=1.0).contains(&iou(&a, &b)));
+        fn overlap_is_symmetric_and_a_fraction(a in rect(), b in rect()) {
+            prop_assert_eq!(overlap(&a, &b), overlap(&b, &a));
+            prop_assert!((0.0..=1.0).contains(&overlap(&a, &b)));
         }
     }
 }

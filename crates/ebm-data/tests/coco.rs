@@ -8,12 +8,16 @@ use std::path::Path;
 use common::write_json;
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::quarantine::{Defect, DefectCode};
+use ebm_data::quarantine::{Defect, DefectCode, Tolerance};
 use ebm_testing::fixture;
 use serde_json::{Value, json};
 
+fn tolerance(max_bad_fraction: f64) -> Tolerance {
+    Tolerance { max_bad_fraction, report: None }
+}
+
 fn options(purpose: Purpose) -> LoadOptions {
-    LoadOptions { check_files: false, max_bad_fraction: 1., ..LoadOptions::new(purpose) }
+    LoadOptions { check_files: false, tolerance: tolerance(1.), ..LoadOptions::new(purpose) }
 }
 
 fn annotation(id: u64, bbox: Value) -> Value {
@@ -170,7 +174,7 @@ fn images_that_are_elsewhere_are_named_with_the_place() {
     let mut file = file(json!([]));
     file["images"] = json!(images);
     let json = write_json(&dir.path().join("f.json"), &file);
-    let options = LoadOptions { check_files: true, max_bad_fraction: 0.5, ..options(Purpose::Eval) };
+    let options = LoadOptions { check_files: true, tolerance: tolerance(0.5), ..options(Purpose::Eval) };
     let elsewhere = dir.path().join("elsewhere");
     let error = CocoDataset::load(&json, &elsewhere, &options).unwrap_err();
     assert!(matches!(error, Error::MissingImages { missing: 5, total: 5, .. }), "{error}");
@@ -206,8 +210,10 @@ fn too_many_defects_are_an_error_with_a_report() {
         (0..10).map(|id| annotation(id, json!([1, 2, if id < 4 { 0 } else { 3 }, 4]))).collect();
     let json = write_json(&dir.path().join("f.json"), &file(json!(annotations)));
     let report = dir.path().join("out/defects.jsonl");
-    let mut options =
-        LoadOptions { max_bad_fraction: 0.3, report: Some(report.clone()), ..options(Purpose::Train) };
+    let mut options = LoadOptions {
+        tolerance: Tolerance { report: Some(report.clone()), ..tolerance(0.3) },
+        ..options(Purpose::Train)
+    };
     let error = CocoDataset::load(&json, dir.path(), &options).unwrap_err();
     let Error::TooManyDefects { bad: 4, total: 10, .. } = error else { panic!("{error}") };
     let text = error.to_string();
@@ -219,11 +225,11 @@ fn too_many_defects_are_an_error_with_a_report() {
     let defects: Vec<Defect> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(defects.iter().map(|defect| defect.code).collect::<Vec<_>>(), [DefectCode::BoxEmpty; 4]);
 
-    options.max_bad_fraction = 0.4;
+    options.tolerance.max_bad_fraction = 0.4;
     let dataset = CocoDataset::load(&json, dir.path(), &options).unwrap();
     assert_eq!(dataset.images[0].objects.len(), 6);
     assert_eq!(dataset.quarantine.counts()[&DefectCode::BoxEmpty], 4);
-    options.max_bad_fraction = f64::NAN;
+    options.tolerance.max_bad_fraction = f64::NAN;
     assert!(matches!(CocoDataset::load(&json, dir.path(), &options), Err(Error::Argument { .. })));
 }
 

@@ -23,13 +23,15 @@ use sha2::{Digest, Sha256};
 /// A size that is no multiple of 32.
 const SIZE: usize = 27;
 
+const ANY: Tolerance = Tolerance { max_bad_fraction: 1., report: None };
+
 fn transform(augmentation: Option<Augmentation>) -> FaceTransform {
     FaceTransform { size: SIZE, normalise: Normalise::IMAGENET, augmentation }
 }
 
 fn training(workers: usize) -> FaceLoaderConfig {
     let transform = transform(Some(Augmentation::published(vec![-1., 1., -1.])));
-    FaceLoaderConfig { workers, max_bad_fraction: 1., ..FaceLoaderConfig::shuffled(transform, 4) }
+    FaceLoaderConfig { workers, tolerance: ANY, ..FaceLoaderConfig::shuffled(transform, 4) }
 }
 
 fn face(index: usize, pixels: Pixels) -> Face {
@@ -213,7 +215,10 @@ fn defective_faces_are_left_out_and_listed_once() {
     let (faces, expected) = unusual(dir.path());
     let (faces, report) = (Arc::new(faces), dir.path().join("defects.jsonl"));
     for workers in [0, 3] {
-        let config = FaceLoaderConfig { report: Some(report.clone()), ..training(workers) };
+        let config = FaceLoaderConfig {
+            tolerance: Tolerance { report: Some(report.clone()), ..ANY },
+            ..training(workers)
+        };
         let loader = FaceLoader::new(Arc::clone(&faces), config, Key::new(9)).unwrap();
         let mut seen: Vec<usize> = (0..3)
             .flat_map(|epoch| batches(&loader, epoch))
@@ -258,7 +263,7 @@ fn too_many_defective_faces_end_the_iteration() {
     for workers in [0, 2] {
         let config = FaceLoaderConfig {
             workers,
-            max_bad_fraction: 0.2,
+            tolerance: Tolerance { max_bad_fraction: 0.2, report: None },
             ..FaceLoaderConfig::in_order(transform(None), 1)
         };
         let loader = FaceLoader::new(Arc::clone(&faces), config, Key::new(9)).unwrap();

@@ -14,7 +14,7 @@ use ebm_data::Error;
 use ebm_data::check::{CheckOptions, coco as check_coco};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_data::quarantine::DefectCode;
+use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::transform::{ResizeRule, Transform};
 use ebm_seed::Key;
 use serde_json::json;
@@ -56,7 +56,11 @@ fn injected(dir: &Path) -> (Arc<CocoDataset>, BTreeSet<String>, BTreeSet<String>
 
 fn config(workers: usize, max_bad_fraction: f64, report: &Path) -> LoaderConfig {
     let report = Some(report.to_owned());
-    LoaderConfig { workers, max_bad_fraction, report, ..LoaderConfig::train(SMALL, 4) }
+    LoaderConfig {
+        workers,
+        tolerance: Tolerance { max_bad_fraction, report },
+        ..LoaderConfig::train(SMALL, 4)
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use common::{size_of, write_dataset};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
 use ebm_data::loader::{Batch, Loader, LoaderConfig};
-use ebm_data::quarantine::DefectCode;
+use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::transform::{ResizeRule, Transform};
 use ebm_data::{Error, Result};
 use ebm_seed::Key;
@@ -20,13 +20,15 @@ use sha2::{Digest, Sha256};
 const SMALL: Transform =
     Transform { resize: ResizeRule { short_side: 32, max_side: 60 }, ..Transform::MASKRCNN_BENCHMARK };
 
+const ANY: Tolerance = Tolerance { max_bad_fraction: 1., report: None };
+
 fn dataset(dir: &Path, count: usize) -> Arc<CocoDataset> {
     let json = write_dataset(dir, count);
     Arc::new(CocoDataset::load(&json, dir, &LoadOptions::new(Purpose::Train)).unwrap())
 }
 
 fn config(batch_size: usize, workers: usize) -> LoaderConfig {
-    LoaderConfig { workers, max_bad_fraction: 1., ..LoaderConfig::train(SMALL, batch_size) }
+    LoaderConfig { workers, tolerance: ANY, ..LoaderConfig::train(SMALL, batch_size) }
 }
 
 /// A hash of all that a batch holds.
@@ -181,8 +183,10 @@ fn defective_images_are_left_out_and_listed_once() {
     let report = dir.path().join("defects.jsonl");
     let mut digests = Vec::new();
     for workers in [0, 3] {
-        let config =
-            LoaderConfig { report: Some(report.clone()), max_bad_fraction: 0.25, ..config(2, workers) };
+        let config = LoaderConfig {
+            tolerance: Tolerance { report: Some(report.clone()), max_bad_fraction: 0.25 },
+            ..config(2, workers)
+        };
         let loader = Loader::new(Arc::clone(&dataset), config, Key::new(9)).unwrap();
         let mut seen = Vec::new();
         for batch in loader.batches(0..3 * loader.steps_per_epoch()).unwrap() {
@@ -233,7 +237,10 @@ fn too_many_defective_images_end_the_iteration_at_a_fixed_step() {
     spoil(dir.path());
     let mut ends = Vec::new();
     for workers in [0, 1, 4] {
-        let config = LoaderConfig { max_bad_fraction: 0.15, ..config(2, workers) };
+        let config = LoaderConfig {
+            tolerance: Tolerance { max_bad_fraction: 0.15, report: None },
+            ..config(2, workers)
+        };
         let loader = Loader::new(Arc::clone(&dataset), config, Key::new(4)).unwrap();
         let mut batches = loader.epoch(0).unwrap();
         let mut good = Vec::new();

@@ -4,9 +4,7 @@
 mod common;
 
 use common::{golden, picture};
-use ebm_data::patch::{
-    PatchGeometry, PatchSampler, PatchTransform, PatchView, first_frame_views, sample_patch,
-};
+use ebm_data::patch::{PatchGeometry, PatchSampler, PatchTransform, PatchView, first_frame_views};
 use ebm_data::transform::Normalise;
 use ebm_data::{Error, Image};
 use ebm_seed::Key;
@@ -55,6 +53,19 @@ fn planes(side: usize) -> Vec<f32> {
 
 fn view(transform: PatchTransform, shift: [i32; 2]) -> PatchView {
     PatchView { transform, shift }
+}
+
+/// The patch `(3, output, output)` of an image that [`PatchGeometry::new`] describes, in samples of 0 to 255.
+fn sample_patch(
+    image: &Image,
+    center: [f64; 2],
+    sample_size: f64,
+    output: usize,
+) -> Result<(Vec<f32>, PatchGeometry), Error> {
+    let geometry = PatchGeometry::new(center, sample_size, output)?;
+    let mut planes = vec![0.; 3 * output * output];
+    PatchSampler::new(&Normalise::IDENTITY)?.sample(image, &geometry, &mut planes)?;
+    Ok((planes, geometry))
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
+use ebm_core::parametric::Baseline;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 
@@ -10,7 +11,6 @@ use crate::{
     config::DetectorConfig,
     energy_head::EnergyHead,
     error::Result,
-    method::Method,
     parametric_head::ParametricHead,
     weights::{load_exactly, new_head},
 };
@@ -24,24 +24,24 @@ pub enum Branch {
 }
 
 impl Branch {
-    /// New, trainable layers. `detector` holds the detector's parameters, which a confidence starts from.
+    /// New, trainable layers: of a density, or without one of a confidence. `detector` holds the detector's parameters, which a confidence starts from.
     ///
     /// # Errors
-    /// When the method adds nothing, or `detector` is of another architecture.
+    /// When `detector` is of another architecture.
     pub fn new(
-        method: Method,
+        density: Option<&Baseline>,
         config: &DetectorConfig,
         detector: &BTreeMap<String, Tensor>,
         device: &Device,
         key: Key,
     ) -> Result<(Self, ParamStore)> {
-        if method.baseline()?.is_none() {
+        let Some(density) = density else {
             let (head, store) = new_head(config, detector, device, key)?;
             return Ok((Self::Confidence(head), store));
-        }
+        };
         let store = ParamStore::new(key);
         let head =
-            ParametricHead::new(method, config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
+            ParametricHead::new(density, config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
         Ok((Self::Density(head), store))
     }
 
@@ -49,15 +49,33 @@ impl Branch {
     ///
     /// # Errors
     /// When the file is not readable or of another method or architecture.
-    pub fn load(method: Method, config: &DetectorConfig, path: &Path, device: &Device) -> Result<Self> {
+    pub fn load(
+        density: Option<&Baseline>,
+        config: &DetectorConfig,
+        path: &Path,
+        device: &Device,
+    ) -> Result<Self> {
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
-        let parameters = store.var_builder(DType::F32, device).pp("roi_heads");
-        let branch = match method.baseline()? {
-            None => Self::Confidence(EnergyHead::new(config, parameters)?),
-            Some(_) => Self::Density(ParametricHead::new(method, config, parameters)?),
-        };
+        let branch = Self::of_store(density, config, &store, device)?;
         load_exactly(&store, path, config, device)?;
         Ok(branch)
+    }
+
+    /// The layers whose parameters are those of `store`: [constants](ParamStore::constants), for prediction.
+    ///
+    /// # Errors
+    /// When they are of another method or architecture.
+    pub fn of_store(
+        density: Option<&Baseline>,
+        config: &DetectorConfig,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<Self> {
+        let parameters = store.var_builder(DType::F32, device).pp("roi_heads");
+        Ok(match density {
+            None => Self::Confidence(EnergyHead::new(config, parameters)?),
+            Some(density) => Self::Density(ParametricHead::new(density, config, parameters)?),
+        })
     }
 }

@@ -5,7 +5,7 @@
 //! Silverman's rule for the effective sample size, which broadens what it shows by a few per cent.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity};
+use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, Region};
 use ebm_nn::boxes::{BBox, BoxConvention};
 use rand::RngCore;
 
@@ -129,6 +129,15 @@ impl BoxDensity {
             }
         }
         self
+    }
+
+    /// Where each edge lies with probability `level`, the smallest sets: left, top, right, bottom.
+    ///
+    /// # Errors
+    /// When `level` is not between 0 and 1, or the samples have no spread.
+    pub fn edge_regions(&self, level: f64) -> Result<[Region; 4]> {
+        let region = |edge: usize| -> Result<Region> { Ok(self.edge(edge)?.highest_density_region(level)?) };
+        Ok([region(0)?, region(1)?, region(2)?, region(3)?])
     }
 
     /// From 1 to M: as many draws from p itself would be about as good.

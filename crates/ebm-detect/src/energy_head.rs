@@ -9,7 +9,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
-use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_nn::boxes::{BBox, BoxConvention, paired_iou};
 use ebm_nn::ops::{self, channels_last};
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,13 @@ impl BoxFeatures {
     /// The same with exclusive ends, whatever the convention.
     pub fn continuous_corners(&self, y: &Tensor) -> Result<Tensor> {
         Ok(self.space.target_space().decode(y)?.clamp(-REACH, REACH)?)
+    }
+
+    /// The IoU of `y (B, M, 4)` with `y_i (B, 4)`, as continuous areas in either convention; `(B, M)`.
+    fn overlap(&self, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+        let corners = self.continuous_corners(y)?;
+        let target = self.continuous_corners(&y_i.unsqueeze(1)?)?.squeeze(1)?;
+        Ok(paired_iou(&corners, &target)?)
     }
 }
 
@@ -271,6 +278,11 @@ impl EnergyModel for EnergyHead {
             None => self.confidence_and_gradient(features, y),
         }
         .map_err(ebm_core::Error::model)
+    }
+
+    /// The IoU, as continuous areas in either convention.
+    fn quality(&self, features: &BoxFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        features.overlap(y, y_i).map_err(ebm_core::Error::model)
     }
 }
 

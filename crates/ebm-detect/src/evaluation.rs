@@ -28,7 +28,7 @@ pub struct Refiner<'a> {
 }
 
 /// What is compared with Faster-RCNN, on the same proposals.
-pub struct Contenders<'a> {
+pub struct Heads<'a> {
     /// Densities in the place of its regression.
     pub parametric: Vec<&'a ParametricHead>,
     /// Confidence branches.
@@ -37,7 +37,7 @@ pub struct Contenders<'a> {
     pub key: Key,
 }
 
-impl<'a> Contenders<'a> {
+impl<'a> Heads<'a> {
     /// Confidence branches alone.
     pub fn refiners(refiners: Vec<Refiner<'a>>) -> Self {
         Self { parametric: vec![], refiners, key: Key::new(0) }
@@ -94,7 +94,7 @@ impl Evaluation {
     }
 }
 
-/// Runs the detector once over `loader`'s images, in order, and every contender on its proposals.
+/// Runs the detector once over `loader`'s images, in order, and every head on its proposals.
 ///
 /// `progress` is told the number of images done after each batch.
 ///
@@ -104,46 +104,19 @@ pub fn evaluate(
     detector: &FasterRcnn,
     dataset: &CocoDataset,
     loader: &Loader,
-    contenders: &Contenders,
+    heads: &Heads,
     device: &Device,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Evaluation> {
-    let config = detector.config();
-    let convention = config.convention.into();
-    if let Some(last) = dataset.categories.last().filter(|last| last.label >= config.num_classes) {
-        return Err(Error::Config {
-            name: "categories".into(),
-            reason: format!(
-                "{} has the label {}, the detector knows {}; use the annotations it was trained on",
-                last.name,
-                last.label,
-                config.num_classes - 1
-            ),
-        });
-    }
-    let to_result = |candidate: &Candidate, sample: &Sample| -> Option<Detection> {
-        // A class that the dataset does not have cannot be scored there.
-        let category_id = dataset.category_id(candidate.label)?;
-        // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as it is.
-        let bbox = to_original(&candidate.bbox, sample, convention)
-            .map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
-        Some(Detection { image_id: sample.image_id, category_id, bbox, score: f64::from(candidate.score) })
-    };
+    check_labels(detector, dataset)?;
+    let results = Results { detector, dataset };
     let mut evaluation = Evaluation {
-        parametric: contenders.parametric.iter().map(|_| Regressed::default()).collect(),
-        refined: contenders.refiners.iter().map(|_| RefinedDetections::default()).collect(),
+        parametric: heads.parametric.iter().map(|_| Regressed::default()).collect(),
+        refined: heads.refiners.iter().map(|_| RefinedDetections::default()).collect(),
         ..Evaluation::default()
     };
-    let suppressed = |candidates: &[Vec<Candidate>], samples: &[Sample]| -> Result<Vec<Detection>> {
-        let mut found = Vec::new();
-        for (sample, candidates) in samples.iter().zip(candidates) {
-            found.extend(detector.suppress(candidates)?.iter().filter_map(|c| to_result(c, sample)));
-        }
-        Ok(found)
-    };
     for batch in loader.epoch(0)? {
-        let batch = batch?;
-        let start = Instant::now();
+        let (batch, start) = (batch?, Instant::now());
         let images = ImageBatch::new(&batch, device)?;
         let pyramid = detector.features(&images.pixels, false)?;
         let scored = detector.scored(&pyramid, &images)?;
@@ -152,30 +125,72 @@ pub fn evaluate(
         let start = Instant::now();
         let candidates = detector.decode(&scored, None, &images)?;
         let decoded = start.elapsed();
-        evaluation.direct.detections.extend(suppressed(&candidates, &batch.samples)?);
+        evaluation.direct.detections.extend(results.suppressed(&candidates, &batch.samples)?);
         evaluation.direct.duration += start.elapsed();
 
-        for (head, regressed) in contenders.parametric.iter().zip(&mut evaluation.parametric) {
+        for (head, regressed) in heads.parametric.iter().zip(&mut evaluation.parametric) {
             let start = Instant::now();
-            let mut rng = contenders.key.split("latent").index(evaluation.images as u64).rng();
+            let mut rng = heads.key.split("latent").index(evaluation.images as u64).rng();
             let offsets = head.offsets(&scored, &mut rng)?;
             let candidates = detector.decode(&scored, Some(&offsets), &images)?;
-            regressed.detections.extend(suppressed(&candidates, &batch.samples)?);
+            regressed.detections.extend(results.suppressed(&candidates, &batch.samples)?);
             regressed.duration += start.elapsed();
         }
 
-        for (refiner, refined) in contenders.refiners.iter().zip(&mut evaluation.refined) {
-            let start = Instant::now();
+        for (refiner, refined) in heads.refiners.iter().zip(&mut evaluation.refined) {
+            let (start, config) = (Instant::now(), detector.config());
             let refinements =
                 refine_candidates(refiner.head, &pyramid, &candidates, &refiner.ascent, config)?;
             refined.duration += decoded + start.elapsed();
             for (sample, refinement) in batch.samples.iter().zip(refinements) {
-                refined.before.extend(refinement.before.iter().filter_map(|c| to_result(c, sample)));
-                refined.after.extend(refinement.after.iter().filter_map(|c| to_result(c, sample)));
+                refined.before.extend(results.of_image(&refinement.before, sample));
+                refined.after.extend(results.of_image(&refinement.after, sample));
             }
         }
         evaluation.images += batch.samples.len();
         progress(evaluation.images);
     }
     Ok(evaluation)
+}
+
+/// Refuses a dataset with more categories than the detector knows.
+fn check_labels(detector: &FasterRcnn, dataset: &CocoDataset) -> Result<()> {
+    let known = detector.config().labels();
+    let Some(last) = dataset.categories.last().filter(|last| last.label > known) else { return Ok(()) };
+    let reason = format!(
+        "{} has the label {}, the detector knows {known}; use the annotations it was trained on",
+        last.name, last.label
+    );
+    Err(Error::Config { name: "categories".into(), reason })
+}
+
+/// From a detector's boxes to results on a dataset.
+struct Results<'a> {
+    detector: &'a FasterRcnn,
+    dataset: &'a CocoDataset,
+}
+
+impl Results<'_> {
+    /// The boxes that suppression leaves.
+    fn suppressed(&self, candidates: &[Vec<Candidate>], samples: &[Sample]) -> Result<Vec<Detection>> {
+        let mut found = Vec::new();
+        for (sample, candidates) in samples.iter().zip(candidates) {
+            found.extend(self.of_image(&self.detector.suppress(candidates)?, sample));
+        }
+        Ok(found)
+    }
+
+    fn of_image(&self, candidates: &[Candidate], sample: &Sample) -> Vec<Detection> {
+        let convention = self.detector.config().convention.into();
+        let to_result = |candidate: &Candidate| {
+            // A class that the dataset does not have cannot be scored there.
+            let category_id = self.dataset.category_id(candidate.label)?;
+            // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as it is.
+            let bbox = to_original(&candidate.bbox, sample, convention)
+                .map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
+            let score = f64::from(candidate.score);
+            Some(Detection { image_id: sample.image_id, category_id, bbox, score })
+        };
+        candidates.iter().filter_map(to_result).collect()
+    }
 }

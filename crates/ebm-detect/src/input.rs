@@ -1,9 +1,10 @@
 //! From the loader's batches to the network's input and back to the image's pixels.
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use ebm_data::{
+    Image,
     loader::{Batch, Sample},
-    transform::{self, Normalise, Resample, ResizeRule, Transform},
+    transform::{self, Normalise, Resample, ResizeRule, Transform, padded_size},
 };
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
@@ -39,6 +40,32 @@ impl InputConfig {
 }
 
 impl ImageBatch {
+    /// One image as a batch on `device`, resized, normalised and padded as in training, and how its boxes come back: see [`to_original`].
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    pub fn of_image(image: &Image, config: &InputConfig, device: &Device) -> Result<(Self, Sample)> {
+        let (planes, (height, width)) = config.transform().apply(image);
+        let (h, w) = padded_size([(height, width)]);
+        let mut padded = vec![0f32; 3 * h * w];
+        for (row, source) in planes.chunks_exact(width).enumerate() {
+            let at = (row / height * h + row % height) * w;
+            padded[at..at + width].copy_from_slice(source);
+        }
+        let pixels = Tensor::from_vec(padded, (1, 3, h, w), device)?;
+        let sample = Sample {
+            image_id: 0,
+            index: 0,
+            height,
+            width,
+            original: (image.height, image.width),
+            boxes: vec![],
+            labels: vec![],
+            flipped: false,
+        };
+        Ok((Self { pixels, sizes: vec![(height, width)] }, sample))
+    }
+
     /// Uploads a batch.
     pub fn new(batch: &Batch, device: &Device) -> Result<Self> {
         Self::uploaded(batch, &mut Uploader::new(device))

@@ -1,5 +1,7 @@
 //! Object detection: Faster-RCNN with FPN and an energy-based box head (Section 4.1).
 //!
+//! A trained one in a program of one's own: [`Detector`].
+//!
 //! | step of the paper | item |
 //! |---|---|
 //! | features g_x, once per image | [`FasterRcnn::features`] |
@@ -7,7 +9,7 @@
 //! | training of the new layers alone with Eq. 4 | [`training::BranchTask`] |
 //! | the densities that it is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
-//! | Table 2 | [`Method`] |
+//! | the rows of Table 2 | [`config::MethodConfig`] |
 
 mod anchors;
 mod box_coder;
@@ -15,6 +17,7 @@ mod box_head;
 mod branch;
 pub mod config;
 mod corner_density;
+mod detector;
 mod energy_head;
 mod error;
 pub mod evaluation;
@@ -26,12 +29,12 @@ mod inference;
 pub mod input;
 mod layers;
 mod matcher;
-mod method;
 mod packed_head;
 mod parametric_head;
 mod pooler;
 pub mod reproduce;
 mod rpn;
+mod step_factor;
 pub mod training;
 pub mod weights;
 
@@ -40,6 +43,7 @@ pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, Corner, CornerMap};
+pub use detector::{DensityOptions, Detection, Detector, DetectorOptions};
 pub use energy_head::{BoxFeatures, Coordinates, EnergyHead};
 pub use error::{Error, Result};
 pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
@@ -48,7 +52,7 @@ pub use foreground::{Foreground, ForegroundCache, ForegroundPool};
 pub use guided_nms::{Survivor, iou_guided_nms};
 pub use inference::{BoxAscent, Head, Refinement, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
-pub use method::Method;
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use rpn::{Proposal, Rpn, RpnOutput};
+pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};

@@ -22,7 +22,6 @@ use crate::{
     error::{Error, Result},
     foreground::Foreground,
     layers::Linear,
-    method::Method,
 };
 
 const DIM: usize = 4;
@@ -73,15 +72,16 @@ impl ClassFeatures<'_> {
 }
 
 impl ParametricHead {
-    /// The layers of `method` for `config.num_classes` classes under `vb`, drawn from N(0, 0.001²), biases zero.
+    /// The layers of `density`, over four coordinates, for `config.num_classes` classes under `vb`, drawn from N(0, 0.001²), biases zero.
     ///
     /// # Errors
-    /// [`Error::Config`] for a method without a density, and when a parameter has another shape.
-    pub fn new(method: Method, config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
-        let baseline = method.baseline()?.ok_or_else(|| Error::Config {
-            name: method.key().into(),
-            reason: "it predicts no density over offsets".into(),
-        })?;
+    /// [`Error::Config`] for a density of another number of coordinates or without a mean and a variance for each, and when a
+    /// parameter has another shape.
+    pub fn new(density: &Baseline, config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
+        if density.dim() != DIM {
+            let reason = format!("a box has {DIM} offsets, the density {}", density.dim());
+            return Err(Error::Config { name: "density".into(), reason });
+        }
         let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
         let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
         let mixture = |components: usize| -> Result<Mixture> {
@@ -93,7 +93,7 @@ impl ParametricHead {
                 components,
             })
         };
-        Ok(Self(match baseline {
+        Ok(Self(match density.clone() {
             Baseline::ConditionalVae(model) => {
                 let z = model.latent_dim();
                 let layers = Latent {
@@ -105,11 +105,16 @@ impl ParametricHead {
                 };
                 Density::Latent(model, layers)
             }
-            Baseline::MixtureOfGaussians(ref model) => {
+            Baseline::MixtureOfGaussians(model) => {
                 let layers = mixture(model.components())?;
-                Density::Mixture(baseline, layers)
+                Density::Mixture(Baseline::MixtureOfGaussians(model), layers)
             }
-            model => Density::Mixture(model, mixture(1)?),
+            model @ (Baseline::Gaussian(_) | Baseline::Laplace(_)) => Density::Mixture(model, mixture(1)?),
+            other => {
+                let reason =
+                    format!("{other:?} is none of gaussian, laplace, mixture_of_gaussians, conditional_vae");
+                return Err(Error::Config { name: "density".into(), reason });
+            }
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::detections::{MAX_COORDINATE, check_box, check_range, check_size, read_json};
 use crate::error::{BoxProblem, Error, Result};
-use ebm_data::coco::{AnnotationFile, Field};
+use ebm_data::coco::{AnnotationFile, CocoDataset, Field};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -149,6 +149,33 @@ impl Place<'_> {
             path: self.path.to_owned(),
             source: serde::de::Error::custom(message(finding.detail)),
         })
+    }
+}
+
+impl From<&CocoDataset> for GroundTruth {
+    /// The annotations of a dataset that was loaded for evaluation, whatever its files are like: those of Pascal VOC's or YOLO's
+    /// form have no annotation file that [`GroundTruth::read`] could read.
+    fn from(dataset: &CocoDataset) -> Self {
+        let mut truth = Self::default();
+        for category in &dataset.categories {
+            truth.categories.push(category.id);
+            truth.names.insert(category.id, category.name.clone());
+        }
+        for image in &dataset.images {
+            truth.images.push(image.id);
+            for object in &image.objects {
+                let [x0, y0, x1, y1] = object.bbox.map(f64::from);
+                let Some(category_id) = dataset.category_id(object.label) else { continue };
+                truth.boxes.push(GroundTruthBox {
+                    image_id: image.id,
+                    category_id,
+                    bbox: [x0, y0, x1 - x0, y1 - y0],
+                    area: object.area,
+                    is_crowd: object.iscrowd,
+                });
+            }
+        }
+        truth
     }
 }
 

@@ -1,6 +1,7 @@
 //! The twelve figures against pycocotools (golden/make_coco_golden.py) and against closed forms.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_eval::{
     BoxProblem, CocoFigures, Detection, Error, GroundTruth, GroundTruthBox, evaluate_coco,
     evaluate_coco_in_memory, read_results, write_results,
@@ -238,4 +239,18 @@ fn malformed_annotation_files_are_refused() {
     }
     let error = GroundTruth::read(&dir.path().join("absent.json")).unwrap_err();
     assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("absent.json"), "{error}");
+}
+
+#[test]
+fn a_dataset_in_memory_is_what_its_file_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("truth.json");
+    let file = r#"{"images":[{"id":4,"file_name":"a.jpg","width":50,"height":40},{"id":9,"file_name":"b.jpg","width":50,"height":40}],
+        "categories":[{"id":3,"name":"car"},{"id":7,"name":"bus"}],
+        "annotations":[{"id":1,"image_id":9,"category_id":7,"bbox":[1.5,2,30,25],"area":99},
+        {"id":2,"image_id":9,"category_id":3,"bbox":[0,0,5,5],"iscrowd":1}]}"#;
+    std::fs::write(&path, file).unwrap();
+    let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
+    let dataset = CocoDataset::load(&path, dir.path(), &options).unwrap();
+    assert_eq!(GroundTruth::from(&dataset), GroundTruth::read(&path).unwrap());
 }

@@ -2,6 +2,9 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A training failed, or was interrupted.
+    #[error("the training ended")]
+    Train(#[source] Box<ebm_train::Error>),
     /// Settings that cannot be read or contradict themselves.
     #[error("configuration {name}: {reason}")]
     Config {
@@ -10,6 +13,12 @@ pub enum Error {
         /// What is wrong and what is expected.
         reason: String,
     },
+}
+
+impl From<ebm_train::Error> for Error {
+    fn from(error: ebm_train::Error) -> Self {
+        Self::Train(Box::new(error))
+    }
 }
 
 /// This crate's result.

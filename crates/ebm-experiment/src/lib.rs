@@ -3,8 +3,16 @@
 //! | what | item |
 //! |---|---|
 //! | settings: embedded or a file, one extending another, changed from the command line | [`config`] |
+//! | the best of several step lengths, on validation data | [`best`] |
+//! | what an experiment would do | [`plan`] |
+//! | training that keeps what is best on validation data | [`train_validated`] |
 
+mod choice;
 pub mod config;
 mod error;
+pub mod plan;
+mod validated;
 
+pub use choice::best;
 pub use error::{Error, Result};
+pub use validated::{Validated, Validation, train_validated};

@@ -118,8 +118,8 @@ struct Whole {
 
 impl Whole {
     fn new(key: &str, count: usize) -> Self {
-        let mut config = ExperimentConfig::embedded("age_paper").unwrap();
-        config.energy.samples = count;
+        let text = format!("extends = 'age_paper'\nenergy.objective.num_samples = {count}");
+        let config = ExperimentConfig::parse("age", &text).unwrap();
         let store = ParamStore::new(Key::new(2));
         let trunk = config.trunk.build(&store, TRUNK, DType::F32, &Device::Cpu).unwrap();
         let head = if key == ENERGY {

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::{Baseline, Parametric};
-use ebm_core::{GradientAscent, Grid, GridDensity, refine};
+use ebm_core::{EnergyModel, GradientAscent, Grid, GridDensity, refine};
 use ebm_eval::AbsoluteError;
 
 use crate::{BaselineHead, EnergyHead, Result};
@@ -57,12 +57,12 @@ pub fn refined(head: &EnergyHead, g_x: &Tensor, y0: &Tensor, ascent: &GradientAs
 /// p(y | x) on `grid` for each of the images with features g_x `(N, X)`; y has one coordinate.
 ///
 /// # Errors
-/// As [`GridDensity::from_model`].
+/// As [`ebm_core::Conditional::grid`].
 pub fn densities(head: &EnergyHead, g_x: &Tensor, grid: &Grid) -> Result<Vec<GridDensity>> {
     let mut densities = Vec::with_capacity(g_x.dim(0)?);
     for (start, count) in chunks(g_x.dim(0)?) {
         let features = head.features(&g_x.narrow(0, start, count)?)?;
-        densities.extend(GridDensity::from_model(head, &features, count, grid, DType::F32, &Device::Cpu)?);
+        densities.extend(head.bind(&features, count).grid(grid)?);
     }
     Ok(densities)
 }

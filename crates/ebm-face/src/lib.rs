@@ -1,5 +1,7 @@
 //! Age and head pose of a face (Sections 4.3 and 4.4; supplement, Age Estimation and Head-Pose Estimation).
 //!
+//! Trained ones in a program of one's own: [`AgeEstimator`], [`HeadPoseEstimator`].
+//!
 //! | in the paper | item |
 //! |---|---|
 //! | ResNet50, its features g_x | [`Trunk`]; from a weight file by [`load_trunk`] or [`preload_trunk`] |
@@ -43,5 +45,6 @@ pub use backbone::{
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use error::{Error, Result};
+pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
 pub use trunk::{Trunk, TrunkConfig, TrunkNorm};
 pub use trunk_weights::{TrunkFile, load_trunk, preload_trunk};

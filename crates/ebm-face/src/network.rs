@@ -2,12 +2,13 @@
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::{Baseline, Parametric};
-use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
+use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_data::faces::Faces;
 use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
 use rand::RngCore;
 
-use crate::config::{ExperimentConfig, MethodConfig};
+use crate::config::{ExperimentConfig, MethodConfig, TrainingConfig};
 use crate::{Backbone, BaselineHead, EnergyHead, Result};
 
 /// The key of the energy-based model, beside the keys of the baselines.
@@ -19,7 +20,6 @@ const HEAD: &str = "head";
 pub const TRUNK: &str = "trunk";
 
 /// A head and its objective.
-#[derive(Clone, Debug)]
 pub enum Head {
     /// A baseline under its own loss.
     Baseline {
@@ -28,16 +28,37 @@ pub enum Head {
         /// Its network.
         head: BaselineHead,
     },
-    /// f(x, y) under Eq. 4.
+    /// f(x, y) under its objective, in the paper Eq. 4.
     Energy {
-        /// Eq. 4.
-        objective: MonteCarloNll<GaussianMixture>,
+        /// The objective.
+        objective: AnyObjective<Box<dyn Proposal>>,
         /// Its network.
         head: EnergyHead,
     },
 }
 
 impl Head {
+    /// The head of the method with this key, a baseline's or [`ENERGY`], on g_x of length `num_features`, its parameters under `head` in
+    /// `store`; with the settings of its training.
+    ///
+    /// # Errors
+    /// When there is no such method; as [`baseline`](Self::baseline) and [`energy`](Self::energy).
+    pub fn of<'a>(
+        config: &'a ExperimentConfig,
+        method: &str,
+        num_features: usize,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<(Self, &'a TrainingConfig)> {
+        Ok(match method {
+            ENERGY => (Self::energy(config, num_features, store, device)?, &config.energy.training),
+            key => {
+                let head = Self::baseline(config, config.method(key)?, num_features, store, device)?;
+                (head, &config.training)
+            }
+        })
+    }
+
     /// The head of a baseline on g_x of length `num_features`, its parameters under `head` in `store`.
     ///
     /// # Errors
@@ -57,7 +78,7 @@ impl Head {
     /// The energy head on g_x of length `num_features`, its parameters under `head` in `store`.
     ///
     /// # Errors
-    /// As [`EnergyHead::new`], and when a σ is not positive.
+    /// As [`EnergyHead::new`], and when the objective's proposal is not possible.
     pub fn energy(
         config: &ExperimentConfig,
         num_features: usize,
@@ -66,10 +87,12 @@ impl Head {
     ) -> Result<Self> {
         let vb = store.var_builder(DType::F32, device).pp(HEAD);
         let head = EnergyHead::new(&config.energy_head(), num_features, vb)?;
-        Ok(Self::Energy { objective: config.energy.objective(config.dim())?, head })
+        // What a pool holds does not depend on the seed.
+        let objective = config.energy.objective.build(&mut Key::new(0).split("pool").rng())?;
+        Ok(Self::Energy { objective, head })
     }
 
-    /// The scalar loss of g_x, `(B, X)`, and the targets `y`, `(B, D)`: Eq. 4 with samples from `rng`, or a baseline's.
+    /// The scalar loss of g_x, `(B, X)`, and the targets `y`, `(B, D)`: the objective's with samples from `rng`, or a baseline's.
     ///
     /// # Errors
     /// When a shape is wrong or a target is not finite.
@@ -94,7 +117,6 @@ pub fn num_clamped(model: &Baseline, faces: &Faces) -> usize {
 }
 
 /// A head, and the trunk below it where that is trained too.
-#[derive(Debug)]
 pub struct Network {
     /// Without it the inputs are features g_x.
     pub trunk: Option<Box<dyn Backbone>>,
@@ -108,8 +130,21 @@ impl Network {
     /// # Errors
     /// As [`Head::loss`].
     pub fn loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
+        self.loss_of(x, y, true, rng)
+    }
+
+    /// The same without training: normalisations by their running statistics.
+    ///
+    /// # Errors
+    /// As [`Head::loss`].
+    pub fn frozen_loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<f64> {
+        let loss = self.loss_of(x, y, false, rng)?.detach();
+        Ok(loss.to_dtype(DType::F64)?.to_scalar()?)
+    }
+
+    fn loss_of(&self, x: &Tensor, y: &Tensor, train: bool, rng: &mut dyn RngCore) -> Result<Tensor> {
         match &self.trunk {
-            Some(trunk) => self.head.loss(&trunk.features(x, true)?, y, rng),
+            Some(trunk) => self.head.loss(&trunk.features(x, train)?, y, rng),
             None => self.head.loss(x, y, rng),
         }
     }

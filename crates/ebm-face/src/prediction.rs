@@ -1,18 +1,142 @@
 //! What a trained energy model says of single images.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{GradientAscent, GridDensity, grid_marginals, refine};
+use ebm_core::{EnergyModel, GradientAscent, GridDensity, refine};
 use ebm_data::Error as DataError;
+use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
-use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_seed::Key;
 
 use crate::evaluation::{estimates, outputs};
-use crate::saved::{Saved, TrainedHead};
+use crate::network::ENERGY;
+use crate::reproduce::runs;
+use crate::saved::{RunConfig, Saved, TrainedHead};
 use crate::training::images;
 use crate::{EnergyHead, Error, Result};
+
+/// The title of configurations that estimate an age.
+pub const AGE: &str = "age";
+/// The title of configurations that estimate a head's pose.
+pub const HEAD_POSE: &str = "head pose";
+/// The probability of [`Estimate::interval`].
+const INTERVAL: f64 = 0.9;
+
+/// Where the ascent on f begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Initial {
+    /// The estimate of `direct_l2` of the energy model's seed, or of the only baseline of that seed, or else the density's mode.
+    #[default]
+    Usual,
+    /// The mode of the density of each coordinate.
+    Mode,
+    /// The estimate of the baseline with this key.
+    Baseline(String),
+}
+
+/// The name of [`Initial::Mode`].
+const NO_BASELINE: &str = "none";
+
+impl From<&str> for Initial {
+    /// A baseline by its key; `none` is the mode.
+    fn from(name: &str) -> Self {
+        if name == NO_BASELINE { Self::Mode } else { Self::Baseline(name.to_owned()) }
+    }
+}
+
+/// What a [`Predictor`] is opened with beside its networks.
+#[derive(Clone, Debug, Default)]
+pub struct PredictorOptions {
+    /// The trunk's weights, where they are no longer where they were in training.
+    pub weights: Option<PathBuf>,
+    /// λ of the refinement, in place of the one that the validation split chose.
+    pub step_length: Option<f64>,
+    /// Where the ascent begins.
+    pub initial: Initial,
+}
+
+/// One coordinate of an estimate, in the unit of the task.
+#[derive(Clone, Debug)]
+pub struct Estimate {
+    /// The prediction.
+    pub value: f64,
+    /// The 5 % and the 95 % quantile of p(y | x): y lies between them with probability 0.9.
+    pub interval: [f64; 2],
+    /// p(y | x).
+    pub density: GridDensity,
+}
+
+/// A head's pose, in degrees; as in BIWI a positive yaw looks to the left of the image, a positive pitch upwards, and a positive roll
+/// turns the head clockwise.
+#[derive(Clone, Debug)]
+pub struct PoseEstimate {
+    /// About the vertical axis.
+    pub yaw: Estimate,
+    /// About the axis from ear to ear.
+    pub pitch: Estimate,
+    /// About the axis of view.
+    pub roll: Estimate,
+}
+
+/// Ages of faces, in years.
+///
+/// ```no_run
+/// use ebm_data::decode::read_upright;
+/// use ebm_face::AgeEstimator;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let estimator = AgeEstimator::open("runs/age-mini-1")?;
+/// let age = estimator.estimate(&read_upright("face.jpg".as_ref())?)?;
+/// println!("{:.0} years, between {:.0} and {:.0}", age.value, age.interval[0], age.interval[1]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct AgeEstimator(Predictor);
+
+impl AgeEstimator {
+    /// As [`Predictor::open`] with the usual options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Predictor::open(path.as_ref(), AGE, &PredictorOptions::default()).map(Self)
+    }
+
+    /// The age of the face that fills `image`.
+    ///
+    /// # Errors
+    /// When the network produces numbers that no density can be made of.
+    pub fn estimate(&self, image: &Image) -> Result<Estimate> {
+        let [age] = self.0.estimate(image)?;
+        Ok(age)
+    }
+}
+
+/// Poses of heads; opened and used as an [`AgeEstimator`].
+pub struct HeadPoseEstimator(Predictor);
+
+impl HeadPoseEstimator {
+    /// As [`Predictor::open`] with the usual options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Predictor::open(path.as_ref(), HEAD_POSE, &PredictorOptions::default()).map(Self)
+    }
+
+    /// The pose of the head that fills `image`.
+    ///
+    /// # Errors
+    /// When the network produces numbers that no density can be made of.
+    pub fn estimate(&self, image: &Image) -> Result<PoseEstimate> {
+        let [yaw, pitch, roll] = self.0.estimate(image)?;
+        Ok(PoseEstimate { yaw, pitch, roll })
+    }
+}
 
 /// An energy model, and the baseline whose estimates it refines.
 pub struct Predictor {
@@ -33,6 +157,49 @@ pub struct Prediction {
 }
 
 impl Predictor {
+    /// The first energy model that `path` stands for, with the baseline that `options` name: a model's file, a run, or the directory of a
+    /// table with all its runs ([`runs`]). `title` is the task's.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when there is no such energy model or baseline, or when they are for another task; as [`Saved::load`].
+    pub fn open(path: &Path, title: &str, options: &PredictorOptions) -> Result<Self> {
+        let fail = |reason: String| Error::Config { part: "predictor", reason };
+        let paths = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
+        let mut found = Vec::new();
+        for path in paths {
+            found.push((RunConfig::of_model(&path)?, path));
+        }
+        let energy = found.iter().find(|(config, _)| config.method == ENERGY);
+        let (energy, model) = energy.ok_or_else(|| {
+            let place = path.display();
+            fail(format!(
+                "{place} has no energy model: give a directory of `ebm reproduce`, or the run of an energy model"
+            ))
+        })?;
+        let known = &energy.experiment.title;
+        if known != title {
+            return Err(fail(format!("{} is for the {known}, not for the {title}", path.display())));
+        }
+        let of_seed =
+            found.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
+        let baselines: BTreeMap<&str, &PathBuf> =
+            of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
+        let only = || baselines.values().next().filter(|_| baselines.len() == 1);
+        let baseline = match &options.initial {
+            Initial::Usual => baselines.get("direct_l2").or_else(only),
+            Initial::Mode => None,
+            Initial::Baseline(name) => Some(baselines.get(name.as_str()).ok_or_else(|| {
+                let names: Vec<&str> = baselines.keys().copied().chain([NO_BASELINE]).collect();
+                let (place, seed, names) = (path.display(), energy.seed, names.join(", "));
+                fail(format!("{place} has no baseline {name} of seed {seed}; take one of {names}"))
+            })?),
+        };
+        let weights = options.weights.as_deref();
+        let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
+        let ascent = options.step_length.map(|length| energy.experiment.refinement.ascent(length));
+        Self::new(Saved::load(model, weights)?, baseline, ascent)
+    }
+
     /// `ascent` replaces what the energy model's run recorded.
     ///
     /// # Errors
@@ -54,8 +221,7 @@ impl Predictor {
             }
         }
         let ascent = ascent.or_else(|| energy.refinement.clone());
-        let ascent =
-            ascent.ok_or_else(|| fail("the energy model has no refinement.toml: give a step length"))?;
+        let ascent = ascent.ok_or_else(|| fail("the energy model says no step length; give one"))?;
         Ok(Self { energy, baseline, ascent })
     }
 
@@ -85,11 +251,26 @@ impl Predictor {
         Ok(Prediction { initial, y, density })
     }
 
+    /// The estimate of each of the `D` coordinates.
+    fn estimate<const D: usize>(&self, image: &Image) -> Result<[Estimate; D]> {
+        let Prediction { y, density, .. } = self.predict(Pixels::Memory(Arc::new(image.clone())))?;
+        let tail = (1.0 - INTERVAL) / 2.0;
+        let estimate = |(value, density): (f64, GridDensity)| -> Result<Estimate> {
+            let interval = [density.quantile(tail)?, density.quantile(1.0 - tail)?];
+            Ok(Estimate { value, interval, density })
+        };
+        let all = y.into_iter().zip(density).map(estimate).collect::<Result<Vec<_>>>()?;
+        <[Estimate; D]>::try_from(all).map_err(|all| Error::Config {
+            part: "predictor",
+            reason: format!("the model has {} coordinates, not {D}", all.len()),
+        })
+    }
+
     fn density(&self, head: &EnergyHead, g_x: &Tensor) -> Result<Vec<GridDensity>> {
         let config = &self.energy.config.experiment;
         let features = head.features(g_x)?;
         let grids = vec![config.density; config.dim()];
-        let marginals = grid_marginals(head, &features, 1, &grids, DType::F32, &Device::Cpu)?;
+        let marginals = head.bind(&features, 1).marginals(&grids)?;
         Ok(marginals.into_iter().flatten().collect())
     }
 }
@@ -100,7 +281,7 @@ fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
     let face = Face { name: "image".to_owned(), pixels: pixels.clone(), target: vec![0.0; config.dim()] };
     let faces = Faces { faces: vec![face], ..Faces::default() };
     let loader = FaceLoaderConfig {
-        max_bad_fraction: 0.0,
+        tolerance: Tolerance { max_bad_fraction: 0.0, report: None },
         workers: 0,
         ..FaceLoaderConfig::in_order(config.input.transform(false), 1)
     };

@@ -3,8 +3,8 @@
 //! ```text
 //! runs/<table>/<method>-<seed>/
 //!   config.toml          RunConfig
-//!   model.safetensors    the parameters: `head.…`, and `trunk.…` where it was trained with the head
-//!   refinement.toml      of an energy model: Algorithm S2 with the λ that the validation split chose
+//!   model.safetensors    the parameters: `head.…`, and `trunk.…` where it was trained with the head; in its metadata a RunConfig and,
+//!                        of an energy model, Algorithm S2 with the λ that the validation split chose
 //!   …                    what ebm-train leaves
 //! ```
 
@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device};
 use ebm_core::GradientAscent;
 use ebm_core::parametric::Baseline;
-use ebm_data::files::{read_settings, write_atomic};
+use ebm_data::files::read_settings;
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::model_file::file_digest;
+use ebm_train::{BaseNetwork, ModelMetadata};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::config::ExperimentConfig;
-use crate::network::{ENERGY, Head, TRUNK};
+use crate::network::{Head, TRUNK};
 use crate::{
     Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, Result, TrunkFile, load_trunk,
     preload_backbone,
@@ -29,14 +30,12 @@ use crate::{
 
 /// The file of a run's parameters.
 const MODEL: &str = "model.safetensors";
-/// The file of an energy model's refinement.
-const REFINEMENT: &str = "refinement.toml";
 
 /// What a run's `config.toml` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The key of the baseline, or [`ENERGY`].
+    /// The key of the baseline, or [`ENERGY`](crate::network::ENERGY).
     pub method: String,
     /// Seed of the initial values, the order and the noise.
     pub seed: u64,
@@ -61,17 +60,6 @@ pub enum TrunkSource {
     },
 }
 
-/// SHA-256 of a file, in hexadecimal.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn file_digest(path: &Path) -> Result<String> {
-    let mut hash = Sha256::new();
-    let mut copy = || std::io::copy(&mut std::fs::File::open(path)?, &mut hash);
-    copy().map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 impl RunConfig {
     /// As TOML.
     ///
@@ -80,6 +68,14 @@ impl RunConfig {
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self)
             .map_err(|error| Error::Settings { name: "run".into(), reason: error.to_string() })
+    }
+
+    /// Of the model's file `path`, or of the run in the directory `path`.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] when that is something else.
+    pub fn of_model(path: &Path) -> Result<Self> {
+        if path.is_dir() { Self::read(path) } else { Ok(Stored::read(path)?.run) }
     }
 
     /// Of the run in `dir`.
@@ -98,34 +94,68 @@ impl RunConfig {
     }
 }
 
-/// Writes the parameters of `store` as those of the run in `dir`.
-///
-/// # Errors
-/// When the file can not be written.
-pub fn save(store: &ParamStore, dir: &Path) -> Result<()> {
-    Ok(store.save(&dir.join(MODEL))?)
+/// The configuration in the metadata of a model's file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    run: RunConfig,
+    /// How an energy model refines, where the validation split chose that.
+    refinement: Option<GradientAscent>,
 }
 
-/// Writes how the energy model of the run in `dir` refines.
-///
-/// # Errors
-/// When the file can not be written.
-pub fn save_refinement(ascent: &GradientAscent, dir: &Path) -> Result<()> {
-    let path = dir.join(REFINEMENT);
-    let text = toml::to_string(ascent)
-        .map_err(|error| Error::Settings { name: path.display().to_string(), reason: error.to_string() })?;
-    Ok(write_atomic(&path, text.as_bytes())?)
-}
-
-/// What [`save_refinement`] wrote; none where nothing was.
-fn read_refinement(dir: &Path) -> Result<Option<GradientAscent>> {
-    let path = dir.join(REFINEMENT);
-    if !path.exists() {
-        return Ok(None);
+impl Stored {
+    fn metadata(&self) -> Result<ModelMetadata> {
+        let fail =
+            |error: toml::ser::Error| Error::Settings { name: "run".into(), reason: error.to_string() };
+        let RunConfig { method, seed, trunk, experiment } = &self.run;
+        let base = match trunk {
+            TrunkSource::Own(_) => None,
+            TrunkSource::File { path, sha256 } => {
+                // As seen from the model's file.
+                let file = if path.is_absolute() { path.clone() } else { Path::new("..").join(path) };
+                Some(BaseNetwork { digest: sha256.clone(), file: Some(file) })
+            }
+        };
+        Ok(ModelMetadata {
+            task: experiment.title.clone(),
+            method: method.clone(),
+            seed: Some(*seed),
+            config: toml::to_string(self).map_err(fail)?,
+            base,
+            ..ModelMetadata::default()
+        })
     }
-    let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-    let text = read_settings(&path).map_err(|error| fail(error.to_string()))?;
-    toml::from_str(&text).map(Some).map_err(|error| fail(error.to_string()))
+
+    /// What the model's file at `path` says. One that says nothing is the one of the run that it lies in.
+    fn read(path: &Path) -> Result<Self> {
+        let Some(metadata) = ModelMetadata::read(path)? else {
+            let run = RunConfig::read(path.parent().unwrap_or(Path::new(".")))?;
+            return Ok(Self { run, refinement: None });
+        };
+        toml::from_str(&metadata.config).map_err(|error| Error::Settings {
+            name: path.display().to_string(),
+            reason: format!("not a model of a face: {error}"),
+        })
+    }
+}
+
+/// Writes the parameters of `store` as those of the run in `dir`, which is `config`.
+///
+/// # Errors
+/// When the file can not be written.
+pub fn save(store: &ParamStore, dir: &Path, config: &RunConfig) -> Result<()> {
+    let stored = Stored { run: config.clone(), refinement: None };
+    Ok(stored.metadata()?.save(&dir.join(MODEL), &store.tensors()?)?)
+}
+
+/// Adds how the energy model of the run in `dir` refines to its file.
+///
+/// # Errors
+/// When the file can not be read or written.
+pub fn save_refinement(ascent: &GradientAscent, dir: &Path) -> Result<()> {
+    let path = dir.join(MODEL);
+    let stored = Stored { refinement: Some(ascent.clone()), ..Stored::read(&path)? };
+    Ok(stored.metadata()?.save(&path, &import::load(&path, &Device::Cpu)?)?)
 }
 
 /// A trained head, for prediction.
@@ -145,19 +175,6 @@ impl From<Head> for TrainedHead {
     }
 }
 
-/// The head of `method` whose parameters are those of `store`, on the CPU.
-fn head_of(
-    experiment: &ExperimentConfig,
-    method: &str,
-    num_features: usize,
-    store: &ParamStore,
-) -> Result<TrainedHead> {
-    Ok(TrainedHead::from(match method {
-        ENERGY => Head::energy(experiment, num_features, store, &Device::Cpu)?,
-        key => Head::baseline(experiment, experiment.method(key)?, num_features, store, &Device::Cpu)?,
-    }))
-}
-
 impl TrainedHead {
     /// The head of `method` on g_x of length `num_features`, on the CPU, with the present parameters of `store`.
     ///
@@ -169,7 +186,8 @@ impl TrainedHead {
         num_features: usize,
         store: &ParamStore,
     ) -> Result<Self> {
-        head_of(experiment, method, num_features, &store.constants()?)
+        let (head, _) = Head::of(experiment, method, num_features, &store.constants()?, &Device::Cpu)?;
+        Ok(head.into())
     }
 
     /// f(x, y), if that is what it is.
@@ -194,34 +212,35 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads the run in `dir`. `weights` is where its trunk's file is if it is no longer where it was.
+    /// Reads the model's file `path`, or that of the run in the directory `path`. `weights` is where its trunk's file is if it is no
+    /// longer where it was.
     ///
     /// # Errors
-    /// [`Error::Settings`] as [`RunConfig::read`]; [`Error::Weights`] when the trunk's file is not the one that the run was trained
-    /// on, or when the run's parameters are not those of its configuration.
-    pub fn load(dir: &Path, weights: Option<&Path>) -> Result<Self> {
-        let config = RunConfig::read(dir)?;
-        let path = dir.join(MODEL);
+    /// [`Error::Settings`] for a file of something else; [`Error::Weights`] when the trunk's file is not the one that the run was
+    /// trained on, or when the parameters are not those of the configuration.
+    pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
+        let path = if path.is_dir() { path.join(MODEL) } else { path.to_owned() };
+        let Stored { run: config, refinement } = Stored::read(&path)?;
         let store = ParamStore::new(Key::new(0));
         store.preload(import::load(&path, &Device::Cpu)?);
         store.freeze(|_| true);
         let experiment = &config.experiment;
         let trunk = match &config.trunk {
             TrunkSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
-            TrunkSource::File { path, sha256 } => {
-                let root = dir.parent().unwrap_or(Path::new("."));
-                let path = weights.map_or_else(|| root.join(path), Path::to_owned);
-                open_trunk(&experiment.trunk, &path, Some(sha256))?
+            TrunkSource::File { path: file, sha256 } => {
+                let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
+                let file = weights.map_or_else(|| runs.join(file), Path::to_owned);
+                open_trunk(&experiment.trunk, &file, Some(sha256))?
             }
         };
         let num_features = trunk.num_features();
-        let head = head_of(experiment, &config.method, num_features, &store)?;
+        let (head, _) = Head::of(experiment, &config.method, num_features, &store, &Device::Cpu)?;
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
             return Err(Error::Weights { path, reason });
         }
-        Ok(Self { head, config, trunk, refinement: read_refinement(dir)? })
+        Ok(Self { head: head.into(), config, trunk, refinement })
     }
 }
 

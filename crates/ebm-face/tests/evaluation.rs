@@ -34,7 +34,7 @@ fn saved(config: &ExperimentConfig, method: &str, root: &Path, edit: impl Fn(&Pa
     let trunk = TrunkSource::Own(config.trunk.clone());
     let run = RunConfig { method: method.to_owned(), seed: 0, trunk, experiment: config.clone() };
     std::fs::write(dir.join("config.toml"), run.to_toml().unwrap()).unwrap();
-    save(&store, &dir).unwrap();
+    save(&store, &dir, &run).unwrap();
     Saved::load(&dir, None).unwrap()
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use candle_core::{DType, Tensor};
 use common::{CPU, OneBatch, config, set, train};
-use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
+use ebm_core::{AnyObjective, AnyProposal, GaussianMixture, Grid, MonteCarloNll};
 use ebm_face::config::{MethodConfig, TrainingConfig};
 use ebm_face::evaluation::{densities, estimates, outputs};
 use ebm_face::network::{ENERGY, Head, Network};
@@ -139,7 +139,8 @@ fn the_energy_model_finds_the_density_of_its_data() {
     let mut config = config();
     config.head.hidden = 32;
     config.head.y_layers = vec![16, 32];
-    (config.energy.samples, config.energy.sigmas) = (128, vec![1.0, 20.0]);
+    let proposal = AnyProposal::Gaussian(GaussianMixture::isotropic(&[1.0, 20.0], 1).unwrap());
+    config.energy.objective = AnyObjective::MlIs(MonteCarloNll { proposal, num_samples: 128 });
     let store = ParamStore::new(Key::new(4));
     let head = Head::energy(&config, 1, &store, &CPU).unwrap();
     let tensor = |values: Vec<f32>| Tensor::from_vec(values, (128, 1), &CPU).unwrap();

@@ -89,7 +89,7 @@ fn coco_seeds() -> Vec<Vec<u8>> {
 
 fn read_coco(path: &Path) -> Result<(), Refusal> {
     let load = |purpose, labels| LoadOptions {
-        max_bad_fraction: 1.,
+        tolerance: ANY,
         check_files: false,
         labels,
         ..LoadOptions::new(purpose)

@@ -5,6 +5,7 @@
 
 mod configurations;
 mod datasets;
+mod detection_folders;
 mod pictures;
 mod runs;
 mod weights;
@@ -31,7 +32,15 @@ pub struct Target {
 
 /// All targets.
 pub fn targets() -> Vec<Target> {
-    [datasets::TARGETS, pictures::TARGETS, weights::TARGETS, configurations::TARGETS, runs::TARGETS].concat()
+    [
+        datasets::TARGETS,
+        detection_folders::TARGETS,
+        pictures::TARGETS,
+        weights::TARGETS,
+        configurations::TARGETS,
+        runs::TARGETS,
+    ]
+    .concat()
 }
 
 /// The target with a name.

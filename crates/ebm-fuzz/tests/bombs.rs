@@ -128,6 +128,14 @@ fn bombs_are_refused_at_once_and_with_little_memory() {
         refused(name, format!("a = {deep}").as_bytes());
     }
 
+    // Entities within entities, nesting, and more elements than an annotation has.
+    let laughs =
+        "<!DOCTYPE annotation [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;\">]><annotation>&b;</annotation>";
+    let many = format!("<annotation>{}</annotation>", "<a/>".repeat(1_000_000));
+    for text in [laughs, &"<annotation>".repeat(100_000), &many] {
+        refused("voc", text.as_bytes());
+    }
+
     // 65500² pixels in a JPEG's frame.
     refused("jpeg", &changed("jpeg", &[0xff, 0xc0], 5, &[0xff, 0xdc, 0xff, 0xdc]));
 

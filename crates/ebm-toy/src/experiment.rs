@@ -233,7 +233,7 @@ impl Experiment {
                 (Trained::Gaussian(heads), history)
             }
             ModelConfig::Energy(objective) => {
-                let model = energy()?;
+                let (model, objective) = (energy()?, objective.build(&mut key.split("pool").rng())?);
                 let history = train(name, schedule, points, model.parameters(), steps, |x, y, key| {
                     Ok(objective.loss(&model, &model.features(x)?, y, &mut key.rng())?)
                 })?;

@@ -1,11 +1,11 @@
 //! The settings of tracking's experiments.
 
-use std::collections::BTreeMap;
-
 pub use ebm_experiment::config::Settings;
+use ebm_experiment::config::row;
 use serde::{Deserialize, Serialize};
 
-use crate::method::{Method, MethodSettings};
+use crate::error::Result;
+use crate::method::MethodConfig;
 use crate::tracker::TrackerConfig;
 use crate::training::{BoxTraining, SmallBackboneConfig};
 
@@ -21,9 +21,10 @@ pub struct ExperimentConfig {
     pub training: BoxTraining,
     /// What it learns from.
     pub pairs: PairsConfig,
-    /// Training and inference of each method; the paper's where nothing is said.
-    #[serde(default)]
-    pub methods: BTreeMap<Method, MethodSettings>,
+    /// The rows of Table 3.
+    pub methods: Vec<MethodConfig>,
+    /// The proposals of the supplement's ablation, for the energy model.
+    pub ablation: Vec<AblationConfig>,
     /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
     #[serde(default)]
     pub step_factors: Vec<f64>,
@@ -36,6 +37,16 @@ pub struct ExperimentConfig {
     /// Generated videos, at mini scale.
     #[serde(default)]
     pub generated: Option<GeneratedConfig>,
+}
+
+/// A proposal of the supplement's ablation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AblationConfig {
+    /// σ_l of the proposal.
+    pub sigmas: Vec<f64>,
+    /// OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
+    pub published: [f64; 3],
 }
 
 /// Pairs of frames.
@@ -83,9 +94,23 @@ impl Settings for ExperimentConfig {
 }
 
 impl ExperimentConfig {
-    /// The settings of a method.
-    pub fn method(&self, method: Method) -> MethodSettings {
-        self.methods.get(&method).cloned().unwrap_or_else(|| method.paper())
+    /// The key of the energy model.
+    pub const ENERGY: &'static str = "ebm";
+
+    /// The row of this key.
+    ///
+    /// # Errors
+    /// When there is none, naming those that there are.
+    pub fn method(&self, key: &str) -> Result<&MethodConfig> {
+        Ok(row(&self.methods, |method| &method.key, key)?)
+    }
+
+    /// The same with this row in the place of the one of its key.
+    #[must_use]
+    pub fn with_method(&self, method: &MethodConfig) -> Self {
+        let mut config = self.clone();
+        config.methods.iter_mut().filter(|row| row.key == method.key).for_each(|row| row.clone_from(method));
+        config
     }
 }
 
@@ -111,7 +136,9 @@ mod tests {
     #[test]
     fn the_paper_is_trained_as_the_paper_says() {
         let config = ExperimentConfig::embedded("paper").unwrap();
-        assert_eq!(config.method(Method::Ebm), Method::Ebm.paper());
+        let energy = config.method(ExperimentConfig::ENERGY).unwrap();
+        assert_eq!(energy.objective.gaussian().unwrap().sigmas(), [[0.05; 4], [0.5; 4]]);
+        assert_eq!((energy.refinement.steps, energy.refinement.step_length), (10, [2e-4, 1e-3]));
         assert_eq!((config.training, config.narrowed), (BoxTraining::paper(), 1));
         assert_eq!((config.tracker, config.repetitions), (TrackerConfig::default(), 5));
     }

@@ -1,12 +1,14 @@
 //! Visual tracking: the ATOM tracker with an energy-based box module (Section 4.2).
 //!
+//! A trained one in a program of one's own: [`Tracker`].
+//!
 //! | step | item |
 //! |---|---|
 //! | features of a crop, once a frame | [`Backbone`] |
 //! | where the target is | [`Classifier`], [`localize`] |
 //! | f(x, y) of a box y | [`box_module`] |
-//! | training of the box module: Eq. 4 and its rivals | [`training`], [`Method`] |
-//! | frame by frame | [`tracker::Tracker`] |
+//! | training of the box module: Eq. 4 and its rivals | [`training`], [`MethodConfig`] |
+//! | frame by frame | [`tracker::TargetTracker`] |
 //! | Table 3 | [`reproduce`] |
 
 mod backbone;
@@ -21,11 +23,13 @@ pub mod reproduce;
 pub mod saved;
 mod sequence;
 pub mod tracker;
+mod trained;
 pub mod training;
 
 pub use backbone::{Backbone, BackboneFeatures};
 pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
-pub use method::{BoxProposal, Method, MethodSettings, Published, Refinement, StepCoordinates};
+pub use method::{MethodConfig, Published, Refinement, StepCoordinates};
 pub use sequence::{TrackedSequence, Watch, track_sequence};
+pub use trained::{Tracker, TrackerOptions};

@@ -2,33 +2,40 @@
 //!
 //! ```text
 //! runs/<table>/<method>-<seed>/
-//!   tracker.toml         SavedConfig
-//!   model.safetensors    the box module's parameters
+//!   model.safetensors    the box module's parameters, and in its metadata a SavedConfig
 //!   …                    what ebm-train leaves
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use candle_core::Device;
-use ebm_data::files::{read_settings, write_atomic};
+use candle_core::{Device, Tensor};
+use ebm_data::files::read_settings;
+use ebm_nn::import::load_safetensors;
 use ebm_nn::params::ParamStore;
+use ebm_train::model_file::file_digest;
+use ebm_train::{BaseNetwork, ModelMetadata};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::error::{Error, Result};
-use crate::method::{Method, Refinement};
+use crate::method::Refinement;
 use crate::tracker::TrackerConfig;
 
-const CONFIG: &str = "tracker.toml";
+/// What the metadata of a box module's file call its task.
+pub const TRACKING: &str = "tracking";
+
 const MODEL: &str = "model.safetensors";
+/// Where the settings were before the model's file held them.
+const CONFIG: &str = "tracker.toml";
 
 /// What a saved box module is, and how it is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedConfig {
-    /// How it was trained.
-    pub method: Method,
+    /// The key of the method that it was trained by.
+    pub method: String,
     /// The seed of its training.
     pub seed: u64,
     /// The backbone's weight file; where it is relative, from the directory that holds the run.
@@ -45,51 +52,116 @@ pub struct SavedConfig {
 impl SavedConfig {
     /// Whether a trained module is in `dir`.
     pub fn exists(dir: &Path) -> bool {
-        dir.join(CONFIG).is_file()
+        dir.join(MODEL).is_file()
     }
 
-    /// The file of the box module's parameters in `dir`.
-    pub fn model_path(dir: &Path) -> PathBuf {
-        dir.join(MODEL)
+    /// The file of the box module's parameters, which `path` is or holds.
+    pub fn model_path(path: &Path) -> PathBuf {
+        if path.is_dir() { path.join(MODEL) } else { path.to_owned() }
     }
 
-    /// The backbone's weight file, this being what was saved in `dir`.
-    pub fn backbone_path(&self, dir: &Path) -> PathBuf {
-        dir.parent().unwrap_or(Path::new(".")).join(&self.backbone)
+    /// The backbone's weight file, this being what was saved in `path`.
+    pub fn backbone_path(&self, path: &Path) -> PathBuf {
+        let model = Self::model_path(path);
+        model.parent().and_then(Path::parent).unwrap_or(Path::new("..")).join(&self.backbone)
     }
 
-    /// Writes this and the module's parameters, those of `store`, to `dir`.
+    /// Writes the module's parameters, those of `store`, with this to `dir`; the file appears whole or not at all.
     ///
     /// # Errors
-    /// When a file can not be written.
+    /// When the backbone's file cannot be read, or the module's not be written.
     pub fn save(&self, store: &ParamStore, dir: &Path) -> Result<()> {
-        let path = dir.join(CONFIG);
-        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-        store.save(&dir.join(MODEL))?;
-        let text = toml::to_string(self).map_err(|error| fail(error.to_string()))?;
-        Ok(write_atomic(&path, text.as_bytes())?)
+        self.save_tensors(&store.tensors()?, dir)
     }
 
-    /// What is in `dir`: the settings, the backbone and the box module. `backbone` is where the backbone's file is if it is no longer
-    /// where it was.
+    /// Writes this in the place of what the module's file in `dir` says.
     ///
     /// # Errors
-    /// [`Error::Settings`] when there is no such run; [`Error::Weights`] when a file holds another network.
-    pub fn load(dir: &Path, backbone: Option<&Path>, device: &Device) -> Result<(Self, Backbone, BoxModule)> {
-        let path = dir.join(CONFIG);
-        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-        let text = read_settings(&path)
-            .map_err(|error| fail(format!("{error}; a run of `ebm reproduce tracking` is expected")))?;
-        let config: Self = toml::from_str(&text).map_err(|error| fail(error.to_string()))?;
-        let backbone = backbone.map_or_else(|| config.backbone_path(dir), Path::to_owned);
-        let backbone = Backbone::load(&backbone, device)?;
+    /// When a file cannot be read, or the module's not be written.
+    pub fn replace(&self, dir: &Path) -> Result<()> {
+        self.save_tensors(&load_safetensors(&dir.join(MODEL), &Device::Cpu)?, dir)
+    }
 
-        let model = Self::model_path(dir);
+    fn save_tensors(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
+        let path = dir.join(MODEL);
+        let fail = |error: toml::ser::Error| settings(&path, error.to_string());
+        let digest = file_digest(&self.backbone_path(&path))?;
+        // As seen from the file itself.
+        let file = if self.backbone.is_absolute() {
+            self.backbone.clone()
+        } else {
+            Path::new("..").join(&self.backbone)
+        };
+        let metadata = ModelMetadata {
+            task: TRACKING.to_owned(),
+            method: self.method.clone(),
+            seed: Some(self.seed),
+            config: toml::to_string(self).map_err(fail)?,
+            base: Some(BaseNetwork { digest, file: Some(file) }),
+            ..ModelMetadata::default()
+        };
+        Ok(metadata.save(&path, tensors)?)
+    }
+
+    /// The settings, the backbone and the box module of the file `path`, or of the run in the directory `path`. `backbone` is where the
+    /// backbone's file is if it is no longer where it was.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] when there is no such run; [`Error::Weights`] when a file holds another network, or the backbone is not the
+    /// one that the module was trained on.
+    pub fn load(
+        path: &Path,
+        backbone: Option<&Path>,
+        device: &Device,
+    ) -> Result<(Self, Backbone, BoxModule)> {
+        let model = Self::model_path(path);
+        if !model.is_file() {
+            return Err(settings(
+                &model,
+                "there is no such file; a run of `ebm reproduce tracking` is expected".to_owned(),
+            ));
+        }
+        let metadata = ModelMetadata::read(&model)?;
+        if let Some(metadata) = &metadata {
+            metadata.check_task(&model, &[TRACKING])?;
+        }
+        let config = match &metadata {
+            Some(metadata) => metadata.config.clone(),
+            None => read_settings(&model.with_file_name(CONFIG)).map_err(|error| {
+                settings(
+                    &model,
+                    format!("it does not say what it is, and there is no {CONFIG} beside it: {error}"),
+                )
+            })?,
+        };
+        let config: Self = toml::from_str(&config).map_err(|error| settings(&model, error.to_string()))?;
+        let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
+        if let Some(trained) = metadata.and_then(|metadata| metadata.base) {
+            check_backbone(&backbone, &trained.digest)?;
+        }
+        let backbone = Backbone::load(&backbone, device)?;
         let module = BoxModule::load(&model, device)?;
         if module.config() != &config.box_module {
-            let reason = format!("it holds {:?}, and {CONFIG} says {:?}", module.config(), config.box_module);
+            let reason =
+                format!("it holds {:?}, and says that it is {:?}", module.config(), config.box_module);
             return Err(Error::Weights { path: model, reason });
         }
         Ok((config, backbone, module))
     }
+}
+
+/// Refuses another backbone than the module was trained on.
+fn check_backbone(path: &Path, expected: &str) -> Result<()> {
+    let found = file_digest(path)?;
+    if found == expected {
+        return Ok(());
+    }
+    let reason = format!(
+        "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
+    );
+    Err(Error::Weights { path: path.to_owned(), reason })
+}
+
+fn settings(path: &Path, reason: String) -> Error {
+    Error::Settings { name: path.display().to_string(), reason }
 }

@@ -7,7 +7,7 @@ use ebm_seed::Key;
 
 use crate::box_module::BoxNetwork;
 use crate::error::{Error, Result};
-use crate::tracker::{Networks, Tracked, Tracker, TrackerConfig};
+use crate::tracker::{Networks, TargetTracker, Tracked, TrackerConfig};
 
 /// What a tracker found in a sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct TrackedSequence {
 }
 
 /// Sees a frame's number, its pixels, the answer, and the tracker after it.
-pub type Watch<'w, B> = dyn FnMut(usize, &Image, &Tracked, &Tracker<'_, B>) -> Result<()> + 'w;
+pub type Watch<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>) -> Result<()> + 'w;
 
 /// Tracks the target of `sequence` from its first box on. `watch` sees every later frame with its answer.
 ///
@@ -49,7 +49,7 @@ pub fn track_sequence<B: BoxNetwork>(
     };
     let first = sequence.boxes.first().copied();
     let first = first.ok_or_else(|| fail(0, "the first frame has no box to track".to_owned()))?;
-    let mut tracker = Tracker::start(networks, config, &read(0)?, first, key)
+    let mut tracker = TargetTracker::start(networks, config, &read(0)?, first, key)
         .map_err(|error| fail(0, error.to_string()))?;
     let (mut boxes, mut frames) = (vec![first], Vec::new());
     for i in 1..sequence.frames.len() {

@@ -15,9 +15,9 @@ use ebm_track::box_module::{
     BoxModule, BoxModuleConfig, BoxNetwork, Modulation, TargetFeatures, TestFeatures,
 };
 use ebm_track::localize::State;
-use ebm_track::tracker::{BoxConfig, Networks, Tracker, TrackerConfig, refine_box};
+use ebm_track::tracker::{BoxConfig, Networks, TargetTracker, TrackerConfig, refine_box};
 use ebm_track::{
-    Backbone, BackboneFeatures, Error, Method, Refinement, Runs, StepCoordinates, run_folder, track_dataset,
+    Backbone, BackboneFeatures, Error, Refinement, Runs, StepCoordinates, run_folder, track_dataset,
     track_sequence,
 };
 use rand::Rng;
@@ -34,7 +34,7 @@ fn networks(steps: usize) -> Networks<BoxModule> {
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(32);
     store.freeze(|_| true);
     let boxes = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
-    let refinement = Refinement { steps, ..Method::Ebm.paper().refinement };
+    let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
     Networks { backbone: Arc::new(backbone), boxes, refinement, device }
 }
 
@@ -76,7 +76,8 @@ fn path(i: usize) -> (f64, f64) {
 fn a_moving_target_is_followed() {
     let networks = networks(0);
     let (x, y) = path(0);
-    let mut tracker = Tracker::start(&networks, &config(), &frame(x, y), bbox(x, y), Key::new(3)).unwrap();
+    let mut tracker =
+        TargetTracker::start(&networks, &config(), &frame(x, y), bbox(x, y), Key::new(3)).unwrap();
     let mut far = 0.0;
     for i in 1..25 {
         let (x, y) = path(i);
@@ -96,7 +97,8 @@ fn a_moving_target_is_followed() {
 fn a_target_that_is_gone_is_not_found_and_the_box_stays() {
     let networks = networks(0);
     let mut tracker =
-        Tracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3)).unwrap();
+        TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3))
+            .unwrap();
     let empty = Image::filled(160, 120, [110; 3]).unwrap();
     let before = tracker.bbox();
     let tracked = tracker.track(&empty).unwrap();
@@ -115,7 +117,8 @@ fn a_tracker_repeats_itself() {
     let run = |key: u64| {
         let config = TrackerConfig::default();
         let mut tracker =
-            Tracker::start(&networks, &config, &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(key)).unwrap();
+            TargetTracker::start(&networks, &config, &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(key))
+                .unwrap();
         (1..4).map(|i| tracker.track(&frame(80.0 + i as f64, 60.0)).unwrap().bbox).collect::<Vec<_>>()
     };
     assert_eq!(run(7), run(7));
@@ -126,15 +129,16 @@ fn a_tracker_repeats_itself() {
 fn what_can_not_be_tracked_is_refused() {
     let networks = networks(0);
     let start =
-        |bbox| Tracker::start(&networks, &config(), &frame(80.0, 60.0), bbox, Key::new(3)).map(|_| ());
+        |bbox| TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox, Key::new(3)).map(|_| ());
     assert!(matches!(start([0.0, 0.0, 0.0, 5.0]), Err(Error::Target { .. })));
     assert!(matches!(start([500.0, 0.0, 5.0, 5.0]), Err(Error::Target { .. })));
     let mut tracker =
-        Tracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3)).unwrap();
+        TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3))
+            .unwrap();
     let other = Image::filled(100, 120, [0; 3]).unwrap();
     assert!(matches!(tracker.track(&other), Err(Error::FrameSize { frame: 1, .. })));
     let bad = TrackerConfig { crop: 100, ..config() };
-    let refused = Tracker::start(&networks, &bad, &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3));
+    let refused = TargetTracker::start(&networks, &bad, &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3));
     assert!(refused.err().unwrap().to_string().contains("multiple of 16"));
 }
 
@@ -290,7 +294,7 @@ fn a_tracker_refines_the_size_towards_the_optimum_of_f() {
     let track = |refinement: Refinement| {
         let networks = sized(aim, 2, refinement);
         let mut tracker =
-            Tracker::start(&networks, &config(), &frame(x, y), bbox(x, y), Key::new(3)).unwrap();
+            TargetTracker::start(&networks, &config(), &frame(x, y), bbox(x, y), Key::new(3)).unwrap();
         tracker.track(&frame(next.0, next.1)).unwrap()
     };
     let center = |[x, y, w, h]: Rect| [x + (w - 1.0) / 2.0, y + (h - 1.0) / 2.0];

@@ -140,6 +140,14 @@ pub enum Error {
         /// The run's.
         expected: String,
     },
+    /// A run that was made with other settings than the one that would go on with it.
+    #[error("{} was made with {differences}; restore the run's configuration or start a new run", path.display())]
+    OtherSettings {
+        /// The run's directory.
+        path: PathBuf,
+        /// What differs, with both values.
+        differences: String,
+    },
     /// A checkpoint outside the steps to train.
     #[error(
         "{} has {step} completed steps, outside {start} to {end}; train more steps or start a new run",

@@ -4,7 +4,7 @@
 //! trained, the whole configuration, its classes, and the network that it was trained on top of. The metadata of a safetensors file are
 //! strings by name; every field of [`ModelMetadata`] is one of them, so that other programs can read it too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Tensor};
@@ -12,10 +12,10 @@ use ebm_nn::import;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toml::{Table, Value};
 
 use crate::checkpoint::hexadecimal;
 use crate::error::{Error, Result};
+use crate::settings;
 
 /// The version of the metadata that this crate writes. Files of a later one are refused.
 pub const FORMAT_VERSION: u32 = 1;
@@ -221,12 +221,7 @@ impl ModelMetadata {
     /// [`Error::Model`] with both values of everything that differs, or when a configuration is no TOML.
     pub fn check_same(&self, path: &Path, wanted: &Self, matters: impl Fn(&str) -> bool) -> Result<()> {
         let [ours, theirs] = [self.settings(path)?, wanted.settings(path)?];
-        let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-        let word = |value: Option<&String>| value.map_or("none", String::as_str).to_owned();
-        let differences: Vec<String> = (names.into_iter())
-            .filter(|name| ours.get(*name) != theirs.get(*name) && matters(name))
-            .map(|name| format!("{name} = {} (here: {})", word(ours.get(name)), word(theirs.get(name))))
-            .collect();
+        let differences = settings::differences(&ours, &theirs, matters);
         if differences.is_empty() {
             return Ok(());
         }
@@ -236,25 +231,13 @@ impl ModelMetadata {
 
     /// What is compared, by dotted name.
     fn settings(&self, path: &Path) -> Result<BTreeMap<String, String>> {
-        let config: Table = toml::from_str(&self.config)
-            .map_err(|error| refusal(path, format!("its metadata {CONFIG}: {error}")))?;
+        let config = settings::flat(&self.config);
+        let config = config.map_err(|error| refusal(path, format!("its metadata {CONFIG}: {error}")))?;
         let mut found = BTreeMap::from([(METHOD.to_owned(), self.method.clone())]);
         found.extend(self.seed.map(|seed| (SEED.to_owned(), seed.to_string())));
         found.extend(self.base.as_ref().map(|base| (BASE_DIGEST.to_owned(), base.digest.clone())));
-        flatten("", &config, &mut found);
+        found.extend(config);
         Ok(found)
-    }
-}
-
-fn flatten(prefix: &str, table: &Table, found: &mut BTreeMap<String, String>) {
-    for (key, value) in table {
-        let name = format!("{prefix}{key}");
-        match value {
-            Value::Table(table) => flatten(&format!("{name}."), table, found),
-            value => {
-                found.insert(name, value.to_string());
-            }
-        }
     }
 }
 
@@ -284,6 +267,17 @@ pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
             sum.update(value.to_le_bytes());
         }
     }
+    Ok(hexadecimal(&sum.finalize()))
+}
+
+/// SHA-256 of a file, in hexadecimal.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn file_digest(path: &Path) -> Result<String> {
+    let mut sum = Sha256::new();
+    let mut copy = || std::io::copy(&mut std::fs::File::open(path)?, &mut sum);
+    copy().map_err(|source| Error::Io { path: path.to_owned(), action: "read", source })?;
     Ok(hexadecimal(&sum.finalize()))
 }
 

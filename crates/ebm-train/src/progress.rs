@@ -1,11 +1,12 @@
 //! What a long computation tells its caller.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{Retention, sha256};
+use crate::checkpoint::Retention;
 use crate::error::{Error, Result};
 use crate::observer::{Event, Observer};
 use crate::run_dir::{Environment, RunDir};
+use crate::settings;
 use crate::trainer::{TrainOptions, TrainTask, lead};
 use ebm_distributed::Group;
 
@@ -54,6 +55,9 @@ pub struct RunSpec<'a> {
     pub checkpoint_every: usize,
     /// Whether to go on where an earlier process stopped, if there was one. Otherwise there must be no such run.
     pub resume: bool,
+    /// The last names of settings that may differ from those of the run that it goes on with, such as `steps`: a run that is over
+    /// becomes longer.
+    pub changeable: &'a [&'a str],
 }
 
 impl<'a> RunSpec<'a> {
@@ -62,20 +66,68 @@ impl<'a> RunSpec<'a> {
 
     /// A new run with the usual checkpoints.
     pub fn new((root, name): (&'a Path, &'a str), config: &'a str, steps: usize, seed: u64) -> Self {
-        Self { root, name, config, steps, seed, checkpoint_every: Self::CHECKPOINT_EVERY, resume: false }
+        let (checkpoint_every, resume, changeable) = (Self::CHECKPOINT_EVERY, false, &[]);
+        Self { root, name, config, steps, seed, checkpoint_every, resume, changeable }
+    }
+
+    /// Refuses what [`train_run`] would refuse because of a run that is there, or because of its settings: to be asked before anything
+    /// slow.
+    ///
+    /// # Errors
+    /// [`Error::RunExists`], [`Error::OtherSettings`].
+    pub fn check(&self) -> Result<()> {
+        let path = self.root.join(self.name);
+        match (RunDir::exists(&path), self.resume) {
+            (false, _) => Ok(()),
+            (true, false) => Err(Error::RunExists { path }),
+            (true, true) => {
+                let config = RunDir::read_config(&path)?;
+                self.check_settings(path, &config)
+            }
+        }
     }
 
     pub(crate) fn open(&self, environment: &Environment) -> Result<RunDir> {
         let path = self.root.join(self.name);
-        if !self.resume || !RunDir::exists(&path) {
-            return RunDir::create(self.root, self.name, self.config, environment);
+        let run = if self.resume && RunDir::exists(&path) {
+            let run = RunDir::open(&path)?;
+            self.check_settings(path, run.config())?;
+            run
+        } else {
+            RunDir::create(self.root, self.name, self.config, environment)?
+        };
+        run.configured(self.config, &self.identity())
+    }
+
+    /// Refuses to go on with the run at `path`, whose configuration is `found`, where another setting than a changeable one differs.
+    fn check_settings(&self, path: PathBuf, found: &str) -> Result<()> {
+        if found == self.config {
+            return Ok(());
         }
-        let run = RunDir::open(&path)?;
-        if run.config() != self.config {
-            let (found, expected) = (run.config_digest(), sha256(self.config.as_bytes()));
-            return Err(Error::OtherRun { path, what: "configuration digest", found, expected });
+        let fixed = |name: &str| !settings::ends_in(name, self.changeable);
+        let differences = match (settings::flat(found), settings::flat(self.config)) {
+            (Ok(found), Ok(here)) => settings::differences(&found, &here, fixed).join(", "),
+            _ => String::new(),
+        };
+        if differences.is_empty() && !self.changeable.is_empty() {
+            return Ok(());
         }
-        Ok(run)
+        let in_form = "a configuration in another form".to_owned();
+        Err(Error::OtherSettings {
+            path,
+            differences: Some(differences).filter(|d| !d.is_empty()).unwrap_or(in_form),
+        })
+    }
+
+    /// What checkpoints belong to: the configuration without what may change.
+    pub(crate) fn identity(&self) -> String {
+        match settings::flat(self.config) {
+            Ok(all) if !self.changeable.is_empty() => {
+                let fixed = all.into_iter().filter(|(name, _)| !settings::ends_in(name, self.changeable));
+                fixed.map(|(name, value)| format!("{name} = {value}\n")).collect()
+            }
+            _ => self.config.to_owned(),
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Environment {
 pub struct RunDir {
     path: PathBuf,
     config: String,
+    /// Of the part of the configuration that may not change; see [`RunDir::config_digest`].
+    digest: String,
     _lock: File,
 }
 
@@ -64,7 +66,7 @@ impl RunDir {
             .map_err(|source| Error::Json { path: file.clone(), source })?;
         files::replace(&file, &json)?;
         files::replace(&path.join(CONFIG), config.as_bytes())?;
-        Ok(Self { path, config: config.into(), _lock: lock })
+        Ok(Self { path, config: config.into(), digest: sha256(config.as_bytes()), _lock: lock })
     }
 
     /// Whether there is a run at `path`.
@@ -72,24 +74,44 @@ impl RunDir {
         path.join(CONFIG).exists()
     }
 
+    /// The configuration of the run at `path`, which another process may hold.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there is no run.
+    pub(crate) fn read_config(path: &Path) -> Result<String> {
+        let file = path.join(CONFIG);
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let bytes = files::read_if_exists(&file, files::MAX_TEXT_BYTES)?;
+        let text = bytes.ok_or_else(missing).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        });
+        text.map_err(|source| files::io_error(&file, "read", 0, source))
+    }
+
     /// Opens an existing run to resume it and takes its lock.
     ///
     /// # Errors
     /// [`Error::Io`] where there is no run, [`Error::RunLocked`], [`Error::NotWritable`].
     pub fn open(path: &Path) -> Result<Self> {
-        let file = path.join(CONFIG);
-        let read = || {
-            let missing = || io::Error::from(io::ErrorKind::NotFound);
-            let bytes = files::read_if_exists(&file, files::MAX_TEXT_BYTES)?;
-            let text = bytes.ok_or_else(missing).and_then(|bytes| {
-                String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-            });
-            text.map_err(|source| files::io_error(&file, "read", 0, source))
-        };
+        let read = || Self::read_config(path);
         read()?;
         let lock = lock(path)?;
         // Again, now that nobody else can be creating the run.
-        Ok(Self { path: path.into(), config: read()?, _lock: lock })
+        let config = read()?;
+        Ok(Self { path: path.into(), digest: sha256(config.as_bytes()), config, _lock: lock })
+    }
+
+    /// The same run with this configuration, of which `identity` is the part that checkpoints belong to.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), when a changed configuration cannot be written.
+    pub(crate) fn configured(mut self, config: &str, identity: &str) -> Result<Self> {
+        if self.config != config {
+            files::replace(&self.path.join(CONFIG), config.as_bytes())?;
+            config.clone_into(&mut self.config);
+        }
+        self.digest = sha256(identity.as_bytes());
+        Ok(self)
     }
 
     /// The run's directory.
@@ -102,9 +124,9 @@ impl RunDir {
         &self.config
     }
 
-    /// SHA-256 of the configuration, in hexadecimal.
+    /// SHA-256 in hexadecimal of the configuration, without what may change when a run goes on.
     pub fn config_digest(&self) -> String {
-        sha256(self.config.as_bytes())
+        self.digest.clone()
     }
 
     /// Where the metrics log is.

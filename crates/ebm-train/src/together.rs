@@ -74,7 +74,7 @@ fn receive_start<T: TrainTask>(spec: &RunSpec<'_>, task: &mut T, group: &Group) 
     for (what, theirs, mine) in [
         ("seed", start.seed.to_string(), spec.seed.to_string()),
         ("number of steps", start.end.to_string(), spec.steps.to_string()),
-        ("configuration digest", start.config_digest.clone(), sha256(spec.config.as_bytes())),
+        ("configuration digest", start.config_digest.clone(), sha256(spec.identity().as_bytes())),
     ] {
         if theirs != mine {
             return Err(Error::OtherArguments { what, theirs, mine });

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_eval::Table;
+use ebm_face::prediction::{Initial, Predictor, PredictorOptions};
 use ebm_face::reproduce::{Outcome, evaluate, runs};
 use ebm_face::saved::Saved;
 use serde_json::json;
@@ -18,7 +19,7 @@ use crate::schema::document;
 /// Saved networks.
 #[derive(Args)]
 pub struct RunArgs {
-    /// A run directory: of one network, or of `ebm reproduce` with all of its networks.
+    /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of one.
     #[arg(long)]
     run: PathBuf,
     /// The trunk's weights, if they are no longer where they were in training.
@@ -40,9 +41,11 @@ impl RunArgs {
         Ok(Saved::load(run, self.weights.as_deref())?)
     }
 
-    /// λ where it is given.
-    pub fn step_length(&self) -> Option<f64> {
-        self.step_length
+    /// What predicts with them: the energy model, and the baseline of this name whose estimate is refined, or the usual.
+    pub fn predictor(&self, title: &str, baseline: Option<&str>) -> Result<Predictor> {
+        let initial = baseline.map_or(Initial::Usual, Initial::from);
+        let (weights, step_length) = (self.weights.clone(), self.step_length);
+        Ok(Predictor::open(&self.run, title, &PredictorOptions { weights, step_length, initial })?)
     }
 }
 

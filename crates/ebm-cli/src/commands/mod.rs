@@ -16,8 +16,14 @@ pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
 pub mod settings;
+pub mod step_factor;
 pub mod track_dataset;
 pub mod train;
+pub mod train_face;
+pub mod train_run;
+pub mod train_tracker;
+pub mod training_curve;
+pub mod training_data;
 pub mod weights;
 pub mod weights_card;
 
@@ -26,22 +32,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use ebm_data::quarantine::Quarantine;
 use ebm_detect::config::ExperimentConfig;
-use ebm_experiment::config::Configured;
+use ebm_experiment::config::{Configured, Overrides};
 
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
-    Ok(Configured::load(name_or_path, &[])?.settings)
-}
-
-/// The configuration of this name or path, or else the one that the detector's weights belong to, or else mini.
-pub fn config_for(name_or_path: Option<&str>, detector: &Path) -> Result<ExperimentConfig> {
-    config(&config_name(name_or_path, detector)?)
-}
-
-/// What [`config_for`] reads.
-pub fn config_name(name_or_path: Option<&str>, detector: &Path) -> Result<String> {
-    let own = || Ok(ebm_detect::weights::configuration(detector)?.unwrap_or_else(|| "mini".to_owned()));
-    name_or_path.map_or_else(own, |given| Ok(given.to_owned()))
+    Ok(Configured::load(name_or_path, &Overrides::default())?.settings)
 }
 
 /// Creates a directory with its parents.

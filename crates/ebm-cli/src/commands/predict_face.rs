@@ -1,21 +1,18 @@
 //! `ebm predict age` and `ebm predict head-pose`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use ebm_data::{Image, decode::read_upright, encode::write_png, faces::Pixels};
 use ebm_face::config::ExperimentConfig;
-use ebm_face::network::ENERGY;
-use ebm_face::prediction::{Prediction, Predictor};
-use ebm_face::saved::RunConfig;
+use ebm_face::prediction::Prediction;
 use serde_json::json;
 
 use super::create_dir;
 use super::eval_face::RunArgs;
-use super::predict::picture_names;
+use super::predict::{image_files, picture_names};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
 use crate::schema::document;
@@ -23,13 +20,10 @@ use crate::schema::document;
 /// How far, in nats, log p falls between two modes that count.
 const PROMINENCE: f64 = 0.3;
 
-/// What stands for no baseline.
-const NONE: &str = "none";
-
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
-    /// JPEG or PNG files, each a cropped face, upright as its orientation tag turns it.
+    /// JPEG or PNG files, or folders of them: each a cropped face, upright as its orientation tag turns it.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -45,13 +39,13 @@ pub struct FaceArgs {
 
 /// Runs the command.
 pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
-    let predictor = predictor(args)?;
+    let images = image_files(&args.images)?;
+    let predictor = args.model.predictor(title, args.baseline.as_deref())?;
     let config = &predictor.energy().config.experiment;
-    anyhow::ensure!(config.title == title, "the run is for the {}, not for the {title}", config.title);
     if let Some(out) = &args.out {
         create_dir(out)?;
     }
-    for (path, name) in args.images.iter().zip(picture_names(&args.images)) {
+    for (path, name) in images.iter().zip(picture_names(&images)) {
         let image = Arc::new(read_upright(path)?);
         let prediction = predictor.predict(Pixels::Memory(image.clone()))?;
         println!("{}", line(path, config, &prediction)?);
@@ -60,36 +54,6 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The first energy model of the runs, and the baseline of its seed.
-fn predictor(args: &FaceArgs) -> Result<Predictor> {
-    let mut runs = Vec::new();
-    for run in args.model.runs()? {
-        runs.push((RunConfig::read(&run)?, run));
-    }
-    let (energy, path) = runs.iter().find(|(config, _)| config.method == ENERGY).context(
-        "--run has no energy model: give a directory of `ebm reproduce`, or the run of an energy model",
-    )?;
-    let of_seed = runs.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
-    let baselines: BTreeMap<&str, &PathBuf> =
-        of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
-    let only = || baselines.values().next().filter(|_| baselines.len() == 1);
-    let baseline = match args.baseline.as_deref() {
-        None => baselines.get("direct_l2").or_else(only),
-        Some(NONE) => None,
-        Some(name) => Some(baselines.get(name).with_context(|| {
-            let names: Vec<&str> = baselines.keys().copied().chain([NONE]).collect();
-            format!(
-                "--baseline {name}: --run has no such baseline of seed {}; give one of {}",
-                energy.seed,
-                names.join(", ")
-            )
-        })?),
-    };
-    let baseline = baseline.map(|path| args.model.open(path)).transpose()?;
-    let ascent = args.model.step_length().map(|length| energy.experiment.refinement.ascent(length));
-    Ok(Predictor::new(args.model.open(path)?, baseline, ascent)?)
 }
 
 /// All that is known, as one JSON object.

@@ -2,24 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::Device;
 use clap::Args;
 use ebm_data::Image;
 use ebm_data::encode::write_png;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
-use ebm_seed::Key;
 use ebm_track::box_module::BoxModule;
-use ebm_track::saved::SavedConfig;
-use ebm_track::tracker::{CornerDensity, Networks, Stages, Tracked, Tracker};
-use ebm_track::{Error as TrackError, track_sequence};
+use ebm_track::tracker::{CornerDensity, Stages, TargetTracker, Tracked};
+use ebm_track::{Error as TrackError, Tracker, TrackerOptions};
 use ebm_train::Progress;
 use serde_json::json;
 
 use super::create_dir;
+use super::predict::images_in;
 use crate::picture::{AFTER, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
 use crate::schema::document;
@@ -40,7 +37,7 @@ pub struct TrackingArgs {
     /// A list of boxes, of which the first is the target; the others are drawn too.
     #[arg(long, conflicts_with = "bbox")]
     annotations: Option<PathBuf>,
-    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0.
+    /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the model.safetensors in it.
     #[arg(long)]
     run: PathBuf,
     /// The backbone's weight file, where it is no longer where the run had it.
@@ -72,21 +69,15 @@ fn parse_box(text: &str) -> Result<Rect, String> {
 /// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
     ensure!(args.pictures != Some(0), "--pictures 0: give 1 to draw every frame, or leave it out");
-    let device = Device::Cpu;
-    let (config, backbone, module) = SavedConfig::load(&args.run, args.backbone.as_deref(), &device)?;
-    let networks = Networks {
-        backbone: Arc::new(backbone),
-        boxes: module,
-        refinement: config.refinement.clone(),
-        device,
-    };
+    let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
+    let tracker = Tracker::open_with(&args.run, &options)?;
     let sequence = sequence(args)?;
     create_dir(&args.out)?;
     let mut progress = Console::new();
     let count = sequence.frames.len();
     progress.begin(&format!("tracking {}", sequence.name), count);
     let mut drawn = Vec::new();
-    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &Tracker<'_, BoxModule>| {
+    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &TargetTracker<'_, BoxModule>| {
         progress.advance(i + 1, &format!("{:?}", tracked.state));
         if args.json {
             println!("{}", line(i, tracked));
@@ -101,8 +92,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
         }
         Ok::<(), TrackError>(())
     };
-    let key = Key::new(args.seed).split("tracker").split(&sequence.name);
-    let found = track_sequence(&networks, &config.tracker, &sequence, key, &mut watch)?;
+    let found = tracker.track_sequence(&sequence, &mut watch)?;
     progress.end();
 
     let path = write_result(&args.out, &sequence.name, &found.boxes, ResultFormat::Full, 1)?;
@@ -117,10 +107,10 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
 
 /// The frames in the folder, with the first box.
 fn sequence(args: &TrackingArgs) -> Result<Sequence> {
-    let mut paths = images(&args.frames)?;
+    let mut paths = images_in(&args.frames)?;
     let inner = args.frames.join("img");
     if paths.is_empty() && inner.is_dir() {
-        paths = images(&inner)?;
+        paths = images_in(&inner)?;
     }
     if paths.len() < 2 {
         bail!("{} has {} JPEG or PNG files; a video has two or more", args.frames.display(), paths.len());
@@ -137,22 +127,6 @@ fn sequence(args: &TrackingArgs) -> Result<Sequence> {
     let name =
         named.file_name().map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(Sequence { name, frames: Frames::Listed(paths), boxes, visible: None })
-}
-
-/// The JPEG and PNG files in a folder, by name.
-fn images(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("cannot list {}; give a folder with the frames", folder.display()))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        if ending.is_some_and(|ending| matches!(ending.as_str(), "jpg" | "jpeg" | "png")) {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
 }
 
 fn line(frame: usize, tracked: &Tracked) -> serde_json::Value {

@@ -2,23 +2,29 @@
 
 use anyhow::Result;
 use clap::Args;
-use ebm_experiment::config::{Change, Configured, Settings};
+use ebm_experiment::config::{Change, Configured, Overrides, Settings};
 
 use super::reproduce::outcome::Reference;
 
 /// Changes of a configuration.
 #[derive(Args, Clone, Default)]
 pub struct SettingsArgs {
-    /// A setting in place of the configuration's: a dotted key and a value in TOML, such as ebm.training.steps=100 or
-    /// ebm.proposal.gaussian.sigmas=[0.05,0.2]. May be given several times.
+    /// A setting in place of the configuration's: a dotted key and a value in TOML, such as confidence.steps=100 or
+    /// methods.ebm.confidence.objective.proposal.gaussian.sigmas=[0.05,0.2]. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<Change>,
 }
 
 impl SettingsArgs {
-    /// The embedded configuration of this name, or the one in the file at this path, changed.
-    pub fn load<S: Settings>(&self, name_or_path: &str) -> Result<Configured<S>> {
-        Ok(Configured::load(name_or_path, &self.changes)?)
+    /// The embedded configuration of this name, or the one in the file at this path, changed; with `smoke` as little of it as shows
+    /// that everything works.
+    pub fn load<S: Settings>(&self, name_or_path: &str, smoke: bool) -> Result<Configured<S>> {
+        Ok(Configured::load(name_or_path, &Overrides { smoke, changes: self.changes.clone() })?)
+    }
+
+    /// The settings of this TOML, changed; `name` is what errors call it.
+    pub fn parse<S: Settings>(&self, name: &str, text: &str) -> Result<Configured<S>> {
+        Ok(Configured::parse(name, text, &Overrides { smoke: false, changes: self.changes.clone() })?)
     }
 
     /// The figures that a configuration expects, or why it expects none.

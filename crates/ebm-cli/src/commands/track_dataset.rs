@@ -2,18 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::Device;
 use clap::Args;
 use ebm_data::fetch::sha256_of;
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::tracking::{Convention, RunResult, TestSet, TrackingReport};
-use ebm_seed::Key;
 use ebm_track::saved::SavedConfig;
-use ebm_track::tracker::Networks;
-use ebm_track::{Repetition, Runs, TrackedSequence, track_dataset};
+use ebm_track::{Repetition, Runs, TrackedSequence, Tracker, TrackerOptions, track_dataset};
 use serde::{Deserialize, Serialize};
 
 use super::{create_dir, say_left_out};
@@ -65,15 +61,15 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
         bail!("give --run, --sequences and --out");
     };
-    let device = Device::Cpu;
-    let (config, backbone, module) = SavedConfig::load(run, args.backbone.as_deref(), &device)?;
-    let weights = args.backbone.clone().unwrap_or_else(|| config.backbone_path(run));
+    let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
+    let tracker = Tracker::open_with(run, &options)?;
+    let weights = args.backbone.clone().unwrap_or_else(|| tracker.saved().backbone_path(run));
     let origin = Origin {
         dataset: format!("{set:?}"),
         model_sha256: sha256_of(&SavedConfig::model_path(run), &mut |_| ())?,
         backbone_sha256: sha256_of(&weights, &mut |_| ())?,
         seed: args.seed,
-        tracker: config.clone(),
+        tracker: tracker.saved().clone(),
     };
     create_dir(out)?;
     check_origin(&out.join("origin.toml"), &origin)?;
@@ -81,18 +77,13 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
     say_left_out(&found.quarantine);
     let sequences = found.sequences;
-    let networks = Networks {
-        backbone: Arc::new(backbone),
-        boxes: module,
-        refinement: config.refinement.clone(),
-        device,
-    };
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runs =
         Runs { repetitions: usize::from(args.repetitions), workers: args.workers.map_or(cores, usize::from) };
-    let (key, boxes) = (Key::new(args.seed).split("tracker"), out.join("boxes"));
+    let boxes = out.join("boxes");
     let mut progress = Console::new();
-    let all = track_dataset(&networks, &config.tracker, &sequences, &boxes, runs, key, &mut progress)?;
+    let (networks, settings) = (tracker.networks(), &tracker.saved().tracker);
+    let all = track_dataset(networks, settings, &sequences, &boxes, runs, tracker.key(), &mut progress)?;
     eprintln!(
         "boxes and times of {} sequences and {} runs are in {}",
         sequences.len(),

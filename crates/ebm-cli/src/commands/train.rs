@@ -7,28 +7,31 @@ use std::{
 };
 
 use anyhow::{Context, Error, Result, bail};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use clap::{Args, Subcommand};
 use ebm_data::{
-    coco::{CocoDataset, LoadOptions, Purpose},
+    coco::CocoDataset,
     loader::{Loader, LoaderConfig},
 };
 use ebm_detect::{
-    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch, Method,
+    Branch, FasterRcnn, FeatureCache, ForegroundCache, ImageBatch,
     config::{ExperimentConfig, Settings},
     training::{
         BatchSource, BranchSource, BranchTask, CachedSource, DetectorTask, ForegroundSource, StreamSource,
     },
     weights::{
-        Metadata, Provenance, check_classes, classes, detector_metadata, digest, load_detector,
-        preload_backbone, read, save,
+        branch_metadata, classes, configuration, detector_metadata, load_detector, preload_backbone, read,
+        save,
     },
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Group, RunSpec, TrainTask, train_together};
+use ebm_train::{Group, ModelMetadata, Progress, RunSpec, TrainTask, model_file::digest, train_together};
 
-use super::{create_dir, predict::method, settings::SettingsArgs};
+use super::{
+    create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, train_face, train_run::Session,
+    train_tracker, training_curve::training_curve, training_data::DataArgs,
+};
 use crate::device::DeviceArgs;
 use crate::exit;
 use crate::parallel::{self, EngineArgs};
@@ -44,26 +47,25 @@ pub enum Train {
     /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
     #[command(alias = "confidence")]
     Branch(BranchArgs),
+    /// The box module of a tracker, on one's own sequences.
+    Tracker(train_tracker::TrackerArgs),
+    /// A network of ages, on one's own faces.
+    Age(train_face::AgeArgs),
+    /// A network of head poses, on one's own faces.
+    HeadPose(train_face::PoseArgs),
 }
 
 /// Data, length and place of a training.
 #[derive(Args)]
 pub struct CommonArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it the detector's weights decide, where
-    /// there are any, or it is mini.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file; without it, of a branch, the one that the detector's file
+    /// holds, and of a detector mini.
     #[arg(long)]
     config: Option<String>,
     #[command(flatten)]
     settings: SettingsArgs,
-    /// COCO annotation file.
-    #[arg(long)]
-    annotations: PathBuf,
-    /// Its images.
-    #[arg(long)]
-    images: PathBuf,
-    /// Only the first so many images, by id.
-    #[arg(long, value_parser = at_least_one)]
-    limit: Option<usize>,
+    #[command(flatten)]
+    data: DataArgs,
     /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
     #[arg(long, value_parser = at_least_one)]
     steps: Option<usize>,
@@ -79,7 +81,8 @@ pub struct CommonArgs {
     /// Directory of the run; must not hold one yet, unless it is resumed.
     #[arg(long)]
     run: PathBuf,
-    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop.
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop. With more
+    /// --steps than before, a run that is over goes on too.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -92,6 +95,9 @@ pub struct CommonArgs {
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
 }
+
+/// What says how long a training is: a run that is over goes on with others of these.
+const LENGTH: [&str; 3] = ["steps", "milestones", "warmup_steps"];
 
 /// A number of things of which there must be one.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
@@ -120,17 +126,22 @@ pub struct BranchArgs {
     #[arg(long)]
     detector: PathBuf,
     /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
-    #[arg(long, default_value = "ebm", value_parser = method)]
-    method: Method,
+    #[arg(long, default_value = "ebm")]
+    method: String,
+    #[command(flatten)]
+    step_length: StepFactorArgs,
 }
 
 /// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
-    let common = match &command {
-        Train::Detector(args) => &args.common,
-        Train::Branch(args) => &args.common,
+    let (engine, device) = match &command {
+        Train::Detector(args) => (args.common.engine, args.common.device),
+        Train::Branch(args) => (args.common.engine, args.common.device),
+        Train::Tracker(args) => args.training().engine(),
+        Train::Age(args) => args.training().engine(),
+        Train::HeadPose(args) => args.training().engine(),
     };
-    let (group, device) = common.engine.join(common.device)?;
+    let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
@@ -139,25 +150,45 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
     let result = match command {
         Train::Detector(args) => detector(&args, &mut session),
         Train::Branch(args) => branch(&args, &mut session),
+        Train::Tracker(args) => train_tracker::run(&args, &mut session),
+        Train::Age(args) => train_face::age(&args, &mut session),
+        Train::HeadPose(args) => train_face::pose(&args, &mut session),
     };
     parallel::end(&group, result)
 }
 
-/// This process in its training.
-struct Session<'a> {
-    group: &'a Group,
-    device: Device,
-    progress: Console,
-}
-
 impl CommonArgs {
+    /// The run of a training with this configuration.
+    fn spec<'a>(&'a self, config: &'a str, steps: usize) -> Result<RunSpec<'a>> {
+        let root = self.run.parent().unwrap_or(Path::new("."));
+        let name = self.run.file_name().and_then(|name| name.to_str());
+        let name = name.context("--run needs a directory's name")?;
+        Ok(RunSpec {
+            resume: self.resume,
+            checkpoint_every: self.checkpoint_every,
+            changeable: &LENGTH,
+            ..RunSpec::new((root, name), config, steps, self.seed)
+        })
+    }
+
+    /// Refuses a run that is there already, or that has other settings, before anything slow.
+    fn check_run(&self, config: &ExperimentConfig, group: &Group) -> Result<()> {
+        // The first process makes the directory, perhaps before another one looks.
+        if group.is_first() {
+            self.spec(&config.to_toml()?, 1)?.check()?;
+        }
+        Ok(())
+    }
+
     fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let given = self.config.as_deref();
-        let name = match detector {
-            Some(detector) => super::config_name(given, detector)?,
-            None => given.unwrap_or("mini").to_owned(),
+        let mut config: ExperimentConfig = match (given, detector) {
+            (None, Some(detector)) => {
+                let own = configuration(detector)?.to_toml()?;
+                self.settings.parse(&detector.display().to_string(), &own)?.settings
+            }
+            (given, _) => self.settings.load(given.unwrap_or("mini"), false)?.settings,
         };
-        let mut config: ExperimentConfig = self.settings.load(&name)?.settings;
         config.detector.backbone.maps = self.device.maps();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
@@ -166,14 +197,6 @@ impl CommonArgs {
             training.batch_size = self.batch_size.unwrap_or(training.batch_size);
         }
         Ok(config)
-    }
-
-    fn dataset(&self, config: &ExperimentConfig) -> Result<Arc<CocoDataset>> {
-        let labels = Some(config.detector.labels());
-        let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Train) };
-        let mut dataset = CocoDataset::load(&self.annotations, &self.images, &options)?;
-        dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
-        Ok(Arc::new(dataset))
     }
 
     fn key(&self) -> Key {
@@ -190,6 +213,7 @@ impl CommonArgs {
     ) -> Result<Box<dyn BatchSource>> {
         let part = group.share_of(batch_size)?;
         let whole = LoaderConfig::train(config.detector.input.transform(), batch_size);
+        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..whole };
         let loader = if group.world() > 1 { whole.part(part) } else { whole };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
         Ok(Box::new(StreamSource::new(loader, device.clone(), config.detector.convention.into())))
@@ -206,6 +230,7 @@ impl CommonArgs {
         // One batch pads all images alike, so that any of them can be trained on together.
         let all = dataset.images.len();
         let loader = LoaderConfig::eval(config.detector.input.transform(), all);
+        let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
         let convention = config.detector.convention.into();
         let stage = ("features of the frozen layers", all);
@@ -219,21 +244,19 @@ impl CommonArgs {
         task: &mut T,
         Session { group, progress, .. }: &mut Session<'_>,
     ) -> Result<()> {
-        let root = self.run.parent().unwrap_or(std::path::Path::new("."));
-        let name =
-            self.run.file_name().and_then(|name| name.to_str()).context("--run needs a directory's name")?;
-        if group.is_first() {
-            create_dir(root)?;
-        }
         let text = config.to_toml()?;
-        let spec = RunSpec::new((root, name), &text, steps, self.seed);
-        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
-        train_together(&spec, task, progress, group)?;
+        let spec = self.spec(&text, steps)?;
+        if group.is_first() {
+            create_dir(spec.root)?;
+        }
+        if train_together(&spec, task, progress, group)?.is_some() {
+            training_curve(&self.run)?;
+        }
         Ok(())
     }
 
     /// Keeps the trained parameters as `name` in the run's directory with what they say of themselves, and says where.
-    fn save(&self, name: &str, store: &ParamStore, metadata: &Metadata, group: &Group) -> Result<()> {
+    fn save(&self, name: &str, store: &ParamStore, metadata: &ModelMetadata, group: &Group) -> Result<()> {
         if group.is_first() {
             let path = self.run.join(name);
             save(store, &path, false, metadata).map_err(|error| no_space(error.into(), &path))?;
@@ -256,20 +279,31 @@ fn no_space(error: Error, path: &Path) -> Error {
 
 fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
     let common = &args.common;
-    let (config, device) = (common.config(None)?, session.device.clone());
+    let (mut config, device) = (common.config(None)?, session.device.clone());
+    if !common.resume {
+        common.check_run(&config, session.group)?;
+    }
     if common.cache && args.body.is_none() {
         bail!("--cache keeps the output of a frozen body: give its weights with --body");
     }
+    // The classes are those of the data, unless a configuration says how many there are.
+    let labels = common.config.as_ref().map(|_| config.detector.labels());
+    let dataset = Arc::new(common.data.train(labels)?);
+    let classes = classes(&dataset);
+    if labels.is_none() {
+        config.detector.num_classes = classes.len() + 1;
+    }
+    common.check_run(&config, session.group)?;
+    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+    let images = dataset.images.len();
+    session.progress.message(&format!("{images} images, {} classes: {}", names.len(), names.join(", ")));
     let key = common.key();
     let store = ParamStore::new(key.split("init"));
     if let Some(body) = &args.body {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let dataset = common.dataset(&config)?;
-    let given = common.config.as_deref().unwrap_or("mini");
-    let name = Some(given).filter(|name| ExperimentConfig::embedded(name).is_ok());
-    let metadata = detector_metadata(&config.detector, name, &classes(&dataset))?;
+    let metadata = detector_metadata(&config, Some(common.seed), &classes)?;
     let batches = (config.base.batch_size, key.split("data"));
     let source: Box<dyn BatchSource> = if common.cache {
         let maps = |images: &ImageBatch| {
@@ -288,26 +322,35 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
 }
 
 fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
-    let (common, method) = (&args.common, args.method);
+    let common = &args.common;
     let config = common.config(Some(&args.detector))?;
+    common.check_run(&config, session.group)?;
+    let method = config.method(&args.method)?;
     let training = config.training(method).context("--method direct adds nothing that could be trained")?;
     let device = session.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &args.detector, &device)?);
     let weights = read(&args.detector, &device)?;
-    let dataset = common.dataset(&config)?;
-    check_classes(&args.detector, &common.annotations, &dataset)?;
-    let provenance = Provenance::new(method, common.seed, &config, &digest(&weights)?);
-    let metadata = provenance.metadata(&classes(&dataset))?;
+    let mut dataset = common.data.train(Some(config.detector.labels()))?;
+    let classes = classes(&dataset);
+    if let Some(said) = ModelMetadata::read(&args.detector)? {
+        said.check_classes(&args.detector, &common.data.name(), &classes)?;
+    }
+    let mut metadata = branch_metadata(method, common.seed, &config, &digest(&weights)?, &classes)?;
+    let climbs = method.confidence.is_some();
+    let validation =
+        if climbs { args.step_length.images(&config, &common.data, &mut dataset)? } else { None };
+    let dataset = Arc::new(dataset);
     // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
-    let key = common.key().split(method.key());
-    let branch = Branch::new(method, &config.detector, &weights, &device, key.split("init"))?;
+    let key = common.key().split(&method.key);
+    let density = method.density.as_ref();
+    let branch = Branch::new(density, &config.detector, &weights, &device, key.split("init"))?;
     let store = branch.1.clone();
     let batches = (training.batch_size, key.split("data"));
     let source = if common.cache {
         let maps = |images: &ImageBatch| detector.features(&images.pixels, false);
         let features = common.features(&config, dataset, &maps, session)?;
         let part = session.group.share_of(batches.0)?;
-        if method.baseline()?.is_some() {
+        if density.is_some() {
             let foreground = ForegroundCache::new(&detector, &features, &mut session.progress)?;
             let source = ForegroundSource::new(Rc::new(foreground), batches.0, batches.1);
             BranchSource::Foreground(source.part(part)?)
@@ -317,8 +360,17 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     } else {
         BranchSource::Images(common.stream(&config, dataset, batches, session)?)
     };
-    let task = BranchTask::new(detector, branch, source, (method, &config), key.split("train"))?;
+    let task = BranchTask::new(detector.clone(), branch, source, method, &training, key.split("train"))?;
     let mut task = task.over(session.group);
     common.train(&config, training.steps, &mut task, session)?;
-    common.save(&format!("{}.safetensors", method.key()), &store, &metadata, session.group)
+    metadata.step_factor = match validation.filter(|_| session.group.is_first()) {
+        None => args.step_length.given().filter(|_| climbs),
+        Some(images) => {
+            let branch = Branch::of_store(density, &config.detector, &store.constants()?, &session.device)?;
+            let branch = (branch, method.ascent());
+            let place = (common.workers.count(), &session.device);
+            images.choose(&detector, branch, &config.step_factors, place, &mut session.progress)?
+        }
+    };
+    common.save(&format!("{}.safetensors", method.key), &store, &metadata, session.group)
 }

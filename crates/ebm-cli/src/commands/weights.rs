@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::fetch::sha256_of;
-use ebm_detect::{
-    config::{ExperimentConfig, Settings},
-    weights::convert,
-};
+use ebm_detect::weights::{ConvertOptions, classes, convert};
 use serde_json::json;
 
 use crate::schema::document;
@@ -16,8 +14,8 @@ use crate::schema::document;
 /// What to do with weights.
 #[derive(Subcommand)]
 pub enum Weights {
-    /// Make a file of ours out of weights made elsewhere: Faster-RCNN of torchvision, maskrcnn-benchmark or Detectron, or a
-    /// ResNet.
+    /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision, maskrcnn-benchmark or
+    /// Detectron, or a ResNet.
     Convert(ConvertArgs),
     /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines read.
     Card(super::weights_card::CardArgs),
@@ -34,6 +32,9 @@ pub struct ConvertArgs {
     /// decide.
     #[arg(long)]
     config: Option<String>,
+    /// COCO annotations whose categories are the classes that the detector finds, where the weights do not name them.
+    #[arg(long)]
+    annotations: Option<PathBuf>,
     /// Write half precision: half the size, three digits.
     #[arg(long)]
     half: bool,
@@ -61,12 +62,15 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     if args.output.exists() && !args.force {
         bail!("{output} is there already; give another name, or --force to replace it");
     }
-    let given = args.config.as_deref().map(|name| Ok::<_, anyhow::Error>((super::config(name)?, name)));
-    let given = given.transpose()?;
-    let config = given.as_ref().map(|(config, name)| {
-        (&config.detector, Some(*name).filter(|name| ExperimentConfig::embedded(name).is_ok()))
+    let config = args.config.as_deref().map(super::config).transpose()?;
+    let categories = args.annotations.as_deref().map(|path| {
+        // The images are of no concern.
+        let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
+        CocoDataset::load(path, Path::new(""), &options).map(|dataset| classes(&dataset))
     });
-    let found = convert(&args.input, &args.output, config, args.half)?;
+    let options =
+        ConvertOptions { config: config.as_ref(), classes: categories.transpose()?, half: args.half };
+    let found = convert(&args.input, &args.output, &options)?;
     let (bytes, sha256) = size_and_sha256(&args.output)?;
     if args.json {
         let object = json!({

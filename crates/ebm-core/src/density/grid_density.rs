@@ -27,19 +27,12 @@ pub struct GridDensity {
 }
 
 impl GridDensity {
-    /// The densities of the `batch` inputs x of `features`, for a model whose y has one coordinate. The candidates
-    /// `(B, M, 1)` are given to it with this type and device, and in passes, so that memory does not grow with N.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when `batch` is 0, [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN or
-    /// +∞ anywhere or −∞ everywhere; else whatever the model reports.
-    pub fn from_model<M: EnergyModel>(
+    /// See [`Conditional::grid`](crate::Conditional::grid).
+    pub(crate) fn of_model<M: EnergyModel>(
         model: &M,
         features: &M::Features,
-        batch: usize,
+        (batch, dtype, device): (usize, DType, &Device),
         grid: &Grid,
-        dtype: DType,
-        device: &Device,
     ) -> Result<Vec<Self>> {
         crate::check::setting("batch", batch > 0, batch, "at least 1")?;
         let rows = scores(model, features, &grid.candidates(batch, dtype, device)?)?;
@@ -51,7 +44,7 @@ impl GridDensity {
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are N values, [`Error::NonFiniteScore`] and [`Error::NoMass`] as
-    /// [`from_model`](Self::from_model), with x = 0.
+    /// [`Conditional::grid`](crate::Conditional::grid), with x = 0.
     pub fn from_scores(grid: &Grid, f: &[f64]) -> Result<Self> {
         if f.len() != grid.num_points() {
             let expected = format!("(N) = [{}]", grid.num_points());

@@ -7,23 +7,12 @@ use super::{Grid, GridDensity};
 use crate::log_sum::LogSum;
 use crate::{EnergyModel, Error, Result, check};
 
-/// For each of the `batch` inputs x of `features`, the marginal densities of the D = 1 to 3 coordinates of y, from f on
-/// the product of one of `grids` for each. All the marginals of an x have its log Z. The candidates `(B, M, D)` are given
-/// to the model with this type and device, in passes; memory does not grow with their number, which is the product of
-/// the grids' N.
-///
-/// Each marginal's [`error`](GridDensity::error) is that of its own coordinate; to first order they add up.
-///
-/// # Errors
-/// [`Error::Setting`] for another D, [`Error::NonFiniteScore`] and [`Error::NoMass`] as
-/// [`GridDensity::from_model`].
-pub fn grid_marginals<M: EnergyModel>(
+/// See [`Conditional::marginals`](crate::Conditional::marginals).
+pub(crate) fn grid_marginals<M: EnergyModel>(
     model: &M,
     features: &M::Features,
-    batch: usize,
+    (batch, dtype, device): (usize, DType, &Device),
     grids: &[Grid],
-    dtype: DType,
-    device: &Device,
 ) -> Result<Vec<Vec<GridDensity>>> {
     check::setting("batch", batch > 0, batch, "at least 1")?;
     let total = grids.iter().try_fold(1usize, |total, grid| total.checked_mul(grid.num_points()));

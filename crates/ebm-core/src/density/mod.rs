@@ -1,6 +1,6 @@
 //! Eq. 1 in full: `p(y | x) = exp f(x, y) / Z(x)` with its normalisation, its statistics and its samples.
 //!
-//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error; [`grid_marginals`] has the marginals
+//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error; [`Conditional::marginals`](crate::Conditional::marginals) has those
 //! of two or three coordinates. In any number of dimensions an [`ImportanceDensity`] has what is an expectation,
 //! [`find_modes`] climbs to the modes, and [`langevin`] and [`hmc`] draw samples.
 
@@ -26,6 +26,6 @@ pub use grid_error::GridError;
 pub use hmc::{Hmc, hmc};
 pub use importance::ImportanceDensity;
 pub use langevin::{Langevin, langevin};
-pub use marginals::grid_marginals;
+pub(crate) use marginals::grid_marginals;
 pub use region::Region;
 pub use scores::log_prob;

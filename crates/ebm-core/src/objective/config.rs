@@ -6,13 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DenoisingScoreMatching, InfoNce, KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive,
-    NoiseContrastivePlus, Objective, ScoreMatching, SelfNormalized,
+    NoiseContrastivePlus, Objective, QualityRegression, ScoreMatching, SelfNormalized,
+    SquaredQualityRegression,
 };
-use crate::{EnergyModel, GaussianMixture, Proposal, Result, SharedOffsets, Uniform};
+use crate::{
+    EnergyModel, GaussianMixture, IouStratified, PerturbedBoxes, Proposal, Result, SharedOffsets, Uniform,
+};
 
 /// A proposal as it stands in a configuration file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AnyProposal {
     /// Eq. 5.
     Gaussian(GaussianMixture),
@@ -20,47 +23,42 @@ pub enum AnyProposal {
     SharedGaussian(SharedOffsets),
     /// A box.
     Uniform(Uniform),
+    /// [`IouStratified`], which has samples alone.
+    IouStratified {
+        /// How many jitters samples are drawn from.
+        pool: usize,
+    },
+    /// [`PerturbedBoxes`], which has samples alone.
+    PerturbedBoxes,
 }
 
 impl AnyProposal {
-    fn inner(&self) -> &dyn Proposal {
-        match self {
-            Self::Gaussian(proposal) => proposal,
-            Self::SharedGaussian(proposal) => proposal,
-            Self::Uniform(proposal) => proposal,
-        }
+    /// The distribution; `rng` decides what a pool holds.
+    ///
+    /// # Errors
+    /// When a pool is empty.
+    pub fn build(&self, rng: &mut dyn RngCore) -> Result<Box<dyn Proposal>> {
+        Ok(match self.clone() {
+            Self::Gaussian(proposal) => Box::new(proposal),
+            Self::SharedGaussian(proposal) => Box::new(proposal),
+            Self::Uniform(proposal) => Box::new(proposal),
+            Self::IouStratified { pool } => Box::new(IouStratified::new(pool, rng)?),
+            Self::PerturbedBoxes => Box::new(PerturbedBoxes),
+        })
     }
 }
 
-impl Proposal for AnyProposal {
-    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
-        self.inner().sample(center, num_samples, rng)
-    }
-
-    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
-        self.inner().log_prob(y, center)
-    }
-
-    fn sample_with_log_prob(
-        &self,
-        center: &Tensor,
-        num_samples: usize,
-        rng: &mut dyn RngCore,
-    ) -> Result<(Tensor, Tensor)> {
-        self.inner().sample_with_log_prob(center, num_samples, rng)
-    }
-}
-
-/// An objective as it stands in a configuration file, `kind` being its short name in the literature.
+/// An objective as it stands in a configuration file, `kind` being its short name in the literature, and after
+/// [`build`](Self::build) what a network is trained by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum AnyObjective {
+pub enum AnyObjective<P = AnyProposal> {
     /// Eq. 4.
-    MlIs(MonteCarloNll<AnyProposal>),
+    MlIs(MonteCarloNll<P>),
     /// [`KullbackLeibler`].
-    KldIs(KullbackLeibler<AnyProposal, GaussianMixture>),
+    KldIs(KullbackLeibler<P, GaussianMixture>),
     /// [`NoiseContrastive`].
-    Nce(NoiseContrastive<AnyProposal>),
+    Nce(NoiseContrastive<P>),
     /// [`NoiseContrastivePlus`].
     NcePlus(NoiseContrastivePlus),
     /// [`LangevinNll`].
@@ -70,12 +68,89 @@ pub enum AnyObjective {
     /// [`DenoisingScoreMatching`].
     Dsm(DenoisingScoreMatching),
     /// [`InfoNce`].
-    InfoNce(InfoNce<AnyProposal>),
+    InfoNce(InfoNce<P>),
     /// [`SelfNormalized`].
-    Snl(SelfNormalized<AnyProposal>),
+    Snl(SelfNormalized<P>),
+    /// [`QualityRegression`]: IoU-Net, IoU-Net*.
+    Quality(QualityRegression<P>),
+    /// [`SquaredQualityRegression`]: ATOM.
+    SquaredQuality(SquaredQualityRegression<P>),
 }
 
-impl Objective for AnyObjective {
+impl AnyObjective {
+    /// The objective with its proposal; `rng` decides what a pool of samples holds.
+    ///
+    /// # Errors
+    /// Those of [`AnyProposal::build`].
+    pub fn build(&self, rng: &mut dyn RngCore) -> Result<AnyObjective<Box<dyn Proposal>>> {
+        let mut built = |proposal: AnyProposal| proposal.build(rng);
+        Ok(match self.clone() {
+            Self::MlIs(MonteCarloNll { proposal, num_samples }) => {
+                AnyObjective::MlIs(MonteCarloNll { proposal: built(proposal)?, num_samples })
+            }
+            Self::KldIs(KullbackLeibler { proposal, num_samples, label, normalize_weights }) => {
+                let proposal = built(proposal)?;
+                AnyObjective::KldIs(KullbackLeibler { proposal, num_samples, label, normalize_weights })
+            }
+            Self::Nce(NoiseContrastive { proposal, num_samples }) => {
+                AnyObjective::Nce(NoiseContrastive { proposal: built(proposal)?, num_samples })
+            }
+            Self::NcePlus(objective) => AnyObjective::NcePlus(objective),
+            Self::MlMcmc(objective) => AnyObjective::MlMcmc(objective),
+            Self::Sm(objective) => AnyObjective::Sm(objective),
+            Self::Dsm(objective) => AnyObjective::Dsm(objective),
+            Self::InfoNce(InfoNce { proposal, num_samples, temperature }) => {
+                AnyObjective::InfoNce(InfoNce { proposal: built(proposal)?, num_samples, temperature })
+            }
+            Self::Snl(SelfNormalized { proposal, num_samples }) => {
+                AnyObjective::Snl(SelfNormalized { proposal: built(proposal)?, num_samples })
+            }
+            Self::Quality(QualityRegression { proposal, num_samples, with_target }) => {
+                let proposal = built(proposal)?;
+                AnyObjective::Quality(QualityRegression { proposal, num_samples, with_target })
+            }
+            Self::SquaredQuality(SquaredQualityRegression { proposal, num_samples }) => {
+                let proposal = built(proposal)?;
+                AnyObjective::SquaredQuality(SquaredQualityRegression { proposal, num_samples })
+            }
+        })
+    }
+
+    /// Eq. 5 as samples are drawn from it; none where they are drawn otherwise.
+    #[must_use]
+    pub fn gaussian(&self) -> Option<GaussianMixture> {
+        match self.clone().proposal_mut() {
+            Some(AnyProposal::Gaussian(proposal) | AnyProposal::SharedGaussian(SharedOffsets(proposal))) => {
+                Some(proposal.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The same with samples from `mixture`; one that draws none from a proposal stays as it is.
+    #[must_use]
+    pub fn with_gaussian(mut self, mixture: GaussianMixture) -> Self {
+        if let Some(proposal) = self.proposal_mut() {
+            *proposal = AnyProposal::Gaussian(mixture);
+        }
+        self
+    }
+
+    fn proposal_mut(&mut self) -> Option<&mut AnyProposal> {
+        match self {
+            Self::MlIs(objective) => Some(&mut objective.proposal),
+            Self::KldIs(objective) => Some(&mut objective.proposal),
+            Self::Nce(objective) => Some(&mut objective.proposal),
+            Self::InfoNce(objective) => Some(&mut objective.proposal),
+            Self::Snl(objective) => Some(&mut objective.proposal),
+            Self::Quality(objective) => Some(&mut objective.proposal),
+            Self::SquaredQuality(objective) => Some(&mut objective.proposal),
+            Self::NcePlus(_) | Self::MlMcmc(_) | Self::Sm(_) | Self::Dsm(_) => None,
+        }
+    }
+}
+
+impl<P: Proposal> Objective for AnyObjective<P> {
     fn loss<M: EnergyModel>(
         &self,
         model: &M,
@@ -93,6 +168,8 @@ impl Objective for AnyObjective {
             Self::Dsm(objective) => objective.loss(model, features, y, rng),
             Self::InfoNce(objective) => objective.loss(model, features, y, rng),
             Self::Snl(objective) => objective.loss(model, features, y, rng),
+            Self::Quality(objective) => objective.loss(model, features, y, rng),
+            Self::SquaredQuality(objective) => objective.loss(model, features, y, rng),
         }
     }
 }

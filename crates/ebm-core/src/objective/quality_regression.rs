@@ -3,6 +3,7 @@
 
 use candle_core::Tensor;
 use rand::RngCore;
+use serde::{Deserialize, Serialize};
 
 use super::Objective;
 use crate::loss::smooth_l1;
@@ -16,29 +17,28 @@ const BETA: f64 = 1.0;
 ///
 /// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the target `y_i`;
 /// `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
-/// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified).
-#[derive(Clone, Debug)]
-pub struct QualityRegression<P, Q> {
+/// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified). q is the network's own,
+/// [`EnergyModel::quality`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QualityRegression<P> {
     /// Where the samples come from, Eq. 5.
     pub proposal: P,
     /// M, the number of samples for each target, at least 1; the target itself is not among them.
     pub num_samples: usize,
     /// Whether the target itself, of quality 1, is trained on too.
     pub with_target: bool,
-    /// q: the qualities, `(B, M)` in [0, 1], of candidates `y`, `(B, M, D)`, given the targets `y_i`, `(B, D)`.
-    pub quality: Q,
 }
 
 /// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y. The
 /// target itself is not scored.
-#[derive(Clone, Debug)]
-pub struct SquaredQualityRegression<P, Q> {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SquaredQualityRegression<P> {
     /// Where the samples come from.
     pub proposal: P,
     /// M, the number of samples for each target, at least 1.
     pub num_samples: usize,
-    /// q, as in [`QualityRegression`].
-    pub quality: Q,
 }
 
 /// The candidates of a regression.
@@ -68,7 +68,6 @@ impl Candidates {
         &self,
         model: &M,
         features: &M::Features,
-        quality: &impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
         with_target: bool,
     ) -> Result<Tensor> {
         let (candidates, letters) = if with_target {
@@ -76,14 +75,14 @@ impl Candidates {
         } else {
             (self.samples.clone(), "(B, M)")
         };
-        let quality = quality(&candidates, &self.y)?.detach();
-        check::dims("the result of the quality function", &quality, letters, &candidates.dims()[..2])?;
+        let quality = model.quality(features, &candidates, &self.y)?.detach();
+        check::dims("the result of EnergyModel::quality", &quality, letters, &candidates.dims()[..2])?;
         let f = checked_score(model, features, &candidates)?;
         Ok((f - quality.affine(2.0, -1.0)?)?)
     }
 }
 
-impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for QualityRegression<P, Q> {
+impl<P: Proposal> Objective for QualityRegression<P> {
     fn loss<M: EnergyModel>(
         &self,
         model: &M,
@@ -92,12 +91,12 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Quali
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
         let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let residuals = candidates.residuals(model, features, &self.quality, self.with_target)?;
+        let residuals = candidates.residuals(model, features, self.with_target)?;
         Ok(smooth_l1(&residuals, BETA)?.mean_all()?)
     }
 }
 
-impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for SquaredQualityRegression<P, Q> {
+impl<P: Proposal> Objective for SquaredQualityRegression<P> {
     fn loss<M: EnergyModel>(
         &self,
         model: &M,
@@ -106,7 +105,7 @@ impl<P: Proposal, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> Objective for Squar
         rng: &mut dyn RngCore,
     ) -> Result<Tensor> {
         let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let residuals = candidates.residuals(model, features, &self.quality, false)?;
+        let residuals = candidates.residuals(model, features, false)?;
         Ok(residuals.sqr()?.mean_all()?)
     }
 }

@@ -13,24 +13,52 @@ use crate::{Error, Result, check, host};
 /// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
 ///
 /// The paper's σ_l is the same for all coordinates ([`isotropic`](Self::isotropic)); [`new`](Self::new) allows
-/// one for each. All coordinates of one sample come from the same component.
+/// one for each. All coordinates of one sample come from the same component. In a file, `{ sigmas = [0.1, 0.8], dim = 2 }` or
+/// `{ sigmas = [[0.1, 0.2], [0.8, 1.6]] }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Unchecked")]
+#[serde(try_from = "Written", into = "Written")]
 pub struct GaussianMixture {
     sigmas: Vec<Vec<f64>>,
 }
 
-#[derive(Deserialize)]
+/// As it stands in a file.
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Unchecked {
-    sigmas: Vec<Vec<f64>>,
+struct Written {
+    sigmas: Sigmas,
+    /// D, where a component has one σ for all coordinates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dim: Option<usize>,
 }
 
-impl TryFrom<Unchecked> for GaussianMixture {
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Sigmas {
+    Isotropic(Vec<f64>),
+    Each(Vec<Vec<f64>>),
+}
+
+impl TryFrom<Written> for GaussianMixture {
     type Error = Error;
 
-    fn try_from(unchecked: Unchecked) -> Result<Self> {
-        Self::new(unchecked.sigmas)
+    fn try_from(Written { sigmas, dim }: Written) -> Result<Self> {
+        let expected = "the number of coordinates where sigmas are numbers, and absent where they are lists";
+        match (sigmas, dim) {
+            (Sigmas::Isotropic(sigmas), Some(dim)) => Self::isotropic(&sigmas, dim),
+            (Sigmas::Each(sigmas), None) => Self::new(sigmas),
+            (_, dim) => Err(Error::Setting { name: "dim", value: format!("{dim:?}"), expected }),
+        }
+    }
+}
+
+impl From<GaussianMixture> for Written {
+    fn from(mixture: GaussianMixture) -> Self {
+        let isotropic = mixture.sigmas.iter().all(|component| component.iter().all(|s| *s == component[0]));
+        if isotropic {
+            let sigmas = mixture.sigmas.iter().map(|component| component[0]).collect();
+            return Self { sigmas: Sigmas::Isotropic(sigmas), dim: Some(mixture.dim()) };
+        }
+        Self { sigmas: Sigmas::Each(mixture.sigmas), dim: None }
     }
 }
 

@@ -97,7 +97,7 @@ fn jitter(rng: &mut dyn RngCore) -> [f64; 4] {
 }
 
 /// Intersection over union of the unit box and the box at this offset. The crate knows no boxes but these.
-fn overlap(offset: &[f64; 4]) -> f64 {
+pub(super) fn overlap(offset: &[f64; 4]) -> f64 {
     let shared =
         |center: f64, size: f64| ((center + size / 2.0).min(0.5) - (center - size / 2.0).max(-0.5)).max(0.0);
     let (width, height) = (offset[2].exp(), offset[3].exp());

@@ -3,6 +3,7 @@
 mod gaussian_mixture;
 mod iou_stratified;
 mod learned;
+mod perturbed_boxes;
 mod shared_offsets;
 mod uniform;
 
@@ -11,6 +12,7 @@ use rand::RngCore;
 
 pub use gaussian_mixture::GaussianMixture;
 pub use iou_stratified::IouStratified;
+pub use perturbed_boxes::PerturbedBoxes;
 pub use shared_offsets::SharedOffsets;
 pub use uniform::Uniform;
 

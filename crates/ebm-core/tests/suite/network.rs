@@ -67,6 +67,9 @@ impl EnergyModel for Network {
         Ok((self.output(&self.hidden(x, y)?, y)? + self.level)?)
     }
 
+    fn quality(&self, _: &Tensor, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+        Ok(y.broadcast_sub(&y_i.unsqueeze(1)?)?.sqr()?.sum(2)?.neg()?.exp()?)
+    }
     fn derivatives_along(
         &self,
         x: &Tensor,

@@ -6,7 +6,7 @@ use ebm_core::{
 };
 use rand::RngCore;
 
-use crate::zoo::{Function, Table, TableProposal, assert_close, flat, gaussian, rng};
+use crate::zoo::{Function, Table, TableProposal, WithQuality, assert_close, flat, gaussian, rng};
 
 // Independent float64 values for f = (.2, -1, .5, 1.5), q = (2, .5, 1, .1), f0 = .7.
 const F: [f64; 5] = [0.7, 0.2, -1.0, 0.5, 1.5];
@@ -62,9 +62,9 @@ fn quality_regression_golden_value() {
         Ok(Tensor::new(&[[1.0, 0.75, 0.0]], &Device::Cpu)?)
     };
     let proposal = GaussianMixture::isotropic(&[1.0], 2).unwrap();
-    let objective = QualityRegression { proposal, num_samples: 2, with_target: true, quality };
+    let objective = QualityRegression { proposal, num_samples: 2, with_target: true };
     let y = Tensor::new(&[[5.0, 6.0]], &Device::Cpu).unwrap();
-    let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
+    let loss = objective.loss(&WithQuality(Table, quality), &table, &y, &mut rng(0)).unwrap();
     assert!((loss.to_scalar::<f64>().unwrap() - (1.5 + 0.03125 + 0.5) / 3.0).abs() < 1e-15);
     let gradient = flat(loss.backward().unwrap().get(&table).unwrap());
     assert_close(&gradient, &[-1.0 / 3.0, 0.25 / 3.0, 1.0 / 3.0], 1e-15);
@@ -79,9 +79,9 @@ fn squared_quality_regression_golden_value() {
         Ok(Tensor::new(&[[0.75, 0.0]], &Device::Cpu)?)
     };
     let proposal = GaussianMixture::isotropic(&[1.0], 2).unwrap();
-    let objective = SquaredQualityRegression { proposal, num_samples: 2, quality };
+    let objective = SquaredQualityRegression { proposal, num_samples: 2 };
     let y = Tensor::new(&[[5.0, 6.0]], &Device::Cpu).unwrap();
-    let loss = objective.loss(&Table, &table, &y, &mut rng(0)).unwrap();
+    let loss = objective.loss(&WithQuality(Table, quality), &table, &y, &mut rng(0)).unwrap();
     assert!((loss.to_scalar::<f64>().unwrap() - (0.0625 + 1.0) / 2.0).abs() < 1e-15);
     let gradient = flat(loss.backward().unwrap().get(&table).unwrap());
     assert_close(&gradient, &[0.25, 1.0], 1e-15);
@@ -99,10 +99,10 @@ fn both_objectives_see_the_same_samples() {
     let nll = MonteCarloNll { proposal: &proposal, num_samples: 5 };
     nll.loss(&model, &(), &y, &mut rng(8)).unwrap();
     let quality = |candidates: &Tensor, _: &Tensor| -> Result<Tensor> { Ok(candidates.sum(2)?) };
-    let regression = QualityRegression { proposal: &proposal, num_samples: 5, with_target: true, quality };
-    regression.loss(&model, &(), &y, &mut rng(8)).unwrap();
+    let regression = QualityRegression { proposal: &proposal, num_samples: 5, with_target: true };
+    regression.loss(&WithQuality(&model, quality), &(), &y, &mut rng(8)).unwrap();
     let alone = QualityRegression { with_target: false, ..regression };
-    alone.loss(&model, &(), &y, &mut rng(8)).unwrap();
+    alone.loss(&WithQuality(&model, quality), &(), &y, &mut rng(8)).unwrap();
     let seen = seen.borrow();
     assert_eq!(seen[0], seen[1]);
     // IoU-Net is not trained on the target itself.
@@ -130,8 +130,8 @@ fn bad_inputs_have_typed_errors() {
     assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
 
     let quality = |candidates: &Tensor, _: &Tensor| -> Result<Tensor> { Ok(candidates.clone()) };
-    let objective = QualityRegression { proposal: &proposal, num_samples: 4, with_target: true, quality };
-    let error = objective.loss(&model, &(), &y((3, 2)), &mut rng(0)).unwrap_err();
+    let objective = QualityRegression { proposal: &proposal, num_samples: 4, with_target: true };
+    let error = objective.loss(&WithQuality(&model, quality), &(), &y((3, 2)), &mut rng(0)).unwrap_err();
     assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
 }
 

@@ -1,7 +1,7 @@
 //! Objectives and proposals by name, as a configuration file has them.
 
-use candle_core::DType;
-use ebm_core::{AnyObjective, AnyProposal, Objective, Proposal};
+use candle_core::{DType, Tensor};
+use ebm_core::{AnyObjective, AnyProposal, GaussianMixture, Objective, Proposal};
 
 use crate::network::Network;
 use crate::zoo::{flat, rng};
@@ -13,7 +13,7 @@ const PROPOSALS: [(&str, &str); 3] = [
 ];
 
 /// Every kind: its settings, whether it has a proposal by name, and its tables.
-const OBJECTIVES: [(&str, &str, bool, &str); 13] = [
+const OBJECTIVES: [(&str, &str, bool, &str); 16] = [
     ("ml_is", "num_samples = 8", true, ""),
     ("kld_is", "num_samples = 8", true, "[label]\nsigmas = [[0.1, 0.1]]"),
     ("kld_is", "num_samples = 8\nnormalize_weights = true", true, "[label]\nsigmas = [[0.1, 0.1]]"),
@@ -27,6 +27,9 @@ const OBJECTIVES: [(&str, &str, bool, &str); 13] = [
     ("info_nce", "num_samples = 8", true, ""),
     ("info_nce", "num_samples = 8\ntemperature = 0.5", true, ""),
     ("snl", "num_samples = 8", true, ""),
+    ("quality", "num_samples = 8\nwith_target = true", true, ""),
+    ("quality", "num_samples = 8\nwith_target = false", true, ""),
+    ("squared_quality", "num_samples = 8", true, ""),
 ];
 
 /// The text of each objective with each proposal that it can have.
@@ -47,7 +50,7 @@ fn texts() -> Vec<String> {
 fn every_objective_reads_writes_and_computes() {
     let (network, x, y) = (Network::new(), Network::x(DType::F64), Network::y(DType::F64));
     let texts = texts();
-    assert_eq!(texts.len(), 3 * 7 + 6);
+    assert_eq!(texts.len(), 3 * 10 + 6);
     let mut losses = Vec::new();
     for text in texts {
         let objective: AnyObjective = toml::from_str(&text).unwrap_or_else(|error| panic!("{text}{error}"));
@@ -55,7 +58,7 @@ fn every_objective_reads_writes_and_computes() {
         assert_eq!(toml::from_str::<AnyObjective>(&written).unwrap(), objective, "{written}");
         let kind = |text: &str| text.lines().find(|line| line.starts_with("kind")).map(str::to_owned);
         assert_eq!(kind(&written), kind(&text));
-        let loss = objective.loss(&network, &x, &y, &mut rng(1)).unwrap();
+        let loss = objective.build(&mut rng(0)).unwrap().loss(&network, &x, &y, &mut rng(1)).unwrap();
         assert!(flat(&loss)[0].is_finite(), "{text}");
         losses.push(flat(&loss)[0]);
     }
@@ -72,7 +75,7 @@ fn an_objective_by_name_is_the_objective() {
     let (network, x, y) = (Network::new(), Network::x(DType::F64), Network::y(DType::F64));
     let text =
         "kind = \"info_nce\"\nnum_samples = 8\n[proposal.uniform]\nlow = [-3.0, -2.0]\nhigh = [3.0, 2.0]\n";
-    let named: AnyObjective = toml::from_str(text).unwrap();
+    let named = toml::from_str::<AnyObjective>(text).unwrap().build(&mut rng(0)).unwrap();
     let proposal = ebm_core::Uniform::new(vec![-3.0, -2.0], vec![3.0, 2.0]).unwrap();
     let objective = ebm_core::InfoNce { proposal, num_samples: 8, temperature: 1.0 };
     let of = |loss: ebm_core::Result<candle_core::Tensor>| flat(&loss.unwrap());
@@ -130,8 +133,39 @@ fn every_proposal_reads_writes_and_draws() {
         let proposal: AnyProposal = toml::from_str(&text).unwrap();
         let written = toml::to_string(&proposal).unwrap();
         assert_eq!(toml::from_str::<AnyProposal>(&written).unwrap(), proposal, "{written}");
+        let proposal = proposal.build(&mut rng(0)).unwrap();
         let (samples, log_q) = proposal.sample_with_log_prob(&center, 5, &mut rng(2)).unwrap();
         assert_eq!(flat(&samples), flat(&proposal.sample(&center, 5, &mut rng(2)).unwrap()));
         crate::zoo::assert_close(&flat(&log_q), &flat(&proposal.log_prob(&samples, &center).unwrap()), 1e-13);
+    }
+}
+
+/// IoU-Net's pool of jitters and ATOM's perturbed boxes: boxes alone, and samples without a density.
+#[test]
+fn proposals_of_boxes_read_write_and_draw() {
+    let center = Tensor::new(&[[0.5, 0.5, 3.0, 3.0]], &candle_core::Device::Cpu).unwrap();
+    for text in ["quality = { iou_stratified = { pool = 20 } }", "quality = \"perturbed_boxes\""] {
+        let table: std::collections::BTreeMap<String, AnyProposal> = toml::from_str(text).unwrap();
+        assert_eq!(
+            toml::from_str::<std::collections::BTreeMap<_, _>>(&toml::to_string(&table).unwrap()).unwrap(),
+            table
+        );
+        let drawn =
+            |seed| table["quality"].build(&mut rng(seed)).unwrap().sample(&center, 5, &mut rng(2)).unwrap();
+        assert_eq!(drawn(0).dims(), [1, 5, 4]);
+        assert_eq!(flat(&drawn(0)), flat(&drawn(0)));
+    }
+}
+
+#[test]
+fn one_deviation_for_all_coordinates_is_written_once() {
+    let short = "kind = \"ml_is\"\nnum_samples = 8\nproposal.gaussian = { sigmas = [0.1, 0.8], dim = 2 }";
+    let objective: AnyObjective = toml::from_str(short).unwrap();
+    let mixture = GaussianMixture::isotropic(&[0.1, 0.8], 2).unwrap();
+    assert_eq!(objective.gaussian(), Some(mixture.clone()));
+    assert!(toml::to_string(&objective).unwrap().contains("dim = 2"));
+    assert_eq!(objective.with_gaussian(mixture.scaled(2.0).unwrap()).gaussian(), mixture.scaled(2.0).ok());
+    for wrong in ["sigmas = [0.1]", "sigmas = [[0.1]]\ndim = 1", "sigmas = [0.1]\ndim = 0"] {
+        assert!(toml::from_str::<GaussianMixture>(wrong).is_err(), "{wrong}");
     }
 }

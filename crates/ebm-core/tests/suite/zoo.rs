@@ -17,6 +17,19 @@ impl<F: Fn(&Tensor) -> Result<Tensor>> EnergyModel for Function<F> {
     }
 }
 
+/// The model inside, with the closure at y (B, M, D) and y_i (B, D) as the quality.
+pub struct WithQuality<M, Q>(pub M, pub Q);
+
+impl<M: EnergyModel, Q: Fn(&Tensor, &Tensor) -> Result<Tensor>> EnergyModel for WithQuality<M, Q> {
+    type Features = M::Features;
+    fn score(&self, features: &M::Features, y: &Tensor) -> Result<Tensor> {
+        self.0.score(features, y)
+    }
+    fn quality(&self, _: &M::Features, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+        (self.1)(y, y_i)
+    }
+}
+
 /// f is a given table (B, 1 + M), whatever y is.
 pub struct Table;
 

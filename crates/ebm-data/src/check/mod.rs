@@ -12,7 +12,7 @@ mod sequences;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Finding, Quarantine};
+use crate::quarantine::{Finding, Quarantine};
 
 pub use coco::coco;
 pub use faces::{biwi, utkface};
@@ -53,12 +53,7 @@ impl Checked {
         }
     }
 
-    fn record(&mut self, file: &Path, sample: &str, Finding { code, detail }: Finding) {
-        self.quarantine.defects.push(Defect {
-            file: file.to_owned(),
-            sample: sample.to_owned(),
-            code,
-            detail,
-        });
+    fn record(&mut self, file: &Path, sample: &str, finding: Finding) {
+        self.quarantine.defects.push(finding.in_sample(file, sample));
     }
 }

@@ -1,7 +1,10 @@
 //! Categories and the labels that a model has for them.
 
+use std::path::Path;
+
 use super::examine::Examiner;
 use super::file::{CATEGORY, CategoryRecord, sample_name};
+use crate::error::Error;
 
 /// A category of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +37,22 @@ pub(super) fn sound(records: &[CategoryRecord], examiner: &mut Examiner) -> Resu
     Ok(categories)
 }
 
-/// Labels the categories for a model with that many labels, or says how they differ from it.
-pub(super) fn relabel(categories: &mut [Category], labels: usize) -> Result<(), String> {
-    if categories.len() == labels {
-        return Ok(());
-    }
+/// Categories of these names, whose ids are their labels.
+pub(crate) fn named(names: impl IntoIterator<Item = String>) -> Vec<Category> {
+    (1..).zip(names).map(|(label, name)| Category { id: label as u64, name, label }).collect()
+}
+
+/// Labels the categories of the file or folder `path` for a model with so many labels, if there is one.
+///
+/// # Errors
+/// [`Error::Categories`] with how they differ from it.
+pub(crate) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
+    let Some(labels) = labels.filter(|labels| *labels != categories.len()) else { return Ok(()) };
     let [lowest, highest] = [categories.first(), categories.last()].map(|c| c.map_or(0, |c| c.id));
     if lowest < 1 || highest != labels as u64 {
         let count = categories.len();
-        return Err(format!("{count} categories (ids {lowest} to {highest}), but the model has {labels}"));
+        let detail = format!("{count} categories (ids {lowest} to {highest}), but the model has {labels}");
+        return Err(Error::Categories { path: path.to_owned(), detail });
     }
     categories.iter_mut().for_each(|category| category.label = category.id as usize);
     Ok(())
@@ -62,7 +72,8 @@ mod tests {
         let record = |&id: &u64| CategoryRecord { id: Ok(id), name: Ok(format!("c{id}")) };
         let records: Vec<_> = ids.iter().map(record).collect();
         let mut categories = sound(&records, &mut Examiner::default())?;
-        relabel(&mut categories, labels)?;
+        let relabelled = relabel(&mut categories, Some(labels), Path::new("a.json"));
+        relabelled.map_err(|error| error.to_string())?;
         Ok(categories.iter().map(|category| category.label).collect())
     }
 
@@ -71,7 +82,7 @@ mod tests {
         assert_eq!(labelled(&[4, 1, 2], 3).unwrap(), [1, 2, 3]);
         assert_eq!(labelled(&[4, 1, 2], 4).unwrap(), [1, 2, 4]);
         let mismatch = labelled(&[1, 2, 4], 6).unwrap_err();
-        assert_eq!(mismatch, "3 categories (ids 1 to 4), but the model has 6");
+        assert!(mismatch.contains("3 categories (ids 1 to 4), but the model has 6"), "{mismatch}");
         assert!(labelled(&[1, 2, 4], 2).is_err() && labelled(&[0, 4], 4).is_err());
     }
 }

@@ -103,8 +103,8 @@ fn sound<'a, T>(field: &'a Field<T>, found: &mut Vec<Finding>) -> Option<&'a T> 
     field.as_ref().map_err(|finding| found.push(Finding::clone(finding))).ok()
 }
 
-/// That a box has no sides, or is where it cannot be.
-fn misplaced([x, y, w, h]: [f64; 4], size: Option<(usize, usize)>) -> Option<Finding> {
+/// That a box `(x, y, w, h)` has no sides, or is where it cannot be in an image of `size`, columns and rows.
+pub(crate) fn misplaced([x, y, w, h]: [f64; 4], size: Option<(usize, usize)>) -> Option<Finding> {
     let fail = |code| {
         let image = size.map_or(String::new(), |(width, height)| format!(" in {width}x{height}"));
         Some(Finding::new(code, format!("[{x}, {y}, {w}, {h}]{image}")))

@@ -3,10 +3,13 @@
 //! The outline (objects and arrays) must be right or the file is no COCO file. A field within a record may
 //! be anything: it is its value or a finding, so that one bad record does not cost the rest.
 
+use std::path::Path;
+
 use serde::de::{Deserialize, IgnoredAny};
 use serde_json::Value;
 
-use crate::files::stays_inside;
+use crate::error::Error;
+use crate::files::{read_limited, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
 
 /// A field of a record: its value, or what is wrong with it.
@@ -22,6 +25,18 @@ pub struct AnnotationFile<S = IgnoredAny> {
     pub annotations: Option<Vec<AnnotationRecord<S>>>,
     /// The categories.
     pub categories: Vec<CategoryRecord>,
+}
+
+impl<S: serde::de::DeserializeOwned + Default> AnnotationFile<S> {
+    /// Reads a file of at most `max_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation file.
+    pub fn read(path: &Path, max_bytes: u64) -> Result<Self, Error> {
+        let bytes = read_limited(path, max_bytes)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Error::Json { path: path.to_owned(), detail: error.to_string() })
+    }
 }
 
 /// A category as written.

@@ -6,10 +6,10 @@ use std::path::Path;
 use super::examine::Examiner;
 use super::file::{ANNOTATION, AnnotationFile, AnnotationRecord, IMAGE, ImageRecord, sample_name};
 use super::{Category, CocoImage, Object, categories};
-use crate::quarantine::{Defect, DefectCode, Finding, Quarantine};
+use crate::quarantine::{DefectCode, Finding, Quarantine};
 
 /// What is sound, and what is not.
-pub(super) struct Sound {
+pub(crate) struct Sound {
     /// By ascending id.
     pub images: Vec<CocoImage>,
     pub quarantine: Quarantine,
@@ -18,7 +18,7 @@ pub(super) struct Sound {
 }
 
 /// Where the records are from, and where their images are.
-pub(super) struct Origin<'a> {
+pub(crate) struct Origin<'a> {
     pub annotations: &'a Path,
     pub images: &'a Path,
     /// Whether each image file must exist.
@@ -35,8 +35,8 @@ pub(super) fn keep_sound(
     let annotations = file.annotations.unwrap_or_default();
     let totals = [file.images.len(), annotations.len()];
     let mut quarantine = Quarantine::default();
-    let mut record = |sample, Finding { code, detail }| {
-        quarantine.defects.push(Defect { file: origin.annotations.to_owned(), sample, code, detail });
+    let mut record = |sample: String, finding: Finding| {
+        quarantine.defects.push(finding.in_sample(origin.annotations, sample));
     };
     let mut bad = [0; 2];
 

@@ -32,8 +32,8 @@ use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
-use crate::loader::{Batch, Batches, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
-use crate::quarantine::{Defect, DefectCode};
+use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
+use crate::quarantine::{DefectCode, Finding};
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
 
@@ -42,9 +42,6 @@ pub type FaceLoader = Loader<FaceTransform>;
 
 /// How to make batches of faces.
 pub type FaceLoaderConfig = LoaderConfig<FaceTransform>;
-
-/// An iterator over batches of faces.
-pub type FaceBatches = Batches<FaceTransform>;
 
 /// Faces of one step.
 pub type FaceBatch = Batch<FaceSample>;
@@ -133,9 +130,7 @@ impl Recipe for FaceTransform {
                             self.write(&part, drawn, planes, transform);
                             *cropped = part.pixels;
                         }
-                        Err((code, detail)) => {
-                            return Ok(Err(Defect { file: path.clone(), sample: sample(), code, detail }));
-                        }
+                        Err(finding) => return Ok(Err(finding.in_sample(path, sample()))),
                     }
                 }
                 Err(defect) => return Ok(Err(defect)),
@@ -145,9 +140,8 @@ impl Recipe for FaceTransform {
                 let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
                 if pixels.is_empty() || expected != Some(pixels.len()) {
                     let detail = Error::ImageShape { width: *width, height: *height, len: pixels.len() };
-                    let (file, code) = (Path::new(name).to_owned(), DefectCode::UnreadableImage);
-                    let detail = detail.to_string();
-                    return Ok(Err(Defect { file, sample: sample(), code, detail }));
+                    let finding = Finding::new(DefectCode::UnreadableImage, detail.to_string());
+                    return Ok(Err(finding.in_sample(Path::new(name), sample())));
                 }
                 self.write(image, drawn, planes, transform);
             }

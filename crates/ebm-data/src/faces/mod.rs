@@ -46,7 +46,7 @@ impl Pixels {
             Self::Region { path, region } => {
                 let limits = DecodeLimits::default();
                 region::crop(&read_image(path)?, *region, &limits, Vec::new())
-                    .map_err(|(_, detail)| Error::decode(path, detail))
+                    .map_err(|finding| Error::decode(path, finding.detail))
             }
             Self::Memory(image) => Ok((**image).clone()),
         }

@@ -2,7 +2,7 @@
 
 use crate::decode::DecodeLimits;
 use crate::image::Image;
-use crate::quarantine::DefectCode;
+use crate::quarantine::{DefectCode, Finding};
 
 /// The part `[x0, y0, x1, y1]` of an image, black beyond it, in `memory`; or why there is none.
 pub(super) fn crop(
@@ -10,11 +10,11 @@ pub(super) fn crop(
     [x0, y0, x1, y1]: [i64; 4],
     limits: &DecodeLimits,
     memory: Vec<u8>,
-) -> Result<Image, (DefectCode, String)> {
+) -> Result<Image, Finding> {
     let say = |what: &str| format!("the region {:?} {what}", [x0, y0, x1, y1]);
     let side = |start: i64, end: i64| end.checked_sub(start).and_then(|side| usize::try_from(side).ok());
     let (Some(width @ 1..), Some(height @ 1..)) = (side(x0, x1), side(y0, y1)) else {
-        return Err((DefectCode::BoxEmpty, say("is empty")));
+        return Err(Finding::new(DefectCode::BoxEmpty, say("is empty")));
     };
     // Columns and rows of the image that the region shows, and where the first of them lies in it.
     let overlap = |start: i64, end: i64, len: usize| {
@@ -25,12 +25,12 @@ pub(super) fn crop(
     let (rows, top) = overlap(y0, y1, image.height);
     if columns.is_empty() || rows.is_empty() {
         let size = format!("has no pixel of the image of {}x{}", image.width, image.height);
-        return Err((DefectCode::BoxOutside, say(&size)));
+        return Err(Finding::new(DefectCode::BoxOutside, say(&size)));
     }
     let fits = width.checked_mul(height).is_some_and(|area| area <= limits.max_pixels);
     if width > limits.max_side || height > limits.max_side || !fits {
         let limits = format!("exceeds {} pixels per side or {} in all", limits.max_side, limits.max_pixels);
-        return Err((DefectCode::UnreadableImage, say(&limits)));
+        return Err(Finding::new(DefectCode::UnreadableImage, say(&limits)));
     }
     let mut pixels = memory;
     pixels.clear();
@@ -51,7 +51,7 @@ mod tests {
         Image::new(3, 2, (1..=18).collect()).unwrap()
     }
 
-    fn cropped(region: [i64; 4]) -> Result<Image, (DefectCode, String)> {
+    fn cropped(region: [i64; 4]) -> Result<Image, Finding> {
         crop(&image(), region, &DecodeLimits::default(), vec![7; 100])
     }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn senseless_regions_are_named() {
-        let code = |region| cropped(region).unwrap_err().0;
+        let code = |region| cropped(region).unwrap_err().code;
         for empty in [[1, 0, 1, 2], [2, 0, 1, 2], [0, 2, 3, 2], [i64::MAX, 0, i64::MIN, 2]] {
             assert_eq!(code(empty), DefectCode::BoxEmpty);
         }

@@ -4,12 +4,9 @@ use std::path::Path;
 
 use super::{Face, Faces};
 use crate::error::Result;
-use crate::quarantine::{Defect, DefectCode, check_max_bad_fraction};
+use crate::quarantine::Finding;
 
 pub use crate::quarantine::Tolerance;
-
-/// A defect's kind and the offending value.
-pub(super) type Finding = (DefectCode, String);
 
 /// Sound and defective entries of one dataset, in the order of the source.
 pub(super) struct Collector<'a> {
@@ -23,7 +20,7 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for a tolerated fraction outside 0 to 1.
     pub fn new(tolerance: &'a Tolerance) -> Result<Self> {
-        check_max_bad_fraction(tolerance.max_bad_fraction)?;
+        tolerance.validate()?;
         Ok(Self { tolerance, faces: Faces::default() })
     }
 
@@ -31,10 +28,7 @@ impl<'a> Collector<'a> {
     pub fn push(&mut self, file: &Path, sample: &str, outcome: std::result::Result<Face, Finding>) {
         match outcome {
             Ok(face) => self.faces.faces.push(face),
-            Err((code, detail)) => {
-                let defect = Defect { file: file.to_owned(), sample: sample.to_owned(), code, detail };
-                self.faces.quarantine.defects.push(defect);
-            }
+            Err(finding) => self.faces.quarantine.defects.push(finding.in_sample(file, sample)),
         }
     }
 

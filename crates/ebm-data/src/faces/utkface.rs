@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use super::tolerance::{Collector, Finding, Tolerance};
+use super::tolerance::{Collector, Tolerance};
 use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
-use crate::files::{read_limited, stays_inside};
-use crate::quarantine::DefectCode;
+use crate::files::{files_in, read_limited, stays_inside};
+use crate::quarantine::{DefectCode, Finding};
 
 /// The oldest age that is believed, in years.
 const MAX_AGE: f32 = 120.;
@@ -81,7 +81,7 @@ pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> 
     for row in &rows {
         let mut outcome = check_row(row, shift, images, options);
         if outcome.is_ok() && !seen.insert(row.file.as_str()) {
-            outcome = Err((DefectCode::DuplicateFileName, format!("line {}", row.line)));
+            outcome = Err(Finding::new(DefectCode::DuplicateFileName, format!("line {}", row.line)));
         }
         collector.push(split, &row.file, outcome);
     }
@@ -97,20 +97,11 @@ pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> 
 /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
 pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let mut collector = Collector::new(tolerance)?;
-    let fail = |source| Error::io("list", images, source);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(images).map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        let extension = Path::new(&name).extension().unwrap_or_default().to_ascii_lowercase();
-        if ["jpg", "jpeg", "png"].iter().any(|known| extension == *known) && images.join(&name).is_file() {
-            names.push(name);
-        }
-    }
+    let names = files_in(images, &["jpg", "jpeg", "png"])?;
     if names.is_empty() {
         let detail = "it holds no JPEG or PNG file".to_owned();
         return Err(Error::Format { path: images.to_owned(), expected: "a directory of faces", detail });
     }
-    names.sort();
     for name in &names {
         let path = images.join(name);
         let name = name.to_string_lossy();
@@ -131,7 +122,9 @@ struct Row {
 impl Row {
     fn label(&self) -> std::result::Result<f32, Finding> {
         let label = self.label.trim().parse::<f32>().ok().filter(|label| label.is_finite());
-        label.ok_or_else(|| (DefectCode::BadAge, format!("line {}: label {:?}", self.line, self.label)))
+        label.ok_or_else(|| {
+            Finding::new(DefectCode::BadAge, format!("line {}: label {:?}", self.line, self.label))
+        })
     }
 }
 
@@ -196,21 +189,22 @@ fn check_row(
     options: &UtkOptions,
 ) -> std::result::Result<Face, Finding> {
     if !stays_inside(&row.file) {
-        return Err((DefectCode::BadFileName, format!("line {}: {:?}", row.line, row.file)));
+        return Err(Finding::new(DefectCode::BadFileName, format!("line {}: {:?}", row.line, row.file)));
     }
     let age = row.label()? + shift;
-    check_age(age).map_err(|detail| (DefectCode::BadAge, format!("line {}: {detail}", row.line)))?;
+    check_age(age)
+        .map_err(|detail| Finding::new(DefectCode::BadAge, format!("line {}: {detail}", row.line)))?;
     if options.shift.is_none() {
         let named = age_of_name(&row.file).map_err(bad_age)?;
         if named != age {
             let label = &row.label;
             let detail = format!("line {}: label {label} is age {age}, the name tells {named}", row.line);
-            return Err((DefectCode::AgeMismatch, detail));
+            return Err(Finding::new(DefectCode::AgeMismatch, detail));
         }
     }
     let path = images.join(&row.file);
     if options.check_files && !path.is_file() {
-        return Err((DefectCode::MissingFile, path.display().to_string()));
+        return Err(Finding::new(DefectCode::MissingFile, path.display().to_string()));
     }
     Ok(face(&row.file, path, age))
 }
@@ -220,7 +214,7 @@ fn check_age(age: f32) -> std::result::Result<f32, String> {
 }
 
 fn bad_age(error: Error) -> Finding {
-    (DefectCode::BadAge, error.to_string())
+    Finding::new(DefectCode::BadAge, error.to_string())
 }
 
 fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {

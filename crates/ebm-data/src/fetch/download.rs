@@ -188,8 +188,6 @@ fn attempt(
     report: Report<'_>,
 ) -> std::result::Result<(), Failure> {
     let path = target.path;
-    let protocol =
-        |detail: &str| Error::Protocol { path: path.into(), url: url.into(), detail: detail.into() };
     let resumed = resumable(target, url, part);
     if let Some(meta) = &resumed
         && meta.total == Some(part.len())
@@ -202,7 +200,26 @@ fn attempt(
         Error::Network { .. } => Failure::Passing(error.into(), None),
         other => Failure::Final(other.into()),
     })?;
-    match (answer.status, &resumed) {
+    accept(target, url, part, &answer, resumed.as_ref(), options)?;
+    if let Some(encoding) = &answer.encoding {
+        part.restart(None)?;
+        let detail = format!("the answer is in the encoding {encoding}, which was not asked for");
+        return Err(protocol(path, url, &detail).into());
+    }
+    receive(target, url, part, answer, options, report)
+}
+
+/// Makes the part ready for the answer's body: all of the file, or the rest of the same content.
+fn accept(
+    target: &Target<'_>,
+    url: &str,
+    part: &mut Part,
+    answer: &Answer,
+    resumed: Option<&Meta>,
+    options: &FetchOptions,
+) -> std::result::Result<(), Failure> {
+    let path = target.path;
+    match (answer.status, resumed) {
         (200, _) => {
             let meta = Meta {
                 url: url.into(),
@@ -216,7 +233,8 @@ fn attempt(
                 return Err(Error::Size { path: path.into(), origin: url.into(), expected, actual }.into());
             }
             if meta.total.is_none() && !answer.chunked && *target.pin == Pin::FirstUse {
-                return Err(protocol("the answer tells no length, so a broken one could not be told").into());
+                let detail = "the answer tells no length, so a broken one could not be told";
+                return Err(protocol(path, url, detail).into());
             }
             part.restart(Some(meta))?;
         }
@@ -226,28 +244,23 @@ fn attempt(
                 && agrees(&answer.last_modified, &meta.last_modified);
             if !same {
                 part.restart(None)?;
-                let error =
-                    protocol("the content has changed since the first part was fetched; starting over");
-                return Err(Failure::Passing(error.into(), None));
+                let detail = "the content has changed since the first part was fetched; starting over";
+                return Err(Failure::Passing(protocol(path, url, detail).into(), None));
             }
             part.mended = true;
         }
         (416, Some(_)) => {
             part.restart(None)?;
-            return Err(Failure::Passing(
-                protocol("the server has no such part; starting over").into(),
-                None,
-            ));
+            let detail = "the server has no such part; starting over";
+            return Err(Failure::Passing(protocol(path, url, detail).into(), None));
         }
         (status, _) => return Err(refusal(path, url, status, answer.retry_after, options)),
     }
-    if let Some(encoding) = &answer.encoding {
-        part.restart(None)?;
-        return Err(
-            protocol(&format!("the answer is in the encoding {encoding}, which was not asked for")).into()
-        );
-    }
-    receive(target, url, part, answer, options, report)
+    Ok(())
+}
+
+fn protocol(path: &Path, url: &str, detail: &str) -> Error {
+    Error::Protocol { path: path.into(), url: url.into(), detail: detail.into() }
 }
 
 /// The description of the part, if the rest of it may be asked for.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::block::{Block, Shelf};
+use super::block::{Block, BufferPool};
 use super::detection::{DetectionRecipe, Sample};
 use super::plan::plan;
 use super::pool::OrderedPool;
@@ -32,7 +32,7 @@ pub struct Batch<S = Sample> {
 pub struct Batches<R: Recipe = DetectionRecipe> {
     shared: Arc<Shared<R>>,
     pool: Option<OrderedPool<Job, Result<Loaded<R>>>>,
-    shelf: Arc<Shelf>,
+    buffers: Arc<BufferPool>,
     /// For batches that the caller's thread makes.
     memory: R::Memory,
     next: u64,
@@ -46,18 +46,18 @@ impl<R: Recipe> Batches<R> {
     pub(super) fn new(shared: Arc<Shared<R>>, range: Range<u64>) -> Result<Self> {
         let LoaderConfig { workers, prefetch, .. } = shared.config;
         // One more than in the making or ready: the one that the caller holds.
-        let shelf = Shelf::new(prefetch.saturating_add(1));
+        let buffers = BufferPool::new(prefetch.saturating_add(1));
         let pool = match workers {
             0 => None,
             _ => {
-                let (shared, shelf) = (Arc::clone(&shared), Arc::clone(&shelf));
-                let load = move |memory: &mut R::Memory, job: Job| shared.load(job, &shelf, memory);
+                let (shared, buffers) = (Arc::clone(&shared), Arc::clone(&buffers));
+                let load = move |memory: &mut R::Memory, job: Job| shared.load(job, &buffers, memory);
                 Some(OrderedPool::new(workers, load)?)
             }
         };
         let Range { start, end } = range;
         let memory = R::Memory::default();
-        Ok(Self { shared, pool, shelf, memory, next: start, submitted: start, end, plan: None })
+        Ok(Self { shared, pool, buffers, memory, next: start, submitted: start, end, plan: None })
     }
 
     fn job(&mut self, step: u64) -> Option<Job> {
@@ -81,7 +81,7 @@ impl<R: Recipe> Batches<R> {
         self.next += 1;
         let Some(mut pool) = self.pool.take() else {
             let job = self.job(step)?;
-            return Some(self.shared.load(job, &self.shelf, &mut self.memory));
+            return Some(self.shared.load(job, &self.buffers, &mut self.memory));
         };
         while self.submitted < self.end && self.submitted - step < self.shared.config.prefetch as u64 {
             let job = self.job(self.submitted)?;

@@ -10,17 +10,10 @@ pub struct Block {
     /// May be longer than the block.
     memory: Vec<f32>,
     len: usize,
-    home: Weak<Shelf>,
+    home: Weak<BufferPool>,
 }
 
 impl Block {
-    /// The numbers, kept for good.
-    pub fn into_vec(mut self) -> Vec<f32> {
-        let mut numbers = std::mem::take(&mut self.memory);
-        numbers.truncate(self.len);
-        numbers
-    }
-
     pub(super) fn as_mut_slice(&mut self) -> &mut [f32] {
         &mut self.memory[..self.len]
     }
@@ -42,8 +35,8 @@ impl Deref for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        if let Some(shelf) = self.home.upgrade().filter(|_| !memory.is_empty()) {
-            shelf.put(memory);
+        if let Some(buffers) = self.home.upgrade().filter(|_| !memory.is_empty()) {
+            buffers.put(memory);
         }
     }
 }
@@ -67,12 +60,12 @@ impl fmt::Debug for Block {
 }
 
 /// Where the memory of dropped blocks waits.
-pub(super) struct Shelf {
+pub(super) struct BufferPool {
     limit: usize,
     memories: Mutex<Vec<Vec<f32>>>,
 }
 
-impl Shelf {
+impl BufferPool {
     /// Keeps at most `limit` memories.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, memories: Mutex::default() })
@@ -108,15 +101,15 @@ mod tests {
 
     #[test]
     fn memory_returns_and_the_largest_stay() {
-        let shelf = Shelf::new(2);
+        let buffers = BufferPool::new(2);
         let lengths = || {
-            let mut lengths: Vec<_> = shelf.memories.lock().unwrap().iter().map(Vec::len).collect();
+            let mut lengths: Vec<_> = buffers.memories.lock().unwrap().iter().map(Vec::len).collect();
             lengths.sort_unstable();
             lengths
         };
-        drop([10, 30, 20].map(|len| shelf.take(len)));
+        drop([10, 30, 20].map(|len| buffers.take(len)));
         assert_eq!(lengths(), [20, 30]);
-        let mut block = shelf.take(15);
+        let mut block = buffers.take(15);
         assert_eq!((block.len(), lengths()), (15, vec![30]));
         block.truncate(4);
         assert_eq!(block.len(), 4);
@@ -127,17 +120,15 @@ mod tests {
         drop(block);
         assert_eq!(lengths(), [20, 30]);
         // Nothing fits: a memory of its own.
-        assert_eq!(shelf.take(31).len(), 31);
+        assert_eq!(buffers.take(31).len(), 31);
         assert_eq!(lengths(), [30, 31]);
-        assert_eq!(shelf.take(25).into_vec().len(), 25);
-        assert_eq!(lengths(), [31]);
     }
 
     #[test]
-    fn a_block_outlives_its_shelf() {
-        let shelf = Shelf::new(2);
-        let block = shelf.take(3);
-        drop(shelf);
+    fn a_block_outlives_its_pool() {
+        let buffers = BufferPool::new(2);
+        let block = buffers.take(3);
+        drop(buffers);
         assert_eq!(block.len(), 3);
     }
 }

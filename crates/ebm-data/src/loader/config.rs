@@ -1,12 +1,11 @@
 //! How to make batches.
 
 use std::ops::Range;
-use std::path::PathBuf;
 
 use super::detection::DetectionRecipe;
 use crate::decode::DecodeLimits;
 use crate::error::{Error, Result};
-use crate::quarantine::check_max_bad_fraction;
+use crate::quarantine::Tolerance;
 use crate::transform::Transform;
 
 /// How to make batches.
@@ -26,10 +25,8 @@ pub struct LoaderConfig<R = DetectionRecipe> {
     pub workers: usize,
     /// Batches in the making or ready, at most: the bound of the memory in use. At least 1.
     pub prefetch: usize,
-    /// The tolerated fraction of the dataset's images that cannot be decoded.
-    pub max_bad_fraction: f64,
-    /// Where to list the images that cannot be decoded, one JSON object per line, if there are any.
-    pub report: Option<PathBuf>,
+    /// How many of the dataset's images may not be decodable, and where these are listed.
+    pub tolerance: Tolerance,
     /// How large an image may be.
     pub limits: DecodeLimits,
 }
@@ -46,8 +43,7 @@ impl<R> LoaderConfig<R> {
             part: None,
             workers: 2,
             prefetch: 4,
-            max_bad_fraction: 1e-3,
-            report: None,
+            tolerance: Tolerance::default(),
             limits: DecodeLimits::default(),
         }
     }
@@ -75,7 +71,7 @@ impl<R> LoaderConfig<R> {
                 format!("{part:?} is no part of each of the batches, which hold {} images", self.batch_size);
             return Err(Error::Argument { name: "part", detail });
         }
-        check_max_bad_fraction(self.max_bad_fraction)?;
+        self.tolerance.validate()?;
         for (name, number) in [("batch_size", self.batch_size), ("prefetch", self.prefetch)] {
             if number == 0 {
                 return Err(Error::Argument { name, detail: "must be at least 1".to_owned() });

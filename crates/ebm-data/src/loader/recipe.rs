@@ -8,7 +8,7 @@ use crate::decode::{DecodeLimits, read_image_into};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::quarantine::{Defect, DefectCode};
+use crate::quarantine::{Defect, DefectCode, Finding};
 
 /// How a sample of a dataset becomes part of a batch. All else (order, threads, memory, defects) is the
 /// [`Loader`](super::Loader)'s.
@@ -73,14 +73,14 @@ pub(crate) fn read_sample(
     limits: &DecodeLimits,
     memory: Vec<u8>,
 ) -> Result<Prepared<Image>> {
-    let (code, detail) = match read_image_into(path, limits, memory) {
+    let finding = match read_image_into(path, limits, memory) {
         Ok(image) => return Ok(Ok(image)),
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            (DefectCode::MissingFile, source.to_string())
+            Finding::new(DefectCode::MissingFile, source.to_string())
         }
         // The machine's failure, not the sample's: it must not pass for a defect.
         Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => (DefectCode::UnreadableImage, error.to_string()),
+        Err(error) => Finding::new(DefectCode::UnreadableImage, error.to_string()),
     };
-    Ok(Err(Defect { file: path.to_owned(), sample: sample(), code, detail }))
+    Ok(Err(finding.in_sample(path, sample())))
 }

@@ -10,4 +10,4 @@ mod sample;
 
 pub use first_frame::{PatchTransform, PatchView, first_frame_views};
 pub use geometry::PatchGeometry;
-pub use sample::{PatchSampler, sample_patch};
+pub use sample::PatchSampler;

@@ -45,19 +45,3 @@ impl PatchSampler {
         Ok(())
     }
 }
-
-/// The patch `(3, output, output)` of an image that [`PatchGeometry::new`] describes, in samples of 0 to 255.
-///
-/// # Errors
-/// Those of [`PatchGeometry::new`] and [`PatchSampler::sample`].
-pub fn sample_patch(
-    image: &Image,
-    center: [f64; 2],
-    sample_size: f64,
-    output: usize,
-) -> Result<(Vec<f32>, PatchGeometry)> {
-    let geometry = PatchGeometry::new(center, sample_size, output)?;
-    let mut planes = vec![0.; 3 * output * output];
-    PatchSampler::new(&Normalise::IDENTITY)?.sample(image, &geometry, &mut planes)?;
-    Ok((planes, geometry))
-}

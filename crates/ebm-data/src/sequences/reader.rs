@@ -7,7 +7,7 @@ use super::box_list::read_boxes;
 use super::{Frames, Rect, Sequence, Sequences};
 use crate::error::{Error, Result};
 use crate::files::{read_limited, stays_inside};
-use crate::quarantine::{Defect, DefectCode, Tolerance, check_max_bad_fraction};
+use crate::quarantine::{Defect, DefectCode, Tolerance};
 
 /// Half a million flags or names.
 const LIMIT: u64 = 64 << 20;
@@ -70,7 +70,7 @@ pub(super) struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     pub fn new(options: &'a SequenceOptions) -> Result<Self> {
-        check_max_bad_fraction(options.tolerance.max_bad_fraction)?;
+        options.tolerance.validate()?;
         Ok(Self { options, sequences: Sequences::default() })
     }
 
@@ -107,9 +107,10 @@ impl<'a> Collector<'a> {
         }
         self.options.tolerance.apply(quarantine, sequences.len())?;
         if sequences.is_empty() && self.options.check != FrameCheck::Report {
-            let Tolerance { report, .. } = &self.options.tolerance;
             let bad = quarantine.defects.len();
-            quarantine.check_fraction(bad, bad, (bad - 1) as f64 / bad as f64, report.as_deref())?;
+            let all_but_one = (bad - 1) as f64 / bad as f64;
+            let tolerance = Tolerance { max_bad_fraction: all_but_one, ..self.options.tolerance.clone() };
+            tolerance.check(quarantine, bad, bad)?;
         }
         Ok(self.sequences)
     }

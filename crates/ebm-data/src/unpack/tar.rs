@@ -67,23 +67,31 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
                     return Err(Fault::archive(&shown, ArchiveFault::Special, detail));
                 }
             }
-            EntryType::Link | EntryType::Symlink | EntryType::GNULongLink => {
-                return Err(Fault::archive(&shown, ArchiveFault::Link, "it is a link"));
-            }
-            other => {
-                let detail = format!(
-                    "it is neither a file nor a folder, but of type {:?}",
-                    char::from(other.as_byte())
-                );
-                return Err(Fault::archive(&shown, ArchiveFault::Special, detail));
-            }
+            other => return Err(neither(other, &shown)),
         }
         // The end is what follows the last entry, whose own zeros do not count.
         *zeros.borrow_mut() = 0;
     }
-    // To the very end, where the checksum of a compressed archive is.
-    let mut rest = archive.into_inner().take(MAX_TAIL + 1);
-    let tail = std::io::copy(&mut rest, &mut std::io::sink()).map_err(broken)?;
+    check_end(archive.into_inner(), &zeros)
+}
+
+/// The refusal of what is neither a file nor a folder.
+fn neither(kind: EntryType, name: &str) -> Fault {
+    match kind {
+        EntryType::Link | EntryType::Symlink | EntryType::GNULongLink => {
+            Fault::archive(name, ArchiveFault::Link, "it is a link")
+        }
+        other => {
+            let kind = char::from(other.as_byte());
+            let detail = format!("it is neither a file nor a folder, but of type {kind:?}");
+            Fault::archive(name, ArchiveFault::Special, detail)
+        }
+    }
+}
+
+/// Reads to the very end, where the checksum of a compressed archive is.
+fn check_end(source: impl Read, zeros: &RefCell<u64>) -> Result<(), Fault> {
+    let tail = std::io::copy(&mut source.take(MAX_TAIL + 1), &mut std::io::sink()).map_err(broken)?;
     if tail > MAX_TAIL {
         let detail = format!("more than {MAX_TAIL} bytes follow its last entry");
         return Err(Fault::archive("", ArchiveFault::TooLarge, detail));

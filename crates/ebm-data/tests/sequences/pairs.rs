@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebm_data::encode::write_png;
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_data::quarantine::DefectCode;
+use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::sequences::crop::SearchArea;
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
@@ -207,7 +207,10 @@ fn unreadable_frames_are_defects() {
     (10..20).for_each(|i| std::fs::write(bad.frames.path(i).unwrap(), "no image").unwrap());
     let sampler = sampler(vec![good, bad], 30);
     let run = |workers, max_bad_fraction| {
-        let config = LoaderConfig { max_bad_fraction, ..config(SMALL, 6, workers) };
+        let config = LoaderConfig {
+            tolerance: Tolerance { max_bad_fraction, report: None },
+            ..config(SMALL, 6, workers)
+        };
         let loader = Loader::new(Arc::clone(&sampler), config, Key::new(2)).unwrap();
         let outcome: Result<Vec<_>, Error> = loader.epoch(0).unwrap().collect();
         (outcome, loader.quarantine().defects)

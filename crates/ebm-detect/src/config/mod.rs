@@ -1,23 +1,25 @@
 //! The settings of detection's experiments.
 
 mod detector;
+mod method;
 mod training;
 
+pub use ebm_experiment::config::Settings;
+use ebm_experiment::config::row;
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
     BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, MapType, NormKind, ResampleKind,
     RoiConfig, RpnConfig,
 };
-pub use training::{ConfidenceConfig, OptimizerKind, ProposalConfig, TrainingConfig};
+pub use method::{ConfidenceConfig, MethodConfig, Published};
+pub use training::{OptimizerKind, TrainingConfig};
 
 pub use crate::energy_head::Coordinates;
 
-pub use ebm_experiment::config::Settings;
+use crate::error::{Error, Result};
 
-use crate::method::Method;
-
-/// A detector, its training, and the methods of Table 2.
+/// A detector, its training, and the rows of the tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
@@ -25,14 +27,46 @@ pub struct ExperimentConfig {
     pub detector: DetectorConfig,
     /// Training of the detector itself.
     pub base: TrainingConfig,
-    /// The Gaussian, the mixtures, the cVAE and the Laplace.
-    pub parametric: TrainingConfig,
-    /// IoU-Net.
-    pub iou_net: ConfidenceConfig,
-    /// IoU-Net*.
-    pub iou_net_star: ConfidenceConfig,
-    /// Ours.
-    pub ebm: ConfidenceConfig,
+    /// Training of every density.
+    pub density: TrainingConfig,
+    /// Training of every confidence, but for its learning rate.
+    pub confidence: TrainingConfig,
+    /// The rows of Table 2.
+    pub methods: Vec<MethodConfig>,
+    /// The energy model with every objective.
+    pub objectives: Vec<MethodConfig>,
+    /// Factors of the configured step lengths among which the validation images choose; none: they are taken as they are.
+    #[serde(default)]
+    pub step_factors: Vec<f64>,
+    /// Generated scenes, at mini scale.
+    #[serde(default)]
+    pub generated: Option<GeneratedConfig>,
+    /// The proposals of Table 1 and its supplement, for the energy model.
+    pub ablation: Vec<AblationConfig>,
+}
+
+/// A proposal of Table 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AblationConfig {
+    /// {σ_l} of Eq. 5.
+    pub sigmas: Vec<f64>,
+    /// AP on val2017 that the supplement prints, per cent.
+    pub published: f64,
+}
+
+/// How many generated scenes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratedConfig {
+    /// The detector's training set.
+    pub base: usize,
+    /// The share of it, from its start, that the branches are trained on.
+    pub heads: usize,
+    /// The step lengths are chosen on these.
+    pub validation: usize,
+    /// The results are computed on these.
+    pub test: usize,
 }
 
 impl Settings for ExperimentConfig {
@@ -43,46 +77,70 @@ impl Settings for ExperimentConfig {
     ];
 
     fn check(&self) -> std::result::Result<(), String> {
-        if self.trainings().iter().any(|training| training.steps == 0 || training.batch_size == 0) {
+        let trainings = [&self.base, &self.density, &self.confidence];
+        if trainings.iter().any(|training| training.steps == 0 || training.batch_size == 0) {
             return Err("every training needs at least 1 step and a batch_size of at least 1".into());
+        }
+        for method in self.rows() {
+            if method.density.is_some() && method.confidence.is_some() {
+                return Err(format!("methods.{}: a density or a confidence, not both", method.key));
+            }
         }
         self.detector.check()
     }
 }
 
 impl ExperimentConfig {
-    /// Settings of a method's confidence branch, where it has one.
-    pub fn confidence(&self, method: Method) -> Option<&ConfidenceConfig> {
-        match method {
-            Method::IouNet => Some(&self.iou_net),
-            Method::IouNetStar => Some(&self.iou_net_star),
-            Method::Ebm => Some(&self.ebm),
-            _ => None,
-        }
+    /// The key of the detector's own regression.
+    pub const DIRECT: &'static str = "direct";
+    /// The key of the energy model of Table 2.
+    pub const ENERGY: &'static str = "ebm";
+
+    fn rows(&self) -> impl Iterator<Item = &MethodConfig> {
+        self.methods.iter().chain(&self.objectives)
     }
 
-    /// Settings of the training of what a method adds to the detector; Direct adds nothing.
-    pub fn training(&self, method: Method) -> Option<&TrainingConfig> {
-        match method {
-            Method::Direct => None,
-            method => Some(self.confidence(method).map_or(&self.parametric, |branch| &branch.training)),
-        }
+    /// The row of this key, of Table 2 or of the objectives.
+    ///
+    /// # Errors
+    /// When there is none, naming those that there are.
+    pub fn method(&self, key: &str) -> Result<&MethodConfig> {
+        Ok(row(self.rows(), |method| &method.key, key)?)
     }
 
-    fn trainings(&self) -> [&TrainingConfig; 5] {
-        let Self { base, parametric, iou_net, iou_net_star, ebm, .. } = self;
-        [base, parametric, &iou_net.training, &iou_net_star.training, &ebm.training]
+    /// The same with this row in the place of the one of its key.
+    #[must_use]
+    pub fn with_method(&self, method: &MethodConfig) -> Self {
+        let mut config = self.clone();
+        let rows = config.methods.iter_mut().chain(&mut config.objectives);
+        rows.filter(|row| row.key == method.key).for_each(|row| row.clone_from(method));
+        config
+    }
+
+    /// The sizes of the generated splits.
+    ///
+    /// # Errors
+    /// Where the settings have none.
+    pub fn scenes(&self) -> Result<GeneratedConfig> {
+        let reason = "mini scale needs [generated], the sizes of its splits".to_owned();
+        self.generated.ok_or(Error::Config { name: "generated".into(), reason })
+    }
+
+    /// Training of what a method adds to the detector; none where it adds nothing.
+    #[must_use]
+    pub fn training(&self, method: &MethodConfig) -> Option<TrainingConfig> {
+        match (&method.confidence, &method.density) {
+            (Some(own), _) => {
+                Some(TrainingConfig { learning_rate: own.learning_rate, ..self.confidence.clone() })
+            }
+            (None, Some(_)) => Some(self.density.clone()),
+            (None, None) => None,
+        }
     }
 
     /// Every training in it.
-    pub fn trainings_mut(&mut self) -> [&mut TrainingConfig; 5] {
-        [
-            &mut self.base,
-            &mut self.parametric,
-            &mut self.iou_net.training,
-            &mut self.iou_net_star.training,
-            &mut self.ebm.training,
-        ]
+    pub fn trainings_mut(&mut self) -> [&mut TrainingConfig; 3] {
+        [&mut self.base, &mut self.density, &mut self.confidence]
     }
 }
 
@@ -104,7 +162,20 @@ mod tests {
             ExperimentConfig::parse("mine", &format!("extends = 'mini'\n{text}")).unwrap_err().to_string()
         };
         assert!(refused("detector.num_classes = 1").contains("num_classes"));
-        assert!(refused("ebm.training.steps = 0").contains("at least 1 step"));
+        assert!(refused("confidence.steps = 0").contains("at least 1 step"));
         assert!(refused("detector.rpn.anchor_size = 3").contains("did you mean `anchor_sizes`"));
+        let both = "[methods.ebm.density]\nkind = 'gaussian'\ndim = 4";
+        assert!(refused(both).contains("methods.ebm: a density or a confidence"));
+        assert!(refused("methods.ebm.confidence.objective.samples = 3").contains("num_samples"));
+    }
+
+    #[test]
+    fn a_method_is_found_by_its_key() {
+        let config = ExperimentConfig::embedded("mini").unwrap();
+        let energy = config.method("ebm").unwrap();
+        assert_eq!(config.training(energy).unwrap().learning_rate, 0.01);
+        assert_eq!(config.training(config.method("direct").unwrap()), None);
+        let message = config.method("iounet").unwrap_err().to_string();
+        assert!(message.contains("did you mean `iou_net`?") && message.contains("dsm"), "{message}");
     }
 }

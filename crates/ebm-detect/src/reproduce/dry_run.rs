@@ -4,38 +4,28 @@ use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_experiment::plan::Plan;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
-use ebm_train::{Progress, TrainTask};
+use ebm_train::Progress;
 
 use super::{
     paper::{PaperOptions, streamed},
-    table1::{ABLATION, with_sigmas},
-    workplace::{eval_loader, load_dataset},
+    setup::{Wanted, eval_loader, load_dataset},
+    table1::ablated,
 };
 use crate::{
     branch::Branch,
-    config::{DetectorConfig, ExperimentConfig, ProposalConfig},
+    config::{AblationConfig, DetectorConfig, ExperimentConfig, MethodConfig, TrainingConfig},
     error::Result,
     faster_rcnn::{FasterRcnn, ImageBatch},
-    method::Method,
     training::BranchTask,
     weights::{load_detector, read},
 };
 
-/// The plan with proof that its steps work.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// The plan, a fact a line.
-    pub lines: Vec<String>,
-    /// Losses of the steps that were run: a key, a title, the losses.
-    pub losses: Vec<(String, String, Vec<f64>)>,
-}
-
 /// Images per step of a dry run; the plan's own batch size is for a GPU.
 const DRY_BATCH: usize = 2;
-const DRY_STEPS: usize = 2;
 
 /// Builds the network at full size and runs two steps of each of `methods`, or with `ablation` of the energy model with each
 /// proposal of Table 1, on whatever images are there: COCO's, or a few generated scenes written below `scratch`.
@@ -45,7 +35,7 @@ const DRY_STEPS: usize = 2;
 pub fn dry_run(
     config: &ExperimentConfig,
     options: &PaperOptions,
-    methods: &[Method],
+    methods: &[MethodConfig],
     ablation: bool,
     scratch: &Path,
     progress: &mut dyn Progress,
@@ -58,12 +48,12 @@ pub fn dry_run(
         None => random_detector(&config.detector, device)?,
     };
     let detector = Rc::new(detector);
-    plan.lines.push(match &found {
+    plan.line(match &found {
         Some((path, name)) => format!("detector: {} ({name} convention)", path.display()),
-        None => "detector: no published weights here; random ones of the same architecture".into(),
+        None => "detector: no published weights here; random ones of the same architecture".to_owned(),
     });
     let parameters: usize = weights.values().map(Tensor::elem_count).sum();
-    plan.lines.push(format!("parameters of the detector, frozen: {parameters}"));
+    plan.line(format!("parameters of the detector, frozen: {parameters}"));
 
     let (annotations, images) = options.split("train");
     let (dataset, origin) = if annotations.is_file() {
@@ -75,7 +65,7 @@ pub fn dry_run(
         // Fewer categories than the detector knows serve as well here.
         (CocoDataset::load(&set.annotations, &set.images, &LoadOptions::new(Purpose::Train))?, origin)
     };
-    plan.lines.push(format!("images: {} in {origin}", dataset.images.len()));
+    plan.line(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);
     if let Some(batch) =
         eval_loader(&dataset, config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
@@ -84,65 +74,49 @@ pub fn dry_run(
         let pyramid = detector.features(&images.pixels, false)?;
         let bytes: usize = pyramid.iter().map(|level| 4 * level.elem_count()).sum();
         let shapes: Vec<String> = pyramid.iter().map(|level| format!("{:?}", level.dims())).collect();
-        plan.lines.push(format!("input {:?} -> P2 … P6 {}", images.pixels.dims(), shapes.join(" ")));
-        plan.lines
-            .push(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
+        plan.line(format!("input {:?} -> P2 … P6 {}", images.pixels.dims(), shapes.join(" ")));
+        plan.line(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
 
     let source = streamed(config, dataset, device, options.workers);
-    for (key, title, method, config) in works(config, methods, ablation) {
-        plan.lines.push(format!("{title}: {}", settings(&config, method)));
-        let seed = Key::new(0).split(&key);
-        let branch = Branch::new(method, &config.detector, &weights, device, seed.split("init"))?;
-        plan.lines.push(format!("{title}: {} new parameters", branch.1.num_elements()));
-        let batches = source(method, DRY_BATCH, seed.split("data"), progress)?;
-        let mut task =
-            BranchTask::new(detector.clone(), branch, batches, (method, &config), seed.split("train"))?;
-        progress.begin(&format!("two steps of {title}"), DRY_STEPS);
-        let mut losses = Vec::new();
-        for step in 0..DRY_STEPS {
-            let (report, gradients) = task.step(step).map_err(ebm_core::Error::model)?;
-            task.apply(step, gradients).map_err(ebm_core::Error::model)?;
-            losses.push(report.loss);
-            progress.advance(step + 1, &format!("loss {:.4}", report.loss));
-        }
-        progress.end();
-        plan.losses.push((key, title, losses));
+    for (title, Wanted { method, name: key, .. }) in works(config, methods, ablation)? {
+        let Some(training) = config.training(&method) else { continue };
+        plan.line(format!("{title}: {}", settings(&method, &training)));
+        let (seed, density) = (Key::new(0).split(&key), method.density.as_ref());
+        let branch = Branch::new(density, &config.detector, &weights, device, seed.split("init"))?;
+        plan.line(format!("{title}: {} new parameters", branch.1.num_elements()));
+        let batches = source(&method, DRY_BATCH, seed.split("data"), progress)?;
+        let detector = detector.clone();
+        let mut task = BranchTask::new(detector, branch, batches, &method, &training, seed.split("train"))?;
+        plan.take_steps((&key, &title), &mut task, progress)?;
     }
     Ok(plan)
 }
 
-/// Key, title, method and configuration of what is to be trained.
+/// The title of each branch that is to be trained, with its key as its name.
 fn works(
     config: &ExperimentConfig,
-    methods: &[Method],
+    methods: &[MethodConfig],
     ablation: bool,
-) -> Vec<(String, String, Method, ExperimentConfig)> {
+) -> Result<Vec<(String, Wanted)>> {
     if ablation {
-        let work = |(i, (sigmas, _)): (usize, (&[f64], f64))| {
-            let config = ExperimentConfig { ebm: with_sigmas(&config.ebm, sigmas), ..config.clone() };
-            (format!("ablation-{i:02}"), format!("EBM with σ {sigmas:?}"), Method::Ebm, config)
+        let titled = |(i, (wanted, row)): (usize, (Wanted, &AblationConfig))| {
+            (format!("EBM with σ {:?}", row.sigmas), Wanted { name: format!("ablation-{i:02}"), ..wanted })
         };
-        return ABLATION.into_iter().enumerate().map(work).collect();
+        return Ok(ablated(config, 1)?.into_iter().zip(&config.ablation).enumerate().map(titled).collect());
     }
-    let trained = methods.iter().filter(|&&method| config.training(method).is_some());
-    trained.map(|&m| (m.key().to_owned(), m.title().to_owned(), m, config.clone())).collect()
+    let trained = methods.iter().filter(|method| method.is_trained());
+    let of = |method: &MethodConfig| Wanted { name: method.key.clone(), ..Wanted::new(method, 0) };
+    Ok(trained.map(|method| (method.title.clone(), of(method))).collect())
 }
 
-fn settings(config: &ExperimentConfig, method: Method) -> String {
-    let Some(training) = config.training(method) else { return String::new() };
-    let mut text = format!(
-        "{} updates of {} images, learning rate {}",
-        training.steps, training.batch_size, training.learning_rate
-    );
-    if let Some(branch) = config.confidence(method) {
-        let proposal = match &branch.proposal {
-            ProposalConfig::Gaussian { sigmas } => format!("and the true box, sigmas {sigmas:?}"),
-            ProposalConfig::IouStratified { pool } => format!("spread over the IoU, from {pool}"),
-        };
+fn settings(method: &MethodConfig, training: &TrainingConfig) -> String {
+    let TrainingConfig { steps, batch_size, learning_rate, .. } = training;
+    let mut text = format!("{steps} updates of {batch_size} images, learning rate {learning_rate}");
+    if let Some(branch) = &method.confidence {
         text.push_str(&format!(
-            ", {} boxes per object {proposal}; T {}, step lengths {:?}, decay {}",
-            branch.samples, branch.steps_per_ascent, branch.step_length, branch.step_decay
+            ", {:?}; T {}, step lengths {:?}, decay {}",
+            branch.objective, branch.steps_per_ascent, branch.step_length, branch.step_decay
         ));
     }
     text

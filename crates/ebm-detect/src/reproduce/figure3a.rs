@@ -3,12 +3,12 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Precision, Workplace};
+use super::{Precision, Setup};
 use crate::{
     branch::Branch,
+    config::ExperimentConfig,
     error::Result,
-    evaluation::{Contenders, Refiner},
-    method::Method,
+    evaluation::{Heads, Refiner},
 };
 
 /// T, with AP on val2017 in per cent and frames per second on a TITAN Xp as the figure shows them.
@@ -42,14 +42,15 @@ pub struct TradeRow {
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
-pub fn figure3a(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
-    let (trained, _) = place.trained(&[Method::Ebm], seeds, progress)?;
+pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
+    let energy = place.config.method(ExperimentConfig::ENERGY)?.clone();
+    let trained = place.trained(&[energy], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
         let (Branch::Confidence(head), Some(ascent)) = (&one.branch, &one.ascent) else { continue };
         let refiner = |(steps, ..): (usize, f64, f64)| Refiner { head, ascent: ascent.with_steps(steps) };
-        let contenders = Contenders::refiners(STEPS.into_iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.test, &contenders, progress)?;
+        let heads = Heads::refiners(STEPS.into_iter().map(refiner).collect());
+        let evaluation = place.evaluate(&place.test, &heads, progress)?;
         for ((steps, ..), refined) in STEPS.into_iter().zip(&evaluation.refined) {
             rows.push(TradeRow {
                 steps,

@@ -3,8 +3,8 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Row, Split, Workplace};
-use crate::{error::Result, method::Method};
+use super::{Row, Setup, Split};
+use crate::{config::ExperimentConfig, error::Result};
 
 /// A method, a seed and a level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,16 +22,17 @@ pub struct LevelRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn levels(
-    place: &Workplace,
+    place: &Setup,
     levels: &[Split],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<LevelRow>> {
-    let methods = [Method::Direct, Method::Ebm];
-    let (trained, factors) = place.trained(&methods, seeds, progress)?;
+    let row = |key| place.config.method(key).cloned();
+    let methods = [row(ExperimentConfig::DIRECT)?, row(ExperimentConfig::ENERGY)?];
+    let trained = place.trained(&methods, seeds, progress)?;
     let mut rows = Vec::new();
     for split in levels {
-        let found = place.compare(split, &trained, &factors, (&methods, seeds), progress)?;
+        let found = place.compare(split, &trained, (&methods, seeds), progress)?;
         rows.extend(found.into_iter().map(|row| LevelRow { level: split.name.clone(), row }));
     }
     Ok(rows)

@@ -10,38 +10,18 @@ use ebm_data::{
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, Difficulty, GeneratedSet, SceneConfig};
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Progress, RunSpec, model_file::digest, train_run};
 
-use super::workplace::{Split, TrainedHeads, Workplace, eval_loader, load_dataset};
+use super::setup::{Setup, Split, TrainedHeads, eval_loader, load_dataset};
 use crate::{
-    config::{ExperimentConfig, Settings},
+    config::{ExperimentConfig, MethodConfig, Settings},
     error::Result,
     faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,
     foreground::ForegroundCache,
-    method::Method,
     training::{BranchSource, CachedSource, DetectorTask, ForegroundSource, StreamSource},
-    weights::{classes, detector_metadata, digest, load_detector, read, save},
+    weights::{classes, detector_metadata, load_detector, read, save},
 };
-
-/// How many scenes of each split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scenes {
-    /// The detector's training set.
-    pub base: usize,
-    /// The share of it, from its start, that the branches are trained on.
-    pub heads: usize,
-    /// The step lengths are chosen on these.
-    pub validation: usize,
-    /// The results are computed on these.
-    pub test: usize,
-}
-
-impl Default for Scenes {
-    fn default() -> Self {
-        Self { base: 3000, heads: 1000, validation: 100, test: 300 }
-    }
-}
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -60,10 +40,6 @@ pub struct MiniOptions {
     pub heads: Option<TrainedHeads>,
     /// Whether trainings go on that an earlier process began in `run`.
     pub resume: bool,
-    /// Sizes of the splits.
-    pub scenes: Scenes,
-    /// Factors of the configured step lengths among which the validation scenes choose.
-    pub step_factors: Vec<f64>,
     /// Where everything is computed.
     pub device: Device,
     /// Threads that read images.
@@ -73,8 +49,6 @@ pub struct MiniOptions {
 /// Root of all seeds of the data and the detector: the same for every run, so that results compare.
 const DATA_SEED: u64 = 2020;
 const BATCH: usize = 10;
-/// The usual factors of the configured step lengths.
-pub const STEP_FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
 /// The levels of difficulty.
 pub const LEVELS: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("normal", Difficulty::Normal), ("hard", Difficulty::Hard)];
@@ -83,26 +57,23 @@ pub const LEVELS: [(&str, Difficulty); 3] =
 ///
 /// # Errors
 /// When data can not be made or read, the detector's weights are not of the configured architecture, or its training fails.
-pub fn mini(
-    config: &ExperimentConfig,
-    options: &MiniOptions,
-    progress: &mut dyn Progress,
-) -> Result<Workplace> {
+pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn Progress) -> Result<Setup> {
     let device = options.device.clone();
     progress.begin("generating scenes", 3);
     // The branches never need more than the detector saw; without it their share is enough.
-    let count = if options.from_scratch { options.scenes.base } else { options.scenes.heads };
+    let scenes = config.scenes()?;
+    let count = if options.from_scratch { scenes.base } else { scenes.heads };
     let train = options.generate(&format!("train-{count}"), Difficulty::Normal, count)?;
     progress.advance(1, "train");
-    let validation = options.split("validation", (Difficulty::Normal, options.scenes.validation), config)?;
+    let validation = options.split("validation", (Difficulty::Normal, scenes.validation), config)?;
     progress.advance(2, "validation");
-    let test = options.split("test", (Difficulty::Normal, options.scenes.test), config)?;
+    let test = options.split("test", (Difficulty::Normal, scenes.test), config)?;
     progress.end();
 
     let detector = Rc::new(base_detector(config, options, &train, &device, progress)?);
     let weights = read(&options.base_path(), &device)?;
     let mut dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
-    dataset.images.truncate(options.scenes.heads);
+    dataset.images.truncate(scenes.heads);
     let classes = classes(&dataset);
     let training = Training {
         config: config.clone(),
@@ -113,7 +84,7 @@ pub fn mini(
         features: OnceCell::new(),
         foreground: OnceCell::new(),
     };
-    Ok(Workplace {
+    Ok(Setup {
         config: config.clone(),
         device,
         detector,
@@ -128,7 +99,6 @@ pub fn mini(
         run: options.run.clone(),
         heads: options.heads.clone(),
         resume: options.resume,
-        step_factors: options.step_factors.clone(),
         workers: options.workers,
     })
 }
@@ -139,7 +109,8 @@ impl MiniOptions {
     /// # Errors
     /// When they can not be written.
     pub fn levels(&self, config: &ExperimentConfig) -> Result<Vec<Split>> {
-        LEVELS.into_iter().map(|(name, level)| self.split(name, (level, self.scenes.test), config)).collect()
+        let count = config.scenes()?.test;
+        LEVELS.into_iter().map(|(name, level)| self.split(name, (level, count), config)).collect()
     }
 
     fn split(
@@ -181,7 +152,7 @@ fn base_detector(
         let dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
         let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
         let loader = LoaderConfig { drop_last: true, ..loader.with_workers(options.workers) };
-        let metadata = detector_metadata(&config.detector, Some("mini"), &classes(&dataset))?;
+        let metadata = detector_metadata(config, Some(DATA_SEED), &classes(&dataset))?;
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
         let source = StreamSource::new(loader, device.clone(), config.detector.convention.into());
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
@@ -208,13 +179,13 @@ struct Training {
 impl Training {
     fn source(
         &self,
-        method: Method,
+        method: &MethodConfig,
         batch_size: usize,
         key: Key,
         progress: &mut dyn Progress,
     ) -> Result<BranchSource> {
         let features = once(&self.features, || self.features(progress))?;
-        if method.baseline()?.is_none() {
+        if method.density.is_none() {
             return Ok(BranchSource::Images(Box::new(CachedSource::new(features, batch_size, key)?)));
         }
         let compute = || ForegroundCache::new(&self.detector, &features, progress);

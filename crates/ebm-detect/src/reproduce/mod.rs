@@ -1,30 +1,30 @@
 //! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our own, levels of
-//! difficulty. Each is a function of a [`Workplace`]: at mini scale on generated scenes, at paper scale on COCO.
+//! difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at paper scale on COCO.
 
 mod dry_run;
 mod figure3a;
 mod levels;
 mod mini;
 mod paper;
+mod setup;
 mod step_lengths;
 mod strata;
 mod table1;
 mod table2;
-mod workplace;
 
 use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
-pub use dry_run::{Plan, dry_run};
+pub use dry_run::dry_run;
 pub use figure3a::{STEPS, TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
-pub use mini::{LEVELS, MiniOptions, STEP_FACTORS, Scenes, mini};
+pub use mini::{LEVELS, MiniOptions, mini};
 pub use paper::{DETECTORS, PaperOptions, paper};
+pub use setup::{Setup, Split, TrainedHeads};
 pub use step_lengths::{StepLengthRow, step_lengths};
 pub use strata::{OverlapGain, StratumRow, strata};
-pub use table1::{ABLATION, AblationRow, table1};
+pub use table1::{AblationRow, table1};
 pub use table2::{Row, table2};
-pub use workplace::{Split, TrainedHeads, Workplace};
 
 /// What the tables show of a set of detections; fractions, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

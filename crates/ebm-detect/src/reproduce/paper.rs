@@ -7,14 +7,14 @@ use ebm_data::{
     coco::{CocoDataset, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_train::Progress;
+use ebm_train::{Progress, model_file::digest};
 
-use super::workplace::{Source, Split, TrainedHeads, Workplace, load_dataset};
+use super::setup::{Setup, Source, Split, TrainedHeads, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
     training::{BranchSource, StreamSource},
-    weights::{classes, digest, load_detector, read},
+    weights::{classes, load_detector, read},
 };
 
 /// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.
@@ -78,7 +78,7 @@ pub fn paper(
     config: &ExperimentConfig,
     options: &PaperOptions,
     progress: &mut dyn Progress,
-) -> Result<Workplace> {
+) -> Result<Setup> {
     let path = options.detector().map_or_else(|| options.weights.join(DETECTORS[0].0), |(path, _)| path);
     let device = options.device.clone();
     let detector = Rc::new(load_detector(&config.detector, &path, &device)?);
@@ -88,7 +88,7 @@ pub fn paper(
     let test = Rc::new(Split::open("val2017", options.split("val"), 1, &config.detector)?);
     progress.end();
     let weights = read(&path, &device)?;
-    Ok(Workplace {
+    Ok(Setup {
         digest: digest(&weights)?,
         classes: classes(&train),
         source: streamed(config, train, &device, options.workers),
@@ -101,7 +101,6 @@ pub fn paper(
         run: options.run.clone(),
         heads: options.heads.clone(),
         resume: options.resume,
-        step_factors: vec![1.0],
         workers: options.workers,
     })
 }

@@ -3,16 +3,18 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{STEP_FACTORS, Workplace};
+use super::{Setup, setup::Wanted};
 use crate::{
     branch::Branch,
+    config::MethodConfig,
     error::Result,
-    evaluation::{Contenders, Refiner},
+    evaluation::{Heads, Refiner},
     inference::BoxAscent,
-    method::Method,
 };
 
-/// Of the lengths for size by those for position, around the configured ratio; beside [`STEP_FACTORS`] of both …
+/// Factors of the configured step lengths …
+const FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
+/// … of the lengths for size by those for position, around the configured ratio …
 const RATIOS: [f64; 3] = [0.25, 1.0, 4.0];
 /// … and η.
 const DECAYS: [f64; 3] = [0.2, 0.5, 0.8];
@@ -20,8 +22,8 @@ const DECAYS: [f64; 3] = [0.2, 0.5, 0.8];
 /// A method with some settings of Algorithm S1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepLengthRow {
-    /// The method.
-    pub method: Method,
+    /// The method's key.
+    pub method: String,
     /// λ of the first two coordinates: position, or the upper left corner.
     #[serde(rename = "step_position")]
     pub position: f64,
@@ -41,26 +43,27 @@ pub struct StepLengthRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn step_lengths(
-    place: &Workplace,
-    methods: &[Method],
+    place: &Setup,
+    methods: &[MethodConfig],
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
-    let wanted = |method: Method| (method, 0, format!("{}-0", method.key()));
-    let climbing = methods.iter().copied().filter(|&method| place.config().confidence(method).is_some());
-    let every = climbing.map(|method| (wanted(method), place.config().clone()));
-    place.check_heads(&every.collect::<Vec<_>>())?;
-    for &method in methods {
-        let Some(configured) = place.config().confidence(method) else { continue };
-        let trained = place.train(place.config(), &wanted(method), progress)?;
-        let Branch::Confidence(head) = &trained.branch else { continue };
-        let trials = grid(&configured.ascent());
+    let climbing = methods.iter().filter(|method| method.confidence.is_some());
+    let wanted: Vec<Wanted> = climbing.map(|method| Wanted::new(method, 0)).collect();
+    place.check_heads(&wanted)?;
+    for wanted in &wanted {
+        let trained = place.train(wanted, progress)?;
+        let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
+            continue;
+        };
+        let trials = grid(ascent);
         let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
-        let contenders = Contenders::refiners(trials.iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.validation, &contenders, progress)?;
+        let heads = Heads::refiners(trials.iter().map(refiner).collect());
+        let evaluation = place.evaluate(&place.validation, &heads, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
             let [position, .., size] = ascent.step_length[..] else { continue };
             let ap = place.validation.score(&refined.after)?.ap;
+            let method = wanted.method.key.clone();
             rows.push(StepLengthRow { method, position, size, decay: ascent.decay, ap });
         }
     }
@@ -70,7 +73,7 @@ pub fn step_lengths(
 /// The configured ascent with every combination of factor, ratio and η.
 fn grid(configured: &BoxAscent) -> Vec<BoxAscent> {
     let mut trials = Vec::new();
-    for factor in STEP_FACTORS {
+    for factor in FACTORS {
         for ratio in RATIOS {
             for decay in DECAYS {
                 let mut trial = configured.scaled(factor);

@@ -6,34 +6,14 @@ use ebm_data::files::{read_settings, write_atomic};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Precision, Workplace, workplace::contenders};
-use crate::{
-    config::{ConfidenceConfig, ExperimentConfig, ProposalConfig},
-    error::{Error, Result},
-    method::Method,
+use super::{
+    Precision, Setup,
+    setup::{Wanted, heads},
 };
-
-/// {σ_l} and the AP on val2017 that the supplement prints, per cent.
-pub const ABLATION: [(&[f64], f64); 18] = [
-    (&[0.01875], 38.07),
-    (&[0.0375], 38.47),
-    (&[0.075], 37.52),
-    (&[0.15], 35.05),
-    (&[0.025, 0.1], 38.97),
-    (&[0.0375, 0.15], 39.05),
-    (&[0.04375, 0.175], 39.07),
-    (&[0.05, 0.2], 39.02),
-    (&[0.0125, 0.025], 38.19),
-    (&[0.025, 0.05], 38.65),
-    (&[0.075, 0.15], 37.14),
-    (&[0.0125, 0.025, 0.05], 38.61),
-    (&[0.025, 0.05, 0.1], 38.95),
-    (&[0.0375, 0.075, 0.15], 39.11),
-    (&[0.04375, 0.0875, 0.175], 39.00),
-    (&[0.05, 0.1, 0.2], 38.76),
-    (&[0.0625, 0.125, 0.25], 37.96),
-    (&[0.075, 0.15, 0.3], 37.42),
-];
+use crate::{
+    config::{AblationConfig, ExperimentConfig},
+    error::{Error, Result},
+};
 
 /// The energy model trained with one proposal and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,38 +38,34 @@ pub struct AblationRow {
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
-pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
+pub fn table1(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
     let mut rows = Vec::new();
-    let wanted = |i: usize, seed: u64| (Method::Ebm, seed, format!("ablation-{i:02}-{seed}"));
-    let configs = ABLATION.map(|(sigmas, _)| {
-        let config = place.config().clone();
-        ExperimentConfig { ebm: with_sigmas(&config.ebm, sigmas), ..config }
-    });
-    let every = configs.iter().enumerate();
-    let every = every.flat_map(|(i, config)| (0..seeds).map(move |seed| (wanted(i, seed), config.clone())));
-    place.check_heads(&every.collect::<Vec<_>>())?;
-    for (i, ((sigmas, published), config)) in ABLATION.into_iter().zip(&configs).enumerate() {
+    let wanted = ablated(&place.config, seeds)?;
+    place.check_heads(&wanted)?;
+    for (AblationConfig { sigmas, published }, wanted) in
+        place.config.ablation.iter().zip(wanted.chunks((seeds as usize).max(1)))
+    {
         let mut factor = None;
-        for seed in 0..seeds {
-            let wanted = wanted(i, seed);
-            let kept = place.run.join(&wanted.2).join(ROW_FILE);
+        for wanted in wanted {
+            let seed = wanted.seed;
+            let kept = place.run.join(&wanted.name).join(ROW_FILE);
             if let Some(row) = measured(place, &kept)? {
                 factor = factor.or(Some(row.step_factor));
                 rows.push(row);
                 continue;
             }
-            let mut trained = place.train(config, &wanted, progress)?;
+            let mut trained = place.train(wanted, progress)?;
             let step_factor = match factor {
                 Some(factor) => factor,
                 None => place.step_factor(&trained, progress)?,
             };
             factor = Some(step_factor);
-            trained.ascent = trained.ascent.map(|ascent| ascent.scaled(step_factor));
-            let evaluation = place.evaluate(&place.test, &contenders(&[trained]), progress)?;
+            trained.climb_by(step_factor);
+            let evaluation = place.evaluate(&place.test, &heads(&[trained]), progress)?;
             for refined in &evaluation.refined {
                 let precision = place.test.score(&refined.after)?;
                 let ap_before = place.test.score(&refined.before)?.ap;
-                let sigmas = sigmas.to_vec();
+                let (sigmas, published) = (sigmas.clone(), *published);
                 progress.message(&format!("{sigmas:?}, seed {seed}: AP {:.1}", 100.0 * precision.ap));
                 let row = AblationRow { sigmas, seed, precision, ap_before, step_factor, published };
                 let text = serde_json::to_vec(&row).map_err(|error| unreadable(&kept, &error))?;
@@ -105,7 +81,7 @@ pub fn table1(place: &Workplace, seeds: u64, progress: &mut dyn Progress) -> Res
 const ROW_FILE: &str = "row.json";
 
 /// What an interrupted run had measured already.
-fn measured(place: &Workplace, path: &Path) -> Result<Option<AblationRow>> {
+fn measured(place: &Setup, path: &Path) -> Result<Option<AblationRow>> {
     if !place.resume || !path.is_file() {
         return Ok(None);
     }
@@ -118,8 +94,14 @@ fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
     Error::Config { name: path.display().to_string(), reason }
 }
 
-/// The same branch with another proposal.
-pub(super) fn with_sigmas(branch: &ConfidenceConfig, sigmas: &[f64]) -> ConfidenceConfig {
-    let proposal = ProposalConfig::Gaussian { sigmas: sigmas.to_vec() };
-    ConfidenceConfig { proposal, ..branch.clone() }
+/// The branches of all rows: of each proposal with each seed.
+pub(super) fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<Wanted>> {
+    let energy = config.method(ExperimentConfig::ENERGY)?;
+    let mut wanted = Vec::new();
+    for (i, row) in config.ablation.iter().enumerate() {
+        let method = energy.with_sigmas(&row.sigmas)?;
+        let of_seed = |seed| Wanted { method: method.clone(), seed, name: format!("ablation-{i:02}-{seed}") };
+        wanted.extend((0..seeds).map(of_seed));
+    }
+    Ok(wanted)
 }

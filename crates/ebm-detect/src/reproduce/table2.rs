@@ -1,21 +1,26 @@
-//! Table 2: the ten ways to place a box.
+//! Table 2, the ten ways to place a box; and the energy model with every objective.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
+use ebm_eval::Detection;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Precision, Split,
-    workplace::{Trained, Workplace, contenders},
+    setup::{Setup, Trained, Wanted, heads},
 };
-use crate::{branch::Branch, error::Result, method::Method};
+use crate::{
+    branch::Branch,
+    config::{ExperimentConfig, MethodConfig},
+    error::Result,
+};
 
 /// A line of results: one method, one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The method.
-    pub method: Method,
+    /// The method's key.
+    pub method: String,
     /// Seed of the branch and its training; Direct's detector is the same for all.
     pub seed: u64,
     /// Of its detections.
@@ -31,49 +36,46 @@ pub struct Row {
     pub step_factor: Option<f64>,
 }
 
-/// Trains each of `methods` with seeds 0 … `seeds` − 1 and compares them on the test images.
+/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test images.
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn table2(
-    place: &Workplace,
-    methods: &[Method],
+    place: &Setup,
+    methods: &[MethodConfig],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
-    let (trained, factors) = place.trained(methods, seeds, progress)?;
-    place.compare(&place.test, &trained, &factors, (methods, seeds), progress)
+    let trained = place.trained(methods, seeds, progress)?;
+    place.compare(&place.test, &trained, (methods, seeds), progress)
 }
 
-impl Workplace {
+impl Setup {
     /// Every method with every seed; the step lengths that seed 0 of a method chose serve its other seeds too.
     pub(super) fn trained(
         &self,
-        methods: &[Method],
+        methods: &[MethodConfig],
         seeds: u64,
         progress: &mut dyn Progress,
-    ) -> Result<(Vec<Trained>, BTreeMap<Method, f64>)> {
-        let (mut all, mut factors) = (Vec::new(), BTreeMap::new());
-        let own: Vec<Method> =
-            methods.iter().copied().filter(|&method| self.config.training(method).is_some()).collect();
-        let wanted = |method: Method, seed| (method, seed, format!("{}-{seed}", method.key()));
-        let every = own.iter().flat_map(|&method| (0..seeds).map(move |seed| wanted(method, seed)));
-        self.check_heads(&every.map(|wanted| (wanted, self.config.clone())).collect::<Vec<_>>())?;
-        for method in own {
-            for seed in 0..seeds {
-                let mut trained = self.train(&self.config, &wanted(method, seed), progress)?;
-                if let Some(ascent) = trained.ascent.clone() {
-                    let factor = match factors.get(&method) {
-                        Some(&factor) => factor,
-                        None => self.step_factor(&trained, progress)?,
-                    };
-                    factors.insert(method, factor);
-                    trained.ascent = Some(ascent.scaled(factor));
-                }
-                all.push(trained);
+    ) -> Result<Vec<Trained>> {
+        let own = methods.iter().filter(|method| method.is_trained());
+        let wanted = own.flat_map(|method| (0..seeds).map(move |seed| Wanted::new(method, seed)));
+        let wanted: Vec<Wanted> = wanted.collect();
+        self.check_heads(&wanted)?;
+        let mut all: Vec<Trained> = Vec::new();
+        for wanted in &wanted {
+            let mut trained = self.train(wanted, progress)?;
+            if trained.ascent.is_some() {
+                let known = all.iter().find(|other| other.method.key == wanted.method.key);
+                let factor = match known.and_then(|other| other.step_factor) {
+                    Some(factor) => factor,
+                    None => self.step_factor(&trained, progress)?,
+                };
+                trained.climb_by(factor);
             }
+            all.push(trained);
         }
-        Ok((all, factors))
+        Ok(all)
     }
 
     /// Faster-RCNN, if it is among the methods, and every branch on a split; their detections are written to the run.
@@ -81,56 +83,48 @@ impl Workplace {
         &self,
         split: &Split,
         trained: &[Trained],
-        factors: &BTreeMap<Method, f64>,
-        (methods, seeds): (&[Method], u64),
+        (methods, seeds): (&[MethodConfig], u64),
         progress: &mut dyn Progress,
     ) -> Result<Vec<Row>> {
-        let evaluation = self.evaluate(split, &contenders(trained), progress)?;
-        let mut rows = Vec::new();
-        self.keep(split, "direct", &evaluation.direct.detections)?;
-        if methods.contains(&Method::Direct) {
-            let precision = split.score(&evaluation.direct.detections)?;
-            rows.extend((0..seeds).map(|seed| Row {
-                method: Method::Direct,
+        let evaluation = self.evaluate(split, &heads(trained), progress)?;
+        let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
+            Ok(Row {
+                method: method.to_owned(),
                 seed,
-                precision,
+                precision: split.score(found)?,
                 ap_before: None,
-                frames_per_second: evaluation.frames_per_second(evaluation.direct.duration),
+                frames_per_second: evaluation.frames_per_second(duration),
                 boxes_per_second: None,
                 step_factor: None,
-            }));
+            })
+        };
+        let (mut rows, direct) = (Vec::new(), &evaluation.direct);
+        self.keep(split, ExperimentConfig::DIRECT, &direct.detections)?;
+        if methods.iter().any(|method| !method.is_trained()) {
+            let row = row(ExperimentConfig::DIRECT, 0, &direct.detections, direct.duration)?;
+            rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
         }
         let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for &Trained { method, seed, ref branch, .. } in trained {
-            let name = format!("{}-{seed}", method.key());
-            let row = match branch {
-                Branch::Density(_) => densities.next().map(|found| -> Result<Row> {
+        for Trained { method, seed, branch, step_factor, .. } in trained {
+            let name = format!("{}-{seed}", method.key);
+            match branch {
+                Branch::Density(_) => {
+                    let Some(found) = densities.next() else { continue };
                     self.keep(split, &name, &found.detections)?;
-                    Ok(Row {
-                        method,
-                        seed,
-                        precision: split.score(&found.detections)?,
-                        ap_before: None,
-                        frames_per_second: evaluation.frames_per_second(found.duration),
-                        boxes_per_second: None,
-                        step_factor: None,
-                    })
-                }),
-                Branch::Confidence(_) => confidences.next().map(|found| -> Result<Row> {
+                    rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
+                }
+                Branch::Confidence(_) => {
+                    let Some(found) = confidences.next() else { continue };
                     self.keep(split, &format!("{name}-before"), &found.before)?;
                     self.keep(split, &name, &found.after)?;
-                    Ok(Row {
-                        method,
-                        seed,
-                        precision: split.score(&found.after)?,
+                    rows.push(Row {
                         ap_before: Some(split.score(&found.before)?.ap),
-                        frames_per_second: evaluation.frames_per_second(found.duration),
                         boxes_per_second: Some(found.boxes_per_second()),
-                        step_factor: factors.get(&method).copied(),
-                    })
-                }),
-            };
-            rows.extend(row.transpose()?);
+                        step_factor: *step_factor,
+                        ..row(&method.key, *seed, &found.after, found.duration)?
+                    });
+                }
+            }
         }
         Ok(rows)
     }

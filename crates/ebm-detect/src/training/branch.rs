@@ -1,26 +1,22 @@
-//! Training of what a method adds, on frozen features: Eq. 4 for the energy model, the IoU for IoU-Net and IoU-Net*, the
-//! densities' own likelihoods.
+//! Training of what a method adds, on frozen features: a confidence by its objective, Eq. 4 for the energy model, a density by its
+//! own likelihood.
 
 use std::rc::Rc;
 
 use candle_core::Tensor;
-use ebm_core::{MonteCarloNll, Objective, Proposal, QualityRegression};
-use ebm_nn::{
-    boxes::{BBox, paired_iou},
-    params::ParamStore,
-};
+use ebm_core::{AnyObjective, Objective, Proposal};
+use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BranchSource;
 use crate::{
     branch::Branch,
-    config::{ExperimentConfig, ProposalConfig},
-    energy_head::{BoxFeatures, EnergyHead},
+    config::{MethodConfig, TrainingConfig},
+    energy_head::BoxFeatures,
     error::{Error, Result},
     faster_rcnn::{FasterRcnn, Objects},
     foreground::ForegroundPool,
-    method::Method,
 };
 
 /// A branch under its objective; the detector only provides features.
@@ -28,9 +24,10 @@ pub struct BranchTask {
     detector: Rc<FasterRcnn>,
     branch: Branch,
     source: BranchSource,
-    method: Method,
-    /// What a confidence is trained on: the proposal, M, and whether the true box is trained on with it.
-    samples: Option<(Box<dyn Proposal>, usize, bool)>,
+    /// The method's key, for messages.
+    method: String,
+    /// What a confidence is trained by.
+    objective: Option<AnyObjective<Box<dyn Proposal>>>,
     learner: Learner,
     key: Key,
 }
@@ -41,28 +38,21 @@ impl BranchTask {
     /// Batches with maps are taken to hold the pyramid P2 … P6.
     ///
     /// # Errors
-    /// When the method is not one that is trained, or its proposal is not possible.
+    /// When the method's proposal is not possible.
     pub fn new(
         detector: Rc<FasterRcnn>,
         (branch, store): (Branch, ParamStore),
         source: BranchSource,
-        (method, config): (Method, &ExperimentConfig),
+        method: &MethodConfig,
+        training: &TrainingConfig,
         key: Key,
     ) -> Result<Self> {
-        let training = config.training(method).ok_or_else(|| Error::Config {
-            name: method.key().into(),
-            reason: "it adds nothing to the detector, so that there is nothing to train".into(),
-        })?;
-        let samples = match config.confidence(method) {
-            Some(c) => {
-                let with_target = matches!(c.proposal, ProposalConfig::Gaussian { .. });
-                Some((c.proposal.build(key.split("pool"))?, c.samples, with_target))
-            }
-            None => None,
-        };
+        let objective =
+            method.confidence.as_ref().map(|own| own.objective.build(&mut key.split("pool").rng()));
+        let (objective, method) = (objective.transpose()?, method.key.clone());
         let updater = training.updater(store.trainable());
         let learner = Learner::new(store, updater);
-        Ok(Self { detector, branch, learner, source, method, samples, key })
+        Ok(Self { detector, branch, learner, source, method, objective, key })
     }
 
     /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every object counts alike (for a
@@ -78,24 +68,7 @@ impl BranchTask {
     }
 
     fn refuse(&self, reason: &str) -> Error {
-        Error::Config { name: self.method.key().into(), reason: reason.into() }
-    }
-
-    /// The paper's training step: the true boxes y_i, their samples, and the objective.
-    fn confidence_loss(
-        &self,
-        head: &EnergyHead,
-        features: &BoxFeatures,
-        (proposal, num_samples, with_target): (&dyn Proposal, usize, bool),
-        rng: &mut ebm_seed::Rng,
-    ) -> Result<Tensor> {
-        let y = features.targets()?.squeeze(1)?;
-        Ok(if self.method == Method::Ebm {
-            MonteCarloNll { proposal, num_samples }.loss(head, features, &y, rng)?
-        } else {
-            let quality = |y: &Tensor, y_i: &Tensor| features.quality(y, y_i).map_err(ebm_core::Error::model);
-            QualityRegression { proposal, num_samples, with_target, quality }.loss(head, features, &y, rng)?
-        })
+        Error::Config { name: self.method.clone(), reason: reason.into() }
     }
 
     fn true_boxes(&self, pyramid: &[Tensor], objects: &[Objects]) -> Result<BoxFeatures> {
@@ -128,11 +101,12 @@ impl GradientTask for BranchTask {
             [] => self.detector.features(&batch.images.pixels, false)?,
             levels => levels.to_vec(),
         };
-        match (&self.branch, &self.samples) {
-            (Branch::Confidence(head), Some((proposal, num_samples, with_target))) => {
+        match (&self.branch, &self.objective) {
+            // The paper's training step: the true boxes y_i, their samples, and the objective.
+            (Branch::Confidence(head), Some(objective)) => {
                 let features = self.true_boxes(&pyramid, &batch.objects)?;
-                let objective = (&**proposal, *num_samples, *with_target);
-                let loss = self.confidence_loss(head, &features, objective, &mut rng("proposal"))?;
+                let y = features.targets()?.squeeze(1)?;
+                let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
                 Ok(Loss::mean_over(batch.objects.iter().map(|(boxes, _)| boxes.len()).sum(), loss))
             }
             (Branch::Density(head), _) => {
@@ -141,7 +115,9 @@ impl GradientTask for BranchTask {
                 let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
                 Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?))
             }
-            (Branch::Confidence(_), None) => Err(self.refuse("a confidence is trained with a proposal")),
+            (Branch::Confidence(_), None) => {
+                Err(self.refuse("a confidence is trained by an objective, which the method has not got"))
+            }
         }
     }
 
@@ -151,14 +127,5 @@ impl GradientTask for BranchTask {
 
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
-    }
-}
-
-impl BoxFeatures {
-    /// IoU of `y (B, M, 4)` with `y_i (B, 4)`, as continuous areas in either convention; `(B, M)`.
-    fn quality(&self, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
-        let corners = self.continuous_corners(y)?;
-        let target = self.continuous_corners(&y_i.unsqueeze(1)?)?.squeeze(1)?;
-        Ok(paired_iou(&corners, &target)?)
     }
 }

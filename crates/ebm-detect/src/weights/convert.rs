@@ -9,14 +9,11 @@ use ebm_nn::{
     resnet::{Block, Norm, ResNet, ResNetConfig},
 };
 use ebm_seed::Key;
+use ebm_train::{Class, Metadata};
 
-use super::{
-    family::Family,
-    file::{FAMILY, WeightFile},
-    provenance::{Metadata, detector_metadata, trained_classes},
-};
+use super::{family::Family, file::WeightFile, metadata::detector_metadata};
 use crate::{
-    config::{DetectorConfig, ExperimentConfig, Settings},
+    config::{ExperimentConfig, Settings},
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
@@ -36,22 +33,28 @@ pub struct Conversion {
     pub unused: Vec<String>,
 }
 
+/// The key of a converted file's metadata that says whose names it had, beside what [`ModelMetadata`](ebm_train::ModelMetadata) says.
+const FAMILY: &str = "family";
+
+/// What a conversion is told beside the two files.
+#[derive(Clone, Debug, Default)]
+pub struct ConvertOptions<'a> {
+    /// The weights' configuration. Without it a detector's file or its family decides; a ResNet needs none.
+    pub config: Option<&'a ExperimentConfig>,
+    /// The classes that the detector finds, in place of those that its file names.
+    pub classes: Option<Vec<Class>>,
+    /// Whether to write half precision.
+    pub half: bool,
+}
+
 /// Checks the weights at `input` (see [`import::load`]) against the network that they are of, and writes them to the
-/// safetensors file `output` under our names, with their family, configuration and [`Conventions`] in its metadata;
-/// in half precision where `half` says so.
-///
-/// `config` is a configuration and, if it is an embedded one, its name; without it a detector's family decides. A
-/// ResNet needs none. `output` appears whole or not at all; what is there is replaced.
+/// safetensors file `output` under our names, with their family and, of a detector, all that a trained one's file says. `output`
+/// appears whole or not at all; what is there is replaced.
 ///
 /// # Errors
 /// [`Error::Weights`] when the names are of no [`Family`] or are not exactly the network's, when the convention is
 /// another than the configuration's, or when `output` is `input`; else when a file cannot be read or written.
-pub fn convert(
-    input: &Path,
-    output: &Path,
-    config: Option<(&DetectorConfig, Option<&str>)>,
-    half: bool,
-) -> Result<Conversion> {
+pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Result<Conversion> {
     let refuse = |reason: &str| Err(Error::Weights { path: input.to_owned(), reason: reason.to_owned() });
     let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if same(input, output) {
@@ -61,17 +64,17 @@ pub fn convert(
     let (mut metadata, configuration) = match file.family {
         Some(Family::ResNet) => {
             check_resnet(&file, input)?;
-            (resnet_metadata(&file.metadata), None)
+            (resnet_metadata(&file.all_metadata), None)
         }
         Some(Family::Ours) => {
             return refuse("a branch that was trained here; it is used as it is, with --head");
         }
-        _ => check_detector(&file, input, config)?,
+        _ => check_detector(&file, input, options)?,
     };
     let Some(family) = file.family else { return refuse("its names are nobody's") };
     metadata.insert(FAMILY.to_owned(), family.name().to_owned());
     let mut tensors = file.tensors;
-    if half {
+    if options.half {
         for tensor in tensors.values_mut().filter(|tensor| tensor.dtype() == DType::F32) {
             *tensor = tensor.to_dtype(DType::F16)?;
         }
@@ -90,17 +93,21 @@ pub fn convert(
 fn check_detector(
     file: &WeightFile,
     path: &Path,
-    config: Option<(&DetectorConfig, Option<&str>)>,
+    options: &ConvertOptions<'_>,
 ) -> Result<(Metadata, Option<String>)> {
     let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
-    let embedded;
-    let (config, name) = match (config, file.configuration()) {
-        (Some(given), _) => given,
-        (None, Some(name)) => {
-            embedded = ExperimentConfig::embedded(name)?.detector;
-            (&embedded, Some(name))
+    let known;
+    let config = match (options.config, &file.metadata, file.published()) {
+        (Some(given), ..) => given,
+        (None, Some(metadata), _) => {
+            known = ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?;
+            &known
         }
-        (None, None) => {
+        (None, None, Some(name)) => {
+            known = ExperimentConfig::embedded(name)?;
+            &known
+        }
+        (None, None, None) => {
             // What names tell comes first: those of no family are answered with what was expected.
             file.check(path, &ExperimentConfig::embedded("torchvision")?.detector)?;
             return Err(refuse(
@@ -109,13 +116,23 @@ fn check_detector(
             ));
         }
     };
-    file.check(path, config)?;
+    file.check(path, &config.detector)?;
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
-    FasterRcnn::new(config, store.var_builder(DType::F32, &Device::Cpu))?;
-    super::fill(&store, file, path, config)?;
-    let classes = trained_classes(path)?.unwrap_or_default();
-    Ok((detector_metadata(config, name, &classes)?, name.map(str::to_owned)))
+    FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &Device::Cpu))?;
+    super::fill(&store, file, path, &config.detector)?;
+    let (seed, classes) =
+        file.metadata.as_ref().map(|found| (found.seed, &found.classes[..])).unwrap_or_default();
+    let metadata = detector_metadata(config, seed, options.classes.as_deref().unwrap_or(classes))?;
+    Ok((metadata.to_metadata()?, embedded_name(&metadata.config).map(str::to_owned)))
+}
+
+/// The embedded configuration with this TOML, if there is one.
+fn embedded_name(toml: &str) -> Option<&'static str> {
+    let same = |name: &&str| {
+        ExperimentConfig::embedded(name).and_then(|config| config.to_toml()).is_ok_and(|text| text == toml)
+    };
+    ExperimentConfig::EMBEDDED.iter().map(|(name, _)| *name).find(same)
 }
 
 /// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer has.

@@ -4,22 +4,19 @@ use std::{collections::BTreeMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::import::{self, LoadReport};
+use ebm_train::{Metadata, ModelMetadata};
 
 use super::{
     conventions::Conventions,
     detectron,
     family::{Family, Role},
+    metadata::DETECTION,
 };
 use crate::{
     anchors::AnchorGenerator,
     config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
 };
-
-/// Keys of a converted file's metadata.
-pub(super) const FAMILY: &str = "family";
-pub(super) const CONFIGURATION: &str = "configuration";
-pub(super) const CONVENTIONS: &str = "conventions";
 
 /// torchvision's classes with the background: COCO's numbers, those without a class included.
 const TORCHVISION_CLASSES: usize = 91;
@@ -31,18 +28,16 @@ const ANCHOR_TOLERANCE: f32 = 0.01;
 pub(super) struct WeightFile {
     /// Whose names it has; `None` for nobody's that is known.
     pub(super) family: Option<Family>,
-    /// The embedded configuration that it says it belongs to.
-    pub(super) configuration: Option<String>,
-    /// What it says it takes for granted.
-    pub(super) conventions: Option<Conventions>,
+    /// What it says of itself, if it was written here.
+    pub(super) metadata: Option<ModelMetadata>,
     /// By our names, in single precision, or by its own where there is no translation.
     pub(super) tensors: BTreeMap<String, Tensor>,
     /// Anchors by level from P2.
     pub(super) anchors: BTreeMap<usize, Tensor>,
     /// Its own names of what was left out.
     pub(super) unused: Vec<String>,
-    /// What a safetensors file says of itself.
-    pub(super) metadata: BTreeMap<String, String>,
+    /// All that stands in a safetensors file's metadata.
+    pub(super) all_metadata: Metadata,
 }
 
 impl WeightFile {
@@ -52,19 +47,14 @@ impl WeightFile {
     /// When the file cannot be read, or two of its names are ours for the same parameter.
     pub(super) fn open(path: &Path, device: &Device) -> Result<Self> {
         let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
-        let (found, metadata) = import::load_with_metadata(path, device)?;
-        let conventions = metadata.get(CONVENTIONS).map(|text| {
-            toml::from_str::<Conventions>(text)
-                .map_err(|error| refuse(format!("its metadata {CONVENTIONS}: {error}")))
-        });
+        let (found, all_metadata) = import::load_with_metadata(path, device)?;
         let mut file = Self {
             family: Family::of(found.keys().map(String::as_str)),
-            configuration: metadata.get(CONFIGURATION).cloned(),
-            conventions: conventions.transpose()?,
+            metadata: ModelMetadata::parse(path, &all_metadata)?,
             tensors: BTreeMap::new(),
             anchors: BTreeMap::new(),
             unused: Vec::new(),
-            metadata,
+            all_metadata,
         };
         for (name, tensor) in found {
             // No layer here counts batches, whoever wrote the file.
@@ -101,12 +91,9 @@ impl WeightFile {
         Ok(file)
     }
 
-    /// The embedded configuration that the weights belong to: as the file says, or else the one of its family's
-    /// published detectors. torchvision's names with another number of classes may be anybody's.
-    pub(super) fn configuration(&self) -> Option<&str> {
-        if self.conventions.is_some() {
-            return self.configuration.as_deref();
-        }
+    /// The embedded configuration of the published detectors of the file's family. torchvision's names with another number of classes
+    /// may be anybody's.
+    pub(super) fn published(&self) -> Option<&'static str> {
         let classes = self.tensors.get("roi_heads.box_predictor.cls_score.bias").map(Tensor::elem_count);
         let family = self
             .family
@@ -116,9 +103,13 @@ impl WeightFile {
 
     /// What the weights take for granted, where the file or its family says it. torchvision's names alone do not:
     /// the detectors that are trained here have them too.
-    fn conventions(&self) -> Result<Option<Conventions>> {
-        if self.conventions.is_some() {
-            return Ok(self.conventions.clone());
+    fn conventions(&self, path: &Path) -> Result<Option<Conventions>> {
+        if let Some(metadata) = &self.metadata {
+            let parsed = toml::from_str(&metadata.input).map_err(|error| Error::Weights {
+                path: path.to_owned(),
+                reason: format!("its metadata input: {error}"),
+            });
+            return parsed.map(Some);
         }
         let family = self.family.filter(|&family| family != Family::Torchvision);
         let published = family.and_then(Family::configuration).map(ExperimentConfig::embedded).transpose()?;
@@ -129,16 +120,13 @@ impl WeightFile {
     pub(super) fn check(&self, path: &Path, config: &DetectorConfig) -> Result<()> {
         let refuse = |reason: String| Err(Error::Weights { path: path.to_owned(), reason });
         let Some(family) = self.family else {
-            const SHOWN: usize = 5;
-            let names: Vec<&str> = self.tensors.keys().map(String::as_str).take(SHOWN).collect();
-            let more = self.tensors.len().saturating_sub(SHOWN);
-            let expected = Family::expected();
-            return refuse(format!(
-                "its names are not {expected}; it has {}, and {more} more",
-                names.join(", ")
-            ));
+            let names: Vec<String> = self.tensors.keys().cloned().collect();
+            return refuse(format!("its names are not {}; it has {}", Family::expected(), first_of(&names)));
         };
-        if let Some(conventions) = self.conventions()? {
+        if let Some(metadata) = &self.metadata {
+            metadata.check_task(path, &[DETECTION])?;
+        }
+        if let Some(conventions) = self.conventions(path)? {
             let differences = conventions.differences(&Conventions::of(config));
             if !differences.is_empty() {
                 return refuse(format!(
@@ -186,7 +174,7 @@ impl WeightFile {
         ];
         let lists: Vec<String> = (lists.into_iter())
             .filter(|(_, names)| !names.is_empty())
-            .map(|(what, names)| format!("{} {what}: {}", names.len(), names.join(", ")))
+            .map(|(what, names)| format!("{} {what}: {}", names.len(), first_of(names)))
             .collect();
         let (fit, lists) = (report.loaded.len(), lists.join("; "));
         let reason = match config {
@@ -202,7 +190,10 @@ impl WeightFile {
 
     /// What to do where the weights do not fit `config`.
     fn remedy(&self, config: &DetectorConfig) -> String {
-        let Some(name) = self.configuration() else {
+        if self.metadata.is_some() {
+            return "leave --config out: the file holds its own configuration".to_owned();
+        }
+        let Some(name) = self.published() else {
             return "give --config with the configuration that they were trained with".to_owned();
         };
         let mut named = ExperimentConfig::embedded(name).map(|named| named.detector);
@@ -219,5 +210,15 @@ impl WeightFile {
             return format!("no configuration has this architecture: {read}");
         }
         format!("give --config {name}")
+    }
+}
+
+/// The first few names, and how many more there are.
+fn first_of(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
     }
 }

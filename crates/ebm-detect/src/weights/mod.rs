@@ -5,25 +5,28 @@ mod convert;
 mod detectron;
 mod family;
 mod file;
-mod provenance;
+mod metadata;
 
 use std::{collections::BTreeMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::{
-    import::{self, LoadPolicy},
-    params::ParamStore,
-};
+use ebm_nn::{import::LoadPolicy, params::ParamStore};
 use ebm_seed::Key;
+use ebm_train::ModelMetadata;
 
 pub use conventions::Conventions;
-pub use convert::{Conversion, convert};
+pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
-pub use provenance::{
-    Class, Metadata, Provenance, check_classes, classes, detector_metadata, digest, trained_classes,
+pub use metadata::{
+    BRANCH, DETECTION, branch_metadata, check_branch, check_detector, classes, detector_metadata,
 };
 
-use crate::{config::DetectorConfig, energy_head::EnergyHead, error::Result, faster_rcnn::FasterRcnn};
+use crate::{
+    config::{DetectorConfig, ExperimentConfig, Settings},
+    energy_head::EnergyHead,
+    error::{Error, Result},
+    faster_rcnn::FasterRcnn,
+};
 use file::WeightFile;
 
 /// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the names of any
@@ -50,13 +53,22 @@ pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
     Ok(WeightFile::open(path, device)?.tensors)
 }
 
-/// The embedded configuration that the detector at `path` belongs to: as the converted file says, or else as the names
-/// of its [`Family`] tell. `None` where neither does, as for the detectors that are trained here.
+/// The configuration of the detector at `path`: the one that the file holds, or else that of its [`Family`]'s published detectors.
 ///
 /// # Errors
-/// When the file cannot be read.
-pub fn configuration(path: &Path) -> Result<Option<String>> {
-    Ok(WeightFile::open(path, &Device::Cpu)?.configuration().map(str::to_owned))
+/// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their configuration; else when
+/// the file cannot be read.
+pub fn configuration(path: &Path) -> Result<ExperimentConfig> {
+    let file = WeightFile::open(path, &Device::Cpu)?;
+    if let Some(metadata) = &file.metadata {
+        metadata.check_task(path, &[DETECTION])?;
+        return Ok(ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?);
+    }
+    let unknown = || Error::Weights {
+        path: path.to_owned(),
+        reason: "it does not say with which configuration it was trained; give it with --config".to_owned(),
+    };
+    Ok(ExperimentConfig::embedded(file.published().ok_or_else(unknown)?)?)
 }
 
 /// A new, trainable confidence branch: fc6 and fc7 start from the detector's box head, as in the paper.
@@ -78,14 +90,17 @@ pub fn new_head(
 
 /// Writes all parameters of `store` to a safetensors file with what it says of itself, in half precision where `half` says so; the file
 /// appears whole or not at all.
-pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &Metadata) -> Result<()> {
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadata) -> Result<()> {
     let mut tensors = store.tensors()?;
     if half {
         for tensor in tensors.values_mut().filter(|t| t.dtype() == DType::F32) {
             *tensor = tensor.to_dtype(DType::F16)?;
         }
     }
-    Ok(import::save_safetensors_with(path, &tensors, metadata)?)
+    Ok(metadata.save(path, &tensors)?)
 }
 
 /// Fills `store` from the file at `path`; every name and shape must agree.
@@ -105,7 +120,7 @@ fn fill(store: &ParamStore, file: &WeightFile, path: &Path, config: &DetectorCon
 
 /// Sets aside the ResNet at `path` as the detector's body, frozen; call it before the detector is built.
 ///
-/// Takes torchvision's names, with or without the classifier `fc`, and the fixed-point files of [`import`].
+/// Takes torchvision's names, with or without the classifier `fc`, and the fixed-point files of [`ebm_nn::import`].
 ///
 /// # Errors
 /// When the file is not readable.

@@ -35,7 +35,7 @@ pub use convention::{
     ShortResult, ValidBox, Weighting,
 };
 pub use directory::{evaluate_directory, evaluate_runs};
-pub use ebm_data::rect::iou as overlap;
+pub use ebm_data::rect::overlap;
 pub use merge::{RunsReport, merge};
 pub use problem::TrackingProblem;
 pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};

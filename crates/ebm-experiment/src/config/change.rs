@@ -22,7 +22,7 @@ impl FromStr for Change {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let example = "write KEY=VALUE, such as ebm.training.steps=100";
+        let example = "write KEY=VALUE, such as training.steps=100";
         let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no `=`; {example}"))?;
         // A word needs no quotes.
         let word = || Table::from_iter([("value".to_owned(), Value::String(value.trim().to_owned()))]);

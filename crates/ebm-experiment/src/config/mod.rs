@@ -1,5 +1,6 @@
 //! The settings of an experiment: TOML that is embedded in the program or in a file, over the settings that it extends, with the
-//! command line's changes on top; every key is checked.
+//! command line's changes on top; every key is checked. Beside the settings it has `[expected]`, what they should come to, and `[smoke]`,
+//! what makes a run of minutes of them.
 
 mod change;
 mod nearest;
@@ -33,7 +34,7 @@ pub trait Settings: Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::Config`], naming those that there are.
     fn embedded(name: &str) -> Result<Self> {
-        Ok(Configured::resolve(name, embedded::<Self>(name)?, &[])?.settings)
+        Ok(Configured::resolve(name, embedded::<Self>(name)?, &Overrides::default())?.settings)
     }
 
     /// Settings from TOML; `extends = "…"` names an embedded configuration whose settings hold where `text` has none. `name` is what
@@ -42,7 +43,7 @@ pub trait Settings: Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
     fn parse(name: &str, text: &str) -> Result<Self> {
-        Ok(Configured::resolve(name, text, &[])?.settings)
+        Ok(Configured::resolve(name, text, &Overrides::default())?.settings)
     }
 
     /// Settings from a TOML file, as [`parse`](Self::parse).
@@ -50,7 +51,7 @@ pub trait Settings: Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::Config`], naming the file and what is wrong with it.
     fn read(path: &Path) -> Result<Self> {
-        Ok(Configured::read(path, &[])?.settings)
+        Ok(Configured::read(path, &Overrides::default())?.settings)
     }
 
     /// All settings as TOML, which extends nothing: what a run keeps, and what digests are made of.
@@ -61,6 +62,15 @@ pub trait Settings: Serialize + DeserializeOwned {
         toml::to_string(self)
             .map_err(|error| Error::Config { name: "resolved".to_owned(), reason: error.to_string() })
     }
+}
+
+/// What is put on top of a configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Whether its table `[smoke]` is: so little of everything that it only shows whether everything works.
+    pub smoke: bool,
+    /// Single settings, over that.
+    pub changes: Vec<Change>,
 }
 
 /// Settings with what their experiment should come to.
@@ -74,14 +84,14 @@ pub struct Configured<S> {
 }
 
 impl<S: Settings> Configured<S> {
-    /// The embedded configuration of that name or else the file at that path, with `changes` on top.
+    /// The embedded configuration of that name or else the file at that path, with `overrides` on top.
     ///
     /// # Errors
     /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
-    pub fn load(name_or_path: &str, changes: &[Change]) -> Result<Self> {
+    pub fn load(name_or_path: &str, overrides: &Overrides) -> Result<Self> {
         match S::EMBEDDED.iter().find(|(name, _)| *name == name_or_path) {
-            Some((name, text)) => Self::resolve(name, text, changes),
-            None if Path::new(name_or_path).exists() => Self::read(Path::new(name_or_path), changes),
+            Some((name, text)) => Self::resolve(name, text, overrides),
+            None if Path::new(name_or_path).exists() => Self::read(Path::new(name_or_path), overrides),
             None => {
                 let reason = format!("there is no such file; embedded are {}", names::<S>().join(", "));
                 Err(Error::Config { name: name_or_path.to_owned(), reason })
@@ -89,22 +99,38 @@ impl<S: Settings> Configured<S> {
         }
     }
 
-    /// The file at `path` with `changes` on top.
+    /// The file at `path` with `overrides` on top.
     ///
     /// # Errors
     /// [`Error::Config`], naming the file and what is wrong with it.
-    pub fn read(path: &Path, changes: &[Change]) -> Result<Self> {
+    pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
         let name = path.display().to_string();
         let text = read_settings(path)
             .map_err(|error| Error::Config { name: name.clone(), reason: error.to_string() })?;
-        Self::resolve(&name, &text, changes)
+        Self::resolve(&name, &text, overrides)
     }
 
-    fn resolve(name: &str, text: &str, changes: &[Change]) -> Result<Self> {
+    /// Settings from TOML with `overrides` on top; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    pub fn parse(name: &str, text: &str, overrides: &Overrides) -> Result<Self> {
+        Self::resolve(name, text, overrides)
+    }
+
+    fn resolve(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
         let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
         let mut table = with_base::<S>(name, text)?;
         let expected = table.remove("expected").map(Value::try_into::<Expected>).transpose();
         let expected = expected.map_err(|error| fail(format!("expected: {error}")))?;
+        match (table.remove("smoke"), smoke) {
+            (Some(Value::Table(little)), true) => tables::merge(&mut table, little),
+            (Some(Value::Table(_)) | None, false) => {}
+            (_, true) => {
+                return Err(fail("it has no table [smoke], which says how little is enough".to_owned()));
+            }
+            (Some(other), false) => return Err(fail(format!("smoke = {other}: a table is expected"))),
+        }
         for change in changes {
             tables::merge(&mut table, change.table().clone());
         }
@@ -113,8 +139,29 @@ impl<S: Settings> Configured<S> {
             .try_into()
             .map_err(|error: toml::de::Error| fail(nearest::explain(&error.to_string(), &table)))?;
         settings.check().map_err(fail)?;
-        Ok(Self { settings, expected: expected.filter(|_| changes.is_empty()) })
+        Ok(Self { settings, expected: expected.filter(|_| changes.is_empty() && !smoke) })
     }
+}
+
+/// The row of that key.
+///
+/// # Errors
+/// [`Error::Config`], naming the nearest key and all that there are.
+pub fn row<'a, R: 'a>(
+    rows: impl IntoIterator<Item = &'a R>,
+    key_of: impl Fn(&R) -> &str,
+    key: &str,
+) -> Result<&'a R> {
+    let mut known = Vec::new();
+    for row in rows {
+        if key_of(row) == key {
+            return Ok(row);
+        }
+        known.push(key_of(row));
+    }
+    let near = suggestion(key, known.iter().copied());
+    let reason = format!("there is no such method{near}; there are {}", known.join(", "));
+    Err(Error::Config { name: key.to_owned(), reason })
 }
 
 /// The settings of `text` over those of what it extends.

@@ -17,40 +17,44 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-/// How many letters have to be put in, taken out or exchanged (Levenshtein's distance).
+/// How many letters have to be put in, taken out or exchanged, two neighbours for each other at once (Damerau's distance).
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
         for (j, to) in b.iter().enumerate() {
-            let exchanged = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
+            let exchanged = rows[i][j] + usize::from(from != to);
+            let mut least = exchanged.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i - 1] == *to && *from == b[j - 1] {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 /// What serde says of `table`, with the place of an unknown key and the nearest name that it would have known.
 pub(super) fn explain(message: &str, table: &Table) -> String {
-    let message = message.trim_end();
+    // Further lines say in which table, which is found below as well.
+    let first = message.lines().next().unwrap_or_default();
     let names =
         |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
-    let Some((unknown, expected)) = message.split_once(", expected ") else { return message.to_owned() };
-    let (Some(name), known) = (names(unknown).pop(), names(expected)) else { return message.to_owned() };
+    let whole = || message.trim_end().to_owned();
+    let Some((unknown, expected)) = first.split_once(", expected ") else { return whole() };
+    let (Some(name), known) = (names(unknown).pop(), names(expected)) else { return whole() };
     if !unknown.starts_with("unknown ") {
-        return message.to_owned();
+        return whole();
     }
     let near = suggestion(&name, known.iter().map(String::as_str));
     let mut places = Vec::new();
     find(&name, "", table, &mut places);
-    let place = match places.as_slice() {
-        [place] if place.contains('.') => format!("{place}: "),
-        _ => String::new(),
-    };
-    format!("{place}{message}{near}")
+    match places.as_slice() {
+        [place] if place.contains('.') => format!("{place}: {first}{near}"),
+        _ => format!("{}{near}", whole()),
+    }
 }
 
 /// The dotted keys that end in `name` or have it as their value.

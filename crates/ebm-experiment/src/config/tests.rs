@@ -37,7 +37,8 @@ struct Row {
 const PAPER: &str = "title = 'paper'\nascent = { steps = 5, step_lengths = [1.0] }\n\
     objective = { kind = 'ml_is', num_samples = 8 }\n\
     [[methods]]\nkey = 'ebm'\nsamples = 128\n[[methods]]\nkey = 'atom'\nsamples = 16\n\
-    [expected]\ncommand = 'ebm'\ntime = 'a minute'\nsource = 'the paper'";
+    [expected]\ncommand = 'ebm'\ntime = 'a minute'\nsource = 'the paper'\n\
+    [smoke]\nascent.steps = 1\nmethods.ebm.samples = 2";
 const MINI: &str = "extends = 'paper'\ntitle = 'mini'\n[methods.ebm]\nsamples = 4";
 
 impl Settings for Toy {
@@ -49,7 +50,7 @@ impl Settings for Toy {
 }
 
 fn with(change: &str) -> Result<Configured<Toy>> {
-    Configured::load("paper", &[change.parse().unwrap()])
+    Configured::load("paper", &Overrides { smoke: false, changes: vec![change.parse().unwrap()] })
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn a_configuration_extends_another_key_by_key_and_row_by_row() {
 
 #[test]
 fn expected_figures_are_of_the_configuration_as_it_stands() {
-    let expected = |name: &str| Configured::<Toy>::load(name, &[]).unwrap().expected;
+    let expected = |name: &str| Configured::<Toy>::load(name, &Overrides::default()).unwrap().expected;
     assert_eq!(expected("paper").unwrap().source, "the paper");
     assert_eq!(expected("mini"), None);
     assert_eq!(with("title=other").unwrap().expected, None);
@@ -104,4 +105,17 @@ fn mistakes_are_named_with_the_nearest_known_name() {
         unknown.contains("did you mean `paper`?") && unknown.contains("there are paper, mini"),
         "{unknown}"
     );
+}
+
+#[test]
+fn a_smoke_run_has_little_of_everything() {
+    let smoke =
+        |name: &str, changes: Vec<Change>| Configured::<Toy>::load(name, &Overrides { smoke: true, changes });
+    let mini = smoke("mini", vec![]).unwrap();
+    assert_eq!((mini.settings.ascent.steps, mini.settings.methods[0].samples, mini.expected), (1, 2, None));
+    let changed = smoke("paper", vec!["ascent.steps=3".parse().unwrap()]).unwrap();
+    assert_eq!(changed.settings.ascent.steps, 3);
+    let alone = toml::to_string(&Toy::embedded("paper").unwrap()).unwrap();
+    let refused = Configured::<Toy>::resolve("mine", &alone, &Overrides { smoke: true, changes: vec![] });
+    assert!(refused.unwrap_err().to_string().contains("no table [smoke]"));
 }

@@ -3,6 +3,7 @@
 mod parts;
 
 pub use ebm_experiment::config::Settings;
+use ebm_experiment::config::row;
 use serde::{Deserialize, Serialize};
 
 pub use parts::{
@@ -10,7 +11,7 @@ pub use parts::{
     RefinementConfig, TrainingConfig, TrunkTraining,
 };
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::{BackboneConfig, EnergyHeadConfig};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
@@ -116,11 +117,7 @@ impl ExperimentConfig {
     /// # Errors
     /// [`Error::Settings`] naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        self.methods.iter().find(|method| method.key == key).ok_or_else(|| {
-            let keys: Vec<&str> = self.methods.iter().map(|method| method.key.as_str()).collect();
-            let reason = format!("there is no method `{key}`; there are {}", keys.join(", "));
-            Error::Settings { name: "methods".into(), reason }
-        })
+        Ok(row(&self.methods, |method| &method.key, key)?)
     }
 }
 

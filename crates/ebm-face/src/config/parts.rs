@@ -2,15 +2,13 @@
 
 use candle_core::Var;
 use ebm_core::parametric::Baseline;
-use ebm_core::{GaussianMixture, GradientAscent, MonteCarloNll, StepRule};
+use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule};
 use ebm_data::faces::loader::{Augmentation, FaceTransform};
 use ebm_data::transform::{ChannelOrder, Normalise};
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
-
-use crate::error::Result;
 
 /// From an image to the network's input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,22 +108,17 @@ impl TrainingConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnergyConfig {
-    /// σ_l of Eq. 5, the same for all coordinates.
-    pub sigmas: Vec<f64>,
-    /// M of Eq. 4.
-    pub samples: usize,
+    /// The loss, with the number of samples and where they come from.
+    pub objective: AnyObjective,
     /// The optimiser.
     pub training: TrainingConfig,
 }
 
 impl EnergyConfig {
-    /// Eq. 4 with the proposal of Eq. 5.
-    ///
-    /// # Errors
-    /// When a σ is not positive.
-    pub fn objective(&self, dim: usize) -> Result<MonteCarloNll<GaussianMixture>> {
-        let proposal = GaussianMixture::isotropic(&self.sigmas, dim)?;
-        Ok(MonteCarloNll { proposal, num_samples: self.samples })
+    /// The same, trained with samples from `proposal`.
+    #[must_use]
+    pub fn with_proposal(&self, proposal: GaussianMixture) -> Self {
+        Self { objective: self.objective.clone().with_gaussian(proposal), ..self.clone() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
@@ -13,7 +13,7 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 
 use super::Outcome;
-use super::heads::{Entry, Seen, compare};
+use super::heads::{Entry, Seen, choose_step_length, compare, coordinate_densities};
 use crate::features::FeatureTable;
 use crate::network::ENERGY;
 use crate::saved::{RunConfig, Saved, TrainedHead, TrunkSource};
@@ -72,7 +72,7 @@ pub fn evaluate(
     let ascent = match ascent.or(recorded) {
         Some(ascent) => ascent,
         None if !saved.iter().any(is_energy) => config.refinement.ascent(0.0),
-        None => return Err(fail("the energy model has no refinement.toml: give a step length")),
+        None => return Err(fail("the energy model says no step length; give one")),
     };
     // Heads on one trunk share its features.
     let mut tables: BTreeMap<String, Rc<Seen>> = BTreeMap::new();
@@ -102,4 +102,33 @@ pub fn evaluate(
         entries.push(Entry { method: config.method, seed: config.seed, head, validation, results });
     }
     compare(&config, &entries, &ascent, "given")
+}
+
+/// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which ascends from the modes of its
+/// density's coordinates.
+///
+/// # Errors
+/// [`Error::Config`] when it is a baseline; else when an image or the network fails.
+pub fn choose_refinement(
+    saved: &Saved,
+    faces: &Arc<Faces>,
+    progress: &mut dyn Progress,
+) -> Result<GradientAscent> {
+    let config = &saved.config.experiment;
+    let Some(head) = saved.head.energy() else {
+        let reason = "a baseline does not ascend".to_owned();
+        return Err(Error::Config { part: "refinement", reason });
+    };
+    let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
+    let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
+    let stage = ("validation images", faces.faces.len());
+    let table = FeatureTable::compute((&*saved.trunk, &Device::Cpu), &loader, stage, progress)?;
+    let all = Seen { g_x: table.features()?, y: table.targets()? };
+    let densities = coordinate_densities(head, &all, &config.density)?;
+    let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();
+    let count = densities.len();
+    let modes = Tensor::from_vec(modes, (count, config.dim()), &Device::Cpu)?;
+    let seen = Seen { g_x: all.g_x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
+    let choice = choose_step_length(&config.refinement, head, &seen, &[modes])?;
+    Ok(config.refinement.ascent(choice.step_length))
 }

@@ -1,16 +1,18 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
-use candle_core::{DType, Device, Tensor};
-use ebm_core::{GradientAscent, Grid, GridDensity, grid_marginals};
+use candle_core::{DType, Tensor};
+use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
-use ebm_train::Progress;
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Options;
+use super::data::Data;
 use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
-use crate::network::{ENERGY, num_clamped};
-use crate::saved::{TrainedHead, save_refinement};
+use crate::network::{ENERGY, Network, num_clamped};
+use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
+use crate::training::{BatchSource, FaceTask};
 use crate::{EnergyHead, Error, Result};
 
 /// A trained network's view of a split.
@@ -37,8 +39,71 @@ impl Entry {
     }
 }
 
+/// A network that a table needs.
+pub(super) struct Wanted<'a> {
+    pub config: &'a ExperimentConfig,
+    /// The key of a baseline, or [`ENERGY`].
+    pub method: &'a str,
+    /// The name of its run.
+    pub name: &'a str,
+    pub seed: u64,
+    /// Whether the split of the results is looked at, beside the validation split.
+    pub measured: bool,
+}
+
+impl Wanted<'_> {
+    /// Trains the network in its run and saves it there; its parameters.
+    pub fn train<S: BatchSource>(
+        &self,
+        mut task: FaceTask<S>,
+        steps: usize,
+        trunk: TrunkSource,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<ParamStore> {
+        let (method, experiment) = (self.method.to_owned(), self.config.clone());
+        let saved = RunConfig { method, seed: self.seed, trunk, experiment };
+        let text = saved.to_toml()?;
+        let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
+        let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
+        let (_, store) = task.into_network();
+        save(&store, run.path(), &saved)?;
+        Ok(store)
+    }
+}
+
+/// The keys of all rows, and of the energy model.
+pub(super) fn methods(config: &ExperimentConfig) -> Vec<String> {
+    config.methods.iter().map(|method| method.key.clone()).chain([ENERGY.to_owned()]).collect()
+}
+
+/// Has every network of the table trained, and of the study of σ where that is asked for, and compares them.
+pub(super) fn reproduce(
+    config: &ExperimentConfig,
+    data: &Data,
+    options: &Options,
+    train: &mut dyn FnMut(&Wanted<'_>, &mut dyn Progress) -> Result<Entry>,
+    progress: &mut dyn Progress,
+) -> Result<Outcome> {
+    report_clamped(config, &data.train, progress);
+    let mut entries = Vec::new();
+    for seed in 0..options.seeds {
+        for method in &methods(config) {
+            let name = &format!("{method}-{seed}");
+            entries.push(train(&Wanted { config, method, name, seed, measured: true }, progress)?);
+        }
+    }
+    let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
+    if options.ablation {
+        outcome.ablation = ablation(config, &entries, |name, config| {
+            train(&Wanted { config, method: ENERGY, name, seed: 0, measured: false }, progress)
+        })?;
+    }
+    Ok(outcome)
+}
+
 /// Says which baselines take targets for something else.
-pub(super) fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
+fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn Progress) {
     for method in &config.methods {
         let count = num_clamped(&method.baseline, faces);
         if count > 0 {
@@ -91,30 +156,31 @@ pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<T
 }
 
 /// The energy models of the supplement's study of σ that are not the table's own: the name of each one's run, and its configuration.
-pub(super) fn other_proposals(config: &ExperimentConfig) -> Vec<(String, ExperimentConfig)> {
-    let numbered = config.ablation.sigmas.iter().enumerate();
-    let others = numbered.filter(|(_, sigmas)| **sigmas != config.energy.sigmas);
-    others
-        .map(|(number, sigmas)| {
-            let mut other = config.clone();
-            other.energy.sigmas.clone_from(sigmas);
-            (format!("ablation-{number}"), other)
-        })
-        .collect()
+pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, ExperimentConfig)>> {
+    let mut others = Vec::new();
+    for (number, sigmas) in config.ablation.sigmas.iter().enumerate() {
+        let proposal = GaussianMixture::isotropic(sigmas, config.dim())?;
+        if config.energy.objective.gaussian().as_ref() != Some(&proposal) {
+            let energy = config.energy.with_proposal(proposal);
+            others.push((format!("ablation-{number}"), ExperimentConfig { energy, ..config.clone() }));
+        }
+    }
+    Ok(others)
 }
 
 /// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's baselines on the
 /// validation split. `train` trains the energy model of a configuration in the run of a name.
-pub(super) fn ablation(
+fn ablation(
     config: &ExperimentConfig,
     entries: &[Entry],
     mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
 ) -> Result<Vec<AblationRow>> {
     let estimates = validation_estimates(entries, 0)?;
-    let mut others = other_proposals(config).into_iter().peekable();
+    let mut others = other_proposals(config)?.into_iter().peekable();
     let mut rows = Vec::new();
     for (sigmas, &published) in config.ablation.sigmas.iter().zip(&config.ablation.published) {
-        let trained = match others.next_if(|(_, other)| other.energy.sigmas == *sigmas) {
+        let proposal = Some(GaussianMixture::isotropic(sigmas, config.dim())?);
+        let trained = match others.next_if(|(_, other)| other.energy.objective.gaussian() == proposal) {
             Some((name, other)) => Some(train(&name, &other)?),
             None => None,
         };
@@ -129,7 +195,7 @@ pub(super) fn ablation(
 }
 
 /// Chooses λ, leaves it with the energy models, and compares.
-pub(super) fn conclude(
+fn conclude(
     config: &ExperimentConfig,
     entries: &[Entry],
     part: &'static str,
@@ -210,17 +276,24 @@ const PROMINENCE: f64 = 0.3;
 /// Images that are searched for a pose's densities: three coordinates take a product of grids for each.
 const SEARCHED: usize = 48;
 
+/// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has several coordinates.
+pub(super) fn coordinate_densities(
+    head: &EnergyHead,
+    seen: &Seen,
+    grid: &Grid,
+) -> Result<Vec<Vec<GridDensity>>> {
+    if seen.y.dim(1)? == 1 {
+        return Ok(densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect());
+    }
+    let count = SEARCHED.min(seen.g_x.dim(0)?);
+    let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
+    let grids = vec![*grid; seen.y.dim(1)?];
+    Ok(head.bind(&features, count).marginals(&grids)?)
+}
+
 /// The most certain and the least certain images, and those with the most modes.
 fn examples(head: &EnergyHead, seen: &Seen, estimates: &[Tensor; 2], grid: &Grid) -> Result<Vec<Example>> {
-    let densities: Vec<Vec<GridDensity>> = match seen.y.dim(1)? {
-        1 => densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect(),
-        _ => {
-            let count = SEARCHED.min(seen.g_x.dim(0)?);
-            let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
-            let grids = vec![*grid; seen.y.dim(1)?];
-            grid_marginals(head, &features, count, &grids, DType::F32, &Device::Cpu)?
-        }
-    };
+    let densities = coordinate_densities(head, seen, grid)?;
     let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
     let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
     let mut by_entropy: Vec<usize> = (0..densities.len()).collect();

@@ -13,9 +13,9 @@ mod heads;
 mod on_features;
 mod results;
 
-pub use again::{evaluate, runs};
+pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task};
-pub use end_to_end::{Plan, dry_run, paper};
+pub use end_to_end::{dry_run, paper};
 pub use on_features::{frozen, mini};
 pub use results::{AblationRow, Example, Outcome, Row};
 

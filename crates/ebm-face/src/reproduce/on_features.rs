@@ -9,15 +9,16 @@ use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::model_file::file_digest;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, ablation, conclude, report_clamped};
+use super::heads::{Entry, Seen, Wanted, reproduce};
 use super::{Options, Outcome};
-use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrainingConfig, TrunkTraining};
+use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrunkTraining};
 use crate::features::{FeatureCache, FeatureTable};
-use crate::network::{ENERGY, Head, Network, TRUNK};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, file_digest, open_trunk, save};
+use crate::network::{Head, Network, TRUNK};
+use crate::saved::{TrainedHead, TrunkSource, open_trunk};
 use crate::training::{CachedSource, FaceTask, StreamSource};
 use crate::{Error, Result};
 
@@ -38,7 +39,9 @@ pub fn frozen(
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
     let source = TrunkSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
     let tables = Tables::compute(config, &frozen, data, (weights, &source), options, progress)?;
-    tables.reproduce(config, data, source, options, progress)
+    let mut train =
+        |wanted: &Wanted<'_>, progress: &mut dyn Progress| tables.entry(wanted, &source, options, progress);
+    reproduce(config, data, options, &mut train, progress)
 }
 
 /// Trains a trunk on the training split, then heads on its features.
@@ -136,86 +139,25 @@ impl Tables {
         Ok(Self { train: Rc::new(train), validation, results })
     }
 
-    /// Trains every head and compares them.
-    fn reproduce(
+    /// Trains a head on the features and shows it the splits.
+    fn entry(
         &self,
-        config: &ExperimentConfig,
-        data: &Data,
-        source: TrunkSource,
+        wanted: &Wanted<'_>,
+        trunk: &TrunkSource,
         options: &Options,
         progress: &mut dyn Progress,
-    ) -> Result<Outcome> {
-        report_clamped(config, &data.train, progress);
-        let trainer = Trainer { tables: self, config, source, options };
-        let mut entries = Vec::new();
-        for seed in 0..options.seeds {
-            for method in &config.methods {
-                let head =
-                    trainer.train(&method.key, &format!("{}-{seed}", method.key), seed, config, progress)?;
-                entries.push(self.entry(&method.key, seed, head));
-            }
-            let head = trainer.train(ENERGY, &format!("{ENERGY}-{seed}"), seed, config, progress)?;
-            entries.push(self.entry(ENERGY, seed, head));
-        }
-        let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
-        if options.ablation {
-            outcome.ablation = ablation(config, &entries, |name, other| {
-                Ok(self.entry(ENERGY, 0, trainer.train(ENERGY, name, 0, other, progress)?))
-            })?;
-        }
-        Ok(outcome)
-    }
-
-    fn entry(&self, method: &str, seed: u64, head: TrainedHead) -> Entry {
-        let (validation, results) = (Rc::clone(&self.validation), Rc::clone(&self.results));
-        Entry { method: method.to_owned(), seed, head, validation, results }
-    }
-}
-
-/// Trains heads on features.
-struct Trainer<'a> {
-    tables: &'a Tables,
-    config: &'a ExperimentConfig,
-    source: TrunkSource,
-    options: &'a Options,
-}
-
-impl Trainer<'_> {
-    /// Trains the head of `method` in the run `name` and saves it there.
-    fn train(
-        &self,
-        method: &str,
-        name: &str,
-        seed: u64,
-        config: &ExperimentConfig,
-        progress: &mut dyn Progress,
-    ) -> Result<TrainedHead> {
-        let num_features = self.tables.train[0].num_features();
+    ) -> Result<Entry> {
+        let Wanted { config, method, seed, .. } = *wanted;
+        let first = &self.train[0];
         let key = Key::new(seed).split(method);
         let store = ParamStore::new(key.split("init"));
-        let (head, training): (Head, &TrainingConfig) = if method == ENERGY {
-            (Head::energy(config, num_features, &store, &Device::Cpu)?, &config.energy.training)
-        } else {
-            let head =
-                Head::baseline(config, self.config.method(method)?, num_features, &store, &Device::Cpu)?;
-            (head, &config.training)
-        };
-        let source =
-            CachedSource::new(Rc::clone(&self.tables.train), training.batch_size, key.split("data"))?;
-        let steps = training.steps(self.tables.train[0].len());
-        let network = Network { trunk: None, head };
-        let mut task = FaceTask::new(network, store, source, training, key.split("train"));
-        let saved = RunConfig {
-            method: method.to_owned(),
-            seed,
-            trunk: self.source.clone(),
-            experiment: config.clone(),
-        };
-        let text = saved.to_toml()?;
-        let spec = RunSpec::new((&self.options.run, name), &text, steps, seed);
-        let run = train_run(&RunSpec { resume: self.options.resume, ..spec }, &mut task, progress)?;
-        let (_, store) = task.into_network();
-        save(&store, run.path())?;
-        TrainedHead::new(config, method, num_features, &store)
+        let (head, training) = Head::of(config, method, first.num_features(), &store, &Device::Cpu)?;
+        let source = CachedSource::new(Rc::clone(&self.train), training.batch_size, key.split("data"))?;
+        let (steps, network) = (training.steps(first.len()), Network { trunk: None, head });
+        let task = FaceTask::new(network, store, source, training, key.split("train"));
+        let store = wanted.train(task, steps, trunk.clone(), options, progress)?;
+        let (validation, results) = (Rc::clone(&self.validation), Rc::clone(&self.results));
+        let head = TrainedHead::new(config, method, first.num_features(), &store)?;
+        Ok(Entry { method: method.to_owned(), seed, head, validation, results })
     }
 }

@@ -2,7 +2,9 @@
 
 mod source;
 mod task;
+mod whole;
 
 pub use source::{Batch, BatchSource, CachedSource, StreamSource};
 pub(crate) use source::{images, targets};
 pub use task::FaceTask;
+pub use whole::{WholeNetwork, WholeTraining, whole_batches};

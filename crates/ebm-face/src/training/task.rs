@@ -2,9 +2,9 @@
 
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{GradientTask, Learner, Loss};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 
-use super::BatchSource;
+use super::{Batch, BatchSource};
 use crate::config::TrainingConfig;
 use crate::network::Network;
 use crate::{Error, Result};
@@ -22,6 +22,31 @@ impl<S: BatchSource> FaceTask<S> {
     pub fn new(network: Network, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
         let updater = config.updater(store.trainable(), source.len());
         Self { network, learner: Learner::new(store, updater), source, key }
+    }
+
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
+    }
+
+    /// The mean loss of `batches`, of inputs with their targets, without training; samples are drawn from `key`.
+    ///
+    /// # Errors
+    /// As [`Network::loss`].
+    pub fn validation_loss(&self, batches: &[Batch], key: Key) -> Result<f64> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (number, batch) in (0u64..).zip(batches) {
+            let images = batch.y.dim(0)? as f64;
+            sum += images * self.network.frozen_loss(&batch.x, &batch.y, &mut key.index(number).rng())?;
+            count += images;
+        }
+        Ok(sum / count)
+    }
+
+    /// The network's parameters.
+    pub fn store(&self) -> &ParamStore {
+        self.learner.store()
     }
 
     /// The network, trained so far, and its parameters.

@@ -1,6 +1,6 @@
 //! Where the objects and the strips over them go. Later ones lie in front of earlier ones.
 
-use ebm_data::rect::{Rect, iou};
+use ebm_data::rect::{Rect, overlap};
 use ebm_seed::{Key, Rng};
 use rand::Rng as _;
 
@@ -132,7 +132,7 @@ fn is_admissible(candidate: &Placed, placed: &mut [Placed], max_occlusion: f32) 
         return false;
     }
     placed.iter_mut().filter(|earlier| earlier.category.is_some()).all(|earlier| {
-        let distinct = !annotated || iou(&rect(earlier.extent), &rect(candidate.extent)) <= MAX_IOU;
+        let distinct = !annotated || overlap(&rect(earlier.extent), &rect(candidate.extent)) <= MAX_IOU;
         distinct && earlier.stays_visible_under(&candidate.mask, max_occlusion)
     })
 }

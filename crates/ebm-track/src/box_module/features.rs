@@ -3,6 +3,7 @@
 use candle_core::{D, Device, Tensor};
 use ebm_core::{BoxSpace, TargetSpace};
 use ebm_data::sequences::Rect;
+use ebm_nn::boxes::paired_iou;
 
 use crate::Result;
 
@@ -81,6 +82,12 @@ impl TargetFeatures {
     /// The space of y.
     pub fn space(&self) -> &BoxSpace {
         &self.space
+    }
+
+    /// The IoU, `(B, M)`, of the boxes `y (B, M, 4)` with `y_i (B, 4)`.
+    pub(super) fn overlap(&self, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        let target = self.space.decode(&y_i.unsqueeze(1)?)?.squeeze(1)?;
+        paired_iou(&self.space.decode(y)?, &target).map_err(ebm_core::Error::model)
     }
 
     /// y, `(B, M, 4)`, of boxes `(B, M, 4)`, x, y, w, h.

@@ -198,6 +198,10 @@ impl EnergyModel for BoxModule {
             self.corner_gradients(features.test(), &corners).map_err(ebm_core::Error::model)?;
         Ok((f, features.space().decode_gradient(&y, &gradient)?))
     }
+
+    fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        features.overlap(y, y_i)
+    }
 }
 
 impl BoxNetwork for BoxModule {
@@ -260,5 +264,9 @@ impl EnergyModel for InTraining<'_> {
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
         self.0.energy(features, y, true)
+    }
+
+    fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
+        features.overlap(y, y_i)
     }
 }

@@ -1,6 +1,6 @@
 //! How well a box module refines boxes, without a tracker around it.
 
-use ebm_core::Proposal;
+use ebm_core::{PerturbedBoxes, Proposal};
 use ebm_eval::tracking::overlap;
 use ebm_seed::Key;
 
@@ -8,7 +8,7 @@ use crate::box_module::{BoxNetwork, TargetFeatures, rects};
 use crate::error::Result;
 use crate::method::Refinement;
 use crate::tracker::{BoxConfig, refine_box};
-use crate::training::{PairFeatures, PerturbedBoxes};
+use crate::training::PairFeatures;
 
 /// The mean IoU with the true boxes before and after refinement, as the tracker refines, of one perturbed box in each test
 /// crop: for each of `refinements`, which all begin with the same boxes.

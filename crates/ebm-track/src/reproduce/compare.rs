@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_eval::tracking::{Convention, FailedSequence, merge};
-use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Group, Progress, RunSpec, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
@@ -16,13 +15,13 @@ use super::rivals::{RivalRow, rivals};
 use super::study::Variant;
 use crate::backbone::Backbone;
 use crate::benchmark::{Repetition, Runs, track_dataset};
-use crate::box_module::{BoxModule, BoxModuleConfig};
+use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings};
 use crate::error::Result;
-use crate::method::{Method, Refinement};
+use crate::method::Refinement;
 use crate::saved::SavedConfig;
 use crate::tracker::Networks;
-use crate::training::{BoxModuleTask, PairSource};
+use crate::training::{ModuleTraining, PairSource};
 
 /// Sequences to measure on.
 #[derive(Clone, Debug)]
@@ -54,7 +53,7 @@ pub struct Comparison {
 
 /// What one method made of a dataset.
 struct FirstRun {
-    method: Method,
+    method: String,
     boxes: Repetition,
     /// The AUC of each sequence by name.
     auc: Vec<(String, f64)>,
@@ -65,8 +64,8 @@ struct FirstRun {
 pub struct Curve {
     /// The dataset.
     pub dataset: String,
-    /// The method.
-    pub method: Method,
+    /// The method's key.
+    pub method: String,
     /// Percent of the frames above each of evenly spaced thresholds from 0 to 1.
     #[serde(with = "ebm_eval::json::per_cent")]
     pub success: Vec<f64>,
@@ -76,8 +75,8 @@ pub struct Curve {
 pub struct Example {
     /// The sequence.
     pub sequence: Sequence,
-    /// A box for each frame.
-    pub boxes: Vec<(Method, Vec<Rect>)>,
+    /// A box for each frame, by the method's key.
+    pub boxes: Vec<(String, Vec<Rect>)>,
 }
 
 /// A trained box module.
@@ -89,7 +88,7 @@ pub(super) struct Trained {
 }
 
 /// Where the work is done.
-pub(super) struct Workplace<'a> {
+pub(super) struct Setup<'a> {
     pub config: &'a ExperimentConfig,
     pub run: &'a Path,
     /// Where box modules are trained.
@@ -101,7 +100,7 @@ pub(super) struct Workplace<'a> {
     pub resume: bool,
 }
 
-impl Workplace<'_> {
+impl Setup<'_> {
     /// Trains a box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
     pub fn train(
         &self,
@@ -110,37 +109,27 @@ impl Workplace<'_> {
         step_factor: impl FnOnce(&BoxModule, &mut dyn Progress) -> Result<f64>,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
-        let Variant { method, settings, .. } = variant;
-        let (config, key) = (self.config, Key::new(seed).split(&variant.key()));
-        let store = ParamStore::new(key.split("init"));
-        let sizes = BoxModuleConfig::atom(self.backbone.channels()).narrowed(config.narrowed);
-        let module = BoxModule::new(&sizes, store.var_builder(DType::F32, self.device))?;
+        let (method, config) = (&variant.method, self.config);
         let name = module_name(variant, seed);
         let directory = self.run.join(&name);
         if self.resume && SavedConfig::exists(&directory) {
             let (saved, _, network) = SavedConfig::load(&directory, Some(self.path), &Device::Cpu)?;
-            let step_factor = saved.refinement.step_length[0] / settings.refinement.step_length[0];
+            let step_factor = saved.refinement.step_length[0] / method.refinement.step_length[0];
             return Ok(Trained { seed, refinement: saved.refinement, step_factor, network });
         }
-        let key = key.split("train");
-        let mut task = BoxModuleTask::new(module, store, pairs, (*method, settings), &config.training, key);
-        let text = config.to_toml()?;
+        let (backbone, device, group) = (&self.backbone, self.device, &Group::alone());
+        let training = ModuleTraining { config, method, name: &variant.key(), seed, backbone, device, group };
+        let mut task = training.start(pairs)?;
+        let text = config.with_method(method).to_toml()?;
         let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
-        let (_, store) = task.into_module();
-        let network = BoxModule::new(&sizes, store.constants()?.var_builder(DType::F32, &Device::Cpu))?;
+        let (module, store) = task.into_module();
+        let network =
+            BoxModule::new(module.config(), store.constants()?.var_builder(DType::F32, &Device::Cpu))?;
         let step_factor = step_factor(&network, progress)?;
-        let refinement = settings.refinement.scaled(step_factor);
-        let saved = SavedConfig {
-            method: *method,
-            seed,
-            backbone: relative(self.path, self.run),
-            box_module: sizes,
-            refinement: refinement.clone(),
-            tracker: config.tracker.clone(),
-        };
+        let saved = training.saved(relative(self.path, self.run), step_factor);
         saved.save(&store, &directory)?;
-        Ok(Trained { seed, refinement, step_factor, network })
+        Ok(Trained { seed, refinement: saved.refinement, step_factor, network })
     }
 
     /// The backbone on the CPU, where trackers run.
@@ -179,10 +168,11 @@ impl Workplace<'_> {
             if variant.sigmas.is_some() {
                 continue;
             }
-            outcome.add_curve(&test.name, variant.method, &report.curve);
+            outcome.add_curve(&test.name, &variant.method.key, &report.curve);
             if let (0, 0, Some(one), Some(report)) = (place, seed, all.into_iter().next(), reports.first()) {
                 let figures = report.rows.iter().map(|row| (row.name.clone(), row.auc)).collect();
-                outcome.first.push(FirstRun { method: variant.method, boxes: one, auc: figures });
+                let method = variant.method.key.clone();
+                outcome.first.push(FirstRun { method, boxes: one, auc: figures });
             }
         }
         Ok(())
@@ -191,11 +181,12 @@ impl Workplace<'_> {
 
 impl Comparison {
     /// Adds a run's curve to the sum of its method's.
-    fn add_curve(&mut self, dataset: &str, method: Method, success: &[f64]) {
+    fn add_curve(&mut self, dataset: &str, method: &str, success: &[f64]) {
         match self.curves.iter_mut().find(|curve| curve.dataset == dataset && curve.method == method) {
             Some(curve) => curve.success.iter_mut().zip(success).for_each(|(sum, value)| *sum += value),
             None => {
-                self.curves.push(Curve { dataset: dataset.to_owned(), method, success: success.to_vec() })
+                let (dataset, method) = (dataset.to_owned(), method.to_owned());
+                self.curves.push(Curve { dataset, method, success: success.to_vec() });
             }
         }
     }
@@ -229,7 +220,8 @@ fn example(sequences: &[Sequence], runs: &[FirstRun]) -> Option<Example> {
         figures.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low
     };
     let sequence = sequences.iter().max_by(|a, b| spread(&a.name).total_cmp(&spread(&b.name)))?;
-    let boxes = runs.iter().filter_map(|run| Some((run.method, run.boxes.boxes(&sequence.name)?.to_vec())));
+    let boxes =
+        runs.iter().filter_map(|run| Some((run.method.clone(), run.boxes.boxes(&sequence.name)?.to_vec())));
     Some(Example { sequence: sequence.clone(), boxes: boxes.collect() })
 }
 

@@ -74,7 +74,7 @@ pub(super) fn pair_loader(
 }
 
 /// Draws pairs from any sources; loaders share it.
-pub(super) fn pair_sampler(
+pub(crate) fn pair_sampler(
     config: &ExperimentConfig,
     batch_size: usize,
     sources: Vec<Source>,
@@ -85,7 +85,7 @@ pub(super) fn pair_sampler(
 }
 
 /// What the pairs of a seed and their order are drawn from, the same for all methods.
-pub(super) fn pairs_key(seed: u64) -> Key {
+pub(crate) fn pairs_key(seed: u64) -> Key {
     Key::new(seed).split("pairs")
 }
 

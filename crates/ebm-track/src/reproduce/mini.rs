@@ -7,13 +7,14 @@ use std::sync::Arc;
 use candle_core::Device;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_eval::tracking::Convention;
+use ebm_experiment::best;
 use ebm_seed::Key;
 use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
 use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
-use super::compare::{Comparison, Test, Workplace};
+use super::compare::{Comparison, Setup, Test};
 use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
 use super::study::Study;
 use crate::Backbone;
@@ -74,7 +75,7 @@ pub fn mini(
     progress.end();
     let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
     let place =
-        Workplace { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
+        Setup { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
 
     let images = coco_sequences(&options.coco)?;
     let held_out = (&Device::Cpu, &place.tracking_backbone()?);
@@ -86,6 +87,7 @@ pub fn mini(
     let convention = Convention::pytracking();
     let mut tests = vec![Test { name: GENERATED.to_owned(), sequences: test, convention }];
     tests.extend(options.real.iter().cloned());
+    let variants = options.study.variants(config)?;
     let (mut outcome, mut factors) = (Comparison::default(), HashMap::new());
     for seed in 0..options.seeds {
         // All methods of a seed learn from the same features, and every seed from pairs of its own in an order of its own.
@@ -93,24 +95,24 @@ pub fn mini(
         let key = pairs_key(seed);
         let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, key)?;
         let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
-        for variant in options.study.variants(config) {
+        for variant in &variants {
             // Chosen once for all seeds of a method.
             let key = variant.key();
-            let configured = &variant.settings.refinement;
+            let configured = &variant.method.refinement;
             let choose = |network: &BoxModule, progress: &mut dyn Progress| match factors.get(&key) {
                 Some(&factor) => Ok(factor),
                 None => step_factor(config, (&key, configured), network, &held_out, progress),
             };
-            let trained = place.train((&variant, seed), pairs.clone(), choose, progress)?;
+            let trained = place.train((variant, seed), pairs.clone(), choose, progress)?;
             factors.insert(key, trained.step_factor);
-            place.measure(&tests, (&variant, trained), &mut outcome, progress)?;
+            place.measure(&tests, (variant, trained), &mut outcome, progress)?;
         }
     }
     outcome.finish(&tests, &options.results)
 }
 
 fn stream(
-    place: &Workplace<'_>,
+    place: &Setup<'_>,
     (device, backbone): (&Device, &Arc<Backbone>),
     recipe: PairRecipe,
     sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),
@@ -121,7 +123,7 @@ fn stream(
 }
 
 /// The factor of the configured step lengths with the best boxes on the held-out pairs.
-fn step_factor(
+pub(crate) fn step_factor(
     config: &ExperimentConfig,
     (name, configured): (&str, &Refinement),
     network: &BoxModule,
@@ -131,12 +133,8 @@ fn step_factor(
     let refinements: Vec<_> = config.step_factors.iter().map(|&factor| configured.scaled(factor)).collect();
     let key = Key::new(0).split("accuracy");
     let found = box_accuracy(network, held_out, &refinements, &config.tracker.boxes, key)?;
-    let mut best = (1.0, f64::NEG_INFINITY);
-    for (&factor, [before, after]) in config.step_factors.iter().zip(found) {
+    for (factor, [before, after]) in config.step_factors.iter().zip(&found) {
         progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
-        if after > best.1 {
-            best = (factor, after);
-        }
     }
-    Ok(best.0)
+    Ok(best(&config.step_factors, found.iter().map(|[_, after]| *after)).map_or(1.0, |(factor, _)| factor))
 }

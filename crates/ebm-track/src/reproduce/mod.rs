@@ -3,7 +3,7 @@
 mod accuracy;
 mod backbone;
 mod compare;
-mod data;
+pub(crate) mod data;
 mod mini;
 mod paper;
 mod rivals;
@@ -16,31 +16,20 @@ pub use accuracy::box_accuracy;
 pub use backbone::{BackboneSource, find_backbone};
 pub use compare::{Comparison, Curve, Example, Test};
 pub use data::{Videos, coco_sequences};
+pub(crate) use mini::step_factor;
 pub use mini::{MiniOptions, mini};
-pub use paper::{PaperOptions, Plan, dry_run, missing, paper};
+pub use paper::{PaperOptions, dry_run, missing, paper};
 
 pub use rivals::{QUOTED, Quoted, RivalRow};
-pub use study::{PublishedSigma, SIGMA_ABLATION, Study};
+pub use study::Study;
 
 use self::study::Variant;
 use crate::benchmark::Repetition;
-use crate::method::Method;
 use crate::tracker::Stages;
 
-/// A line of results: one method, one seed, one dataset. Figures are in percent, the mean over the tracker's runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// The dataset.
-    pub dataset: String,
-    /// The method.
-    pub method: Method,
-    /// σ_l of the proposal, where these are what is compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sigmas: Option<Vec<f64>>,
-    /// Seed of the box module, its training and the tracker.
-    pub seed: u64,
-    /// The factor of the configured step lengths.
-    pub step_factor: f64,
+/// What the tables show of a tracker on a dataset, in percent, the mean over its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
     /// Runs of the tracker.
     pub runs: usize,
     /// The mean of the success curve.
@@ -58,6 +47,34 @@ pub struct Row {
     /// Normalised precision.
     #[serde(with = "ebm_eval::json::per_cent")]
     pub norm_precision: f64,
+}
+
+impl From<&RunsReport> for Figures {
+    fn from(report: &RunsReport) -> Self {
+        let RunsReport { runs, auc, op50, op75, precision, norm_precision, .. } = report;
+        let [auc, op50, op75, precision, norm_precision] =
+            [auc, op50, op75, precision, norm_precision].map(|summary| summary.mean);
+        Self { runs: *runs, auc, op50, op75, precision, norm_precision }
+    }
+}
+
+/// A line of results: one method, one seed, one dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The dataset.
+    pub dataset: String,
+    /// The method's key.
+    pub method: String,
+    /// σ_l of the proposal, where these are what is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sigmas: Option<Vec<f64>>,
+    /// Seed of the box module, its training and the tracker.
+    pub seed: u64,
+    /// The factor of the configured step lengths.
+    pub step_factor: f64,
+    /// How well its boxes lie.
+    #[serde(flatten)]
+    pub figures: Figures,
     /// Frames a second, reading the images not included; none where all results come from an interrupted run.
     pub frames_per_second: Option<f64>,
     /// The share of the ascent in a frame's time.
@@ -78,16 +95,11 @@ impl Row {
         let seconds = stages.total().as_secs_f64();
         Self {
             dataset: dataset.to_owned(),
-            method: variant.method,
+            method: variant.method.key.clone(),
             sigmas: variant.sigmas.clone(),
             seed,
             step_factor,
-            runs: report.runs,
-            auc: report.auc.mean,
-            op50: report.op50.mean,
-            op75: report.op75.mean,
-            precision: report.precision.mean,
-            norm_precision: report.norm_precision.mean,
+            figures: report.into(),
             frames_per_second: (frames > 0).then(|| frames as f64 / seconds),
             refinement_share: (frames > 0).then(|| stages.refinement.as_secs_f64() / seconds),
         }

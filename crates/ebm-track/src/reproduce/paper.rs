@@ -9,13 +9,14 @@ use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
 use ebm_eval::tracking::{Convention, TestSet};
+use ebm_experiment::plan::Plan;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
-use ebm_train::{Progress, TrainTask};
+use ebm_train::Progress;
 
-use super::compare::{Comparison, Test, Workplace};
+use super::compare::{Comparison, Setup, Test};
 use super::data::{loader_of, pair_sampler, pairs_key};
 use super::find_backbone;
 use super::study::Study;
@@ -23,8 +24,7 @@ use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
-use crate::method::Method;
-use crate::training::{BoxModuleTask, CropStream, StreamPairs};
+use crate::training::{BoxModuleTask, BoxTraining, CropStream, StreamPairs};
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -46,15 +46,6 @@ pub struct PaperOptions {
     pub study: Study,
     /// Where box modules are trained. Trackers run on the CPU.
     pub device: Device,
-}
-
-/// What paper scale would do.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// In words: sizes and numbers.
-    pub lines: Vec<String>,
-    /// The losses of two steps of each method on generated videos.
-    pub losses: Vec<(Method, Vec<f64>)>,
 }
 
 /// Pairs in a batch of a dry run.
@@ -99,22 +90,22 @@ pub fn paper(
         reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
     })?;
     let backbone = Arc::new(Backbone::load(&path, device)?);
-    let place =
-        Workplace { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
+    let place = Setup { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;
     let tests = tests(options)?;
     progress.end();
 
+    let variants = options.study.variants(config)?;
     let mut outcome = Comparison::default();
     for seed in 0..options.seeds {
-        for variant in options.study.variants(config) {
+        for variant in &variants {
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
             let crops = CropStream::new(loader, device.clone());
             let pairs = StreamPairs::new(crops, Arc::clone(&place.backbone));
-            let trained = place.train((&variant, seed), pairs, |_, _| Ok(1.0), progress)?;
-            place.measure(&tests, (&variant, trained), &mut outcome, progress)?;
+            let trained = place.train((variant, seed), pairs, |_, _| Ok(1.0), progress)?;
+            place.measure(&tests, (variant, trained), &mut outcome, progress)?;
         }
     }
     outcome.finish(&tests, &options.results)
@@ -202,46 +193,30 @@ pub fn dry_run(
     let sequences = generate(&options.run.join("videos"), &video, 2, Key::new(0).split("dry run"))?;
     let sampler = pair_sampler(config, DRY_BATCH, vec![Source { sequences, weight: 1.0 }])?;
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(config.narrowed);
-    let (mut losses, mut parameters) = (Vec::new(), 0);
-    progress.begin("two steps of each method", Method::ALL.len());
-    for (done, method) in Method::ALL.into_iter().enumerate() {
-        let key = Key::new(0).split(method.key());
+    let (mut plan, mut parameters) = (Plan::default(), 0);
+    for method in &config.methods {
+        let key = Key::new(0).split(&method.key);
         let store = ParamStore::new(key.split("init"));
         let module = BoxModule::new(&sizes, store.var_builder(DType::F32, device))?;
         parameters = store.trainable().iter().map(|(_, var)| var.elem_count()).sum();
         let loader = loader_of(PairRecipe::ATOM, DRY_BATCH, Arc::clone(&sampler), key.split("data"))?;
         let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(&backbone));
-        let settings = config.method(method);
-        let mut task = BoxModuleTask::new(module, store, pairs, (method, &settings), &config.training, key);
-        let mut of_method = Vec::new();
-        for step in 0..2 {
-            let (report, update) = task.step(step).map_err(boxed)?;
-            task.apply(step, update).map_err(boxed)?;
-            of_method.push(report.loss);
-        }
-        losses.push((method, of_method));
-        progress.advance(done + 1, method.title());
+        let (objective, training) = (&method.objective, &config.training);
+        let mut task = BoxModuleTask::new(module, store, pairs, objective, training, key)?;
+        plan.take_steps((&method.key, &method.title), &mut task, progress)?;
     }
-    progress.end();
-    let training = &config.training;
-    let mut lines = vec![
-        format!("box module: {:.2} M trainable parameters", parameters as f64 / 1e6),
-        format!(
-            "training: {} epochs of {} pairs, batches of {}: {} steps of each of {} methods and {} seeds",
-            training.epochs,
-            training.pairs_per_epoch,
-            training.batch_size,
-            training.steps(),
-            Method::ALL.len(),
-            options.seeds
-        ),
-    ];
-    lines.extend(missing(options)?.iter().map(|path| format!("missing: {}", path.display())));
-    Ok(Plan { lines, losses })
-}
-
-fn boxed(error: ebm_train::BoxError) -> Error {
-    Error::Settings { name: "dry run".to_owned(), reason: error.to_string() }
+    let BoxTraining { epochs, pairs_per_epoch, batch_size, .. } = config.training;
+    plan.line(format!("box module: {:.2} M trainable parameters", parameters as f64 / 1e6));
+    plan.line(format!(
+        "training: {epochs} epochs of {pairs_per_epoch} pairs, batches of {batch_size}: {} steps of each of {} methods and {} seeds",
+        config.training.steps(),
+        config.methods.len(),
+        options.seeds
+    ));
+    for path in missing(options)? {
+        plan.line(format!("missing: {}", path.display()));
+    }
+    Ok(plan)
 }
 
 /// ResNet-18 with weights that are drawn: for sizes, not for results.

@@ -6,10 +6,11 @@ use ebm_eval::Error as EvalError;
 use ebm_eval::tracking::{Annotations, FailedSequence, evaluate_runs, merge};
 use serde::{Deserialize, Serialize};
 
+use super::Figures;
 use super::compare::Test;
 use crate::error::Result;
 
-/// A tracker's figures from the boxes that it published, in percent, the mean over its runs.
+/// A tracker's figures from the boxes that it published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RivalRow {
     /// The dataset.
@@ -18,23 +19,9 @@ pub struct RivalRow {
     pub name: String,
     /// The sequences that were scored.
     pub sequences: usize,
-    /// Its runs.
-    pub runs: usize,
-    /// The mean of the success curve.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub auc: f64,
-    /// Frames with an IoU above 0.5.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub op50: f64,
-    /// Frames with an IoU above 0.75.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub op75: f64,
-    /// Frames with the centre within 20 pixels.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub precision: f64,
-    /// Normalised precision.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub norm_precision: f64,
+    /// How well its boxes lie.
+    #[serde(flatten)]
+    pub figures: Figures,
 }
 
 /// A tracker's column of Table 3 as the paper quotes it, in percent; none where the table has a dash.
@@ -82,17 +69,13 @@ pub(super) fn rivals(
                 Err(EvalError::NoSequence { .. }) => continue,
                 runs => merge(&runs?)?,
             };
+            let figures = Figures::from(&report);
             failed.extend(report.failed.into_iter().map(|one| of(one.name, one.reason)));
             rows.push(RivalRow {
                 dataset: test.name.clone(),
                 name: name.clone(),
                 sequences: report.sequences,
-                runs: report.runs,
-                auc: report.auc.mean,
-                op50: report.op50.mean,
-                op75: report.op75.mean,
-                precision: report.precision.mean,
-                norm_precision: report.norm_precision.mean,
+                figures,
             });
         }
         if !rows.iter().any(|row| row.name == *name) {

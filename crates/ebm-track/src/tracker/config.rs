@@ -6,7 +6,7 @@ use crate::classifier::ClassifierConfig;
 use crate::error::{Error, Result};
 use crate::localize::LocalizeConfig;
 
-/// The settings of a [`Tracker`](super::Tracker); by default ATOM's.
+/// The settings of a [`TargetTracker`](super::TargetTracker); by default ATOM's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrackerConfig {

@@ -1,6 +1,6 @@
 //! The tracker (ATOM's, Section 4.2): a classifier finds the target, the box module says how large it is.
 //!
-//! [`Tracker::track`] is the state machine.
+//! [`TargetTracker::track`] is the state machine.
 
 mod config;
 mod corner_density;
@@ -43,7 +43,7 @@ pub struct Networks<B> {
 }
 
 /// A tracker of one target.
-pub struct Tracker<'a, B> {
+pub struct TargetTracker<'a, B> {
     networks: &'a Networks<B>,
     config: TrackerConfig,
     key: Key,
@@ -126,7 +126,7 @@ struct Refining {
     features: TestFeatures,
 }
 
-impl<'a, B: BoxNetwork> Tracker<'a, B> {
+impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// Begins with the target in `bbox` of the first frame. `key` is all the randomness.
     ///
     /// # Errors

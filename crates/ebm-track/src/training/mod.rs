@@ -1,12 +1,12 @@
 //! Training of the box module on features of pairs of frames.
 
-mod proposal;
+mod own;
 mod small_backbone;
 mod source;
 mod stream;
 mod task;
 
-pub use proposal::PerturbedBoxes;
+pub use own::ModuleTraining;
 pub use small_backbone::{PREFIX, SmallBackboneConfig, SmallBackboneTask};
 pub use source::{PairFeatures, PairSource};
 pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};

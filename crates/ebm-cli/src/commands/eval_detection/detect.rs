@@ -7,13 +7,11 @@ use ebm_data::{
     coco::{CocoDataset, LoadOptions, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_detect::Branch;
-use ebm_detect::evaluation::{Contenders, Refiner, evaluate};
 use ebm_seed::Key;
 use ebm_train::Progress;
 
 use super::Set;
-use crate::commands::predict::{Model, ModelArgs};
+use crate::commands::predict::ModelArgs;
 use crate::progress::Console;
 
 /// Detections of Faster-RCNN itself and, with a confidence, before and after refinement, or with a density under its method's name; and
@@ -25,35 +23,24 @@ pub fn detect(
     limit: Option<usize>,
     workers: usize,
 ) -> Result<(Vec<Set>, CocoDataset)> {
-    let device = args.device()?;
-    let model = Model::load(args, &device)?;
-    let options =
-        LoadOptions { labels: Some(model.config.detector.labels()), ..LoadOptions::new(Purpose::Eval) };
+    let detector = args.open()?;
+    let config = &detector.config().detector;
+    let options = LoadOptions { labels: Some(config.labels()), ..LoadOptions::new(Purpose::Eval) };
     let mut dataset = CocoDataset::load(annotations, images, &options)
         .with_context(|| format!("{} on these annotations", args.weights_name()))?;
-    model.check_classes(annotations, &dataset)?;
+    detector.check_classes(annotations, &dataset)?;
     if let Some(limit) = limit {
         dataset.images.truncate(limit);
     }
     let dataset = Arc::new(dataset);
-    let loader = LoaderConfig::eval(model.config.detector.input.transform(), 1).with_workers(workers);
+    let loader = LoaderConfig::eval(config.input.transform(), 1).with_workers(workers);
     let loader = Loader::new(dataset.clone(), loader, Key::new(0))?;
-    let mut contenders = Contenders::refiners(vec![]);
-    match model.head.as_ref().map(|head| (&head.branch, &head.ascent)) {
-        Some((Branch::Density(head), _)) => contenders.parametric.push(head),
-        Some((Branch::Confidence(head), Some(ascent))) => {
-            contenders.refiners.push(Refiner { head, ascent: ascent.clone() });
-        }
-        _ => {}
-    }
     let mut progress = Console::new();
     progress.begin("images", dataset.images.len());
-    let evaluation = evaluate(&model.detector, &dataset, &loader, &contenders, &device, &mut |done| {
-        progress.advance(done, "");
-    })?;
+    let evaluation = detector.evaluate(&dataset, &loader, &mut |done| progress.advance(done, ""))?;
     progress.end();
     let mut sets: Vec<Set> = vec![("direct".into(), evaluation.direct.detections)];
-    let method = model.head.as_ref().map_or("direct", |head| head.method.key());
+    let method = detector.method();
     sets.extend(evaluation.parametric.into_iter().map(|found| (method.into(), found.detections)));
     for refined in evaluation.refined {
         sets.extend([("before".into(), refined.before), ("refined".into(), refined.after)]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_detect::Method;
+use ebm_detect::config::{ExperimentConfig, MethodConfig};
 use ebm_detect::reproduce::{AblationRow, LevelRow, Row, STEPS, StepLengthRow, TradeRow};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_plot::{PointPanel, PointPlot};
@@ -17,8 +17,8 @@ fn percent<'a, R: 'a>(rows: impl IntoIterator<Item = &'a R>, value: impl Fn(&R) 
     rows.into_iter().map(|row| 100.0 * value(row)).collect()
 }
 
-/// Table 2 over seeds, beside the paper's figures.
-pub fn table2(rows: &[Row]) -> Result<Table> {
+/// The rows of `methods`, Table 2 or the objectives, over seeds, beside published figures.
+pub fn table2(methods: &[MethodConfig], rows: &[Row]) -> Result<Table> {
     let mut table = Table::new([
         "method",
         "AP",
@@ -32,12 +32,12 @@ pub fn table2(rows: &[Row]) -> Result<Table> {
         "AP75",
         "FPS",
     ]);
-    for method in Method::ALL {
-        let mut own: Vec<&Row> = rows.iter().filter(|row| row.method == method).collect();
+    for method in methods {
+        let mut own: Vec<&Row> = rows.iter().filter(|row| row.method == method.key).collect();
         if own.is_empty() {
             continue;
         }
-        if method == Method::Direct {
+        if !method.is_trained() {
             // One detector, whatever the seed: a spread of zero would claim more than was measured.
             own.truncate(1);
         }
@@ -45,9 +45,8 @@ pub fn table2(rows: &[Row]) -> Result<Table> {
             let values: Vec<f64> = own.iter().filter_map(|row| value(row)).map(|v| factor * v).collect();
             if values.is_empty() { Ok("–".into()) } else { cell(&values, decimals) }
         };
-        let published = method.published();
         let mut cells = vec![
-            method.title().to_owned(),
+            method.title.clone(),
             cell(&percent(own.iter().copied(), |r| r.precision.ap), 1)?,
             cell(&percent(own.iter().copied(), |r| r.precision.ap50), 1)?,
             cell(&percent(own.iter().copied(), |r| r.precision.ap75), 1)?,
@@ -55,8 +54,9 @@ pub fn table2(rows: &[Row]) -> Result<Table> {
             some(|r| Some(r.frames_per_second), 1.0, 1)?,
             some(|r| r.boxes_per_second, 1.0, 0)?,
         ];
-        cells.extend(published.ap.map(|value| format!("{value:.1}")));
-        cells.push(format!("{:.1}", published.fps));
+        let figure = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.1}"));
+        cells.extend([0, 1, 2].map(|i| figure(method.published.map(|published| published.ap[i]))));
+        cells.push(figure(method.published.and_then(|published| published.fps)));
         table.push(cells)?;
     }
     Ok(table)
@@ -118,18 +118,20 @@ pub fn plot_figure3a(run: &Path, rows: &[TradeRow]) -> Result<()> {
 }
 
 /// The search for step lengths; the best of each method first.
-pub fn step_lengths(rows: &[StepLengthRow]) -> Result<Table> {
+pub fn step_lengths(methods: &[MethodConfig], rows: &[StepLengthRow]) -> Result<Table> {
     let mut table = Table::new(["method", "λ position", "λ size", "η", "AP"]);
-    let mut rows: Vec<&StepLengthRow> = rows.iter().collect();
-    rows.sort_by(|a, b| a.method.cmp(&b.method).then(b.ap.total_cmp(&a.ap)));
-    for row in rows {
-        table.push([
-            row.method.title().to_owned(),
-            row.position.to_string(),
-            row.size.to_string(),
-            row.decay.to_string(),
-            format!("{:.2}", 100.0 * row.ap),
-        ])?;
+    for method in methods {
+        let mut own: Vec<&StepLengthRow> = rows.iter().filter(|row| row.method == method.key).collect();
+        own.sort_by(|a, b| b.ap.total_cmp(&a.ap));
+        for row in own {
+            table.push([
+                method.title.clone(),
+                row.position.to_string(),
+                row.size.to_string(),
+                row.decay.to_string(),
+                format!("{:.2}", 100.0 * row.ap),
+            ])?;
+        }
     }
     Ok(table)
 }
@@ -139,15 +141,15 @@ pub fn levels(rows: &[LevelRow]) -> Result<Table> {
     let mut table = Table::new(["level", "Direct: AP", "AP75", "EBM: AP", "AP75", "gain in AP"]);
     for own in rows.chunk_by(|a, b| a.level == b.level) {
         let of = |method| own.iter().filter(move |row| row.row.method == method);
-        let Some(direct) = of(Method::Direct).next() else { continue };
+        let Some(direct) = of(ExperimentConfig::DIRECT).next() else { continue };
         let base = direct.row.precision;
         table.push([
             own[0].level.clone(),
             format!("{:.1}", 100.0 * base.ap),
             format!("{:.1}", 100.0 * base.ap75),
-            cell(&percent(of(Method::Ebm), |r| r.row.precision.ap), 1)?,
-            cell(&percent(of(Method::Ebm), |r| r.row.precision.ap75), 1)?,
-            cell(&percent(of(Method::Ebm), |r| r.row.precision.ap - base.ap), 1)?,
+            cell(&percent(of(ExperimentConfig::ENERGY), |r| r.row.precision.ap), 1)?,
+            cell(&percent(of(ExperimentConfig::ENERGY), |r| r.row.precision.ap75), 1)?,
+            cell(&percent(of(ExperimentConfig::ENERGY), |r| r.row.precision.ap - base.ap), 1)?,
         ])?;
     }
     Ok(table)

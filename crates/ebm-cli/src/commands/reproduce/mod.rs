@@ -1,5 +1,6 @@
 //! `ebm reproduce`, which `cargo xtask reproduce` starts.
 
+mod common;
 mod detection;
 mod detection_tables;
 mod face;
@@ -38,10 +39,10 @@ pub enum Reproduce {
 pub fn run(command: Reproduce, signals: &Signals) -> Result<()> {
     let progress = || Ok::<_, anyhow::Error>(Console::stopping_at(signals.listen()?));
     match command {
-        Reproduce::Detection(args) => detection::run(args, progress()?),
-        Reproduce::Tracking(args) => tracking::run(&args, progress()?),
-        Reproduce::Age(args) => face::run(Task::Age, &args, progress()?),
-        Reproduce::HeadPose(args) => face::run(Task::HeadPose, &args, progress()?),
+        Reproduce::Detection(args) => common::run(&args, progress()?),
+        Reproduce::Tracking(args) => common::run(&args, progress()?),
+        Reproduce::Age(args) => common::run(&face::Faces { task: Task::Age, args }, progress()?),
+        Reproduce::HeadPose(args) => common::run(&face::Faces { task: Task::HeadPose, args }, progress()?),
         Reproduce::Toy(args) => toy::run(args),
     }
 }

@@ -8,8 +8,10 @@ use clap::Args;
 use ebm_bench::peak_mib;
 use ebm_data::files::write_atomic;
 use ebm_eval::{Comparison, Expected};
+use ebm_experiment::plan::Plan;
 use serde_json::{Value, json};
 
+use super::common::CommonArgs;
 use crate::schema::document;
 
 /// What is to come of the comparison with the configuration's expected figures.
@@ -60,34 +62,35 @@ impl fmt::Display for Missed {
 impl std::error::Error for Missed {}
 
 /// A study that has been made.
-pub struct Study<'a> {
-    /// The words that a user types.
-    pub command: &'static str,
+pub struct Study {
     /// The table or figure of the paper.
-    pub title: &'a str,
-    /// mini, frozen or paper.
-    pub scale: &'a str,
-    /// Where its files go.
-    pub run: &'a Path,
+    pub title: &'static str,
     /// One JSON object for each method and seed.
     pub rows: Value,
     /// Further keys of the document.
     pub more: Value,
     /// For people; `report.md` has it below the title.
-    pub tables: &'a str,
+    pub tables: String,
     /// What follows them in `report.md`.
-    pub appendix: &'a str,
+    pub appendix: &'static str,
     /// What the run has beside `results.json` and `report.md`.
-    pub files: &'a str,
+    pub files: &'static str,
 }
 
-impl Study<'_> {
-    /// Writes `results.json` and `report.md`, prints one of them, and says how the figures compare with the expected ones.
+impl CommonArgs {
+    /// Writes a study's `results.json` and `report.md` to `run`, prints one of them, and says how the figures compare with the expected
+    /// ones.
     ///
     /// # Errors
     /// When a file cannot be written, and [`Missed`].
-    pub fn finish(self, reference: &Reference<'_>, check: CheckArgs, as_json: bool) -> Result<()> {
-        let Self { command, title, scale, run, rows, mut more, tables, appendix, files } = self;
+    pub fn finish(
+        &self,
+        command: &str,
+        scale: &str,
+        run: &Path,
+        Study { title, rows, mut more, tables, appendix, files }: Study,
+        reference: &Reference<'_>,
+    ) -> Result<()> {
         let comparison = match reference {
             Ok(expected) => expected.compare(rows.as_array().map_or(&[], Vec::as_slice)),
             Err(reason) => Comparison::none(reason),
@@ -102,31 +105,26 @@ impl Study<'_> {
         write_atomic(&run.join("results.json"), &serde_json::to_vec_pretty(&object)?)?;
         let report = format!("# {title}, {scale} scale\n\n{tables}\n{appendix}\n{comparison}\n");
         write_atomic(&run.join("report.md"), report.as_bytes())?;
-        if as_json {
+        if self.json {
             println!("{object}");
         } else {
             println!("{tables}");
         }
         eprintln!("{files}, results.json and report.md are in {}", run.display());
-        check.conclude(comparison)
+        self.check.conclude(comparison)
     }
 }
 
-/// Prints what a dry run at paper scale found: its lines, and for each method its key, its title and the losses of two steps.
-pub fn print_plan<'a>(
-    command: &str,
-    lines: &[String],
-    losses: impl Iterator<Item = (&'a str, &'a str, &'a [f64])>,
-    as_json: bool,
-) -> Result<()> {
+/// Prints what a dry run at paper scale found.
+pub fn print_plan(command: &str, plan: &Plan, as_json: bool) -> Result<()> {
     if as_json {
-        println!("{}", plan(command, lines, losses));
+        println!("{}", plan_document(command, plan));
     } else {
-        for line in lines {
+        for line in &plan.lines {
             println!("{line}");
         }
-        for (_, title, losses) in losses {
-            println!("two steps of {title}: losses {losses:.4?}");
+        for steps in &plan.steps {
+            println!("two steps of {}: losses {:.4?}", steps.title, steps.losses);
         }
         if let Some(peak) = peak_mib() {
             println!("peak memory of this dry run: {peak} MiB");
@@ -137,14 +135,11 @@ pub fn print_plan<'a>(
 }
 
 /// The same as a document.
-pub fn plan<'a>(
-    command: &str,
-    lines: &[String],
-    losses: impl Iterator<Item = (&'a str, &'a str, &'a [f64])>,
-) -> Value {
-    let steps: Vec<_> = losses.map(|(key, _, losses)| json!({ "method": key, "losses": losses })).collect();
+pub fn plan_document(command: &str, plan: &Plan) -> Value {
+    let steps: Vec<_> =
+        plan.steps.iter().map(|steps| json!({ "method": steps.key, "losses": steps.losses })).collect();
     let body = json!({
-        "scale": "paper", "dry_run": true, "plan": lines, "steps": steps, "peak_memory_mib": peak_mib(),
+        "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": steps, "peak_memory_mib": peak_mib(),
         "expected": Comparison::none(DRY_RUN),
     });
     document(command, body)

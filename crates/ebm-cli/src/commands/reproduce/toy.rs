@@ -17,9 +17,9 @@ use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
-use super::outcome::{CheckArgs, SMOKE, Study};
+use super::common::CommonArgs;
+use super::outcome::Study;
 use super::toy_figures::figures;
-use crate::commands::settings::SettingsArgs;
 use crate::commands::{fresh_run, run_name};
 use crate::progress::Console;
 
@@ -63,19 +63,8 @@ pub struct ToyArgs {
     /// Trainings at a time; by default one for each processor.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     threads: Option<u64>,
-    /// Print one JSON object instead of the tables.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    settings: SettingsArgs,
-    #[command(flatten)]
-    check: CheckArgs,
-    /// Where runs go.
-    #[arg(long, default_value = "runs")]
-    out: PathBuf,
-    /// Two epochs and a coarse evaluation, to see that everything works; the results mean nothing.
-    #[arg(long)]
-    smoke: bool,
+    common: CommonArgs,
 }
 
 /// The calibration of one trained model.
@@ -92,14 +81,7 @@ struct CalibrationRow {
 pub fn run(args: ToyArgs) -> Result<()> {
     let configured = experiment(&args)?;
     let experiment = &configured.settings;
-    let datasets: Vec<Dataset> = problems(&args)
-        .into_iter()
-        .map(|problem| match &args.data {
-            Some(path) => Dataset::of_points(&Points::read_csv(path)?, problem)
-                .with_context(|| path.display().to_string()),
-            None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
-        })
-        .collect::<Result<_>>()?;
+    let datasets = datasets(&args, experiment)?;
     let mut jobs = Vec::new();
     for dataset in &datasets {
         for method in experiment.methods(dataset.problem) {
@@ -110,26 +92,59 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
+    let (common, reference) = (&args.common, args.common.reference(&configured));
     let reference = match () {
-        () if args.smoke => Err(SMOKE),
-        () if args.network == NetworkArg::Bmvc => Err("the expected figures are of the paper's network"),
-        () if args.data.is_some() => Err("the expected figures are of the paper's points"),
-        () => args.settings.reference(&configured),
+        () if args.network == NetworkArg::Bmvc => {
+            reference.and(Err("the expected figures are of the paper's network"))
+        }
+        () if args.data.is_some() => reference.and(Err("the expected figures are of the paper's points")),
+        () => reference,
     };
-    args.check.refuse_without(&reference)?;
-    let run = fresh_run(&args.out, &run_name("toy", args.smoke))?;
+    common.check.refuse_without(&reference)?;
+    let run = fresh_run(&common.out, &run_name("toy", common.smoke))?;
     let threads = match args.threads {
         Some(threads) => threads as usize,
         None => {
             std::thread::available_parallelism().context("cannot count the processors; give --threads")?.get()
         }
     };
+    let (rows, trained) = train(experiment, &jobs, threads)?;
+
+    let calibrations = calibrations(&jobs, &trained)?;
+    let taken = (today(), Machine::here().short());
+    write_atomic(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
+    write_atomic(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
+    figures(&run, &datasets, &jobs, &rows, &trained)?;
+    let study = Study {
+        title: "Figure 2",
+        rows: serde_json::to_value(&rows)?,
+        more: json!({ "calibration": calibrations }),
+        tables: report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
+        appendix: "",
+        files: "figures, results.csv, calibration.csv",
+    };
+    common.finish("reproduce toy", "paper", &run, study, &reference)
+}
+
+/// What the models are trained on.
+fn datasets(args: &ToyArgs, experiment: &Experiment) -> Result<Vec<Dataset>> {
+    let of_problem = |problem| match &args.data {
+        Some(path) => {
+            Dataset::of_points(&Points::read_csv(path)?, problem).with_context(|| path.display().to_string())
+        }
+        None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
+    };
+    problems(args).into_iter().map(of_problem).collect()
+}
+
+/// Trains all models, `threads` at a time, and shows how far it is.
+fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: usize) -> Result<(Vec<Row>, Vec<Trained>)> {
     let console = Mutex::new((Console::new(), 0));
     let with = |act: &dyn Fn(&mut (Console, usize))| {
         act(&mut console.lock().unwrap_or_else(PoisonError::into_inner))
     };
     with(&|(console, _)| console.begin("trainings", jobs.len()));
-    let results = run_all(experiment, &jobs, threads, &|row| {
+    let results = run_all(experiment, jobs, threads, &|row| {
         with(&|(console, done)| {
             *done += 1;
             console.advance(
@@ -139,25 +154,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
         });
     })?;
     with(&|(console, _)| console.end());
-    let (rows, trained): (Vec<Row>, Vec<Trained>) = results.into_iter().unzip();
-
-    let calibrations = calibrations(&jobs, &trained)?;
-    let taken = (today(), Machine::here().short());
-    write_atomic(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
-    write_atomic(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
-    figures(&run, &datasets, &jobs, &rows, &trained)?;
-    let study = Study {
-        command: "reproduce toy",
-        title: "Figure 2",
-        scale: "paper",
-        run: &run,
-        rows: serde_json::to_value(&rows)?,
-        more: json!({ "calibration": calibrations }),
-        tables: &report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
-        appendix: "",
-        files: "figures, results.csv, calibration.csv",
-    };
-    study.finish(&reference, args.check, args.json)
+    Ok(results.into_iter().unzip())
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {
@@ -170,14 +167,10 @@ fn problems(args: &ToyArgs) -> Vec<Problem> {
 
 /// The embedded experiment as the arguments change it.
 fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
-    let mut configured: Configured<Experiment> = args.settings.load("figure2")?;
+    let mut configured: Configured<Experiment> = args.common.settings.load("figure2", args.common.smoke)?;
     let experiment = &mut configured.settings;
     if args.network == NetworkArg::Bmvc {
         experiment.network = Network::Bmvc;
-    }
-    if args.smoke {
-        experiment.schedule.epochs = 2;
-        experiment.evaluation_points = 64;
     }
     if args.methods.is_empty() {
         return Ok(configured);

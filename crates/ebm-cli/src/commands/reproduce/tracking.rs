@@ -2,51 +2,37 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_eval::tracking::Convention;
-use ebm_experiment::config::Configured;
+use ebm_experiment::plan::Plan;
 use ebm_synth::videos::VideoConfig;
-use ebm_track::config::{ExperimentConfig, GeneratedConfig};
+use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{
-    BackboneSource, Comparison, MiniOptions, PaperOptions, Study, Test, dry_run, find_backbone, mini,
-    missing, paper,
+    BackboneSource, Comparison, MiniOptions, PaperOptions, Test, dry_run, find_backbone, mini, missing, paper,
 };
 use serde_json::json;
 
-use super::outcome::{self, CheckArgs, DRY_RUN, Reference, SMOKE, print_plan};
+use super::common::{Place, Reproduction, Scale, TaskArgs};
+use super::outcome::Study;
 use super::tracking_figures::figures;
 use super::tracking_tables::tables;
-use crate::commands::settings::SettingsArgs;
-use crate::commands::{fresh_run, run_dir, run_name, say_left_out};
-use crate::device::DeviceArgs;
+use crate::commands::say_left_out;
 use crate::progress::Console;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Scale {
-    /// Paper where all datasets and the backbone are there, otherwise mini.
-    Auto,
-    /// Generated videos.
-    Mini,
-    /// LaSOT, GOT-10k, TrackingNet, COCO; UAV123.
-    Paper,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ablation {
     /// Standard deviations of Eq. 5, as in the supplement.
     Sigma,
 }
-const COMMAND: &str = "reproduce tracking";
 
 /// Arguments of `ebm reproduce tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
-    /// How large.
-    #[arg(long, value_enum, default_value = "auto")]
-    scale: Scale,
+    #[command(flatten)]
+    task: TaskArgs,
     /// The supplement's ablation instead of Table 3.
     #[arg(long, value_enum, conflicts_with = "dry_run")]
     ablation: Option<Ablation>,
@@ -56,68 +42,15 @@ pub struct TrackingArgs {
     /// Runs of each tracker on each sequence, instead of those of the settings.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: Option<u64>,
-    /// Trainings of each method, each with pairs and a tracker of its own.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: u64,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    json: bool,
-    /// Settings instead of the scale's, a TOML file, which may extend them.
-    #[arg(long)]
-    config: Option<String>,
     /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
     #[arg(long)]
     small_backbone: bool,
     /// Mini: a folder of sequences laid out like OTB to measure on as well.
     #[arg(long)]
     sequences: Option<PathBuf>,
-    /// Paper: only the sizes, and two steps of each method.
-    #[arg(long)]
-    dry_run: bool,
-    /// A run of this command that was interrupted: its trained modules and its trackers' boxes are kept, the rest goes on.
-    #[arg(long)]
-    resume: Option<PathBuf>,
-    #[command(flatten)]
-    settings: SettingsArgs,
-    #[command(flatten)]
-    check: CheckArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
-    /// Where runs go.
-    #[arg(long, default_value = "runs")]
-    out: PathBuf,
-    /// Where datasets are.
-    #[arg(long, default_value = "datasets")]
-    datasets: PathBuf,
-    /// Where weights are.
-    #[arg(long, default_value = "weights")]
-    weights: PathBuf,
     /// Where generated videos go; by default below the datasets.
     #[arg(long)]
     generated: Option<PathBuf>,
-    /// Mini: few videos and steps, to see that everything works; the results mean nothing.
-    #[arg(long)]
-    smoke: bool,
-}
-
-impl TrackingArgs {
-    /// The settings' expected figures, where they are of what these arguments ask for.
-    fn reference<'a>(
-        &self,
-        configured: &'a Configured<ExperimentConfig>,
-        scale: Scale,
-    ) -> Result<Reference<'a>> {
-        let small = || Ok::<_, anyhow::Error>(self.small_backbone || find_backbone(&self.weights)?.is_none());
-        Ok(match () {
-            () if self.smoke => Err(SMOKE),
-            () if self.dry_run => Err(DRY_RUN),
-            () if self.ablation.is_some() => Err("the settings state what to expect of Table 3 alone"),
-            () if scale != Scale::Paper && self.config.is_none() && small()? => {
-                Err("the configuration's figures are of ImageNet's ResNet-18; see weights/README.md")
-            }
-            () => self.settings.reference(configured),
-        })
-    }
 }
 
 fn parse_results(text: &str) -> Result<(String, PathBuf), String> {
@@ -128,172 +61,130 @@ fn parse_results(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), PathBuf::from(folder)))
 }
 
-/// Runs the command.
-pub fn run(args: &TrackingArgs, mut progress: Console) -> Result<()> {
-    for (name, folder) in &args.results {
-        ensure!(folder.is_dir(), "--results {name}={}: there is no such folder", folder.display());
+impl Reproduction for TrackingArgs {
+    type Config = ExperimentConfig;
+
+    fn task(&self) -> &'static str {
+        "tracking"
     }
-    let options = PaperOptions {
-        results: args.results.clone(),
-        study: args.study(),
-        datasets: args.datasets.clone(),
-        weights: args.weights.clone(),
-        seeds: args.seeds,
-        run: PathBuf::new(),
-        resume: args.resume.is_some(),
-        device: args.device.open_single()?,
-    };
-    progress = progress.computing_on(&options.device);
-    let absent = missing(&options)?;
-    let scale = match args.scale {
-        Scale::Auto if absent.is_empty() || args.dry_run => Scale::Paper,
-        Scale::Auto => {
-            explain_mini(&absent);
-            Scale::Mini
-        }
-        given => given,
-    };
-    let configured = settings(args, scale)?;
-    let config = &configured.settings;
-    let reference = args.reference(&configured, scale)?;
-    args.check.refuse_without(&reference)?;
-    if scale == Scale::Paper && args.dry_run {
-        let run = fresh_run(&args.out, &run_name("tracking-dry", args.smoke))?;
-        let plan = dry_run(config, &PaperOptions { run, ..options }, &mut progress)?;
-        let losses = plan.losses.iter().map(|(m, losses)| (m.key(), m.title(), losses.as_slice()));
-        return print_plan(COMMAND, &plan.lines, losses, args.json);
+
+    fn args(&self) -> &TaskArgs {
+        &self.task
     }
-    let (name, run, outcome) = match scale {
-        Scale::Paper => {
-            if let Some(first) = absent.first() {
-                bail!(
-                    "{} is missing; see datasets/README.md and weights/README.md, or run --scale mini or --dry-run",
-                    first.display()
-                );
-            }
-            let run = run_dir(args.resume.as_deref(), &args.out, &args.run_name("paper"))?;
-            let outcome = paper(config, &PaperOptions { run: run.clone(), ..options }, &mut progress)?;
-            ("paper", run, outcome)
+
+    fn generated(&self) -> &'static str {
+        "generated videos"
+    }
+
+    fn missing(&self) -> Result<Vec<String>> {
+        for (name, folder) in &self.results {
+            ensure!(folder.is_dir(), "--results {name}={}: there is no such folder", folder.display());
         }
-        _ => {
-            let run = run_dir(args.resume.as_deref(), &args.out, &args.run_name("mini"))?;
-            let outcome = run_mini(args, config, (&run, options.device), &mut progress)?;
-            ("mini", run, outcome)
+        let missing = missing(&self.options(Path::new(""), &Device::Cpu))?;
+        Ok(missing.iter().map(|path| path.display().to_string()).collect())
+    }
+
+    fn change(&self, config: &mut ExperimentConfig) {
+        if let Some(repetitions) = self.repetitions {
+            config.repetitions = repetitions as usize;
         }
-    };
-    finish(args, name, &run, &outcome, &reference)
+    }
+
+    fn is_other(&self, scale: Scale) -> Result<Option<&'static str>> {
+        let is_own = scale == Scale::Paper || self.task.config.is_some();
+        if self.ablation.is_some() {
+            return Ok(Some("the settings state what to expect of Table 3 alone"));
+        }
+        let small = self.small_backbone || find_backbone(&self.task.weights)?.is_none();
+        let reason = "the configuration's figures are of ImageNet's ResNet-18; see weights/README.md";
+        Ok((!is_own && small).then_some(reason))
+    }
+
+    fn run_name(&self, scale: Scale) -> String {
+        let study = if self.ablation.is_some() { "tracking-sigma" } else { "tracking" };
+        format!("{study}-{}", scale.name())
+    }
+
+    fn plan(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Plan> {
+        Ok(dry_run(config, &self.options(at.run, &at.device), progress)?)
+    }
+
+    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
+        let found = match at.scale {
+            Scale::Paper => paper(config, &self.options(at.run, &at.device), progress)?,
+            _ => mini(config, &self.mini_options(at)?, progress)?,
+        };
+        for failed in &found.failed {
+            eprintln!("not counted: {}: {}", failed.name, failed.reason);
+        }
+        figures(at.run, config, &found)?;
+        let Comparison { rows, rivals, curves, failed, .. } = &found;
+        let (title, appendix) = match self.ablation {
+            None => ("Table 3", "\n![success](success.png)\n"),
+            Some(Ablation::Sigma) => ("The proposal's standard deviations", ""),
+        };
+        Ok(Study {
+            title,
+            rows: serde_json::to_value(rows)?,
+            more: json!({ "rivals": rivals, "curves": curves, "failed": failed }),
+            tables: tables(self.compared(), config, &found, at.scale == Scale::Paper)?,
+            appendix,
+            files: "trained modules, figures",
+        })
+    }
 }
 
 impl TrackingArgs {
-    fn study(&self) -> Study {
+    /// What is compared.
+    fn compared(&self) -> ebm_track::reproduce::Study {
         match self.ablation {
-            Some(Ablation::Sigma) => Study::Sigma,
-            None => Study::Methods,
+            Some(Ablation::Sigma) => ebm_track::reproduce::Study::Sigma,
+            None => ebm_track::reproduce::Study::Methods,
         }
     }
 
-    fn run_name(&self, scale: &str) -> String {
-        let study = match self.ablation {
-            Some(Ablation::Sigma) => "tracking-sigma",
-            None => "tracking",
+    fn options(&self, run: &Path, device: &Device) -> PaperOptions {
+        PaperOptions {
+            results: self.results.clone(),
+            study: self.compared(),
+            datasets: self.task.datasets.clone(),
+            weights: self.task.weights.clone(),
+            seeds: self.task.seeds,
+            run: run.to_owned(),
+            resume: self.task.resume.is_some(),
+            device: device.clone(),
+        }
+    }
+
+    fn mini_options(&self, at: &Place<'_>) -> Result<MiniOptions> {
+        let found = if self.small_backbone { None } else { find_backbone(&self.task.weights)? };
+        let own = || BackboneSource::Trained(at.run.join("backbone.safetensors"));
+        let real = match &self.sequences {
+            Some(root) => {
+                let found = otb::load(root, &SequenceOptions::benchmark())
+                    .with_context(|| format!("the sequences in {}", root.display()))?;
+                say_left_out(&found.quarantine);
+                let (name, convention) = ("real".to_owned(), Convention::pytracking());
+                vec![Test { name, sequences: found.sequences, convention }]
+            }
+            None => Vec::new(),
         };
-        run_name(&format!("{study}-{scale}"), self.smoke)
+        let (frames, folder) = match self.task.common.smoke {
+            true => (24, "generated/videos-smoke"),
+            false => (VideoConfig::default().frames, "generated/videos"),
+        };
+        Ok(MiniOptions {
+            seeds: self.task.seeds,
+            backbone: found.map_or_else(own, BackboneSource::File),
+            data: self.generated.clone().unwrap_or_else(|| self.task.datasets.join(folder)),
+            video: VideoConfig { frames, ..VideoConfig::default() },
+            coco: self.task.datasets.join("coco"),
+            real,
+            results: self.results.clone(),
+            study: self.compared(),
+            run: at.run.to_owned(),
+            resume: self.task.resume.is_some(),
+            device: at.device.clone(),
+        })
     }
-}
-
-fn settings(args: &TrackingArgs, scale: Scale) -> Result<Configured<ExperimentConfig>> {
-    let own = if scale == Scale::Paper { "paper" } else { "mini" };
-    let mut configured: Configured<ExperimentConfig> =
-        args.settings.load(args.config.as_deref().unwrap_or(own))?;
-    let config = &mut configured.settings;
-    if let Some(repetitions) = args.repetitions {
-        config.repetitions = repetitions as usize;
-    }
-    if args.smoke {
-        config.training.pairs_per_epoch = 2 * config.training.batch_size;
-        config.training.epochs = 1;
-        config.small_backbone.steps = 2;
-        config.pairs.kept_batches = 2;
-        config.generated = Some(GeneratedConfig { train: 2, validation: 1, test: 1 });
-        config.step_factors.truncate(1);
-    }
-    Ok(configured)
-}
-
-fn run_mini(
-    args: &TrackingArgs,
-    config: &ExperimentConfig,
-    (run, device): (&Path, Device),
-    progress: &mut Console,
-) -> Result<Comparison> {
-    let found = if args.small_backbone { None } else { find_backbone(&args.weights)? };
-    let backbone = match found {
-        Some(path) => BackboneSource::File(path),
-        None => BackboneSource::Trained(run.join("backbone.safetensors")),
-    };
-    let real = match &args.sequences {
-        Some(root) => {
-            let found = otb::load(root, &SequenceOptions::benchmark())
-                .with_context(|| format!("the sequences in {}", root.display()))?;
-            say_left_out(&found.quarantine);
-            let (name, convention) = ("real".to_owned(), Convention::pytracking());
-            vec![Test { name, sequences: found.sequences, convention }]
-        }
-        None => Vec::new(),
-    };
-    let frames = if args.smoke { 24 } else { VideoConfig::default().frames };
-    let folder = if args.smoke { "generated/videos-smoke" } else { "generated/videos" };
-    let options = MiniOptions {
-        seeds: args.seeds,
-        backbone,
-        data: args.generated.clone().unwrap_or_else(|| args.datasets.join(folder)),
-        video: VideoConfig { frames, ..VideoConfig::default() },
-        coco: args.datasets.join("coco"),
-        real,
-        results: args.results.clone(),
-        study: args.study(),
-        run: run.to_owned(),
-        resume: args.resume.is_some(),
-        device,
-    };
-    Ok(mini(config, &options, progress)?)
-}
-
-/// Writes the report and the figures, and prints the table.
-fn finish(
-    args: &TrackingArgs,
-    scale: &str,
-    run: &Path,
-    found: &Comparison,
-    reference: &Reference<'_>,
-) -> Result<()> {
-    for failed in &found.failed {
-        eprintln!("not counted: {}: {}", failed.name, failed.reason);
-    }
-    figures(run, found)?;
-    let (title, appendix) = match args.study() {
-        Study::Methods => ("Table 3", "\n![success](success.png)\n"),
-        Study::Sigma => ("The proposal's standard deviations", ""),
-    };
-    let study = outcome::Study {
-        command: COMMAND,
-        title,
-        scale,
-        run,
-        rows: serde_json::to_value(&found.rows)?,
-        more: json!({ "rivals": found.rivals, "curves": found.curves, "failed": found.failed }),
-        tables: &tables(args.study(), found, scale == "paper")?,
-        appendix,
-        files: "trained modules, figures",
-    };
-    study.finish(reference, args.check, args.json)
-}
-
-fn explain_mini(missing: &[PathBuf]) {
-    let list: Vec<String> = missing.iter().map(|path| path.display().to_string()).collect();
-    eprintln!(
-        "Running at mini scale, on generated videos, because these are missing: {}; datasets/README.md and \
-         weights/README.md say how to get the paper's data.",
-        list.join(", ")
-    );
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use ebm_data::{Image, decode::read_image, encode::write_png};
 use ebm_plot::LinePlot;
-use ebm_track::Method;
+use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Comparison, Example};
 
 use crate::picture::{AFTER, BEFORE, Colour, TRUTH, beside, enlarge, outline, stack};
@@ -18,22 +18,23 @@ const COLUMNS: usize = 3;
 const WIDTH: usize = 480;
 
 /// The colour of a method's boxes.
-pub fn colour(method: Method) -> Colour {
+pub fn colour(method: &str) -> Colour {
     match method {
-        Method::Atom => [255, 200, 40],
-        Method::AtomStar => BEFORE,
-        Method::Ebm => AFTER,
+        ExperimentConfig::ENERGY => AFTER,
+        "atom" => [255, 200, 40],
+        _ => BEFORE,
     }
 }
 
 /// `success.svg` and `.png` (Figure 3b) of the first dataset, and `example.png`.
-pub fn figures(run: &Path, outcome: &Comparison) -> Result<()> {
+pub fn figures(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
     if let Some(dataset) = outcome.curves.first().map(|curve| curve.dataset.clone()) {
         let own = outcome.curves.iter().filter(|curve| curve.dataset == dataset);
         let curves: Vec<(String, Vec<f64>)> = own
             .map(|curve| {
                 let auc = curve.success.iter().sum::<f64>() / curve.success.len() as f64;
-                (format!("{} [{auc:.1}]", curve.method.title()), curve.success.clone())
+                let title = config.method(&curve.method).map_or(&curve.method, |method| &method.title);
+                (format!("{title} [{auc:.1}]"), curve.success.clone())
             })
             .collect();
         let figure = LinePlot {
@@ -71,7 +72,7 @@ fn sheet(example: &Example) -> Result<Image> {
         }
         for (method, boxes) in &example.boxes {
             if let Some(bbox) = boxes.get(frame) {
-                draw(*bbox, colour(*method));
+                draw(*bbox, colour(method));
             }
         }
         shown.push(image);

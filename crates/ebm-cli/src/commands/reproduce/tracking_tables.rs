@@ -2,11 +2,16 @@
 
 use anyhow::Result;
 use ebm_eval::{Spread, Summary, Table};
-use ebm_track::Method;
-use ebm_track::reproduce::{Comparison, QUOTED, RivalRow, Row, SIGMA_ABLATION, Study};
+use ebm_track::config::ExperimentConfig;
+use ebm_track::reproduce::{Comparison, Figures, QUOTED, RivalRow, Row, Study};
 
 /// All tables as Markdown; with the paper's figures beside those of paper scale.
-pub fn tables(study: Study, outcome: &Comparison, with_paper: bool) -> Result<String> {
+pub fn tables(
+    study: Study,
+    config: &ExperimentConfig,
+    outcome: &Comparison,
+    with_paper: bool,
+) -> Result<String> {
     let mut datasets: Vec<&str> = Vec::new();
     for row in &outcome.rows {
         if !datasets.contains(&row.dataset.as_str()) {
@@ -18,13 +23,13 @@ pub fn tables(study: Study, outcome: &Comparison, with_paper: bool) -> Result<St
         let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
         let rivals: Vec<&RivalRow> = outcome.rivals.iter().filter(|row| row.dataset == dataset).collect();
         let table = match study {
-            Study::Methods => methods(&rows, &rivals, with_paper)?,
-            Study::Sigma => sigma(&rows)?,
+            Study::Methods => methods(config, &rows, &rivals, with_paper)?,
+            Study::Sigma => sigma(config, &rows)?,
         };
         text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
     }
     if study == Study::Methods {
-        text.push_str(&format!("Table 3 of the paper\n\n{}\n\n", paper()?.render()));
+        text.push_str(&format!("Table 3 of the paper\n\n{}\n\n", paper(config)?.render()));
     }
     Ok(text)
 }
@@ -36,14 +41,19 @@ fn cell(rows: &[&Row], value: fn(&Row) -> f64) -> Result<String> {
 }
 
 /// The methods on a dataset, and the trackers whose boxes were given; the paper's figures are those on UAV123.
-fn methods(rows: &[&Row], rivals: &[&RivalRow], with_paper: bool) -> Result<Table> {
+fn methods(
+    config: &ExperimentConfig,
+    rows: &[&Row],
+    rivals: &[&RivalRow],
+    with_paper: bool,
+) -> Result<Table> {
     let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
     if with_paper {
         header.extend(["paper, UAV123: OP50", "OP75", "AUC"]);
     }
     let mut table = Table::new(header);
-    for method in Method::ALL {
-        let own: Vec<&Row> = rows.iter().copied().filter(|row| row.method == method).collect();
+    for method in &config.methods {
+        let own: Vec<&Row> = rows.iter().copied().filter(|row| row.method == method.key).collect();
         if own.is_empty() {
             continue;
         }
@@ -53,21 +63,23 @@ fn methods(rows: &[&Row], rivals: &[&RivalRow], with_paper: bool) -> Result<Tabl
             rates => Summary::new(rates)?.cell(Spread::StandardDeviation, 1),
         };
         let mut cells = vec![
-            method.title().to_owned(),
-            cell(&own, |row| row.auc)?,
-            cell(&own, |row| row.op50)?,
-            cell(&own, |row| row.op75)?,
-            cell(&own, |row| row.precision)?,
-            cell(&own, |row| row.norm_precision)?,
+            method.title.clone(),
+            cell(&own, |row| row.figures.auc)?,
+            cell(&own, |row| row.figures.op50)?,
+            cell(&own, |row| row.figures.op75)?,
+            cell(&own, |row| row.figures.precision)?,
+            cell(&own, |row| row.figures.norm_precision)?,
             rate,
         ];
         if with_paper {
-            cells.extend(method.published().uav123.map(|value| format!("{value:.1}")));
+            let published = method.published.map(|published| published.uav123);
+            cells.extend([0, 1, 2].map(|i| figure(published.map(|uav123| uav123[i]))));
         }
         table.push(cells)?;
     }
     for row in rivals {
-        let figures = [row.auc, row.op50, row.op75, row.precision, row.norm_precision];
+        let Figures { auc, op50, op75, precision, norm_precision, .. } = row.figures;
+        let figures = [auc, op50, op75, precision, norm_precision];
         let mut cells = vec![format!("{} ({} sequences)", row.name, row.sequences)];
         cells.extend(figures.map(|value| format!("{value:.1}")));
         cells.push("–".to_owned());
@@ -81,29 +93,29 @@ fn methods(rows: &[&Row], rivals: &[&RivalRow], with_paper: bool) -> Result<Tabl
 }
 
 /// The supplement's ablation, whose figures are those on OTB-100 and NFS together.
-fn sigma(rows: &[&Row]) -> Result<Table> {
+fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<Table> {
     let mut table = Table::new(["σ", "OP50", "OP75", "AUC", "paper: OP50", "OP75", "AUC"]);
-    for published in &SIGMA_ABLATION {
-        let own = |row: &&Row| row.sigmas.as_deref() == Some(published.sigmas);
+    for ablated in &config.ablation {
+        let own = |row: &&Row| row.sigmas.as_ref() == Some(&ablated.sigmas);
         let own: Vec<&Row> = rows.iter().copied().filter(own).collect();
         if own.is_empty() {
             continue;
         }
-        let sigmas: Vec<String> = published.sigmas.iter().map(f64::to_string).collect();
+        let sigmas: Vec<String> = ablated.sigmas.iter().map(f64::to_string).collect();
         let mut cells = vec![
             sigmas.join(", "),
-            cell(&own, |row| row.op50)?,
-            cell(&own, |row| row.op75)?,
-            cell(&own, |row| row.auc)?,
+            cell(&own, |row| row.figures.op50)?,
+            cell(&own, |row| row.figures.op75)?,
+            cell(&own, |row| row.figures.auc)?,
         ];
-        cells.extend(published.otb_nfs.map(|value| format!("{value:.2}")));
+        cells.extend(ablated.published.map(|value| format!("{value:.2}")));
         table.push(cells)?;
     }
     Ok(table)
 }
 
 /// The paper's Table 3, every tracker a row. TrackingNet's figures come from its server alone.
-fn paper() -> Result<Table> {
+fn paper(config: &ExperimentConfig) -> Result<Table> {
     let header =
         ["tracker", "TrackingNet: precision", "norm. precision", "success", "UAV123: OP50", "OP75", "AUC"];
     let mut table = Table::new(header);
@@ -114,9 +126,10 @@ fn paper() -> Result<Table> {
     for quoted in &QUOTED {
         push(quoted.name, quoted.tracking_net, quoted.uav123)?;
     }
-    for method in Method::ALL {
-        let published = method.published();
-        push(method.title(), published.tracking_net, published.uav123.map(Some))?;
+    for method in &config.methods {
+        if let Some(published) = method.published {
+            push(&method.title, published.tracking_net, published.uav123.map(Some))?;
+        }
     }
     Ok(table)
 }

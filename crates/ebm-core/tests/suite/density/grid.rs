@@ -133,7 +133,7 @@ fn a_batch_of_inputs_has_each_its_own_density_in_f32_and_f64() {
     let grid = Grid::new(-5.0, 5.0, n).unwrap();
     let run = |dtype| {
         let x = x.to_dtype(dtype).unwrap();
-        GridDensity::from_model(&Shifted, &x, batch, &grid, dtype, &Device::Cpu).unwrap()
+        Shifted.bind(&x, batch).with(dtype, &Device::Cpu).grid(&grid).unwrap()
     };
     let (double, single) = (run(DType::F64), run(DType::F32));
     assert_eq!((double.len(), single.len()), (batch, batch));
@@ -178,7 +178,7 @@ fn bad_inputs_have_typed_errors() {
             Ok(y.ge(2.0)?.where_cond(&bad.broadcast_as(y.shape())?, &y)?)
         }
     }
-    let with = |bad| GridDensity::from_model(&Partly(bad), &(), 3, &grid, DType::F64, &Device::Cpu);
+    let with = |bad| Partly(bad).bind(&(), 3).with(DType::F64, &Device::Cpu).grid(&grid);
     assert_eq!(with(f64::NEG_INFINITY).unwrap().len(), 3);
     for bad in [f64::NAN, f64::INFINITY] {
         let error = with(bad).unwrap_err();
@@ -186,12 +186,12 @@ fn bad_inputs_have_typed_errors() {
     }
     let none = Function(|y: &Tensor| Ok(y.log()?.sum(2)?));
     let negative = Grid::new(-1.0, 1.0, 3).unwrap();
-    let error = GridDensity::from_model(&none, &(), 1, &negative, DType::F64, &Device::Cpu).unwrap_err();
+    let error = none.bind(&(), 1).with(DType::F64, &Device::Cpu).grid(&negative).unwrap_err();
     assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[-1.0]), "{error}");
     let zero = Function(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
-    let error = GridDensity::from_model(&zero, &(), 2, &grid, DType::F64, &Device::Cpu).unwrap_err();
+    let error = zero.bind(&(), 2).with(DType::F64, &Device::Cpu).grid(&grid).unwrap_err();
     assert!(matches!(error, Error::NoMass { x: 0 }), "{error}");
-    let error = GridDensity::from_model(&none, &(), 0, &negative, DType::F64, &Device::Cpu).unwrap_err();
+    let error = none.bind(&(), 0).with(DType::F64, &Device::Cpu).grid(&negative).unwrap_err();
     assert!(matches!(error, Error::Setting { name: "batch", .. }), "{error}");
     let p = density(0.0, 1.0, 5, |_| 0.0);
     for probability in [-0.1, 1.1, f64::NAN] {

@@ -1,12 +1,12 @@
 //! Product grids of two and three coordinates.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{EnergyModel, Error, Grid, GridDensity, Result, grid_marginals};
+use ebm_core::{EnergyModel, Error, Grid, GridDensity, Result};
 
 use crate::zoo::{Function, assert_close, gaussian};
 
 fn marginals(model: &impl EnergyModel<Features = ()>, batch: usize, grids: &[Grid]) -> Vec<Vec<GridDensity>> {
-    grid_marginals(model, &(), batch, grids, DType::F64, &Device::Cpu).unwrap()
+    model.bind(&(), batch).with(DType::F64, &Device::Cpu).marginals(grids).unwrap()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn one_coordinate_is_the_grid_density() {
     let grid = Grid::new(-3.0, 3.0, 51).unwrap();
     let model = gaussian(&[0.2], &[0.5], 1e4);
     let of_x = marginals(&model, 1, &[grid]);
-    let direct = GridDensity::from_model(&model, &(), 1, &grid, DType::F64, &Device::Cpu).unwrap();
+    let direct = model.bind(&(), 1).with(DType::F64, &Device::Cpu).grid(&grid).unwrap();
     assert_close(of_x[0][0].log_prob_values(), direct[0].log_prob_values(), 1e-10);
     assert_close(&[of_x[0][0].log_z()], &[direct[0].log_z()], 1e-14);
 }
@@ -60,16 +60,16 @@ fn bad_inputs_have_typed_errors() {
     let grid = Grid::new(-1.0, 1.0, 3).unwrap();
     let model = gaussian(&[0.0], &[1.0], 0.0);
     let refuse = |batch, grids: &[Grid]| {
-        grid_marginals(&model, &(), batch, grids, DType::F64, &Device::Cpu).unwrap_err()
+        model.bind(&(), batch).with(DType::F64, &Device::Cpu).marginals(grids).unwrap_err()
     };
     for grids in [&[][..], &[grid; 4], &[Grid::new(0.0, 1.0, 1 << 40).unwrap(); 2]] {
         assert!(matches!(refuse(1, grids), Error::Setting { name: "grids", .. }));
     }
     assert!(matches!(refuse(0, &[grid]), Error::Setting { name: "batch", .. }));
     let root = Function(|y: &Tensor| Ok(y.sum(2)?.sqrt()?));
-    let error = grid_marginals(&root, &(), 1, &[grid, grid], DType::F64, &Device::Cpu).unwrap_err();
+    let error = root.bind(&(), 1).with(DType::F64, &Device::Cpu).marginals(&[grid, grid]).unwrap_err();
     assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[-1.0, -1.0]), "{error}");
     let zero = Function(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
-    let error = grid_marginals(&zero, &(), 1, &[grid, grid], DType::F64, &Device::Cpu).unwrap_err();
+    let error = zero.bind(&(), 1).with(DType::F64, &Device::Cpu).marginals(&[grid, grid]).unwrap_err();
     assert!(matches!(error, Error::NoMass { x: 0 }), "{error}");
 }

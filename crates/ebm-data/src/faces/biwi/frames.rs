@@ -7,10 +7,10 @@ use super::camera::{Camera, MAX_TEXT_BYTES, numbers};
 use super::check_angles;
 use super::rotation::{Matrix, angles, check_rotation};
 use crate::error::{Error, Result};
-use crate::faces::tolerance::{Collector, Finding, Tolerance};
+use crate::faces::tolerance::{Collector, Tolerance};
 use crate::faces::{Face, Faces, Pixels};
 use crate::files::read_limited;
-use crate::quarantine::DefectCode;
+use crate::quarantine::{DefectCode, Finding};
 
 /// How to read raw frames.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,13 +118,14 @@ fn read_frame(
     let path: PathBuf = folder.join(format!("{frame}{IMAGE}"));
     for (there, file) in [(has_image, path.as_path()), (has_pose, pose)] {
         if !there {
-            return Err((DefectCode::MissingFile, file.display().to_string()));
+            return Err(Finding::new(DefectCode::MissingFile, file.display().to_string()));
         }
     }
-    let (matrix, center) = read_pose(pose).map_err(|detail| (DefectCode::BadPose, detail))?;
-    check_rotation(&matrix).map_err(|detail| (DefectCode::NotRotation, detail))?;
+    let (matrix, center) = read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
+    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::NotRotation, detail))?;
     let target = check_angles(angles(&matrix))?;
-    let region = camera.region(&center, side_mm).map_err(|detail| (DefectCode::HeadOutside, detail))?;
+    let region =
+        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::HeadOutside, detail))?;
     Ok((Pixels::Region { path, region }, target))
 }
 

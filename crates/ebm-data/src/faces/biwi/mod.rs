@@ -12,8 +12,7 @@ mod rotation;
 pub use frames::{FramesOptions, load_frames};
 pub use npz::{NpzOptions, read_npz, write_npz};
 
-use super::tolerance::Finding;
-use crate::quarantine::DefectCode;
+use crate::quarantine::{DefectCode, Finding};
 
 /// The pose as a target, or why it is none: an angle that is not finite or beyond 180 degrees.
 fn check_angles(angles: [f64; 3]) -> Result<Vec<f32>, Finding> {
@@ -21,8 +20,6 @@ fn check_angles(angles: [f64; 3]) -> Result<Vec<f32>, Finding> {
         return Ok(angles.map(|angle| angle as f32).to_vec());
     }
     let [yaw, pitch, roll] = angles;
-    Err((
-        DefectCode::BadPose,
-        format!("yaw {yaw}, pitch {pitch}, roll {roll}: not three angles up to 180 degrees"),
-    ))
+    let detail = format!("yaw {yaw}, pitch {pitch}, roll {roll}: not three angles up to 180 degrees");
+    Err(Finding::new(DefectCode::BadPose, detail))
 }

@@ -1,10 +1,12 @@
 //! ATOM's proposal: the true box with noise on its coordinates.
 
-use candle_core::{DType, Device, Tensor};
-use ebm_core::{Error, Proposal, Result};
-use ebm_nn::boxes::{BBox, BoxConvention, iou};
+use candle_core::Tensor;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
+
+use super::Proposal;
+use super::iou_stratified::overlap;
+use crate::{Error, Result, check, host};
 
 /// Factors on √(wh) from which the noise's standard deviation is drawn.
 const SIGMAS: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.3];
@@ -20,26 +22,18 @@ const STAND_IN_SIZE: std::ops::Range<f64> = 0.15..0.5;
 /// ATOM's proposal (supplement, Visual Tracking): normal noise of the same deviation, 0.01 to 0.3 times √(wh), on the
 /// centre and the size of the true box; whole pixels; an IoU of at least 0.1.
 ///
-/// Centres are y of a [`BoxSpace`](ebm_core::BoxSpace) with the true box's own size. It has samples but no density, so
+/// Centres are y of a [`BoxSpace`](crate::BoxSpace) with the true box's own size. It has samples but no density, so
 /// that it serves a regression and not Eq. 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerturbedBoxes;
 
 impl Proposal for PerturbedBoxes {
     fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
-        let batch = match *center.dims() {
-            [batch, 4] if batch > 0 && num_samples > 0 => batch,
-            ref dims => {
-                let expected =
-                    format!("(B, 4) for at least one sample, of which {num_samples} are asked for");
-                let (what, actual) = ("the proposal's centre", dims.to_vec());
-                return Err(Error::Shape { what, expected, actual });
-            }
-        };
-        let rows: Vec<f64> =
-            center.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?;
+        let (batch, _) = check::dims2("the proposal's centre", center)?;
+        check::dims("the proposal's centre", center, "(B, 4)", &[batch, 4])?;
+        check::at_least_one("num_samples", num_samples)?;
         let mut samples = Vec::with_capacity(batch * num_samples * 4);
-        for row in rows.chunks_exact(4) {
+        for row in host::values(center)?.chunks_exact(4) {
             // The reference size is the box's own.
             let (w, h) = (row[2].exp(), row[3].exp());
             let target = [row[0] * w, row[1] * h, w, h];
@@ -48,8 +42,7 @@ impl Proposal for PerturbedBoxes {
                 samples.extend([cx / w, cy / h, width.ln(), height.ln()]);
             }
         }
-        let samples = Tensor::from_vec(samples, (batch, num_samples, 4), &Device::Cpu)?;
-        Ok(samples.to_dtype(center.dtype())?.to_device(center.device())?)
+        host::tensor(samples, (batch, num_samples, 4), center)
     }
 
     /// Always an error: rounded boxes have no density.
@@ -68,8 +61,7 @@ fn perturbed(target: [f64; 4], rng: &mut dyn RngCore) -> [f64; 4] {
     let mut result = target;
     for _ in 0..TRIES {
         result = draw(target, sigma, rng);
-        let overlap = f64::from(iou(&corners(result), &corners(target), BoxConvention::HalfOpen));
-        if overlap >= MIN_OVERLAP {
+        if overlap(&offset(target, result)) >= MIN_OVERLAP {
             break;
         }
         sigma *= SHRINK;
@@ -87,15 +79,19 @@ fn draw(target: [f64; 4], sigma: f64, rng: &mut dyn RngCore) -> [f64; 4] {
     [left + 0.5 * width, top + 0.5 * height, width, height]
 }
 
-fn corners([cx, cy, w, h]: [f64; 4]) -> BBox {
-    [cx - 0.5 * w, cy - 0.5 * h, cx + 0.5 * w, cy + 0.5 * h].map(|value| value as f32)
+/// From the true box to another, (cx, cy, w, h) both, in units of the true one's size.
+fn offset(from: [f64; 4], to: [f64; 4]) -> [f64; 4] {
+    let [cx, cy, w, h] = from;
+    [(to[0] - cx) / w, (to[1] - cy) / h, (to[2] / w).ln(), (to[3] / h).ln()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_core::{BoxSpace, TargetSpace};
-    use ebm_seed::Key;
+    use crate::{BoxSpace, TargetSpace};
+    use candle_core::{DType, Device};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
 
     #[test]
     fn samples_are_whole_boxes_that_overlap() {
@@ -103,17 +99,13 @@ mod tests {
             Tensor::new(&[[[20.0, 30.0, 61.0, 54.5]], [[7.25, 8.0, 40.5, 30.0]]], &Device::Cpu).unwrap();
         let space = BoxSpace::new(&boxes).unwrap();
         let y = space.encode(&boxes).unwrap().squeeze(1).unwrap();
-        let mut rng = Key::new(1).rng();
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
         let samples = PerturbedBoxes.sample(&y, 400, &mut rng).unwrap();
-        let decoded = space.decode(&samples).unwrap().to_vec3::<f64>().unwrap();
-        let targets = boxes.squeeze(1).unwrap().to_vec2::<f64>().unwrap();
-        for (samples, target) in decoded.iter().zip(&targets) {
-            let mut overlaps = Vec::new();
-            for sample in samples {
-                assert!(sample.iter().all(|value| (value - value.round()).abs() < 1e-9), "{sample:?}");
-                let of = |v: &[f64]| [v[0] as f32, v[1] as f32, v[2] as f32, v[3] as f32];
-                overlaps.push(iou(&of(sample), &of(target), BoxConvention::HalfOpen));
-            }
+        let decoded = space.decode(&samples).unwrap().flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        assert!(decoded.iter().all(|value| (value - value.round()).abs() < 1e-9), "{decoded:?}");
+        let offsets = samples.broadcast_sub(&y.unsqueeze(1).unwrap()).unwrap().to_vec3::<f64>().unwrap();
+        for offsets in offsets {
+            let overlaps: Vec<f64> = offsets.iter().map(|o| overlap(&[o[0], o[1], o[2], o[3]])).collect();
             assert!(overlaps.iter().all(|overlap| *overlap >= 0.0999));
             // Near ones and far ones.
             assert!(overlaps.iter().any(|overlap| *overlap > 0.85));
@@ -128,8 +120,8 @@ mod tests {
     fn a_box_of_less_than_a_pixel_still_has_samples() {
         let boxes = Tensor::new(&[[[20.0, 30.0, 20.5, 30.4]]], &Device::Cpu).unwrap();
         let y = BoxSpace::new(&boxes).unwrap().encode(&boxes).unwrap().squeeze(1).unwrap();
-        let samples = PerturbedBoxes.sample(&y, 50, &mut Key::new(1).rng()).unwrap();
-        let sum = samples.sum_all().unwrap().to_scalar::<f64>().unwrap();
+        let samples = PerturbedBoxes.sample(&y, 50, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+        let sum = samples.to_dtype(DType::F64).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
         assert!(sum.is_finite());
     }
 }

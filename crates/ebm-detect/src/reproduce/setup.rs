@@ -14,19 +14,19 @@ use ebm_data::{
 };
 use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::Precision;
 use crate::{
     branch::Branch,
-    config::{DetectorConfig, ExperimentConfig, Settings},
+    config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
     error::{Error, Result},
-    evaluation::{Contenders, Evaluation, Refiner, evaluate},
+    evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
-    method::Method,
+    step_factor::{ValidationImages, best_step_factor},
     training::{BranchSource, BranchTask},
-    weights::{Class, Provenance, check_classes, save},
+    weights::{BRANCH, branch_metadata, check_branch, classes, save},
 };
 
 /// Annotated images to measure on.
@@ -87,7 +87,7 @@ pub(super) fn eval_loader(
 }
 
 /// Makes the training batches of a method for a batch size and a key. What has to be computed for that, is computed the first time.
-pub(super) type Source = Box<dyn Fn(Method, usize, Key, &mut dyn Progress) -> Result<BranchSource>>;
+pub(super) type Source = Box<dyn Fn(&MethodConfig, usize, Key, &mut dyn Progress) -> Result<BranchSource>>;
 
 /// Branches that were trained before.
 #[derive(Clone, Debug)]
@@ -100,21 +100,31 @@ pub struct TrainedHeads {
 
 /// A branch after its training.
 pub(super) struct Trained {
-    pub method: Method,
+    pub method: MethodConfig,
     pub seed: u64,
     pub branch: Branch,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
+    /// The factor of the configured step lengths that was chosen, where one was.
+    pub step_factor: Option<f64>,
+}
+
+impl Trained {
+    /// Takes steps `factor` times as long as the configured ones.
+    pub fn climb_by(&mut self, factor: f64) {
+        self.ascent = self.ascent.take().map(|ascent| ascent.scaled(factor));
+        self.step_factor = Some(factor);
+    }
 }
 
 /// What all studies share.
-pub struct Workplace {
+pub struct Setup {
     pub(super) config: ExperimentConfig,
     pub(super) device: Device,
     pub(super) detector: Rc<FasterRcnn>,
     /// The detector's parameters, which confidences start from.
     pub(super) weights: BTreeMap<String, Tensor>,
-    /// Their [`digest`](crate::weights::digest).
+    /// Their [`digest`](ebm_train::model_file::digest).
     pub(super) digest: String,
     /// The classes of the images that branches are trained on.
     pub(super) classes: Vec<Class>,
@@ -127,22 +137,32 @@ pub struct Workplace {
     pub(super) heads: Option<TrainedHeads>,
     /// Whether trainings go on that an earlier process began in `run`.
     pub(super) resume: bool,
-    /// Factors of the configured step lengths among which the validation images choose; the first is taken where there is
-    /// no choice.
-    pub(super) step_factors: Vec<f64>,
     /// Threads that read images.
     pub(super) workers: usize,
 }
 
-/// A branch that a study needs: its method, its seed and its directory's name.
-pub(super) type Wanted = (Method, u64, String);
-
-/// The file of a trained branch in its directory.
-fn branch_file(method: Method) -> String {
-    format!("{}.safetensors", method.key())
+/// A branch that a study needs.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub method: MethodConfig,
+    pub seed: u64,
+    /// Its directory's name.
+    pub name: String,
 }
 
-impl Workplace {
+impl Wanted {
+    /// The branch of a row with a seed.
+    pub fn new(method: &MethodConfig, seed: u64) -> Self {
+        Self { method: method.clone(), seed, name: format!("{}-{seed}", method.key) }
+    }
+
+    /// Its file in the directory of runs.
+    fn file(&self, runs: &Path) -> PathBuf {
+        runs.join(&self.name).join(format!("{}.safetensors", self.method.key))
+    }
+}
+
+impl Setup {
     /// The settings.
     pub fn config(&self) -> &ExperimentConfig {
         &self.config
@@ -156,7 +176,7 @@ impl Workplace {
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published` figures beside them are,
     /// and on which images step lengths were chosen.
     pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
-        self.places().remarks(published, self.step_factors.len() > 1)
+        self.places().remarks(published, self.config.step_factors.len() > 1)
     }
 
     /// What a reader of a search for settings has to know: on which images it was made.
@@ -170,29 +190,27 @@ impl Workplace {
     }
 
     /// What the branch that a study needs must say of itself.
-    fn provenance(&self, config: &ExperimentConfig, (method, seed): (Method, u64)) -> Provenance {
-        Provenance::new(method, seed, config, &self.digest)
+    fn metadata(&self, Wanted { method, seed, .. }: &Wanted) -> Result<ModelMetadata> {
+        branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &self.classes)
     }
 
     /// Checks all of the trained branches that a study takes, before anything is computed.
     ///
     /// # Errors
     /// [`Error::Weights`] with every file that is missing and may not be trained; for one that was trained otherwise, with both values.
-    pub(super) fn check_heads(&self, wanted: &[(Wanted, ExperimentConfig)]) -> Result<()> {
+    pub(super) fn check_heads(&self, wanted: &[Wanted]) -> Result<()> {
         let Some(heads) = &self.heads else { return Ok(()) };
         let mut missing = Vec::new();
-        for ((method, seed, name), config) in wanted {
-            let path = heads.path.join(name).join(branch_file(*method));
+        for wanted in wanted {
+            let path = wanted.file(&heads.path);
             if !path.is_file() {
                 missing.push(path.display().to_string());
                 continue;
             }
-            let found = Provenance::read(&path)?.ok_or_else(|| Error::Weights {
-                path: path.clone(),
-                reason: "it does not say what it was trained as; train it again".into(),
-            })?;
-            found.check_same(&path, &self.provenance(config, (*method, *seed)))?;
-            check_classes(&path, &self.test.annotations, &self.test.dataset)?;
+            let found = ModelMetadata::require(&path, &[BRANCH])?;
+            check_branch(&found, &path, &self.metadata(wanted)?)?;
+            let annotations = self.test.annotations.display().to_string();
+            found.check_classes(&path, &annotations, &classes(&self.test.dataset))?;
         }
         if missing.is_empty() || heads.train_missing {
             return Ok(());
@@ -204,54 +222,50 @@ impl Workplace {
         Err(Error::Weights { path: heads.path.clone(), reason })
     }
 
-    /// A branch of `method`, trained as `config` says in the run `name`, or found where it was trained before; see
-    /// [`check_heads`](Self::check_heads).
-    pub(super) fn train(
-        &self,
-        config: &ExperimentConfig,
-        (method, seed, name): &Wanted,
-        progress: &mut dyn Progress,
-    ) -> Result<Trained> {
-        let (method, seed) = (*method, *seed);
-        let ascent = config.confidence(method).map(|settings| settings.ascent());
-        let known = self.heads.as_ref().map(|heads| heads.path.join(name).join(branch_file(method)));
+    /// A branch, trained in its run, or found where it was trained before; see [`check_heads`](Self::check_heads).
+    pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
+        let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
+        let trained = |path: &Path| -> Result<Trained> {
+            let branch = Branch::load(method.density.as_ref(), detector, path, &self.device)?;
+            let (method, ascent) = (method.clone(), method.ascent());
+            Ok(Trained { method, seed: *seed, branch, ascent, step_factor: None })
+        };
+        let known = self.heads.as_ref().map(|heads| wanted.file(&heads.path));
         if let Some(path) = known.filter(|path| path.is_file()) {
-            let branch = Branch::load(method, &config.detector, &path, &self.device)?;
-            progress.message(&format!("{}, seed {seed}: {}", method.title(), path.display()));
-            return Ok(Trained { method, seed, branch, ascent });
+            progress.message(&format!("{}, seed {seed}: {}", method.title, path.display()));
+            return trained(&path);
         }
-        let training = config.training(method).ok_or_else(|| Error::Config {
-            name: method.key().into(),
+        let training = self.config.training(method).ok_or_else(|| Error::Config {
+            name: method.key.clone(),
             reason: "it adds nothing to the detector, so that there is nothing to train".into(),
         })?;
-        let metadata = self.provenance(config, (method, seed)).metadata(&self.classes)?;
-        let key = Key::new(seed).split(method.key());
-        let branch = Branch::new(method, &config.detector, &self.weights, &self.device, key.split("init"))?;
+        let metadata = self.metadata(wanted)?;
+        let key = Key::new(*seed).split(&method.key);
+        let (density, init) = (method.density.as_ref(), key.split("init"));
+        let branch = Branch::new(density, detector, &self.weights, &self.device, init)?;
         let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
-        let detector = self.detector.clone();
-        let mut task = BranchTask::new(detector, branch, source, (method, config), key.split("train"))?;
-        let text = config.to_toml()?;
-        let spec = RunSpec::new((&self.run, name), &text, training.steps, seed);
+        let network = self.detector.clone();
+        let mut task = BranchTask::new(network, branch, source, method, &training, key.split("train"))?;
+        let text = self.config.with_method(method).to_toml()?;
+        let spec = RunSpec::new((&self.run, name), &text, training.steps, *seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (_, store) = task.into_branch();
-        let path = self.run.join(name).join(branch_file(method));
+        let path = wanted.file(&self.run);
         save(&store, &path, false, &metadata)?;
-        let branch = Branch::load(method, &config.detector, &path, &self.device)?;
-        Ok(Trained { method, seed, branch, ascent })
+        trained(&path)
     }
 
     /// The detections of Faster-RCNN and of each branch on a split, in the branches' order by kind.
     pub(super) fn evaluate(
         &self,
         split: &Split,
-        contenders: &Contenders,
+        heads: &Heads,
         progress: &mut dyn Progress,
     ) -> Result<Evaluation> {
         progress.begin(&split.name, split.dataset.images.len());
         let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
         let mut report = |done| progress.advance(done, "");
-        let result =
-            evaluate(&self.detector, &split.dataset, &loader, contenders, &self.device, &mut report)?;
+        let result = evaluate(&self.detector, &split.dataset, &loader, heads, &self.device, &mut report)?;
         progress.end();
         Ok(result)
     }
@@ -262,23 +276,22 @@ impl Workplace {
         let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
             return Ok(1.0);
         };
-        if let [only] = self.step_factors[..] {
-            return Ok(only);
-        }
-        let refiner = |&factor: &f64| Refiner { head, ascent: ascent.scaled(factor) };
-        let refiners = self.step_factors.iter().map(refiner).collect();
-        let evaluation = self.evaluate(&self.validation, &Contenders::refiners(refiners), progress)?;
-        let mut best = (1.0, f64::NEG_INFINITY);
-        for (&factor, refined) in self.step_factors.iter().zip(&evaluation.refined) {
-            let ap = self.validation.score(&refined.after)?.ap;
-            if ap > best.1 {
-                best = (factor, ap);
-            }
-        }
-        let (title, [factor, ap]) = (trained.method.title(), [best.0, 100.0 * best.1]);
+        let factors = match self.config.step_factors.as_slice() {
+            [] => return Ok(1.0),
+            [only] => return Ok(*only),
+            several => several,
+        };
+        let split = &*self.validation;
+        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
+        let (dataset, truth) = (&*split.dataset, &split.truth);
+        let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
+        let refiner = Refiner { head, ascent: ascent.clone() };
+        let (factor, ap) =
+            best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
+        let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
-        Ok(best.0)
+        Ok(factor)
     }
 
     /// Writes COCO's result file of some detections on a split.
@@ -293,8 +306,8 @@ impl Workplace {
 }
 
 /// The branches as [`evaluate`] takes them; its results come in the same order by kind.
-pub(super) fn contenders(trained: &[Trained]) -> Contenders<'_> {
-    let mut found = Contenders::refiners(vec![]);
+pub(super) fn heads(trained: &[Trained]) -> Heads<'_> {
+    let mut found = Heads::refiners(vec![]);
     for one in trained {
         match (&one.branch, &one.ascent) {
             (Branch::Density(head), _) => found.parametric.push(head),

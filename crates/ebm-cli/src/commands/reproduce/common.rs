@@ -1,0 +1,204 @@
+//! What every reproduction is asked for, and what happens whatever the task: the scale, the settings, the folder, the plan of a dry run,
+//! the results.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use candle_core::Device;
+use clap::{Args, ValueEnum};
+use ebm_experiment::config::{Configured, Settings};
+use ebm_experiment::plan::Plan;
+
+use super::outcome::{CheckArgs, DRY_RUN, Reference, SMOKE, Study, print_plan};
+use crate::commands::settings::SettingsArgs;
+use crate::commands::{fresh_run, run_dir, run_name};
+use crate::device::DeviceArgs;
+use crate::progress::Console;
+
+/// How large an experiment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scale {
+    /// The largest that the data and the weights here are enough for.
+    Auto,
+    /// Generated data, minutes on a CPU.
+    Mini,
+    /// Faces: heads on the fixed features of a pretrained ResNet-50, computed once.
+    Frozen,
+    /// The paper's data and networks.
+    Paper,
+}
+
+impl Scale {
+    /// Its name in configurations and runs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto | Self::Mini => "mini",
+            Self::Frozen => "frozen",
+            Self::Paper => "paper",
+        }
+    }
+}
+
+/// Arguments of every reproduction.
+#[derive(Args)]
+pub struct CommonArgs {
+    /// Print one JSON object instead of the tables.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub check: CheckArgs,
+    /// Where runs go.
+    #[arg(long, default_value = "runs")]
+    pub out: PathBuf,
+    /// Little of everything, to see that it works; the results mean nothing.
+    #[arg(long)]
+    pub smoke: bool,
+}
+
+/// Arguments of those that train networks on images.
+#[derive(Args)]
+pub struct TaskArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// How large.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub scale: Scale,
+    /// Trainings of each method.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+    /// Settings instead of the scale's, a TOML file, which may extend them.
+    #[arg(long)]
+    pub config: Option<String>,
+    /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
+    #[arg(long)]
+    pub resume: Option<PathBuf>,
+    /// Paper: only the plan, the sizes and two steps of each network.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Where datasets are.
+    #[arg(long, default_value = "datasets")]
+    pub datasets: PathBuf,
+    /// Where weights are.
+    #[arg(long, default_value = "weights")]
+    pub weights: PathBuf,
+}
+
+/// A reproduction as it was asked for.
+pub trait Reproduction {
+    /// Its settings.
+    type Config: Settings;
+
+    /// Its name on the command line and in the names of runs, such as `head-pose`.
+    fn task(&self) -> &'static str;
+
+    /// What all of them are asked for.
+    fn args(&self) -> &TaskArgs;
+
+    /// The scale of real data that is enough for `--scale auto`.
+    fn real(&self) -> Scale {
+        Scale::Paper
+    }
+
+    /// What mini scale is made on.
+    fn generated(&self) -> &'static str;
+
+    /// What is missing for real data.
+    fn missing(&self) -> Result<Vec<String>>;
+
+    /// The embedded configuration of a scale.
+    fn configuration(&self, scale: Scale) -> String {
+        scale.name().to_owned()
+    }
+
+    /// Changes the settings as its own arguments ask.
+    fn change(&self, _config: &mut Self::Config) {}
+
+    /// Why the configuration's figures are not of what its own arguments ask for, if they are not.
+    fn is_other(&self, scale: Scale) -> Result<Option<&'static str>>;
+
+    /// The name of its runs at a scale.
+    fn run_name(&self, scale: Scale) -> String {
+        format!("{}-{}", self.task(), scale.name())
+    }
+
+    /// Where its networks are trained.
+    fn device(&self, _scale: Scale) -> Result<Device> {
+        self.args().device.open_single()
+    }
+
+    /// What paper scale would do, with files below `run`.
+    fn plan(&self, config: &Self::Config, at: &Place<'_>, progress: &mut Console) -> Result<Plan>;
+
+    /// Makes the study that was asked for.
+    fn study(&self, config: &Self::Config, at: &Place<'_>, progress: &mut Console) -> Result<Study>;
+}
+
+/// Where a study is made.
+pub struct Place<'a> {
+    /// At which scale.
+    pub scale: Scale,
+    /// The run's folder.
+    pub run: &'a Path,
+    /// Where networks are trained.
+    pub device: Device,
+}
+
+/// Runs a reproduction.
+pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
+    let args = task.args();
+    let missing = task.missing()?;
+    let scale = match args.scale {
+        Scale::Auto if args.dry_run => Scale::Paper,
+        Scale::Auto if missing.is_empty() => task.real(),
+        Scale::Auto => {
+            eprintln!(
+                "Running at mini scale, on {}, because {} {} missing; datasets/README.md and weights/README.md say how to get the \
+                 paper's.",
+                task.generated(),
+                missing.join(", "),
+                if missing.len() == 1 { "is" } else { "are" }
+            );
+            Scale::Mini
+        }
+        given => given,
+    };
+    ensure!(!args.dry_run || scale == Scale::Paper, "--dry-run is of --scale paper alone");
+    let common = &args.common;
+    let own = task.configuration(scale);
+    let mut configured: Configured<R::Config> =
+        common.settings.load(args.config.as_deref().unwrap_or(&own), common.smoke)?;
+    task.change(&mut configured.settings);
+    let reference = match task.is_other(scale)? {
+        _ if args.dry_run => Err(DRY_RUN),
+        None => common.reference(&configured),
+        Some(reason) => common.reference(&configured).and(Err(reason)),
+    };
+    common.check.refuse_without(&reference)?;
+    if let (false, false, Some(first)) = (args.dry_run, scale == Scale::Mini, missing.first()) {
+        bail!(
+            "{first} is missing; see datasets/README.md and weights/README.md, or run --scale mini or --dry-run"
+        );
+    }
+    let device = task.device(scale)?;
+    let mut progress = progress.computing_on(&device);
+    let command = format!("reproduce {}", task.task());
+    if args.dry_run {
+        let run = fresh_run(&common.out, &run_name(&format!("{}-dry", task.task()), common.smoke))?;
+        let plan = task.plan(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
+        return print_plan(&command, &plan, common.json);
+    }
+    let run = run_dir(args.resume.as_deref(), &common.out, &run_name(&task.run_name(scale), common.smoke))?;
+    let study = task.study(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
+    common.finish(&command, scale.name(), &run, study, &reference)
+}
+
+impl CommonArgs {
+    /// The configuration's expected figures, where they are of what was asked for.
+    pub fn reference<'a, S>(&self, configured: &'a Configured<S>) -> Reference<'a> {
+        if self.smoke { Err(SMOKE) } else { self.settings.reference(configured) }
+    }
+}

@@ -1,0 +1,62 @@
+//! `ebm train tracker` on one's own sequences: the best box module is kept, and follows a target.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use candle_core::{DType, Device};
+use ebm_nn::import::save_safetensors;
+use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_seed::Key;
+use ebm_synth::videos::{VideoConfig, generate};
+use ebm_track::Backbone;
+use ebm_track::saved::SavedConfig;
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_box_module_learns_from_ones_own_sequences() {
+    let dir = tempfile::tempdir().unwrap();
+    let (videos, run, weights) =
+        (dir.path().join("videos"), dir.path().join("runs/ebm"), dir.path().join("resnet18.safetensors"));
+    let video = VideoConfig { frames: 24, ..VideoConfig::default() };
+    generate(&videos, &video, 3, Key::new(3)).unwrap();
+    let store = ParamStore::new(Key::new(1));
+    let config =
+        ResNetConfig { width: 8, layers: [1, 1, 1, 0], ..ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }) };
+    ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+    save_safetensors(&weights, &store.tensors().unwrap().into_iter().collect()).unwrap();
+    assert!(Backbone::load(&weights, &Device::Cpu).is_ok());
+
+    let little = [
+        "narrowed=32",
+        "training={ batch_size = 2, pairs_per_epoch = 8, epochs = 1 }",
+        "step_factors=[0.25, 1.0]",
+    ];
+    let mut train = vec![
+        "train",
+        "tracker",
+        "--sequences",
+        text(&videos),
+        "--backbone",
+        text(&weights),
+        "--run",
+        text(&run),
+    ];
+    train.extend(["--validation", "0.3", "--validate-every", "2"]);
+    little.iter().for_each(|setting| train.extend(["--set", setting]));
+    let output = ebm(&train);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("after 4 steps") && said.contains("kept: step "), "{said}");
+    let (saved, _, _) = SavedConfig::load(&run, None, &Device::Cpu).unwrap();
+    assert!([0.25 * 2e-4, 2e-4].contains(&saved.refinement.step_length[0]), "{saved:?}");
+    assert!(ebm(&[&train[..], &["--resume"]].concat()).status.success());
+}

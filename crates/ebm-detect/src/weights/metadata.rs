@@ -1,0 +1,141 @@
+//! What files that were trained here say of themselves, and whether that fits what they are used for.
+
+use std::path::Path;
+
+use ebm_core::parametric::Baseline;
+use ebm_data::coco::{Category, CocoDataset};
+use ebm_train::{BaseNetwork, Class, ModelMetadata};
+use serde::Serialize;
+
+use super::conventions::Conventions;
+use crate::{
+    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings, TrainingConfig},
+    error::{Error, Result},
+};
+
+/// The task of a file with a whole detector.
+pub const DETECTION: &str = "detection";
+/// The task of a file with what a method adds to a detector.
+pub const BRANCH: &str = "a branch of a detector";
+
+/// The classes that networks trained on `dataset` know.
+pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
+    let class = |c: &Category| Class { label: c.label, id: c.id, name: c.name.clone() };
+    dataset.categories.iter().map(class).collect()
+}
+
+/// What a detector's file says of itself. `seed` is that of its training; none for weights that were made elsewhere.
+///
+/// # Errors
+/// When the configuration cannot be written as TOML.
+pub fn detector_metadata(
+    config: &ExperimentConfig,
+    seed: Option<u64>,
+    classes: &[Class],
+) -> Result<ModelMetadata> {
+    Ok(ModelMetadata {
+        task: DETECTION.to_owned(),
+        method: ExperimentConfig::DIRECT.to_owned(),
+        seed,
+        config: config.to_toml()?,
+        classes: classes.to_vec(),
+        input: to_toml(&Conventions::of(&config.detector))?,
+        ..ModelMetadata::default()
+    })
+}
+
+/// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with this
+/// [`digest`](ebm_train::model_file::digest).
+///
+/// # Errors
+/// When the configuration cannot be written as TOML.
+pub fn branch_metadata(
+    method: &MethodConfig,
+    seed: u64,
+    config: &ExperimentConfig,
+    detector_digest: &str,
+    classes: &[Class],
+) -> Result<ModelMetadata> {
+    Ok(ModelMetadata {
+        task: BRANCH.to_owned(),
+        method: method.key.clone(),
+        base: Some(BaseNetwork { digest: detector_digest.to_owned(), file: None }),
+        ..detector_metadata(config, Some(seed), classes)?
+    })
+}
+
+/// Refuses the branch at `path`, which says `found`, for a detector of `config` with this digest: other parameters or another way from
+/// images to features and boxes. How proposals are chosen and detections are suppressed may differ.
+///
+/// # Errors
+/// With both values of everything that differs.
+pub fn check_detector(
+    found: &ModelMetadata,
+    path: &Path,
+    config: &ExperimentConfig,
+    detector_digest: &str,
+) -> Result<()> {
+    let base = Some(BaseNetwork { digest: detector_digest.to_owned(), file: None });
+    let here = ModelMetadata { config: config.to_toml()?, base, ..found.clone() };
+    let matters = |setting: &str| setting == DIGEST || is_of_detector(setting) && !is_free(setting);
+    Ok(found.check_same(path, &here, matters)?)
+}
+
+/// Refuses the branch at `path`, which says `found`, in the place of one that would be trained as `wanted`.
+///
+/// # Errors
+/// With both values of everything that differs and that the branch's numbers depend on.
+pub fn check_branch(found: &ModelMetadata, path: &Path, wanted: &ModelMetadata) -> Result<()> {
+    let [found, wanted] = [found, wanted].map(|metadata| what_decides(metadata, path));
+    let matters = |setting: &str| !setting.starts_with("detector.") || is_of_detector(setting);
+    Ok(found?.check_same(path, &wanted?, matters)?)
+}
+
+/// All that a branch's numbers depend on but the images.
+#[derive(Serialize)]
+struct Decisive {
+    detector: DetectorConfig,
+    /// A density's family.
+    density: Option<Baseline>,
+    /// A confidence's settings.
+    confidence: Option<ConfidenceConfig>,
+    training: Option<TrainingConfig>,
+}
+
+/// The same with only those settings in its configuration.
+fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
+    let config = ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?;
+    let method = config.method(&metadata.method)?;
+    let (density, confidence) = (method.density.clone(), method.confidence.clone());
+    let training = config.training(method);
+    let decisive = Decisive { detector: config.detector.clone(), density, confidence, training };
+    Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
+}
+
+fn to_toml(value: &impl Serialize) -> Result<String> {
+    toml::to_string(value)
+        .map_err(|error| Error::Config { name: "metadata".into(), reason: error.to_string() })
+}
+
+const DIGEST: &str = "base_digest";
+
+/// The type of the maps belongs to the device that computes, not to the branch.
+fn is_of_detector(setting: &str) -> bool {
+    setting.starts_with("detector.") && setting != "detector.backbone.maps"
+}
+
+/// What of a detector's settings a branch does not depend on when it predicts.
+fn is_free(setting: &str) -> bool {
+    const FREE: [&str; 9] = [
+        "detector.rpn.",
+        "detector.roi.foreground",
+        "detector.roi.max_detections",
+        "detector.roi.min_size",
+        "detector.roi.nms",
+        "detector.roi.positive_fraction",
+        "detector.roi.sample_size",
+        "detector.roi.score_threshold",
+        "detector.roi.smooth_l1_beta",
+    ];
+    FREE.iter().any(|free| setting.starts_with(free))
+}

@@ -1,0 +1,109 @@
+//! A trained tracker as a value: a video in, boxes out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::Device;
+use ebm_data::Image;
+use ebm_data::sequences::{Rect, Sequence};
+use ebm_seed::Key;
+
+use crate::box_module::BoxModule;
+use crate::error::Result;
+use crate::saved::SavedConfig;
+use crate::sequence::{TrackedSequence, Watch, track_sequence};
+use crate::tracker::{Networks, TargetTracker};
+
+/// A trained tracker of any target, on the CPU.
+///
+/// ```no_run
+/// use ebm_data::decode::read_image;
+/// use ebm_track::Tracker;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tracker = Tracker::open("runs/tracking-mini-1/ebm-0")?;
+/// // The target in the first frame: x, y, width, height in pixels.
+/// let mut target = tracker.start(&read_image("video/0000.jpg".as_ref())?, [57.0, 21.0, 31.0, 45.0])?;
+/// let found = target.track(&read_image("video/0001.jpg".as_ref())?)?;
+/// println!("{:?}, score {:.2}", found.bbox, found.score);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Tracker {
+    networks: Networks<BoxModule>,
+    saved: SavedConfig,
+    key: Key,
+}
+
+/// What a [`Tracker`] is opened with beside its box module.
+#[derive(Clone, Debug, Default)]
+pub struct TrackerOptions {
+    /// The backbone's weight file, where it is no longer where it was in training.
+    pub backbone: Option<PathBuf>,
+    /// The seed of all that a tracker draws.
+    pub seed: u64,
+}
+
+impl Tracker {
+    /// The tracker whose box module is the file `path`, or is in the run directory `path`.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &TrackerOptions::default())
+    }
+
+    /// The same, opened as `options` say.
+    ///
+    /// # Errors
+    /// As [`SavedConfig::load`].
+    pub fn open_with(path: impl AsRef<Path>, options: &TrackerOptions) -> Result<Self> {
+        let device = Device::Cpu;
+        let (saved, backbone, module) =
+            SavedConfig::load(path.as_ref(), options.backbone.as_deref(), &device)?;
+        let networks = Networks {
+            backbone: Arc::new(backbone),
+            boxes: module,
+            refinement: saved.refinement.clone(),
+            device,
+        };
+        Ok(Self { networks, saved, key: Key::new(options.seed).split("tracker") })
+    }
+
+    /// How it was trained and how it tracks.
+    pub fn saved(&self) -> &SavedConfig {
+        &self.saved
+    }
+
+    /// Its networks.
+    pub fn networks(&self) -> &Networks<BoxModule> {
+        &self.networks
+    }
+
+    /// The root of all that it draws.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Begins with a target in the box `[x, y, width, height]` of the first frame, in pixels.
+    ///
+    /// # Errors
+    /// As [`TargetTracker::start`].
+    pub fn start(&self, frame: &Image, bbox: Rect) -> Result<TargetTracker<'_, BoxModule>> {
+        TargetTracker::start(&self.networks, &self.saved.tracker, frame, bbox, self.key)
+    }
+
+    /// Tracks the target of `sequence` from its first box on; `watch` sees every later frame with its answer. The draws depend on the
+    /// sequence's name.
+    ///
+    /// # Errors
+    /// As [`track_sequence`].
+    pub fn track_sequence(
+        &self,
+        sequence: &Sequence,
+        watch: &mut Watch<'_, BoxModule>,
+    ) -> Result<TrackedSequence> {
+        let key = self.key.split(&sequence.name);
+        track_sequence(&self.networks, &self.saved.tracker, sequence, key, watch)
+    }
+}

@@ -3,6 +3,7 @@
 use candle_core::{DType, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
+use ebm_nn::params::ParamStore;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Options;
@@ -10,7 +11,7 @@ use super::data::Data;
 use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
-use crate::network::{ENERGY, Network, num_clamped};
+use crate::network::{ENERGY, num_clamped};
 use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
 use crate::training::{BatchSource, FaceTask};
 use crate::{EnergyHead, Error, Result};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
+use candle_core::{DType, Device};
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_eval::tracking::{Convention, FailedSequence, merge};
 use ebm_seed::Key;

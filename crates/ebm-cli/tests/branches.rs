@@ -287,6 +287,7 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let place = Place(tempfile::tempdir().unwrap());
     let folder = place.path("mine");
     succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
+    std::fs::remove_file(folder.join("scenes.json")).unwrap();
     let annotations = folder.join("annotations.json");
     let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
     // Two classes, with ids of their own.

@@ -95,7 +95,7 @@ fn images_and_weights_that_are_none_are_named() {
     let predict = |config: &'static str| {
         ["predict", "detection", text(&image), "--detector", weights, "--config", config]
     };
-    refused(&predict("torchvision"), &["detector_mini.safetensors", "architecture"]);
+    refused(&predict("torchvision"), &["detector_mini.safetensors", "leave --config out"]);
     refused(&predict("mini"), &["image.jpg"]);
     std::fs::write(&image, [0xFF, 0xD8, 0xFF, 0xE0, 0, 16]).unwrap();
     refused(&predict("mini"), &["image.jpg"]);

@@ -57,9 +57,16 @@ pub fn train_validated<T: TrainTask>(
     group: &Group,
 ) -> Result<Option<Validated>> {
     let record = Record { path: spec.root.join(spec.name).join(RECORD) };
+    if group.is_first() {
+        spec.check()?;
+    }
+    let done = record.last_step(group)?;
     let (mut end, mut resume) = (0, spec.resume);
     while end < spec.steps {
         end = if every == 0 { spec.steps } else { spec.steps.min(end + every) };
+        if end <= done {
+            continue;
+        }
         train_together(&RunSpec { steps: end, resume, ..*spec }, task, progress, group)?;
         resume = true;
         if group.is_first() {
@@ -96,6 +103,13 @@ impl Record {
             validation.keep(task).map_err(failed)?;
         }
         self.write(known.into_iter().chain([this]))
+    }
+
+    /// The last step that the first process has recorded, as all processes know it; 0 where there is none.
+    fn last_step(&self, group: &Group) -> Result<usize> {
+        let own = if group.is_first() { self.read()?.last().map_or(0, |last| last.step) } else { 0 };
+        let sent = group.share(own.to_string().into_bytes()).map_err(TrainError::from)?;
+        Ok(String::from_utf8_lossy(&sent).parse().unwrap_or(0))
     }
 
     /// The best; the first among equals.

@@ -107,7 +107,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
 
 /// The frames in the folder, with the first box.
 fn sequence(args: &TrackingArgs) -> Result<Sequence> {
-    let mut paths = images_in(&args.frames)?;
+    let mut paths = images_in(&args.frames).context("give a folder with the frames")?;
     let inner = args.frames.join("img");
     if paths.is_empty() && inner.is_dir() {
         paths = images_in(&inner)?;

@@ -26,7 +26,9 @@ use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
-use ebm_face::{BaselineHead, EnergyHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{
+    BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,
+};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::Updater;
@@ -38,11 +40,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const FEATURES: usize = 2048;
 
 struct Networks {
-    trunk: Trunk,
+    trunk: PackedTrunk,
     direct: BaselineHead,
     baseline: Baseline,
     energy: EnergyHead,
-    constant: EnergyHead,
+    packed: PackedEnergyHead,
     ascent: GradientAscent,
 }
 
@@ -50,23 +52,21 @@ impl Networks {
     fn new() -> Self {
         let store = ParamStore::new(Key::new(1));
         let vb = |name: &str| store.var_builder(DType::F32, &Device::Cpu).pp(name);
-        drop(Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap());
+        let trunk = Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap();
         let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2).unwrap());
+        // Prediction happens outside any graph.
+        store.freeze(|name| name.starts_with("direct"));
         let energy = EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap();
         let rule = StepRule::EarlyStopping {
             change_threshold: 0.0,
             degeneration_tolerance: -1e30,
             keep_best: false,
         };
-        drop(BaselineHead::new(&baseline, FEATURES, FEATURES, vb("direct")).unwrap());
-        // Prediction happens outside any graph.
-        let constants = store.constants().unwrap();
-        let vb = |name: &str| constants.var_builder(DType::F32, &Device::Cpu).pp(name);
         Self {
-            trunk: Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap(),
+            trunk: trunk.pack().unwrap(),
             direct: BaselineHead::new(&baseline, FEATURES, FEATURES, vb("direct")).unwrap(),
             baseline,
-            constant: EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap(),
+            packed: energy.pack().unwrap(),
             energy,
             ascent: GradientAscent { steps: 5, step_length: vec![3.0], decay: 1.0, rule },
         }
@@ -74,15 +74,14 @@ impl Networks {
 
     /// g_x and the estimate.
     fn direct(&self, images: &Tensor) -> (Tensor, Tensor) {
-        let g_x = self.trunk.features(images, false).unwrap();
+        let g_x = self.trunk.features(images).unwrap();
         let outputs = self.direct.forward(&g_x).unwrap();
         let estimate = self.baseline.predict(&outputs).unwrap();
         (g_x, estimate)
     }
 
     fn climb(&self, features: &Tensor, estimate: &Tensor) -> f32 {
-        let refined =
-            refine(&self.constant, features, &estimate.unsqueeze(1).unwrap(), &self.ascent).unwrap();
+        let refined = refine(&self.packed, features, &estimate.unsqueeze(1).unwrap(), &self.ascent).unwrap();
         assert!(refined.outcome.evaluations == 6);
         refined.y.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0]
     }
@@ -162,17 +161,17 @@ fn main() {
             "refined" => {
                 let elapsed = milliseconds(|| {
                     let (g_x, estimate) = networks.direct(&images);
-                    networks.climb(&networks.constant.features(&g_x).unwrap(), &estimate)
+                    networks.climb(&networks.packed.features(&g_x).unwrap(), &estimate)
                 });
                 println!("{elapsed}");
             }
             "features" => {
                 let (g_x, _) = networks.direct(&images);
-                println!("{}", milliseconds(|| networks.constant.features(&g_x).unwrap()));
+                println!("{}", milliseconds(|| networks.packed.features(&g_x).unwrap()));
             }
             "refine" => {
                 let (g_x, estimate) = networks.direct(&images);
-                let features = networks.constant.features(&g_x).unwrap();
+                let features = networks.packed.features(&g_x).unwrap();
                 println!("{}", milliseconds(|| networks.climb(&features, &estimate)));
             }
             "step" => {

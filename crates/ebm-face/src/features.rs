@@ -134,7 +134,7 @@ impl FeatureTable {
 pub struct FeatureCache<'a> {
     /// Where the files are.
     pub dir: PathBuf,
-    /// The network.
+    /// The network, packed where it can be.
     pub trunk: &'a dyn Backbone,
     /// A hash of the network's weights and form.
     pub trunk_digest: String,

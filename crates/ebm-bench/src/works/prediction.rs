@@ -3,10 +3,10 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
-use ebm_core::{GradientAscent, StepRule, refine};
+use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
-use ebm_face::{BaselineHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{BaselineHead, EnergyHeadConfig, PackedEnergyHead, Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::boxes::BBox;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
@@ -75,11 +75,11 @@ pub fn refinement(
     place.freeze();
     let (config, vb) = (config(channels, hidden)?, place.var_builder());
     let pyramid = pyramid(&vb, (1, channels), size)?;
-    let head = EnergyHead::new(&config, vb.clone())?;
+    let head = EnergyHead::new(&config, vb.clone())?.for_inference()?;
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
     let (y0, ascent) = (features.targets()?, ascent(steps));
-    Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
+    Ok(Box::new(move || Ok(Box::new(refine(&&*head, &features, &y0, &ascent)?))))
 }
 
 /// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same features.
@@ -92,19 +92,20 @@ pub fn detector(
     place.freeze();
     let (config, vb) = (config(channels, hidden)?, place.var_builder());
     let detector = FasterRcnn::new(&config, vb.clone())?;
-    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
+    let backbone = detector.for_inference()?;
+    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?.for_inference()?;
     let batch = ImageBatch { pixels: images(place, (1, height, width))?, sizes: vec![(height, width)] };
     let (boxes, labels) = boxes(count, (height, width), config.num_classes);
     let ascent = ascent(steps);
     Ok(Box::new(move || {
-        let pyramid = detector.features(&batch.pixels, false)?;
+        let pyramid = backbone.features(&batch.pixels)?;
         let candidates = detector.candidates(&pyramid, &batch)?;
         if steps == 0 {
             return Ok(Box::new(candidates));
         }
         let features =
             BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention.into())?;
-        let refined = refine(&head, &features, &features.targets()?, &ascent)?;
+        let refined = refine(&&*head, &features, &features.targets()?, &ascent)?;
         Ok(Box::new((candidates, refined)))
     }))
 }
@@ -121,14 +122,20 @@ pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Re
     let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
     let x = images(place, (batch, side, side))?;
     let direct = (baseline, direct);
-    Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, steps))
+    if !place.packs() {
+        let describe = ebm_face::EnergyHead::features;
+        return Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, describe, steps));
+    }
+    let (trunk, energy) = (trunk.pack()?, energy.pack()?);
+    Ok(climbing(move || Ok(trunk.features(&x)?), direct, energy, PackedEnergyHead::features, steps))
 }
 
 /// The estimate from `features`, and with steps its refinement with f.
-fn climbing(
+fn climbing<M: EnergyModel<Features = Tensor> + 'static>(
     features: impl Fn() -> Result<Tensor> + 'static,
     (baseline, direct): (Baseline, BaselineHead),
-    energy: ebm_face::EnergyHead,
+    energy: M,
+    describe: impl Fn(&M, &Tensor) -> ebm_face::Result<Tensor> + 'static,
     steps: usize,
 ) -> Run {
     // Thresholds that end no climb early.
@@ -142,6 +149,6 @@ fn climbing(
             return Ok(Box::new(estimate));
         }
         let y0 = (estimate.ones_like()?.unsqueeze(1)? * AGE)?;
-        Ok(Box::new((estimate, refine(&energy, &energy.features(&features)?, &y0, &ascent)?)))
+        Ok(Box::new((estimate, refine(&energy, &describe(&energy, &features)?, &y0, &ascent)?)))
     })
 }

@@ -195,11 +195,12 @@ impl Training {
 
     /// P2 … P6 of every image.
     fn features(&self, progress: &mut dyn Progress) -> Result<FeatureCache> {
+        let backbone = self.detector.for_inference()?;
         FeatureCache::compute(
             &eval_loader(&self.dataset, &self.config, BATCH, self.workers)?,
             self.config.detector.convention.into(),
             &self.device,
-            &|images| self.detector.features(&images.pixels, false),
+            &|images| backbone.features(&images.pixels),
             ("features of the training scenes", self.dataset.images.len()),
             progress,
         )

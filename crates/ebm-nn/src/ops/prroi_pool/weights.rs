@@ -1,7 +1,6 @@
 //! The mean of a tent over an interval, and its derivatives in the interval's ends.
 
-use crate::ops::float::Float;
-use crate::ops::roi::{AxisWeights, BoxWeights, Roi};
+use super::super::roi::{AxisWeights, BoxWeights, Real, Roi};
 
 /// The mean of tent(t) over [a, b] and its derivatives in a and b.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +35,7 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
 }
 
 /// Fills the weights by bin of a box on a map of (height, width); no entries where the box has no area.
-pub(super) fn fill<T: Float>(
+pub(super) fn fill<T: Real>(
     roi: &Roi,
     out: (usize, usize),
     map: (usize, usize),
@@ -47,7 +46,7 @@ pub(super) fn fill<T: Float>(
     axis(roi.x, out.1, if empty { 0 } else { map.1 }, &mut weights.x);
 }
 
-fn axis<T: Float>((start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
+fn axis<T: Real>((start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
     to.clear();
     let count = bins as f64;
     let width = (end - start) / count;

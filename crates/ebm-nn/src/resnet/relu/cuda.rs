@@ -3,7 +3,9 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
-use crate::cuda::{Element, by_any_type, elements, launch};
+use crate::ops::cuda::{Element, by_any_type, elements, launch};
+
+type Argument<'a> = (&'a CudaStorage, &'a Layout);
 
 /// max(x, 0).
 pub(super) fn relu(x: Argument<'_>) -> Result<CudaStorage> {

@@ -12,9 +12,6 @@ pub(crate) mod ptx {
     include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 }
 
-/// A tensor on a GPU.
-pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
-
 /// The element types that kernels are compiled for: f32 and f64, and some for bf16.
 pub(crate) trait Element: CudaDType + DeviceRepr + ValidAsZeroBits + WithDType {
     /// The type that the kernels compute with, and that of parameters which meet maps of this type.
@@ -133,7 +130,7 @@ macro_rules! launch {
     ($device:expr, $module:ident::$name:literal, $t:ty, $count:expr; $($argument:expr),* $(,)?) => {{
         use candle_core::cuda_backend::WrapErr;
         use candle_core::cuda_backend::cudarc::driver::PushKernelArg;
-        use $crate::cuda;
+        use $crate::ops::cuda;
         let name = cuda::kernel::<$t>($name);
         let function = $device.get_or_load_custom_func(&name, stringify!($module), cuda::ptx::$module)?;
         let count = cuda::count($count)?;
@@ -157,7 +154,7 @@ macro_rules! by_type {
         match candle_core::backend::BackendStorage::dtype($storage) {
             candle_core::DType::F32 => $run::<f32>($($argument),*),
             candle_core::DType::F64 => $run::<f64>($($argument),*),
-            other => $crate::cuda::unsupported($op, other),
+            other => $crate::ops::cuda::unsupported($op, other),
         }
     };
 }
@@ -168,7 +165,7 @@ macro_rules! by_any_type {
     ($storage:expr, $op:expr, $run:ident($($argument:expr),* $(,)?)) => {
         match candle_core::backend::BackendStorage::dtype($storage) {
             candle_core::DType::BF16 => $run::<half::bf16>($($argument),*),
-            _ => $crate::cuda::by_type!($storage, $op, $run($($argument),*)),
+            _ => $crate::ops::cuda::by_type!($storage, $op, $run($($argument),*)),
         }
     };
 }

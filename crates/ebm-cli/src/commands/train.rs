@@ -26,15 +26,20 @@ use ebm_detect::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Group, ModelMetadata, Progress, RunSpec, TrainTask, model_file::digest, train_together};
+use ebm_train::{Group, ModelMetadata, Progress, TrainTask, model_file::digest, train_together};
 
 use super::{
-    create_dir, settings::SettingsArgs, step_factor::StepFactorArgs, train_face, train_run::Session,
-    train_tracker, training_curve::training_curve, training_data::DataArgs,
+    create_dir,
+    settings::SettingsArgs,
+    step_factor::StepFactorArgs,
+    train_face,
+    train_run::{RunArgs, Session},
+    train_tracker,
+    training_curve::training_curve,
+    training_data::DataArgs,
 };
-use crate::device::DeviceArgs;
 use crate::exit;
-use crate::parallel::{self, EngineArgs};
+use crate::parallel;
 use crate::progress::Console;
 use crate::signals::Signals;
 use crate::workers::WorkersArgs;
@@ -75,25 +80,10 @@ pub struct CommonArgs {
     /// Compute the frozen layers once per image and keep the result in memory: no flips then.
     #[arg(long)]
     cache: bool,
-    /// Seed.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Directory of the run; must not hold one yet, unless it is resumed.
-    #[arg(long)]
-    run: PathBuf,
-    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop. With more
-    /// --steps than before, a run that is over goes on too.
-    #[arg(long)]
-    resume: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    run: RunArgs,
     #[command(flatten)]
     workers: WorkersArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    /// Steps between checkpoints.
-    #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
-    checkpoint_every: usize,
 }
 
 /// What says how long a training is: a run that is over goes on with others of these.
@@ -135,8 +125,8 @@ pub struct BranchArgs {
 /// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
     let (engine, device) = match &command {
-        Train::Detector(args) => (args.common.engine, args.common.device),
-        Train::Branch(args) => (args.common.engine, args.common.device),
+        Train::Detector(args) => args.common.run.engine(),
+        Train::Branch(args) => args.common.run.engine(),
         Train::Tracker(args) => args.training().engine(),
         Train::Age(args) => args.training().engine(),
         Train::HeadPose(args) => args.training().engine(),
@@ -158,24 +148,11 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
 }
 
 impl CommonArgs {
-    /// The run of a training with this configuration.
-    fn spec<'a>(&'a self, config: &'a str, steps: usize) -> Result<RunSpec<'a>> {
-        let root = self.run.parent().unwrap_or(Path::new("."));
-        let name = self.run.file_name().and_then(|name| name.to_str());
-        let name = name.context("--run needs a directory's name")?;
-        Ok(RunSpec {
-            resume: self.resume,
-            checkpoint_every: self.checkpoint_every,
-            changeable: &LENGTH,
-            ..RunSpec::new((root, name), config, steps, self.seed)
-        })
-    }
-
     /// Refuses a run that is there already, or that has other settings, before anything slow.
     fn check_run(&self, config: &ExperimentConfig, group: &Group) -> Result<()> {
         // The first process makes the directory, perhaps before another one looks.
         if group.is_first() {
-            self.spec(&config.to_toml()?, 1)?.check()?;
+            self.run.spec(&config.to_toml()?, 1, &LENGTH)?.check()?;
         }
         Ok(())
     }
@@ -189,7 +166,7 @@ impl CommonArgs {
             }
             (given, _) => self.settings.load(given.unwrap_or("mini"), false)?.settings,
         };
-        config.detector.backbone.maps = self.device.maps();
+        config.detector.backbone.maps = self.run.device.maps();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
                 training.set_steps(steps);
@@ -200,7 +177,7 @@ impl CommonArgs {
     }
 
     fn key(&self) -> Key {
-        Key::new(self.seed)
+        Key::new(self.run.seed)
     }
 
     /// This process's share of the batches, with images from the loader.
@@ -245,12 +222,12 @@ impl CommonArgs {
         Session { group, progress, .. }: &mut Session<'_>,
     ) -> Result<()> {
         let text = config.to_toml()?;
-        let spec = self.spec(&text, steps)?;
+        let spec = self.run.spec(&text, steps, &LENGTH)?;
         if group.is_first() {
             create_dir(spec.root)?;
         }
         if train_together(&spec, task, progress, group)?.is_some() {
-            training_curve(&self.run)?;
+            training_curve(&self.run.run)?;
         }
         Ok(())
     }
@@ -258,7 +235,7 @@ impl CommonArgs {
     /// Keeps the trained parameters as `name` in the run's directory with what they say of themselves, and says where.
     fn save(&self, name: &str, store: &ParamStore, metadata: &ModelMetadata, group: &Group) -> Result<()> {
         if group.is_first() {
-            let path = self.run.join(name);
+            let path = self.run.run.join(name);
             save(store, &path, false, metadata).map_err(|error| no_space(error.into(), &path))?;
             println!("{}", path.display());
         }
@@ -280,7 +257,7 @@ fn no_space(error: Error, path: &Path) -> Error {
 fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
     let common = &args.common;
     let (mut config, device) = (common.config(None)?, session.device.clone());
-    if !common.resume {
+    if !common.run.resume {
         common.check_run(&config, session.group)?;
     }
     if common.cache && args.body.is_none() {
@@ -303,7 +280,7 @@ fn detector(args: &DetectorArgs, session: &mut Session<'_>) -> Result<()> {
         preload_backbone(&store, body, &device)?;
     }
     let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &device))?;
-    let metadata = detector_metadata(&config, Some(common.seed), &classes)?;
+    let metadata = detector_metadata(&config, Some(common.run.seed), &classes)?;
     let batches = (config.base.batch_size, key.split("data"));
     let source: Box<dyn BatchSource> = if common.cache {
         let maps = |images: &ImageBatch| {
@@ -335,7 +312,7 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     if let Some(said) = ModelMetadata::read(&args.detector)? {
         said.check_classes(&args.detector, &common.data.name(), &classes)?;
     }
-    let mut metadata = branch_metadata(method, common.seed, &config, &digest(&weights)?, &classes)?;
+    let mut metadata = branch_metadata(method, common.run.seed, &config, &digest(&weights)?, &classes)?;
     let climbs = method.confidence.is_some();
     let validation =
         if climbs { args.step_length.images(&config, &common.data, &mut dataset)? } else { None };

@@ -7,6 +7,8 @@ use crate::error::Result;
 use crate::sequences::reader::{Attempt, Collector, Extra, annotation_trouble, entries, numbered};
 use crate::sequences::{Frames, Sequence, SequenceOptions, Sequences, read_boxes};
 
+/// The boxes of a sequence, in its folder.
+const BOXES: &str = "groundtruth_rect.txt";
 const LAYOUT: &str = "Basketball/img/0001.jpg and Basketball/groundtruth_rect.txt";
 
 /// Reads all of the [`SEQUENCES`] from the folders in `root`, in their order: boxes as [`annotations`](super::annotations)
@@ -42,19 +44,40 @@ pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
 pub fn load_folders(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let is_frame = |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
-    for folder in folders(root)?.into_values() {
-        let path = folder.join("groundtruth_rect.txt");
-        let Some(name) = folder.file_name().and_then(|name| name.to_str()).filter(|_| path.is_file()) else {
-            continue;
-        };
+    for name in entries(root, |path| path.join(BOXES).is_file())? {
+        let folder = root.join(&name);
+        let path = folder.join(BOXES);
         let read = || -> Attempt<Sequence> {
             let boxes = read_boxes(&path).map_err(|error| annotation_trouble(&path, error))?;
             let images = folder.join("img");
             let names = entries(&images, is_frame).map_err(|error| annotation_trouble(&images, error))?;
             let frames = Frames::Listed(names.into_iter().map(|name| images.join(name)).collect());
-            Ok(Sequence { name: name.to_owned(), frames, boxes, visible: None })
+            Ok(Sequence { name: name.clone(), frames, boxes, visible: None })
         };
-        collector.push(name, Extra::Refused, read())?;
+        collector.push(&name, Extra::Refused, read())?;
     }
     collector.finish(root, LAYOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_folder_with_boxes_is_a_sequence_however_alike_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["car-1", "car_1", "notes"] {
+            let images = dir.path().join(name).join("img");
+            std::fs::create_dir_all(&images).unwrap();
+            for frame in ["0003.jpg", "0004.png"] {
+                std::fs::write(images.join(frame), "").unwrap();
+            }
+        }
+        for name in ["car-1", "car_1"] {
+            std::fs::write(dir.path().join(name).join(BOXES), "1,2,30,40\n2,2,30,40\n").unwrap();
+        }
+        let found = load_folders(dir.path(), &SequenceOptions::train()).unwrap();
+        let names: Vec<_> = found.sequences.iter().map(|s| (s.name.as_str(), s.frames.len())).collect();
+        assert_eq!(names, [("car-1", 2), ("car_1", 2)]);
+    }
 }

@@ -20,7 +20,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_detect::{
-    BoxFeatures, EnergyHead, PackedEnergyHead,
+    BoxFeatures, EnergyHead,
     config::{ExperimentConfig, Settings},
 };
 use ebm_nn::boxes::{BBox, BoxConvention};
@@ -39,7 +39,7 @@ const STEP_LENGTH: [f64; 4] = [1e-3, 1e-3, 4e-3, 4e-3];
 const DECAY: f64 = 0.5;
 
 struct Case {
-    head: PackedEnergyHead,
+    head: EnergyHead,
     features: BoxFeatures,
     y0: Tensor,
     layers: [PackedLinear; 2],
@@ -98,7 +98,7 @@ fn setup(count: usize, path: &str) -> Case {
     tensors.insert("labels".to_owned(), Tensor::new(labels, &device).unwrap());
     candle_core::safetensors::save(&tensors, path).unwrap();
     Case {
-        head: head.pack().unwrap(),
+        head,
         y0: features.targets().unwrap(),
         features,
         layers,

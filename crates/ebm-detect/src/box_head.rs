@@ -4,7 +4,7 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, clip},
-    resnet::relu_gradient,
+    ops::{PackedLinear, relu_gradient},
 };
 use rand::RngCore;
 
@@ -15,7 +15,6 @@ use crate::{
     foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
-    packed_head::PackedTwoMlpHead,
     pooler::{Pooled, Pooler, Pooling},
     rpn::Proposal,
 };
@@ -61,11 +60,22 @@ impl TwoMlpHead {
         through(&through(output_gradient, output, &self.fc7)?, hidden, &self.fc6)
     }
 
-    /// Both layers for inference, reading pooled boxes of `bins` bins with the channels innermost, `(bins, C)`.
-    pub fn pack(&self, bins: usize) -> Result<PackedTwoMlpHead> {
+    /// The same with constant parameters, for tests.
+    #[cfg(test)]
+    pub(crate) fn detached(&self) -> Self {
+        Self { fc6: self.fc6.detached(), fc7: self.fc7.detached() }
+    }
+
+    /// Those that are trained.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
+        [&self.fc6, &self.fc7].into_iter().flat_map(Linear::parameters)
+    }
+
+    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes of `bins` bins with the channels innermost, `(bins, C)`.
+    pub(crate) fn pack(&self, bins: usize) -> Result<[PackedLinear; 2]> {
         let channels = self.fc6.weight().dim(1)? / bins.max(1);
         let fc6 = self.fc6.pack(|input| input % channels * bins + input / channels)?;
-        Ok(PackedTwoMlpHead::new(fc6, self.fc7.pack(|input| input)?))
+        Ok([fc6, self.fc7.pack(|input| input)?])
     }
 }
 

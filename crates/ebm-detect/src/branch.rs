@@ -11,7 +11,6 @@ use crate::{
     config::DetectorConfig,
     energy_head::EnergyHead,
     error::Result,
-    inference::Head,
     parametric_head::ParametricHead,
     weights::{load_exactly, new_head},
 };
@@ -58,28 +57,25 @@ impl Branch {
     ) -> Result<Self> {
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
-        let parameters = store.var_builder(DType::F32, device).pp("roi_heads");
-        let branch = match density {
-            None => Self::Confidence(EnergyHead::new(config, parameters)?),
-            Some(density) => Self::Density(ParametricHead::new(density, config, parameters)?),
-        };
+        let branch = Self::of_store(density, config, &store, device)?;
         load_exactly(&store, path, config, device)?;
         Ok(branch)
     }
 
-    /// With the present parameters, as fast as they can be evaluated.
-    pub fn for_inference(self) -> Result<Predictor> {
-        Ok(match self {
-            Self::Density(head) => Predictor::Density(head),
-            Self::Confidence(head) => Predictor::Confidence(head.for_inference()?),
+    /// The layers whose parameters are those of `store`: [constants](ParamStore::constants), for prediction.
+    ///
+    /// # Errors
+    /// When they are of another method or architecture.
+    pub fn of_store(
+        density: Option<&Baseline>,
+        config: &DetectorConfig,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<Self> {
+        let parameters = store.var_builder(DType::F32, device).pp("roi_heads");
+        Ok(match density {
+            None => Self::Confidence(EnergyHead::new(config, parameters)?),
+            Some(density) => Self::Density(ParametricHead::new(density, config, parameters)?),
         })
     }
-}
-
-/// A [`Branch`] for prediction.
-pub enum Predictor {
-    /// A density in the place of the regression.
-    Density(ParametricHead),
-    /// A confidence, climbed by the boxes.
-    Confidence(Box<Head>),
 }

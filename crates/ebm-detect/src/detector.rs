@@ -16,12 +16,12 @@ use rand::RngCore;
 
 use crate::{
     box_head::Candidate,
-    branch::{Branch, Predictor},
+    branch::Branch,
     config::{ExperimentConfig, MapType, Settings},
     corner_density::BoxDensity,
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
-    faster_rcnn::{Backbone, FasterRcnn, ImageBatch},
+    faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, Refinement, refine_candidates},
     input::{original_pixel, to_original},
     weights::{BRANCH, check_detector, classes, configuration, load_detector, read},
@@ -83,7 +83,6 @@ impl Default for DetectorOptions {
 pub struct Detector {
     config: ExperimentConfig,
     network: FasterRcnn,
-    backbone: Backbone,
     branch: Option<TrainedBranch>,
     device: Device,
     /// Every file that says what it is.
@@ -94,7 +93,7 @@ pub struct Detector {
 struct TrainedBranch {
     /// The method's key.
     method: String,
-    predictor: Predictor,
+    branch: Branch,
     /// How its boxes climb, where they do.
     ascent: Option<BoxAscent>,
     /// Eq. 5 as the branch was trained with, of an energy model.
@@ -174,7 +173,6 @@ impl Detector {
         let mut config = given.map_or_else(|| configuration(weights), Ok)?;
         config.detector.backbone.maps = options.maps;
         let network = load_detector(&config.detector, weights, &device)?;
-        let backbone = network.for_inference()?;
         let mut files = Vec::new();
         files.extend(ModelMetadata::read(weights)?.map(|said| (weights.to_owned(), said)));
         let branch = match &options.branch {
@@ -186,7 +184,7 @@ impl Detector {
                 Some(branch)
             }
         };
-        Ok(Self { config, network, backbone, branch, device, files })
+        Ok(Self { config, network, branch, device, files })
     }
 
     /// The settings.
@@ -269,10 +267,10 @@ impl Detector {
         progress: &mut dyn FnMut(usize),
     ) -> Result<Evaluation> {
         let mut heads = Heads::refiners(vec![]);
-        match self.branch.as_ref().map(|branch| (&branch.predictor, &branch.ascent)) {
-            Some((Predictor::Density(head), _)) => heads.parametric.push(head),
-            Some((Predictor::Confidence(head), Some(ascent))) => {
-                heads.refiners.push(Refiner { head: &**head, ascent: ascent.clone() });
+        match self.branch.as_ref().map(|branch| (&branch.branch, &branch.ascent)) {
+            Some((Branch::Density(head), _)) => heads.parametric.push(head),
+            Some((Branch::Confidence(head), Some(ascent))) => {
+                heads.refiners.push(Refiner { head, ascent: ascent.clone() });
             }
             _ => {}
         }
@@ -289,9 +287,9 @@ impl Detector {
 
     /// The energy model with Eq. 5 as it was trained with: what has a density p(y | x) of boxes.
     fn energy(&self) -> Result<(&Head, &GaussianMixture)> {
-        let found = self.branch.as_ref().map(|branch| (&branch.predictor, &branch.proposal));
-        if let Some((Predictor::Confidence(f), Some(proposal))) = found {
-            return Ok((&**f, proposal));
+        let found = self.branch.as_ref().map(|branch| (&branch.branch, &branch.proposal));
+        if let Some((Branch::Confidence(f), Some(proposal))) = found {
+            return Ok((f as &Head, proposal));
         }
         let reason = match &self.branch {
             Some(branch) => {
@@ -305,19 +303,19 @@ impl Detector {
     fn look(&self, image: &Image) -> Result<View> {
         let config = &self.config.detector;
         let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
-        let pyramid = self.backbone.features(&images.pixels)?;
+        let pyramid = self.network.features(&images.pixels, false)?;
         let scored = self.network.scored(&pyramid, &images)?;
         let unmoved = |candidates: &[Vec<Candidate>]| -> Result<Refinement> {
             let before = candidates.first().map_or(Ok(vec![]), |c| self.network.suppress(c))?;
             Ok(Refinement { after: before.clone(), before })
         };
-        let refinement = match self.branch.as_ref().map(|branch| (&branch.predictor, &branch.ascent)) {
-            Some((Predictor::Confidence(head), Some(ascent))) => {
+        let refinement = match self.branch.as_ref().map(|branch| (&branch.branch, &branch.ascent)) {
+            Some((Branch::Confidence(head), Some(ascent))) => {
                 let candidates = self.network.decode(&scored, None, &images)?;
-                let refined = refine_candidates(&**head, &pyramid, &candidates, ascent, config)?;
+                let refined = refine_candidates(head, &pyramid, &candidates, ascent, config)?;
                 refined.into_iter().next().unwrap_or_default()
             }
-            Some((Predictor::Density(head), _)) => {
+            Some((Branch::Density(head), _)) => {
                 let offsets = head.offsets(&scored, &mut Key::new(0).split("latent").rng())?;
                 unmoved(&self.network.decode(&scored, Some(&offsets), &images)?)?
             }
@@ -373,13 +371,12 @@ impl TrainedBranch {
         };
         let row = trained.method(&method)?;
         let device = &options.device;
-        let predictor =
-            Branch::load(row.density.as_ref(), &config.detector, path, device)?.for_inference()?;
+        let branch = Branch::load(row.density.as_ref(), &config.detector, path, device)?;
         let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
         let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
         let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));
         let energy = row.confidence.as_ref().filter(|_| method == ExperimentConfig::ENERGY);
         let proposal = energy.and_then(|branch| branch.objective.gaussian());
-        Ok(Self { method, predictor, ascent, proposal })
+        Ok(Self { method, branch, ascent, proposal })
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 
 /// A confidence branch and how it refines.
 pub struct Refiner<'a> {
-    /// f; see [`EnergyHead::for_inference`](crate::EnergyHead::for_inference).
+    /// f.
     pub head: &'a Head,
     /// How its boxes climb.
     pub ascent: BoxAscent,
@@ -115,11 +115,10 @@ pub fn evaluate(
         refined: heads.refiners.iter().map(|_| RefinedDetections::default()).collect(),
         ..Evaluation::default()
     };
-    let backbone = detector.for_inference()?;
     for batch in loader.epoch(0)? {
         let (batch, start) = (batch?, Instant::now());
         let images = ImageBatch::new(&batch, device)?;
-        let pyramid = backbone.features(&images.pixels)?;
+        let pyramid = detector.features(&images.pixels, false)?;
         let scored = detector.scored(&pyramid, &images)?;
         evaluation.detector_duration += start.elapsed();
 

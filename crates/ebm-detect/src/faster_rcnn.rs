@@ -4,7 +4,8 @@ use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::{
     boxes::{BBox, batched_nms},
-    fpn::{Fpn, PackedBackbone},
+    fpn::Fpn,
+    prepared::is_packable,
     resnet::ResNet,
 };
 use ebm_train::{Loss, LossPart};
@@ -57,27 +58,6 @@ impl From<DetectorLosses> for Loss {
     }
 }
 
-/// The body and the pyramid of a detector, for prediction: see [`FasterRcnn::for_inference`].
-pub enum Backbone {
-    /// With packed weights; levels are stored with the channels innermost.
-    Packed(PackedBackbone),
-    /// The networks themselves, normalisation folded into the body, with maps of this type.
-    Plain(ResNet, Fpn, DType),
-}
-
-impl Backbone {
-    /// P2 … P6 of `(N, 3, H, W)`, without history.
-    pub fn features(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
-        match self {
-            Self::Packed(packed) => Ok(packed.forward(pixels)?),
-            Self::Plain(body, fpn, maps) => {
-                let levels = fpn.forward(&body.forward(&pixels.to_dtype(*maps)?, false)?)?;
-                single(&levels.iter().map(Tensor::detach).collect::<Vec<_>>())
-            }
-        }
-    }
-}
-
 /// Maps in f32.
 fn single(maps: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(maps.iter().map(|map| map.to_dtype(DType::F32)).collect::<candle_core::Result<_>>()?)
@@ -107,9 +87,10 @@ impl FasterRcnn {
         })
     }
 
-    /// C2 … C5 of `(N, 3, H, W)`.
+    /// C2 … C5 of `(N, 3, H, W)`, contiguous.
     pub fn body(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        single(&self.stages(pixels, train)?)
+        let stages = self.stages(pixels, train)?;
+        single(&stages.iter().map(Tensor::contiguous).collect::<candle_core::Result<Vec<_>>>()?)
     }
 
     /// The same in the type of the maps.
@@ -117,20 +98,14 @@ impl FasterRcnn {
         Ok(self.body.forward(&pixels.to_dtype(self.config.backbone.maps.dtype())?, train)?)
     }
 
-    /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per image.
+    /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per image. Without
+    /// training, a frozen detector keeps packed weights, and the levels are stored with the channels innermost.
     pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
+        if !train && is_packable(pixels) {
+            // The CPU multiplies maps of any type as f32.
+            return Ok(self.fpn.forward(&self.body.forward(pixels, false)?)?);
+        }
         self.pyramid(&self.stages(pixels, train)?)
-    }
-
-    /// What makes the same features in prediction, with the present parameters: packed once where that is possible, on
-    /// the CPU.
-    pub fn for_inference(&self) -> Result<Backbone> {
-        let parameter = self.fpn.parameter();
-        Ok(if parameter.device().is_cpu() && parameter.dtype() == DType::F32 {
-            Backbone::Packed(PackedBackbone::new(&self.body, &self.fpn)?)
-        } else {
-            Backbone::Plain(self.body.folded()?, self.fpn.clone(), self.config.backbone.maps.dtype())
-        })
     }
 
     /// P2 … P6 from C2 … C5.

@@ -43,7 +43,7 @@ pub struct Refinement {
     pub after: Vec<Candidate>,
 }
 
-/// f of boxes: an [`EnergyHead`](crate::EnergyHead), packed or not.
+/// f of boxes, as an [`EnergyHead`](crate::EnergyHead) is.
 pub type Head = dyn EnergyModel<Features = BoxFeatures>;
 
 /// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together.

@@ -68,7 +68,18 @@ impl Linear {
         self.weight.detach()
     }
 
-    /// The layer for inference on the CPU in f32; its input i is the weight's column `column(i)`.
+    /// The same with constant parameters, for tests.
+    #[cfg(test)]
+    pub fn detached(&self) -> Self {
+        Self { weight: self.weight.detach(), bias: self.bias.detach() }
+    }
+
+    /// Both, as they are trained.
+    pub fn parameters(&self) -> [&Tensor; 2] {
+        [&self.weight, &self.bias]
+    }
+
+    /// Its weights in the order in which the processor reads them, f32; input i is the weight's column `column(i)`.
     pub fn pack(&self, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
         Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), column)?)
     }

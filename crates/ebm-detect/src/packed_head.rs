@@ -1,10 +1,9 @@
-//! The confidence branch without a graph: f and its gradient in the box, on the CPU in f32.
+//! The confidence branch of constant parameters: f and its gradient in the box without a graph, on the CPU in f32.
 //!
 //! Pooled boxes keep the order in which they are made, bins outside and channels innermost; fc6's columns were put in that
 //! order when they were packed. Of the last layer, the row of the class in question alone is read.
 
 use candle_core::{Storage, Tensor};
-use ebm_core::EnergyModel;
 use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace, prroi_pool::Pyramid};
 
 use crate::{
@@ -16,43 +15,11 @@ use crate::{
 /// Most boxes whose activations are held at a time.
 const BOXES: usize = 448;
 
-/// [`TwoMlpHead`](crate::box_head::TwoMlpHead) for inference.
-pub struct PackedTwoMlpHead {
-    fc6: PackedLinear,
-    fc7: PackedLinear,
-}
-
-impl PackedTwoMlpHead {
-    /// The layers as [`TwoMlpHead::pack`](crate::box_head::TwoMlpHead::pack) makes them.
-    pub fn new(fc6: PackedLinear, fc7: PackedLinear) -> Self {
-        Self { fc6, fc7 }
-    }
-
-    /// Pooled boxes `(R, bins, C)` → the outputs of both layers, `(R, representation)` each.
-    pub fn activations(&self, pooled: &[f32], workspace: &Workspace) -> Result<[Vec<f32>; 2]> {
-        let hidden = self.fc6.forward(pooled, true, workspace)?;
-        let output = self.fc7.forward(&hidden, true, workspace)?;
-        Ok([hidden, output])
-    }
-
-    /// The gradient in the pooled boxes, `(R, bins, C)`, given the one in the output `(R, representation)`.
-    pub fn input_gradient(
-        &self,
-        [hidden, output]: &[Vec<f32>; 2],
-        gradient: &[f32],
-        workspace: &Workspace,
-    ) -> Result<Vec<f32>> {
-        let inner = self.fc7.input_gradient(gradient, Some(output), workspace)?;
-        let result = self.fc6.input_gradient(&inner, Some(hidden), workspace);
-        workspace.give(inner);
-        Ok(result?)
-    }
-}
-
-/// [`EnergyHead`](crate::EnergyHead) for inference on the CPU in f32, with its parameters at the time of packing.
-pub struct PackedEnergyHead {
+/// What an [`EnergyHead`](crate::EnergyHead) prepares of constant parameters.
+pub struct PackedHead {
     pooler: Pooler,
-    trunk: PackedTwoMlpHead,
+    /// fc6 and fc7.
+    layers: [PackedLinear; 2],
     /// `(K, representation)`, one row per class.
     weight: Vec<Vec<f32>>,
     /// `(K)`.
@@ -67,11 +34,11 @@ struct Evaluated {
     gradient: Vec<[f32; 4]>,
 }
 
-impl PackedEnergyHead {
-    /// The branch's parts; `weight (K, representation)` and `bias (K)` are the last layer's.
-    pub fn new(pooler: Pooler, trunk: PackedTwoMlpHead, weight: &Tensor, bias: &Tensor) -> Result<Self> {
+impl PackedHead {
+    /// Of the pooling and the packed layers; `weight (K, representation)` and `bias (K)` are the last layer's.
+    pub fn new(pooler: Pooler, layers: [PackedLinear; 2], weight: &Tensor, bias: &Tensor) -> Result<Self> {
         let (weight, bias) = (weight.to_vec2()?, bias.to_vec1()?);
-        Ok(Self { pooler, trunk, weight, bias, workspace: Workspace::new() })
+        Ok(Self { pooler, layers, weight, bias, workspace: Workspace::new() })
     }
 
     fn evaluate(&self, features: &BoxFeatures, y: &Tensor, with_gradient: bool) -> Result<Evaluated> {
@@ -110,23 +77,25 @@ impl PackedEnergyHead {
         let rows = labels.iter().map(|&label| self.row(label)).collect::<Result<Vec<_>>>()?;
         let mut pooled = workspace.take(labels.len() * pyramid.tile_len());
         pyramid.pool(rois, levels, &mut pooled)?;
-        let activations = self.trunk.activations(&pooled, workspace)?;
+        let [fc6, fc7] = &self.layers;
+        let hidden = fc6.forward(&pooled, true, workspace)?;
+        let output = fc7.forward(&hidden, true, workspace)?;
         workspace.give(pooled);
-        let width = activations[1].len() / labels.len();
-        for (hidden, (weight, bias)) in activations[1].chunks_exact(width).zip(&rows) {
-            all.f.push(bias + dot(hidden, weight));
+        let width = fc7.outputs();
+        for (output, (weight, bias)) in output.chunks_exact(width).zip(&rows) {
+            all.f.push(bias + dot(output, weight));
         }
         if with_gradient {
             let mut gradient = workspace.take(labels.len() * width);
             for (to, (weight, _)) in gradient.chunks_exact_mut(width).zip(&rows) {
                 to.copy_from_slice(weight);
             }
-            let in_pooled = self.trunk.input_gradient(&activations, &gradient, workspace)?;
+            let in_hidden = fc7.input_gradient(&gradient, Some(&output), workspace)?;
+            let in_pooled = fc6.input_gradient(&in_hidden, Some(&hidden), workspace)?;
             all.gradient.extend(pyramid.backward_rois(rois, levels, &in_pooled)?);
-            workspace.give(gradient);
-            workspace.give(in_pooled);
+            [gradient, in_hidden, in_pooled].into_iter().for_each(|buffer| workspace.give(buffer));
         }
-        activations.into_iter().for_each(|buffer| workspace.give(buffer));
+        [hidden, output].into_iter().for_each(|buffer| workspace.give(buffer));
         Ok(())
     }
 
@@ -138,12 +107,14 @@ impl PackedEnergyHead {
         }
     }
 
-    fn f(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
+    /// f, `(B, M)`.
+    pub fn f(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
         let (b, m, _) = y.dims3()?;
         Ok(Tensor::from_vec(self.evaluate(features, y, false)?.f, (b, m), y.device())?)
     }
 
-    fn f_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// f, `(B, M)`, and its gradient in `y (B, M, 4)`.
+    pub fn f_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let (b, m, _) = y.dims3()?;
         let Evaluated { f, gradient } = self.evaluate(features, y, true)?;
         let corners = Tensor::from_slice(gradient.as_flattened(), (b, m, 4), y.device())?;
@@ -161,16 +132,4 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
         }
     }
     sums.iter().sum()
-}
-
-impl EnergyModel for PackedEnergyHead {
-    type Features = BoxFeatures;
-
-    fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.f(features, y).map_err(ebm_core::Error::model)
-    }
-
-    fn score_and_grad(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        self.f_and_gradient(features, y).map_err(ebm_core::Error::model)
-    }
 }

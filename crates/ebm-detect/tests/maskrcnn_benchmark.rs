@@ -113,8 +113,6 @@ fn converted_weights_see_what_the_published_convention_sees() {
     let pyramid = detector.features(&images.pixels, false).unwrap();
     let error = feature_error(&pyramid, &golden);
     assert!(error < 1e-4, "{error}");
-    let packed = detector.for_inference().unwrap().features(&images.pixels).unwrap();
-    assert!(feature_error(&packed, &golden) < 1e-4);
 
     let share = proposals_found(&detector, &pyramid, &golden);
     // A rounding in the last digit can turn a suppression; one in a hundred may differ.

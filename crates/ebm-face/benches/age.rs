@@ -26,9 +26,7 @@ use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
-use ebm_face::{
-    BaselineHead, EnergyHead, EnergyHeadConfig, PackedEnergyHead, PackedTrunk, Trunk, TrunkConfig, TrunkNorm,
-};
+use ebm_face::{BaselineHead, EnergyHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::Updater;
@@ -40,11 +38,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const FEATURES: usize = 2048;
 
 struct Networks {
-    trunk: PackedTrunk,
+    trunk: Trunk,
     direct: BaselineHead,
     baseline: Baseline,
     energy: EnergyHead,
-    packed: PackedEnergyHead,
+    constant: EnergyHead,
     ascent: GradientAscent,
 }
 
@@ -52,21 +50,23 @@ impl Networks {
     fn new() -> Self {
         let store = ParamStore::new(Key::new(1));
         let vb = |name: &str| store.var_builder(DType::F32, &Device::Cpu).pp(name);
-        let trunk = Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap();
+        drop(Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap());
         let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2).unwrap());
-        // Prediction happens outside any graph.
-        store.freeze(|name| name.starts_with("direct"));
         let energy = EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap();
         let rule = StepRule::EarlyStopping {
             change_threshold: 0.0,
             degeneration_tolerance: -1e30,
             keep_best: false,
         };
+        drop(BaselineHead::new(&baseline, FEATURES, FEATURES, vb("direct")).unwrap());
+        // Prediction happens outside any graph.
+        let constants = store.constants().unwrap();
+        let vb = |name: &str| constants.var_builder(DType::F32, &Device::Cpu).pp(name);
         Self {
-            trunk: trunk.pack().unwrap(),
+            trunk: Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap(),
             direct: BaselineHead::new(&baseline, FEATURES, FEATURES, vb("direct")).unwrap(),
             baseline,
-            packed: energy.pack().unwrap(),
+            constant: EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap(),
             energy,
             ascent: GradientAscent { steps: 5, step_length: vec![3.0], decay: 1.0, rule },
         }
@@ -74,14 +74,15 @@ impl Networks {
 
     /// g_x and the estimate.
     fn direct(&self, images: &Tensor) -> (Tensor, Tensor) {
-        let g_x = self.trunk.features(images).unwrap();
+        let g_x = self.trunk.features(images, false).unwrap();
         let outputs = self.direct.forward(&g_x).unwrap();
         let estimate = self.baseline.predict(&outputs).unwrap();
         (g_x, estimate)
     }
 
     fn climb(&self, features: &Tensor, estimate: &Tensor) -> f32 {
-        let refined = refine(&self.packed, features, &estimate.unsqueeze(1).unwrap(), &self.ascent).unwrap();
+        let refined =
+            refine(&self.constant, features, &estimate.unsqueeze(1).unwrap(), &self.ascent).unwrap();
         assert!(refined.outcome.evaluations == 6);
         refined.y.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0]
     }
@@ -161,17 +162,17 @@ fn main() {
             "refined" => {
                 let elapsed = milliseconds(|| {
                     let (g_x, estimate) = networks.direct(&images);
-                    networks.climb(&networks.packed.features(&g_x).unwrap(), &estimate)
+                    networks.climb(&networks.constant.features(&g_x).unwrap(), &estimate)
                 });
                 println!("{elapsed}");
             }
             "features" => {
                 let (g_x, _) = networks.direct(&images);
-                println!("{}", milliseconds(|| networks.packed.features(&g_x).unwrap()));
+                println!("{}", milliseconds(|| networks.constant.features(&g_x).unwrap()));
             }
             "refine" => {
                 let (g_x, estimate) = networks.direct(&images);
-                let features = networks.packed.features(&g_x).unwrap();
+                let features = networks.constant.features(&g_x).unwrap();
                 println!("{}", milliseconds(|| networks.climb(&features, &estimate)));
             }
             "step" => {

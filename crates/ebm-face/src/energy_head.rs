@@ -1,10 +1,13 @@
 //! f(x, y) from the features g_x (supplement, Age Estimation and Head-Pose Estimation, "Ours").
 
-use candle_core::{Device, Tensor, Var};
+use std::sync::Arc;
+
+use candle_core::{Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::EnergyModel;
 use ebm_nn::init;
-use ebm_nn::ops::{LateFusion, PackedLateFusion, linear};
+use ebm_nn::ops::{LateFusion, linear};
+use ebm_nn::prepared::{Prepared, are_constant};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -31,7 +34,7 @@ impl EnergyHeadConfig {
 /// f(x, y): fully-connected layers with ReLU make g_y from y; a layer with ReLU on `[g_x; g_y]` and a linear one follow.
 ///
 /// The layer on `[g_x; g_y]` is one parameter, as published, and two products: W_x g_x once for each image in
-/// [`features`](Self::features), W_y g_y for each candidate ([`LateFusion`]).
+/// [`features`](Self::features), W_y g_y for each candidate ([`LateFusion`]). Constant parameters are cut up and packed once.
 #[derive(Clone, Debug)]
 pub struct EnergyHead {
     y_layers: Vec<(Tensor, Tensor)>,
@@ -41,6 +44,16 @@ pub struct EnergyHead {
     out: (Tensor, Tensor),
     /// X, the length of g_x.
     num_features: usize,
+    prepared: Prepared<Parts>,
+}
+
+/// The two summands of the layer on `[g_x; g_y]`, apart.
+#[derive(Debug)]
+struct Parts {
+    /// W_x, (H, X).
+    x_weight: Tensor,
+    /// All behind W_x g_x.
+    late: LateFusion,
 }
 
 impl EnergyHead {
@@ -67,6 +80,7 @@ impl EnergyHead {
             join: layer(num_features + inputs, *hidden, "fc1_xy")?,
             out: layer(*hidden, 1, "fc2_xy")?,
             num_features,
+            prepared: Prepared::new(),
         })
     }
 
@@ -75,40 +89,33 @@ impl EnergyHead {
     /// # Errors
     /// When `g_x` has another shape.
     pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
-        Ok(linear(g_x, &self.x_weight()?, Some(&self.join.1))?)
+        Ok(linear(g_x, &self.parts()?.x_weight, Some(&self.join.1))?)
     }
 
-    /// The head with its present parameters, for prediction on the CPU.
-    ///
-    /// # Errors
-    /// When memory runs out.
-    pub fn pack(&self) -> Result<PackedEnergyHead> {
-        Ok(PackedEnergyHead {
-            weight: self.x_weight()?.detach().contiguous()?.to_device(&Device::Cpu)?,
-            bias: self.join.1.detach().to_device(&Device::Cpu)?,
-            late: self.late()?.pack()?,
+    fn parts(&self) -> Result<Arc<Parts>> {
+        let layers = self.y_layers.iter().chain([&self.join, &self.out]);
+        if are_constant(layers.flat_map(|(weight, bias)| [weight, bias])) {
+            return self.prepared.get(|| self.cut());
+        }
+        Ok(Arc::new(self.cut()?))
+    }
+
+    fn cut(&self) -> Result<Parts> {
+        let width = self.join.0.dim(1)? - self.num_features;
+        let y_weight = self.join.0.narrow(1, self.num_features, width)?;
+        Ok(Parts {
+            x_weight: self.join.0.narrow(1, 0, self.num_features)?.contiguous()?,
+            late: LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?,
         })
     }
 
-    /// W_x, (H, X).
-    fn x_weight(&self) -> Result<Tensor> {
-        Ok(self.join.0.narrow(1, 0, self.num_features)?)
-    }
-
-    /// All behind W_x g_x.
-    fn late(&self) -> Result<LateFusion> {
-        let width = self.join.0.dim(1)? - self.num_features;
-        let y_weight = self.join.0.narrow(1, self.num_features, width)?;
-        Ok(LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?)
-    }
-
     fn scores(&self, features: &Tensor, y: &Tensor) -> Result<Tensor> {
-        Ok(self.late()?.forward(features, y)?)
+        Ok(self.parts()?.late.forward(features, y)?)
     }
 
     fn scores_and_gradients(&self, features: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         if y.device().is_cpu() {
-            return Ok(self.late()?.pack()?.score_and_grad(features, y)?);
+            return Ok(self.parts()?.late.score_and_grad(features, y)?);
         }
         let y = Var::from_tensor(&y.detach())?;
         let f = self.scores(&features.detach(), &y)?;
@@ -132,39 +139,7 @@ impl EnergyModel for EnergyHead {
         self.scores(features, y).map_err(ebm_core::Error::model)
     }
 
-    /// Packs the weights in every call: refine with [`EnergyHead::pack`].
     fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
         self.scores_and_gradients(features, y).map_err(ebm_core::Error::model)
-    }
-}
-
-/// An [`EnergyHead`] with fixed parameters, its weights packed once; f and its gradient in y in one pass, without a graph.
-pub struct PackedEnergyHead {
-    /// W_x and b.
-    weight: Tensor,
-    bias: Tensor,
-    late: PackedLateFusion,
-}
-
-impl PackedEnergyHead {
-    /// As [`EnergyHead::features`], outside any graph.
-    ///
-    /// # Errors
-    /// When `g_x` has another shape or type, or is not on the CPU.
-    pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
-        Ok(linear(&g_x.detach(), &self.weight, Some(&self.bias))?)
-    }
-}
-
-/// `Features` are [`features`](PackedEnergyHead::features), (B, H).
-impl EnergyModel for PackedEnergyHead {
-    type Features = Tensor;
-
-    fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.late.score(features, y).map_err(ebm_core::Error::model)
-    }
-
-    fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        self.late.score_and_grad(features, y).map_err(ebm_core::Error::model)
     }
 }

@@ -5,7 +5,7 @@ use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, Grid, GridDensity, refine};
 use ebm_eval::AbsoluteError;
 
-use crate::{BaselineHead, PackedEnergyHead, Result};
+use crate::{BaselineHead, EnergyHead, Result};
 
 /// Rows that go through a head together.
 const ROWS: usize = 256;
@@ -47,12 +47,7 @@ pub fn nll(model: &Baseline, outputs: &Tensor, targets: &Tensor) -> Result<Optio
 ///
 /// # Errors
 /// As [`refine`].
-pub fn refined(
-    head: &PackedEnergyHead,
-    g_x: &Tensor,
-    y0: &Tensor,
-    ascent: &GradientAscent,
-) -> Result<Tensor> {
+pub fn refined(head: &EnergyHead, g_x: &Tensor, y0: &Tensor, ascent: &GradientAscent) -> Result<Tensor> {
     by_rows(&[g_x, y0], |rows| {
         let features = head.features(&rows[0])?;
         Ok(refine(head, &features, &rows[1].unsqueeze(1)?, ascent)?.y.squeeze(1)?)
@@ -63,7 +58,7 @@ pub fn refined(
 ///
 /// # Errors
 /// As [`ebm_core::Conditional::grid`].
-pub fn densities(head: &PackedEnergyHead, g_x: &Tensor, grid: &Grid) -> Result<Vec<GridDensity>> {
+pub fn densities(head: &EnergyHead, g_x: &Tensor, grid: &Grid) -> Result<Vec<GridDensity>> {
     let mut densities = Vec::with_capacity(g_x.dim(0)?);
     for (start, count) in chunks(g_x.dim(0)?) {
         let features = head.features(&g_x.narrow(0, start, count)?)?;

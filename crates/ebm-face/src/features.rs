@@ -134,7 +134,7 @@ impl FeatureTable {
 pub struct FeatureCache<'a> {
     /// Where the files are.
     pub dir: PathBuf,
-    /// The network, packed where it can be.
+    /// The network.
     pub trunk: &'a dyn Backbone,
     /// A hash of the network's weights and form.
     pub trunk_digest: String,

@@ -4,8 +4,8 @@
 //!
 //! | in the paper | item |
 //! |---|---|
-//! | ResNet50, its features g_x | [`Trunk`], and [`PackedTrunk`] for prediction; from a weight file by [`load_trunk`] or [`preload_trunk`] |
-//! | f(x, y) from g_x and y | [`EnergyHead`], and [`PackedEnergyHead`] for prediction and refinement |
+//! | ResNet50, its features g_x | [`Trunk`]; from a weight file by [`load_trunk`] or [`preload_trunk`] |
+//! | f(x, y) from g_x and y | [`EnergyHead`] |
 //! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
 //!
 //! | their training, end to end or on features kept on disk | [`training`], [`features`] |
@@ -43,8 +43,8 @@ pub use backbone::{
     ImageSize, preload_backbone,
 };
 pub use baseline_head::BaselineHead;
-pub use energy_head::{EnergyHead, EnergyHeadConfig, PackedEnergyHead};
+pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use error::{Error, Result};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
-pub use trunk::{PackedTrunk, Trunk, TrunkConfig, TrunkNorm};
+pub use trunk::{Trunk, TrunkConfig, TrunkNorm};
 pub use trunk_weights::{TrunkFile, load_trunk, preload_trunk};

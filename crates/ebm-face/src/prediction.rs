@@ -17,7 +17,7 @@ use crate::network::ENERGY;
 use crate::reproduce::runs;
 use crate::saved::{RunConfig, Saved, TrainedHead};
 use crate::training::images;
-use crate::{Error, PackedEnergyHead, Result};
+use crate::{EnergyHead, Error, Result};
 
 /// The title of configurations that estimate an age.
 pub const AGE: &str = "age";
@@ -266,7 +266,7 @@ impl Predictor {
         })
     }
 
-    fn density(&self, head: &PackedEnergyHead, g_x: &Tensor) -> Result<Vec<GridDensity>> {
+    fn density(&self, head: &EnergyHead, g_x: &Tensor) -> Result<Vec<GridDensity>> {
         let config = &self.energy.config.experiment;
         let features = head.features(g_x)?;
         let grids = vec![config.density; config.dim()];

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
 use crate::{
-    Backbone, BackboneConfig, BaselineHead, Error, PackedEnergyHead, Result, TrunkFile, load_trunk,
+    Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, Result, TrunkFile, load_trunk,
     preload_backbone,
 };
 
@@ -163,23 +163,35 @@ pub enum TrainedHead {
     /// A baseline.
     Baseline(Baseline, BaselineHead),
     /// f(x, y).
-    Energy(PackedEnergyHead),
+    Energy(EnergyHead),
+}
+
+impl From<Head> for TrainedHead {
+    fn from(head: Head) -> Self {
+        match head {
+            Head::Baseline { model, head } => Self::Baseline(model, head),
+            Head::Energy { head, .. } => Self::Energy(head),
+        }
+    }
 }
 
 impl TrainedHead {
-    /// `head` with its present parameters.
+    /// The head of `method` on g_x of length `num_features`, on the CPU, with the present parameters of `store`.
     ///
     /// # Errors
-    /// When its tensors are not on the CPU.
-    pub fn new(head: Head) -> Result<Self> {
-        Ok(match head {
-            Head::Baseline { model, head } => Self::Baseline(model, head),
-            Head::Energy { head, .. } => Self::Energy(head.pack()?),
-        })
+    /// [`Error::Settings`] when the configuration has no such method; else when memory runs out.
+    pub fn new(
+        experiment: &ExperimentConfig,
+        method: &str,
+        num_features: usize,
+        store: &ParamStore,
+    ) -> Result<Self> {
+        let (head, _) = Head::of(experiment, method, num_features, &store.constants()?, &Device::Cpu)?;
+        Ok(head.into())
     }
 
     /// f(x, y), if that is what it is.
-    pub fn energy(&self) -> Option<&PackedEnergyHead> {
+    pub fn energy(&self) -> Option<&EnergyHead> {
         match self {
             Self::Energy(head) => Some(head),
             Self::Baseline(..) => None,
@@ -214,7 +226,7 @@ impl Saved {
         store.freeze(|_| true);
         let experiment = &config.experiment;
         let trunk = match &config.trunk {
-            TrunkSource::Own(form) => packed(form.build(&store, TRUNK, DType::F32, &Device::Cpu)?)?,
+            TrunkSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
             TrunkSource::File { path: file, sha256 } => {
                 let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
                 let file = weights.map_or_else(|| runs.join(file), Path::to_owned);
@@ -228,7 +240,7 @@ impl Saved {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
             return Err(Error::Weights { path, reason });
         }
-        Ok(Self { head: TrainedHead::new(head)?, config, trunk, refinement })
+        Ok(Self { head: head.into(), config, trunk, refinement })
     }
 }
 
@@ -249,15 +261,10 @@ pub fn open_trunk(config: &BackboneConfig, path: &Path, sha256: Option<&str>) ->
     }
     let device = Device::Cpu;
     if let BackboneConfig::Resnet(_) = config {
-        return packed(Box::new(load_trunk(path, TrunkFile::default(), &device)?.1));
+        return Ok(Box::new(load_trunk(path, TrunkFile::default(), &device)?.1));
     }
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     preload_backbone(&store, "", config, path, &device)?;
-    packed(config.build(&store, "", DType::F32, &device)?)
-}
-
-/// The trunk's faster form where there is one.
-pub fn packed(trunk: Box<dyn Backbone>) -> Result<Box<dyn Backbone>> {
-    Ok(trunk.pack()?.unwrap_or(trunk))
+    config.build(&store, "", DType::F32, &device)
 }

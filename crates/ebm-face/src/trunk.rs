@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
-use ebm_nn::resnet::{Norm, PackedResNet, ResNet, ResNetConfig};
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -68,9 +68,6 @@ pub struct Trunk {
     num_features: usize,
 }
 
-/// The stages of the network.
-const STAGES: usize = 4;
-
 impl Trunk {
     /// The network whose parameters are those of `vb`, directly under it.
     ///
@@ -94,37 +91,9 @@ impl Trunk {
     /// When `images` has another shape.
     pub fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
         let [.., map] = self.resnet.forward(images, train)?;
-        Ok(map.flatten_from(2)?.mean(2)?)
-    }
-
-    /// C, the length of g_x.
-    pub fn num_features(&self) -> usize {
-        self.num_features
-    }
-
-    /// The network with its present parameters and running statistics, for prediction on the CPU in f32.
-    ///
-    /// # Errors
-    /// When a tensor operation fails.
-    pub fn pack(&self) -> Result<PackedTrunk> {
-        Ok(PackedTrunk { resnet: self.resnet.pack()?, num_features: self.num_features })
-    }
-}
-
-/// A [`Trunk`] as it is when not trained.
-#[derive(Debug)]
-pub struct PackedTrunk {
-    resnet: PackedResNet,
-    num_features: usize,
-}
-
-impl PackedTrunk {
-    /// `images`, (B, 3, H, W) -> g_x (B, C), as [`Trunk::features`] without training gives it up to rounding.
-    ///
-    /// # Errors
-    /// When `images` has another shape, or is not f32 on the CPU.
-    pub fn features(&self, images: &Tensor) -> Result<Tensor> {
-        let map = self.resnet.forward_last(images, STAGES)?;
+        if map.is_contiguous() {
+            return Ok(map.flatten_from(2)?.mean(2)?);
+        }
         // Its channels are innermost in memory: as rows of channels nothing is moved.
         Ok(map.permute((0, 2, 3, 1))?.flatten(1, 2)?.mean(1)?)
     }

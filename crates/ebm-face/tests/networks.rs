@@ -56,12 +56,14 @@ fn features_are_means_of_the_last_map() {
         let store = ParamStore::new(Key::new(2));
         let trunk = Trunk::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
         let images = noise(&[2, 3, 75, 64], DType::F32, 1);
-        // Records statistics, so that packing has something to fold.
+        // Records statistics, so that there is something to fold.
         let trained = trunk.features(&images, true).unwrap();
         assert_eq!(trained.dims(), [2, config.num_features()]);
         let features = trunk.features(&images, false).unwrap();
         assert!(largest(&features) > 1e-3);
-        assert_close(&trunk.pack().unwrap().features(&images).unwrap(), &features, 1e-5);
+        let constants = store.constants().unwrap().var_builder(DType::F32, &CPU);
+        let constant = Trunk::new(&config, constants).unwrap();
+        assert_close(&constant.features(&images, false).unwrap(), &features, 1e-5);
     }
     let store = ParamStore::new(Key::new(2));
     let config = TrunkConfig { layers: [1, 1, 0, 1], ..tiny_trunk(TrunkNorm::Train) };
@@ -126,16 +128,17 @@ fn the_gradient_by_hand_is_autograds_and_refinement_climbs() {
     let config = EnergyHeadConfig { dim: 3, y_layers: vec![8, 16], hidden: 64 };
     let store = ParamStore::new(Key::new(4));
     let head = EnergyHead::new(&config, 10, store.var_builder(DType::F64, &CPU)).unwrap();
-    let packed = head.pack().unwrap();
+    let constants = store.constants().unwrap().var_builder(DType::F64, &CPU);
+    let constant = EnergyHead::new(&config, 10, constants).unwrap();
     for (batch, count) in [(1, 1), (2, 1), (9, 1), (2, 70)] {
         let g_x = noise(&[batch, 10], DType::F64, 1);
         let y = noise(&[batch, count, 3], DType::F64, 2);
         let features = head.features(&g_x).unwrap().detach();
-        assert_close(&packed.features(&g_x).unwrap(), &features, 1e-14);
+        assert_close(&constant.features(&g_x).unwrap(), &features, 1e-14);
         let (f, gradient) = ByAutograd(&head).score_and_grad(&features, &y).unwrap();
         assert!(largest(&gradient) > 1e-3);
         for (value, slope) in
-            [head.score_and_grad(&features, &y).unwrap(), packed.score_and_grad(&features, &y).unwrap()]
+            [head.score_and_grad(&features, &y).unwrap(), constant.score_and_grad(&features, &y).unwrap()]
         {
             assert_close(&value, &f, 1e-13);
             assert_close(&slope, &gradient, 1e-13);
@@ -147,7 +150,7 @@ fn the_gradient_by_hand_is_autograds_and_refinement_climbs() {
             keep_best: false,
         };
         let ascent = GradientAscent { steps: 5, step_length: vec![0.1], decay: 1.0, rule };
-        let refined = refine(&packed, &features, &y, &ascent).unwrap();
+        let refined = refine(&constant, &features, &y, &ascent).unwrap();
         let by_autograd = refine(&ByAutograd(&head), &features, &y, &ascent).unwrap();
         assert_close(&refined.y, &by_autograd.y, 1e-12);
         assert!(largest(&(&refined.y - &y).unwrap()) > 1e-4);

@@ -9,7 +9,7 @@ use ebm_core::parametric::Parametric;
 use ebm_core::{AnyObjective, AnyProposal, GaussianMixture, Grid, MonteCarloNll};
 use ebm_face::config::{MethodConfig, TrainingConfig};
 use ebm_face::evaluation::{densities, estimates, outputs};
-use ebm_face::network::{Head, Network};
+use ebm_face::network::{ENERGY, Head, Network};
 use ebm_face::saved::TrainedHead;
 use ebm_face::training::FaceTask;
 use ebm_nn::params::ParamStore;
@@ -154,7 +154,8 @@ fn the_energy_model_finds_the_density_of_its_data() {
     };
     let mut task = FaceTask::new(network, store, source, &training, Key::new(2));
     train(&mut task, 600);
-    let TrainedHead::Energy(head) = TrainedHead::new(task.into_network().0.head).unwrap() else {
+    let TrainedHead::Energy(head) = TrainedHead::new(&config, ENERGY, 1, &task.into_network().1).unwrap()
+    else {
         panic!("an energy model")
     };
     let g_x = Tensor::new(&[[0f32], [1.0]], &CPU).unwrap();

@@ -18,7 +18,7 @@ use ebm_face::features::FeatureCache;
 use ebm_face::network::ENERGY;
 use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, evaluate, mini, runs};
-use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, packed, save};
+use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, save};
 use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
 use ebm_seed::Key;
 use ebm_train::{RunSpec, TrainTask, train_run};
@@ -81,7 +81,7 @@ fn a_resumed_training_is_an_uninterrupted_one() {
 fn features_are_kept_and_damage_is_found() {
     let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
     let (network, _) = network(&config, "direct_l2", 1);
-    let trunk = packed(network.trunk.unwrap()).unwrap();
+    let trunk = network.trunk.unwrap();
     let cache = |digest: &str| FeatureCache {
         dir: dir.path().to_owned(),
         trunk: &*trunk,
@@ -130,7 +130,7 @@ fn features_are_kept_and_damage_is_found() {
 fn every_image_comes_once_in_an_epoch_of_features() {
     let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
     let (network, _) = network(&config, "direct_l2", 1);
-    let trunk = packed(network.trunk.unwrap()).unwrap();
+    let trunk = network.trunk.unwrap();
     let cache = FeatureCache { dir: dir.path().to_owned(), trunk: &*trunk, trunk_digest: String::new() };
     let table = cache.table("test", &faces, &config.input.transform(false), Key::new(1), &mut ()).unwrap();
     let views = Rc::new(vec![table.clone(), table]);

@@ -1,4 +1,4 @@
-//! Times [`PackedConv2d`]. One line per request on standard input, so that `convolution.py` can alternate with torch
+//! Times a convolution of constant parameters. One line per request on standard input, so that `convolution.py` can alternate with torch
 //! in one run:
 //!
 //! ```text
@@ -14,17 +14,18 @@
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use candle_core::{CpuStorage, CustomOp1, Device, Layout, Shape, Tensor, Var};
-use ebm_nn::ops::{ChannelsLast, PackedConv2d, Workspace, conv2d_channels_last};
+use candle_core::{CpuStorage, CustomOp1, DType, Device, Layout, Shape, Tensor, Var};
+use ebm_nn::layers::{Conv2d, Conv2dConfig};
+use ebm_nn::ops::conv2d_channels_last;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
 
 /// As in the programs: freed blocks are kept.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Case {
-    conv: PackedConv2d,
-    x: ChannelsLast<'static, f32>,
-    workspace: Workspace,
+    conv: Conv2d,
     /// x (N, H, W, C), weight and bias.
     vars: [Var; 3],
     /// The gradient of the result.
@@ -41,23 +42,19 @@ fn setup(sizes: &[usize]) -> Case {
     let weight = random(o * c * k * k).reshape((o, c, k, k)).unwrap();
     let x = random(n * c * h * w).reshape((n, h, w, c)).unwrap();
     let vars = [x, weight.clone(), random(o)].map(|t| Var::from_tensor(&t).unwrap());
+    let store = ParamStore::new(Key::new(0));
+    store.freeze(|_| true);
+    let config = Conv2dConfig { stride, padding, ..Conv2dConfig::same(c, o, k) };
+    let conv = Conv2d::new(config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
     let y = conv2d_channels_last(&vars[0], &vars[1], None, stride, padding).unwrap();
-    Case {
-        vars,
-        g: y.randn_like(0.0, 1.0).unwrap(),
-        stride,
-        padding,
-        conv: PackedConv2d::new(&weight, Some(&random(o)), stride, padding).unwrap(),
-        x: ChannelsLast::new(random(n * c * h * w).to_vec1().unwrap(), (n, c, h, w)).unwrap(),
-        workspace: Workspace::new(),
-    }
+    Case { vars, g: y.randn_like(0.0, 1.0).unwrap(), stride, padding, conv }
 }
 
 fn forward(case: &Case) -> f64 {
+    let x = case.vars[0].as_detached_tensor();
     let start = Instant::now();
-    let y = case.conv.forward(&case.x, None, true, &case.workspace).unwrap();
+    let _y = case.conv.forward_channels_last(&x, None, true, false).unwrap();
     let elapsed = start.elapsed();
-    case.workspace.recycle(y);
     elapsed.as_secs_f64() * 1e3
 }
 

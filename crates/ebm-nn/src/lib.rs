@@ -6,19 +6,24 @@
 //! | [`device`] | which device to compute on, and what is there |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
-//! | [`norm`], [`resnet`], [`fpn`] | the backbone |
+//! | [`layers`], [`norm`], [`resnet`], [`fpn`] | the backbone |
+//! | [`prepared`] | what layers make of constant parameters once |
 //! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
 
 pub mod boxes;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod device;
 mod error;
 pub mod fpn;
 pub mod import;
 pub mod init;
+pub mod layers;
 pub mod norm;
 pub mod ops;
 pub mod optim;
 pub mod params;
+pub mod prepared;
 pub mod resnet;
 pub mod schedule;
 

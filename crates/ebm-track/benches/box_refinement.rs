@@ -20,9 +20,7 @@ use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_track::BackboneFeatures;
-use ebm_track::box_module::{
-    BoxModule, BoxModuleConfig, BoxNetwork, Modulation, PackedBoxModule, TargetFeatures,
-};
+use ebm_track::box_module::{BoxModule, BoxModuleConfig, BoxNetwork, Modulation, TargetFeatures};
 use rand::Rng;
 
 /// As in the programs: freed blocks are kept.
@@ -35,7 +33,7 @@ const SIDE: usize = 288;
 const STEP_LENGTH: [f64; 4] = [2e-4, 2e-4, 1e-3, 1e-3];
 
 struct Case {
-    module: PackedBoxModule,
+    module: BoxModule,
     test: BackboneFeatures,
     modulation: Modulation,
     features: TargetFeatures,
@@ -47,7 +45,8 @@ fn setup(count: usize, path: &str) -> Case {
     let mut rng = Key::new(1).rng();
     let store = ParamStore::new(Key::new(2));
     let config = BoxModuleConfig::atom([128, 256]);
-    let module = BoxModule::new(&config, store.var_builder(DType::F32, &device)).unwrap().pack().unwrap();
+    store.freeze(|_| true);
+    let module = BoxModule::new(&config, store.var_builder(DType::F32, &device)).unwrap();
     let mut map = |channels: usize, stride: usize| {
         let side = SIDE / stride;
         let values: Vec<f32> = (0..channels * side * side).map(|_| rng.random::<f32>()).collect();

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_nn::import;
 use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::params::ParamStore;
-use ebm_nn::resnet::{Norm, PackedResNet, ResNet, ResNetConfig};
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 
 use crate::{Error, Result};
@@ -45,8 +45,6 @@ impl BackboneFeatures {
 pub struct Backbone {
     config: ResNetConfig,
     network: ResNet,
-    /// On the CPU.
-    packed: Option<PackedResNet>,
 }
 
 impl Backbone {
@@ -84,8 +82,7 @@ impl Backbone {
         store.preload(tensors);
         let build = || -> Result<Self> {
             let network = ResNet::new(&config, store.var_builder(DType::F32, device))?;
-            let packed = device.is_cpu().then(|| network.pack()).transpose()?;
-            Ok(Self { config, network, packed })
+            Ok(Self { config, network })
         };
         let backbone = build().map_err(|error| error.to_string())?;
         let report = store.preload_report();
@@ -111,10 +108,7 @@ impl Backbone {
     /// # Errors
     /// When `images` has another shape or is not f32.
     pub fn features(&self, images: &Tensor) -> Result<BackboneFeatures> {
-        let mut maps = match &self.packed {
-            Some(packed) => packed.forward_stages(images, STAGES)?,
-            None => self.network.forward_stages(images, STAGES, false)?,
-        };
+        let mut maps = self.network.forward_stages(images, STAGES, false)?;
         match (maps.pop(), maps.pop()) {
             (Some(layer3), Some(layer2)) => Ok(BackboneFeatures { layer2, layer3 }),
             _ => Err(Error::Config { part: "backbone", reason: "it has fewer than three stages".into() }),

@@ -8,7 +8,7 @@ use ebm_data::Image;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_seed::Key;
 
-use crate::box_module::PackedBoxModule;
+use crate::box_module::BoxModule;
 use crate::error::Result;
 use crate::saved::SavedConfig;
 use crate::sequence::{TrackedSequence, Watch, track_sequence};
@@ -30,7 +30,7 @@ use crate::tracker::{Networks, TargetTracker};
 /// # }
 /// ```
 pub struct Tracker {
-    networks: Networks<PackedBoxModule>,
+    networks: Networks<BoxModule>,
     saved: SavedConfig,
     key: Key,
 }
@@ -63,7 +63,7 @@ impl Tracker {
             SavedConfig::load(path.as_ref(), options.backbone.as_deref(), &device)?;
         let networks = Networks {
             backbone: Arc::new(backbone),
-            boxes: module.pack()?,
+            boxes: module,
             refinement: saved.refinement.clone(),
             device,
         };
@@ -76,7 +76,7 @@ impl Tracker {
     }
 
     /// Its networks.
-    pub fn networks(&self) -> &Networks<PackedBoxModule> {
+    pub fn networks(&self) -> &Networks<BoxModule> {
         &self.networks
     }
 
@@ -89,7 +89,7 @@ impl Tracker {
     ///
     /// # Errors
     /// As [`TargetTracker::start`].
-    pub fn start(&self, frame: &Image, bbox: Rect) -> Result<TargetTracker<'_, PackedBoxModule>> {
+    pub fn start(&self, frame: &Image, bbox: Rect) -> Result<TargetTracker<'_, BoxModule>> {
         TargetTracker::start(&self.networks, &self.saved.tracker, frame, bbox, self.key)
     }
 
@@ -101,7 +101,7 @@ impl Tracker {
     pub fn track_sequence(
         &self,
         sequence: &Sequence,
-        watch: &mut Watch<'_, PackedBoxModule>,
+        watch: &mut Watch<'_, BoxModule>,
     ) -> Result<TrackedSequence> {
         let key = self.key.split(&sequence.name);
         track_sequence(&self.networks, &self.saved.tracker, sequence, key, watch)

@@ -1,4 +1,4 @@
-//! The box module against torch, against differences, and its packed form against itself.
+//! The box module against torch, against differences, and its constant form against itself.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -57,6 +57,13 @@ impl Golden {
         let report = store.preload_report();
         assert!(report.is_exact(), "{report}");
         (module, store)
+    }
+
+    /// The same with constant parameters.
+    fn constant(&self) -> BoxModule {
+        let (module, store) = self.module();
+        let parameters = store.constants().unwrap().var_builder(self.dtype, &CPU);
+        BoxModule::new(module.config(), parameters).unwrap()
     }
 
     fn test_features(&self, network: &impl BoxNetwork) -> (Modulation, TestFeatures) {
@@ -124,8 +131,8 @@ fn frozen_it_is_torchs_network() {
     let module = single.module().0;
     println!("f32");
     check_frozen(&single, &module, 1e-5);
-    println!("f32, packed");
-    check_frozen(&single, &module.pack().unwrap(), 1e-5);
+    println!("f32, constant");
+    check_frozen(&single, &single.constant(), 1e-5);
 }
 
 #[test]
@@ -213,7 +220,7 @@ fn gradients_against_differences() {
 #[test]
 fn atoms_step_is_the_gradient_times_the_size() {
     let golden = Golden::new(DType::F32);
-    let module = golden.module().0.pack().unwrap();
+    let module = golden.constant();
     let (_, test) = golden.test_features(&module);
     let boxes = golden.get("boxes");
     let size = boxes.narrow(2, 2, 2).unwrap();
@@ -229,15 +236,15 @@ fn atoms_step_is_the_gradient_times_the_size() {
 fn boxes_without_area_or_number_harm_no_other() {
     let golden = Golden::new(DType::F32);
     let module = golden.module().0;
-    let packed = module.pack().unwrap();
-    let (_, test) = golden.test_features(&packed);
+    let constant = golden.constant();
+    let (_, test) = golden.test_features(&constant);
     let corners = corners(&golden.get("boxes")).unwrap();
     let mut values = corners.to_vec3::<f32>().unwrap();
     values[0][1] = vec![30.0, 30.0, 20.0, 40.0];
     values[1][2][3] = f32::INFINITY;
     let odd = Tensor::new(values.clone(), &CPU).unwrap();
-    let (f, gradient) = packed.corner_gradients(&test, &odd).unwrap();
-    let (expected, slopes) = packed.corner_gradients(&test, &corners).unwrap();
+    let (f, gradient) = constant.corner_gradients(&test, &odd).unwrap();
+    let (expected, slopes) = constant.corner_gradients(&test, &corners).unwrap();
     let (f, expected) = (f.to_vec2::<f32>().unwrap(), expected.to_vec2::<f32>().unwrap());
     let (gradient, slopes) = (gradient.to_vec3::<f32>().unwrap(), slopes.to_vec3::<f32>().unwrap());
     for crop in 0..2 {
@@ -258,7 +265,7 @@ fn boxes_without_area_or_number_harm_no_other() {
     }
     // Boxes for another number of crops.
     let one = corners.narrow(0, 0, 1).unwrap();
-    assert!(packed.corner_scores(&test, &one).is_err() && module.corner_scores(&test, &one).is_err());
+    assert!(constant.corner_scores(&test, &one).is_err() && module.corner_scores(&test, &one).is_err());
 }
 
 #[test]
@@ -271,10 +278,10 @@ fn one_target_serves_several_crops() {
         layer3: reference.layer3.narrow(0, 0, 1).unwrap(),
     };
     let boxes = golden.get("reference_boxes").narrow(0, 0, 1).unwrap();
-    let packed = module.pack().unwrap();
-    let modulation = packed.modulation(&first, &boxes).unwrap();
+    let constant = golden.constant();
+    let modulation = constant.modulation(&first, &boxes).unwrap();
     let maps = |network: &dyn Fn() -> TestFeatures| network().maps()[1].clone();
-    let a = maps(&|| packed.test_features(&golden.features("test"), &modulation).unwrap());
+    let a = maps(&|| constant.test_features(&golden.features("test"), &modulation).unwrap());
     let b = maps(&|| module.test_features(&golden.features("test"), &modulation).unwrap());
     assert_close("map", &a, &b, 1e-5);
     let expected = golden.get("frozen.map4").narrow(0, 0, 1).unwrap();

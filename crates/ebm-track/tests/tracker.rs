@@ -12,7 +12,7 @@ use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 use ebm_track::box_module::{
-    BoxModule, BoxModuleConfig, BoxNetwork, Modulation, PackedBoxModule, TargetFeatures, TestFeatures,
+    BoxModule, BoxModuleConfig, BoxNetwork, Modulation, TargetFeatures, TestFeatures,
 };
 use ebm_track::localize::State;
 use ebm_track::tracker::{BoxConfig, Networks, TargetTracker, TrackerConfig, refine_box};
@@ -23,7 +23,7 @@ use ebm_track::{
 use rand::Rng;
 
 /// Drawn networks; without steps of the ascent boxes stay as they are.
-fn networks(steps: usize) -> Networks<PackedBoxModule> {
+fn networks(steps: usize) -> Networks<BoxModule> {
     let device = Device::Cpu;
     let store = ParamStore::new(Key::new(1));
     let config =
@@ -32,9 +32,10 @@ fn networks(steps: usize) -> Networks<PackedBoxModule> {
     let backbone = Backbone::of_store(&store, "", &device).unwrap();
     let store = ParamStore::new(Key::new(2));
     let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(32);
-    let module = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
+    store.freeze(|_| true);
+    let boxes = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
     let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
-    Networks { backbone: Arc::new(backbone), boxes: module.pack().unwrap(), refinement, device }
+    Networks { backbone: Arc::new(backbone), boxes, refinement, device }
 }
 
 fn config() -> TrackerConfig {
@@ -211,7 +212,7 @@ fn a_dataset_is_tracked_the_same_by_any_number_of_workers_and_after_an_interrupt
 /// f = −Σ (log side − log aim)ᵖ over its two sides in the crop, wherever it is; the boxes of
 /// the first evaluation are kept.
 struct SizeBowl {
-    inner: PackedBoxModule,
+    inner: BoxModule,
     aim: [f64; 2],
     power: i32,
     first: Mutex<Vec<f32>>,

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_nn::init;
-use ebm_nn::ops::{ChannelsLast, PackedConv2d, Workspace, conv2d};
+use ebm_nn::layers::{Conv2d, Conv2dConfig};
+use ebm_nn::ops::{channels_last, conv2d};
 
 use super::{Place, Run};
 
@@ -23,17 +24,15 @@ fn tensors(place: &Place<'_>, channels: usize, (height, width): (usize, usize)) 
 /// Inference between layers: the map comes and goes with the channels innermost.
 pub fn forward(place: &Place<'_>, channels: usize, size: (usize, usize)) -> Result<Run> {
     place.freeze();
-    let [x, weight, bias] = tensors(place, channels, size)?;
-    if !place.packs() {
-        return Ok(Box::new(move || Ok(Box::new(conv2d(&x, &weight, Some(&bias), STRIDE, PADDING)?))));
-    }
-    let conv = PackedConv2d::new(&weight, Some(&bias), STRIDE, PADDING)?;
-    let x = ChannelsLast::from_channels_first(&x.flatten_all()?.to_vec1::<f32>()?, x.dims4()?)?;
-    let workspace = Workspace::new();
-    Ok(Box::new(move || {
-        workspace.recycle(conv.forward(&x, None, false, &workspace)?);
-        Ok(Box::new(()))
-    }))
+    let [x, ..] = tensors(place, channels, size)?;
+    let config = Conv2dConfig {
+        weight: init::default_weight(),
+        bias: Some(init::default_bias(9 * channels)),
+        ..Conv2dConfig::same(channels, channels, 3)
+    };
+    let conv = Conv2d::new(config, place.var_builder())?;
+    let x = channels_last(&x)?;
+    Ok(Box::new(move || Ok(Box::new(conv.forward(&x, None)?))))
 }
 
 /// The gradients in map, weight and bias, from ones.

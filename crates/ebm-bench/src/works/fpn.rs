@@ -1,7 +1,7 @@
 //! Inference of a ResNet-50 with its pyramid.
 
 use anyhow::Result;
-use ebm_nn::fpn::{Fpn, PackedBackbone};
+use ebm_nn::fpn::Fpn;
 use ebm_nn::resnet::{Norm, ResNet};
 
 use super::resnet::{config, images};
@@ -15,9 +15,5 @@ pub fn prepare(place: &Place<'_>, channels: usize, size: (usize, usize, usize)) 
     let config = config(50, Norm::Frozen { eps: 1e-5 })?;
     let fpn = Fpn::new(&config.channels(), channels, vb.pp("fpn"))?;
     let (body, x) = (ResNet::new(&config, vb)?, images(place, size)?);
-    if !place.packs() {
-        return Ok(Box::new(move || Ok(Box::new(fpn.forward(&body.forward(&x, false)?)?))));
-    }
-    let packed = PackedBackbone::new(&body, &fpn)?;
-    Ok(Box::new(move || Ok(Box::new(packed.forward(&x)?))))
+    Ok(Box::new(move || Ok(Box::new(fpn.forward(&body.forward(&x, false)?)?))))
 }

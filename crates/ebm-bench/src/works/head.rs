@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use candle_core::Tensor;
-use ebm_nn::ops::{PackedLinear, Workspace, linear};
-use ebm_nn::{init, resnet::relu};
+use ebm_nn::init;
+use ebm_nn::ops::{PackedLinear, Workspace, linear, relu};
 
 use super::{Place, Run};
 

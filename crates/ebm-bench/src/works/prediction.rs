@@ -3,10 +3,10 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
-use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
+use ebm_core::{GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
-use ebm_face::{BaselineHead, EnergyHeadConfig, PackedEnergyHead, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{BaselineHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
 use ebm_nn::boxes::BBox;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
@@ -75,11 +75,11 @@ pub fn refinement(
     place.freeze();
     let (config, vb) = (config(channels, hidden)?, place.var_builder());
     let pyramid = pyramid(&vb, (1, channels), size)?;
-    let head = EnergyHead::new(&config, vb.clone())?.for_inference()?;
+    let head = EnergyHead::new(&config, vb.clone())?;
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
     let (y0, ascent) = (features.targets()?, ascent(steps));
-    Ok(Box::new(move || Ok(Box::new(refine(&&*head, &features, &y0, &ascent)?))))
+    Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
 }
 
 /// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same features.
@@ -92,20 +92,19 @@ pub fn detector(
     place.freeze();
     let (config, vb) = (config(channels, hidden)?, place.var_builder());
     let detector = FasterRcnn::new(&config, vb.clone())?;
-    let backbone = detector.for_inference()?;
-    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?.for_inference()?;
+    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
     let batch = ImageBatch { pixels: images(place, (1, height, width))?, sizes: vec![(height, width)] };
     let (boxes, labels) = boxes(count, (height, width), config.num_classes);
     let ascent = ascent(steps);
     Ok(Box::new(move || {
-        let pyramid = backbone.features(&batch.pixels)?;
+        let pyramid = detector.features(&batch.pixels, false)?;
         let candidates = detector.candidates(&pyramid, &batch)?;
         if steps == 0 {
             return Ok(Box::new(candidates));
         }
         let features =
             BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention.into())?;
-        let refined = refine(&&*head, &features, &features.targets()?, &ascent)?;
+        let refined = refine(&head, &features, &features.targets()?, &ascent)?;
         Ok(Box::new((candidates, refined)))
     }))
 }
@@ -122,20 +121,14 @@ pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Re
     let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
     let x = images(place, (batch, side, side))?;
     let direct = (baseline, direct);
-    if !place.packs() {
-        let describe = ebm_face::EnergyHead::features;
-        return Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, describe, steps));
-    }
-    let (trunk, energy) = (trunk.pack()?, energy.pack()?);
-    Ok(climbing(move || Ok(trunk.features(&x)?), direct, energy, PackedEnergyHead::features, steps))
+    Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, steps))
 }
 
 /// The estimate from `features`, and with steps its refinement with f.
-fn climbing<M: EnergyModel<Features = Tensor> + 'static>(
+fn climbing(
     features: impl Fn() -> Result<Tensor> + 'static,
     (baseline, direct): (Baseline, BaselineHead),
-    energy: M,
-    describe: impl Fn(&M, &Tensor) -> ebm_face::Result<Tensor> + 'static,
+    energy: ebm_face::EnergyHead,
     steps: usize,
 ) -> Run {
     // Thresholds that end no climb early.
@@ -149,6 +142,6 @@ fn climbing<M: EnergyModel<Features = Tensor> + 'static>(
             return Ok(Box::new(estimate));
         }
         let y0 = (estimate.ones_like()?.unsqueeze(1)? * AGE)?;
-        Ok(Box::new((estimate, refine(&energy, &describe(&energy, &features)?, &y0, &ascent)?)))
+        Ok(Box::new((estimate, refine(&energy, &energy.features(&features)?, &y0, &ascent)?)))
     })
 }

@@ -12,11 +12,7 @@ pub fn prepare(place: &Place<'_>, depth: usize, size: (usize, usize, usize)) -> 
     place.freeze();
     let net = ResNet::new(&config(depth, Norm::Frozen { eps: 1e-5 })?, place.var_builder())?;
     let x = images(place, size)?;
-    if !place.packs() {
-        return Ok(Box::new(move || Ok(Box::new(net.forward(&x, false)?))));
-    }
-    let net = net.pack()?;
-    Ok(Box::new(move || Ok(Box::new(net.forward_stages(&x, 4)?))))
+    Ok(Box::new(move || Ok(Box::new(net.forward(&x, false)?))))
 }
 
 /// torchvision's network of this depth.

@@ -9,7 +9,7 @@ use ebm_data::Image;
 use ebm_data::encode::write_png;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
-use ebm_track::box_module::PackedBoxModule;
+use ebm_track::box_module::BoxModule;
 use ebm_track::tracker::{CornerDensity, Stages, TargetTracker, Tracked};
 use ebm_track::{Error as TrackError, Tracker, TrackerOptions};
 use ebm_train::Progress;
@@ -77,22 +77,21 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let count = sequence.frames.len();
     progress.begin(&format!("tracking {}", sequence.name), count);
     let mut drawn = Vec::new();
-    let mut watch =
-        |i: usize, image: &Image, tracked: &Tracked, tracker: &TargetTracker<'_, PackedBoxModule>| {
-            progress.advance(i + 1, &format!("{:?}", tracked.state));
-            if args.json {
-                println!("{}", line(i, tracked));
-            }
-            if args.pictures.is_some_and(|every| i.is_multiple_of(every)) {
-                let density = if args.density { tracker.corner_density(GRID)? } else { None };
-                let truth = sequence.boxes.get(i).copied().filter(|_| args.annotations.is_some());
-                let picture = picture(image, tracked.bbox, truth, density.as_ref());
-                let path = args.out.join(format!("{i:06}.png"));
-                write_png(&path, &picture)?;
-                drawn.push(path);
-            }
-            Ok::<(), TrackError>(())
-        };
+    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &TargetTracker<'_, BoxModule>| {
+        progress.advance(i + 1, &format!("{:?}", tracked.state));
+        if args.json {
+            println!("{}", line(i, tracked));
+        }
+        if args.pictures.is_some_and(|every| i.is_multiple_of(every)) {
+            let density = if args.density { tracker.corner_density(GRID)? } else { None };
+            let truth = sequence.boxes.get(i).copied().filter(|_| args.annotations.is_some());
+            let picture = picture(image, tracked.bbox, truth, density.as_ref());
+            let path = args.out.join(format!("{i:06}.png"));
+            write_png(&path, &picture)?;
+            drawn.push(path);
+        }
+        Ok::<(), TrackError>(())
+    };
     let found = tracker.track_sequence(&sequence, &mut watch)?;
     progress.end();
 

@@ -9,7 +9,7 @@ use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_detect::{
-    BoxAscent, FasterRcnn, Predictor, STEP_FACTORS, ValidationImages, best_step_factor,
+    BoxAscent, Branch, FasterRcnn, STEP_FACTORS, ValidationImages, best_step_factor,
     config::ExperimentConfig, evaluation::Refiner,
 };
 use ebm_eval::GroundTruth;
@@ -93,17 +93,17 @@ impl Validation {
     pub fn choose(
         &self,
         detector: &FasterRcnn,
-        (branch, ascent): (Predictor, Option<BoxAscent>),
+        (branch, ascent): (Branch, Option<BoxAscent>),
         configured: &[f64],
         (workers, device): (usize, &Device),
         progress: &mut dyn Progress,
     ) -> Result<Option<f64>> {
-        let (Predictor::Confidence(head), Some(ascent)) = (branch, ascent) else { return Ok(None) };
+        let (Branch::Confidence(head), Some(ascent)) = (branch, ascent) else { return Ok(None) };
         let loader = LoaderConfig::eval(detector.config().input.transform(), 1).with_workers(workers);
         let loader = Loader::new(self.dataset.clone(), loader, Key::new(0))?;
         let (Self { name, dataset }, truth) = (self, GroundTruth::from(&*self.dataset));
         let images = ValidationImages { name, dataset, truth: &truth, loader: &loader };
-        let refiner = Refiner { head: &*head, ascent };
+        let refiner = Refiner { head: &head, ascent };
         let factors = if configured.len() > 1 { configured } else { &STEP_FACTORS };
         let (factor, ap) = best_step_factor(detector, &refiner, factors, &images, device, progress)?;
         progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));

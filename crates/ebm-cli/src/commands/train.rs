@@ -324,8 +324,7 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     let store = branch.1.clone();
     let batches = (training.batch_size, key.split("data"));
     let source = if common.cache {
-        let backbone = detector.for_inference()?;
-        let maps = |images: &ImageBatch| backbone.features(&images.pixels);
+        let maps = |images: &ImageBatch| detector.features(&images.pixels, false);
         let features = common.features(&config, dataset, &maps, session)?;
         let part = session.group.share_of(batches.0)?;
         if density.is_some() {
@@ -344,8 +343,8 @@ fn branch(args: &BranchArgs, session: &mut Session<'_>) -> Result<()> {
     metadata.step_factor = match validation.filter(|_| session.group.is_first()) {
         None => args.step_length.given().filter(|_| climbs),
         Some(images) => {
-            let (branch, _) = task.into_branch();
-            let branch = (branch.for_inference()?, method.ascent());
+            let branch = Branch::of_store(density, &config.detector, &store.constants()?, &session.device)?;
+            let branch = (branch, method.ascent());
             let place = (common.workers.count(), &session.device);
             images.choose(&detector, branch, &config.step_factors, place, &mut session.progress)?
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Precision, Setup};
 use crate::{
-    branch::Predictor,
+    branch::Branch,
     config::ExperimentConfig,
     error::Result,
     evaluation::{Heads, Refiner},
@@ -47,9 +47,8 @@ pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
     let trained = place.trained(&[energy], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
-        let (Predictor::Confidence(head), Some(ascent)) = (&one.predictor, &one.ascent) else { continue };
-        let refiner =
-            |(steps, ..): (usize, f64, f64)| Refiner { head: &**head, ascent: ascent.with_steps(steps) };
+        let (Branch::Confidence(head), Some(ascent)) = (&one.branch, &one.ascent) else { continue };
+        let refiner = |(steps, ..): (usize, f64, f64)| Refiner { head, ascent: ascent.with_steps(steps) };
         let heads = Heads::refiners(STEPS.into_iter().map(refiner).collect());
         let evaluation = place.evaluate(&place.test, &heads, progress)?;
         for ((steps, ..), refined) in STEPS.into_iter().zip(&evaluation.refined) {

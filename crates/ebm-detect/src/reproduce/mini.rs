@@ -195,12 +195,11 @@ impl Training {
 
     /// P2 … P6 of every image.
     fn features(&self, progress: &mut dyn Progress) -> Result<FeatureCache> {
-        let backbone = self.detector.for_inference()?;
         FeatureCache::compute(
             &eval_loader(&self.dataset, &self.config, BATCH, self.workers)?,
             self.config.detector.convention.into(),
             &self.device,
-            &|images| backbone.features(&images.pixels),
+            &|images| self.detector.features(&images.pixels, false),
             ("features of the training scenes", self.dataset.images.len()),
             progress,
         )

@@ -18,7 +18,7 @@ use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::Precision;
 use crate::{
-    branch::{Branch, Predictor},
+    branch::Branch,
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
@@ -102,7 +102,7 @@ pub struct TrainedHeads {
 pub(super) struct Trained {
     pub method: MethodConfig,
     pub seed: u64,
-    pub predictor: Predictor,
+    pub branch: Branch,
     /// How its boxes climb, where they do.
     pub ascent: Option<BoxAscent>,
     /// The factor of the configured step lengths that was chosen, where one was.
@@ -225,14 +225,15 @@ impl Setup {
     /// A branch, trained in its run, or found where it was trained before; see [`check_heads`](Self::check_heads).
     pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
         let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
-        let trained = |branch: Branch| {
-            let (predictor, ascent) = (branch.for_inference()?, method.ascent());
-            Ok(Trained { method: method.clone(), seed: *seed, predictor, ascent, step_factor: None })
+        let trained = |path: &Path| -> Result<Trained> {
+            let branch = Branch::load(method.density.as_ref(), detector, path, &self.device)?;
+            let (method, ascent) = (method.clone(), method.ascent());
+            Ok(Trained { method, seed: *seed, branch, ascent, step_factor: None })
         };
         let known = self.heads.as_ref().map(|heads| wanted.file(&heads.path));
         if let Some(path) = known.filter(|path| path.is_file()) {
             progress.message(&format!("{}, seed {seed}: {}", method.title, path.display()));
-            return trained(Branch::load(method.density.as_ref(), detector, &path, &self.device)?);
+            return trained(&path);
         }
         let training = self.config.training(method).ok_or_else(|| Error::Config {
             name: method.key.clone(),
@@ -243,14 +244,15 @@ impl Setup {
         let (density, init) = (method.density.as_ref(), key.split("init"));
         let branch = Branch::new(density, detector, &self.weights, &self.device, init)?;
         let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
-        let detector = self.detector.clone();
-        let mut task = BranchTask::new(detector, branch, source, method, &training, key.split("train"))?;
+        let network = self.detector.clone();
+        let mut task = BranchTask::new(network, branch, source, method, &training, key.split("train"))?;
         let text = self.config.with_method(method).to_toml()?;
         let spec = RunSpec::new((&self.run, name), &text, training.steps, *seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
-        let (branch, store) = task.into_branch();
-        save(&store, &wanted.file(&self.run), false, &metadata)?;
-        trained(branch)
+        let (_, store) = task.into_branch();
+        let path = wanted.file(&self.run);
+        save(&store, &path, false, &metadata)?;
+        trained(&path)
     }
 
     /// The detections of Faster-RCNN and of each branch on a split, in the branches' order by kind.
@@ -271,7 +273,7 @@ impl Setup {
     /// The factor of the configured step lengths with the best AP on the validation images, as in the paper. Where there is but one
     /// factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
-        let (Predictor::Confidence(head), Some(ascent)) = (&trained.predictor, &trained.ascent) else {
+        let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
             return Ok(1.0);
         };
         let factors = match self.config.step_factors.as_slice() {
@@ -283,7 +285,7 @@ impl Setup {
         let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
         let (dataset, truth) = (&*split.dataset, &split.truth);
         let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
-        let refiner = Refiner { head: &**head, ascent: ascent.clone() };
+        let refiner = Refiner { head, ascent: ascent.clone() };
         let (factor, ap) =
             best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
         let (title, ap) = (&trained.method.title, 100.0 * ap);
@@ -307,13 +309,13 @@ impl Setup {
 pub(super) fn heads(trained: &[Trained]) -> Heads<'_> {
     let mut found = Heads::refiners(vec![]);
     for one in trained {
-        match (&one.predictor, &one.ascent) {
-            (Predictor::Density(head), _) => found.parametric.push(head),
-            (Predictor::Confidence(head), Some(ascent)) => {
-                found.refiners.push(Refiner { head: &**head, ascent: ascent.clone() })
+        match (&one.branch, &one.ascent) {
+            (Branch::Density(head), _) => found.parametric.push(head),
+            (Branch::Confidence(head), Some(ascent)) => {
+                found.refiners.push(Refiner { head, ascent: ascent.clone() })
             }
             // Without a way to climb, guided suppression alone.
-            (Predictor::Confidence(_), None) => {}
+            (Branch::Confidence(_), None) => {}
         }
     }
     found

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setup, setup::Wanted};
 use crate::{
-    branch::Predictor,
+    branch::Branch,
     config::MethodConfig,
     error::Result,
     evaluation::{Heads, Refiner},
@@ -53,11 +53,11 @@ pub fn step_lengths(
     place.check_heads(&wanted)?;
     for wanted in &wanted {
         let trained = place.train(wanted, progress)?;
-        let (Predictor::Confidence(head), Some(ascent)) = (&trained.predictor, &trained.ascent) else {
+        let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
             continue;
         };
         let trials = grid(ascent);
-        let refiner = |ascent: &BoxAscent| Refiner { head: &**head, ascent: ascent.clone() };
+        let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
         let heads = Heads::refiners(trials.iter().map(refiner).collect());
         let evaluation = place.evaluate(&place.validation, &heads, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {

@@ -11,7 +11,7 @@ use super::{
     setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
-    branch::Predictor,
+    branch::Branch,
     config::{ExperimentConfig, MethodConfig},
     error::Result,
 };
@@ -105,15 +105,15 @@ impl Setup {
             rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
         }
         let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for Trained { method, seed, predictor, step_factor, .. } in trained {
+        for Trained { method, seed, branch, step_factor, .. } in trained {
             let name = format!("{}-{seed}", method.key);
-            match predictor {
-                Predictor::Density(_) => {
+            match branch {
+                Branch::Density(_) => {
                     let Some(found) = densities.next() else { continue };
                     self.keep(split, &name, &found.detections)?;
                     rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
                 }
-                Predictor::Confidence(_) => {
+                Branch::Confidence(_) => {
                     let Some(found) = confidences.next() else { continue };
                     self.keep(split, &format!("{name}-before"), &found.before)?;
                     self.keep(split, &name, &found.after)?;

@@ -44,14 +44,6 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     fn is_trainable(&self) -> bool {
         true
     }
-
-    /// A faster form of its present parameters for prediction on the CPU in f32, where there is one.
-    ///
-    /// # Errors
-    /// When a tensor operation fails.
-    fn pack(&self) -> Result<Option<Box<dyn Backbone>>> {
-        Ok(None)
-    }
 }
 
 /// Which heights and widths a [`Backbone`] takes.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use candle_core::Device;
+use candle_core::{DType, Device};
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_experiment::plan::Plan;
@@ -16,10 +16,10 @@ use super::heads::{Entry, Seen, Wanted, methods, other_proposals, reproduce};
 use super::{Options, Outcome};
 use crate::config::ExperimentConfig;
 use crate::features::FeatureTable;
-use crate::network::ENERGY;
-use crate::saved::TrainedHead;
+use crate::network::{ENERGY, TRUNK};
+use crate::saved::{TrainedHead, TrunkSource};
 use crate::training::{WholeNetwork, WholeTraining};
-use crate::{Error, Result};
+use crate::{BackboneConfig, Error, Result};
 
 /// Trains all rows from the pretrained `weights` on `device` and compares them.
 ///
@@ -53,16 +53,17 @@ impl Trainer<'_> {
         let (device, group) = (self.device, &Group::alone());
         let training = WholeTraining { config, method, seed, faces, weights, device, group };
         let WholeNetwork { task, steps, run } = training.start()?;
-        let network = wanted.train(task, steps, run.trunk, self.options, progress)?;
-        let Some(trunk) = network.trunk else {
-            let reason = "it is trained end to end, and has no trunk".to_owned();
+        let TrunkSource::Own(form) = &run.trunk else {
+            let reason = "it is trained end to end, and has no trunk of its own".to_owned();
             return Err(Error::Config { part: "network", reason });
         };
-        // What is packed computes on the CPU.
-        let (trunk, device) = match trunk.pack()? {
-            Some(packed) => (packed, &Device::Cpu),
-            None => (trunk, self.device),
+        let store = wanted.train(task, steps, run.trunk.clone(), self.options, progress)?;
+        // A residual network is fast enough on the CPU.
+        let device = match form {
+            BackboneConfig::Resnet(_) => &Device::Cpu,
+            _ => self.device,
         };
+        let trunk = form.build(&store.constants()?, TRUNK, DType::F32, device)?;
         let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
             let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
             let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
@@ -75,7 +76,7 @@ impl Trainer<'_> {
             Some(test) if measured => see(test)?,
             _ => Rc::clone(&validation),
         };
-        let head = TrainedHead::new(network.head)?;
+        let head = TrainedHead::new(config, method, trunk.num_features(), &store)?;
         Ok(Entry { method: method.to_owned(), seed, head, validation, results })
     }
 }

@@ -3,6 +3,7 @@
 use candle_core::{DType, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
 use ebm_data::faces::Faces;
+use ebm_nn::params::ParamStore;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Options;
@@ -10,10 +11,10 @@ use super::data::Data;
 use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
-use crate::network::{ENERGY, Network, num_clamped};
+use crate::network::{ENERGY, num_clamped};
 use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
 use crate::training::{BatchSource, FaceTask};
-use crate::{Error, PackedEnergyHead, Result};
+use crate::{EnergyHead, Error, Result};
 
 /// A trained network's view of a split.
 pub(crate) struct Seen {
@@ -34,7 +35,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// f(x, y), if that is what the head is.
-    fn energy(&self) -> Option<&PackedEnergyHead> {
+    fn energy(&self) -> Option<&EnergyHead> {
         self.head.energy()
     }
 }
@@ -52,7 +53,7 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Trains the network in its run and saves it there.
+    /// Trains the network in its run and saves it there; its parameters.
     pub fn train<S: BatchSource>(
         &self,
         mut task: FaceTask<S>,
@@ -60,15 +61,15 @@ impl Wanted<'_> {
         trunk: TrunkSource,
         options: &Options,
         progress: &mut dyn Progress,
-    ) -> Result<Network> {
+    ) -> Result<ParamStore> {
         let (method, experiment) = (self.method.to_owned(), self.config.clone());
         let saved = RunConfig { method, seed: self.seed, trunk, experiment };
         let text = saved.to_toml()?;
         let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
         let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
-        let (network, store) = task.into_network();
+        let (_, store) = task.into_network();
         save(&store, run.path(), &saved)?;
-        Ok(network)
+        Ok(store)
     }
 }
 
@@ -124,7 +125,7 @@ pub(super) struct Choice {
 /// Grid search of λ, as in the paper: the mean error of several baselines' estimates `(N, D)`, refined.
 pub(super) fn choose_step_length(
     refinement: &RefinementConfig,
-    energy: &PackedEnergyHead,
+    energy: &EnergyHead,
     seen: &Seen,
     estimates: &[Tensor],
 ) -> Result<Choice> {
@@ -278,7 +279,7 @@ const SEARCHED: usize = 48;
 
 /// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has several coordinates.
 pub(super) fn coordinate_densities(
-    head: &PackedEnergyHead,
+    head: &EnergyHead,
     seen: &Seen,
     grid: &Grid,
 ) -> Result<Vec<Vec<GridDensity>>> {
@@ -292,12 +293,7 @@ pub(super) fn coordinate_densities(
 }
 
 /// The most certain and the least certain images, and those with the most modes.
-fn examples(
-    head: &PackedEnergyHead,
-    seen: &Seen,
-    estimates: &[Tensor; 2],
-    grid: &Grid,
-) -> Result<Vec<Example>> {
+fn examples(head: &EnergyHead, seen: &Seen, estimates: &[Tensor; 2], grid: &Grid) -> Result<Vec<Example>> {
     let densities = coordinate_densities(head, seen, grid)?;
     let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
     let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();

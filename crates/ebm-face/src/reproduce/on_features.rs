@@ -155,9 +155,9 @@ impl Tables {
         let source = CachedSource::new(Rc::clone(&self.train), training.batch_size, key.split("data"))?;
         let (steps, network) = (training.steps(first.len()), Network { trunk: None, head });
         let task = FaceTask::new(network, store, source, training, key.split("train"));
-        let network = wanted.train(task, steps, trunk.clone(), options, progress)?;
+        let store = wanted.train(task, steps, trunk.clone(), options, progress)?;
         let (validation, results) = (Rc::clone(&self.validation), Rc::clone(&self.results));
-        let head = TrainedHead::new(network.head)?;
+        let head = TrainedHead::new(config, method, first.num_features(), &store)?;
         Ok(Entry { method: method.to_owned(), seed, head, validation, results })
     }
 }

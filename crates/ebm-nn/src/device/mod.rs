@@ -31,7 +31,7 @@ pub const HAS_CUDA: bool = cfg!(feature = "cuda");
 #[must_use]
 pub fn built_for() -> Option<(i32, i32)> {
     #[cfg(feature = "cuda")]
-    let capability = crate::ops::cuda::capability();
+    let capability = crate::cuda::capability();
     #[cfg(not(feature = "cuda"))]
     let capability = None;
     capability

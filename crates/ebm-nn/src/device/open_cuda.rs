@@ -27,7 +27,7 @@ pub(super) fn open(number: usize) -> Result<Device, String> {
 fn check_capability(device: &Device) -> Result<(), String> {
     let context = device.as_cuda_device().map_err(|error| error.to_string())?.cuda_stream().context().clone();
     let (major, minor) = context.compute_capability().map_err(|error| error.to_string())?;
-    match crate::ops::cuda::capability() {
+    match crate::cuda::capability() {
         Some(needed @ (a, b)) if (major, minor) < needed => Err(format!(
             "the GPU has compute capability {major}.{minor}, and this program was built for {a}.{b}; build it with \
              CUDA_COMPUTE_CAP={major}{minor}"

@@ -52,10 +52,11 @@ impl Uploader {
 mod cuda {
     use candle_core::cuda_backend::WrapErr;
     use candle_core::cuda_backend::cudarc::driver::{CudaEvent, DevicePtrMut, PinnedHostSlice, result};
-    use candle_core::{CudaDevice, CudaStorage, Result, Shape, Tensor};
+    use candle_core::op::BackpropOp;
+    use candle_core::{CudaDevice, CudaStorage, Result, Shape, Storage, Tensor};
     use rayon::prelude::*;
 
-    use crate::ops::cuda::tensor;
+    use crate::cuda::tensor;
 
     /// Numbers that a thread copies at a time.
     const CHUNK: usize = 1 << 16;

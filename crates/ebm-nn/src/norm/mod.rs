@@ -1,6 +1,6 @@
 //! Batch normalisation.
 
-mod batch;
+mod composed;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod rows;
@@ -8,8 +8,6 @@ mod rows;
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
-#[cfg(feature = "cuda")]
-pub(crate) use self::gpu::channel_sums;
 use crate::ops::widened::widened;
 use crate::{Error, Result, init};
 
@@ -94,12 +92,17 @@ impl BatchNorm {
         }
         if self.uses_batch(train) {
             return self.by_batch(x, channels, |x| {
+                let affine = [&self.weight, &self.bias];
                 #[cfg(feature = "cuda")]
                 if x.device().is_cuda() {
-                    return gpu::fused(x, [&self.weight, &self.bias], None, false, self.config.eps);
+                    return gpu::fused(x, affine, None, false, self.config.eps);
                 }
-                let form = if x.device().is_cpu() { batch::fused } else { batch::composed };
-                form(x, &self.weight, &self.bias, self.config.eps)
+                if !x.device().is_cpu() {
+                    return composed::composed(x, affine, self.config.eps);
+                }
+                let rows = x.permute(channels_last(x.rank()))?;
+                let (y, mean, var) = rows::fused(&rows, affine, None, false, self.config.eps)?;
+                Ok((y.permute(channels_second(x.rank()))?, mean, var))
             });
         }
         let (scale, shift) = self.affine()?;
@@ -135,13 +138,7 @@ impl BatchNorm {
             let fused = |x: &Tensor| rows::fused(x, affine, residual, relu, self.config.eps);
             return self.by_batch(x, channels, fused);
         }
-        // The channels second, as `forward` wants them.
-        let mut second: Vec<usize> = (0..x.rank()).collect();
-        second.insert(1, x.rank() - 1);
-        second.pop();
-        let mut last: Vec<usize> = (0..x.rank()).collect();
-        last.remove(1);
-        last.push(1);
+        let (second, last) = (channels_second(x.rank()), channels_last(x.rank()));
         #[cfg(feature = "cuda")]
         if self.uses_batch(train) && x.device().is_cuda() {
             let affine = [&self.weight, &self.bias];
@@ -153,11 +150,17 @@ impl BatchNorm {
         let y = self.forward(&x.permute(second)?, train)?;
         let y = y.permute(last)?;
         match (residual, relu) {
-            (Some(residual), true) => crate::resnet::add_relu(&y, residual),
+            (Some(residual), true) => crate::ops::add_relu(&y, residual),
             (Some(residual), false) => Ok((y + residual)?),
-            (None, true) => crate::resnet::relu(&y),
+            (None, true) => crate::ops::relu(&y),
             (None, false) => Ok(y),
         }
+    }
+
+    /// γ and β.
+    #[must_use]
+    pub fn parameters(&self) -> [&Tensor; 2] {
+        [&self.weight, &self.bias]
     }
 
     /// Whether [`forward`](Self::forward) normalises by the batch.
@@ -194,6 +197,16 @@ impl BatchNorm {
         move_towards(&self.running_var, (&var, count as f64 / (count - 1) as f64), self.config.momentum)?;
         Ok(y)
     }
+}
+
+/// The axes of (N, …, C) in the order (N, C, …).
+fn channels_second(rank: usize) -> Vec<usize> {
+    [0, rank - 1].into_iter().chain(1..rank - 1).collect()
+}
+
+/// The axes of (N, C, …) in the order (N, …, C).
+fn channels_last(rank: usize) -> Vec<usize> {
+    std::iter::once(0).chain(2..rank).chain([1]).collect()
 }
 
 /// Moves a running statistic a little towards `factor` times the batch's.

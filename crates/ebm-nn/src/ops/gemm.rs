@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use candle_core::{Result, bail};
 
-use super::storage::Float;
+use super::float::Float;
 
 /// A read-only matrix over a slice, element `(i, j)` at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]

@@ -1,14 +1,15 @@
-//! Maximum pooling that differentiates for any kernel and stride.
+//! Maximum pooling that differentiates for any kernel and stride, of maps in either order.
 
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType,
-};
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::storage::{Float, elements};
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::layout::{Order, innermost};
+use super::storage::zeros;
 use super::widened::{is_narrow, on_gpu, widened};
 use crate::{Error, Result};
 
@@ -24,29 +25,64 @@ use crate::{Error, Result};
 /// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
 /// the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    if is_narrow(x) {
-        return widened(x, |x| max_pool2d(x, kernel, stride, padding));
+    let window = Window { kernel, stride, padding };
+    // A view of a map that is stored with the channels innermost is read in place.
+    match innermost(x)? {
+        Some(stored) => Ok(pool(&stored, Order::ChannelsLast, window)?.permute((0, 3, 1, 2))?),
+        None => pool(x, Order::ChannelsFirst, window),
     }
-    let pool = Pool::checked(x, kernel, stride, padding)?;
-    Ok(x.contiguous()?.apply_op1(MaxPool(pool))?)
 }
 
+/// [`max_pool2d`] of maps with the channels innermost: (N, H, W, C) gives (N, oh, ow, C).
+///
+/// # Errors
+/// As there.
+pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
+    // On a GPU, convolutions leave maps in the other order.
+    if x.rank() == 4 && !x.device().is_cpu() {
+        let view = x.permute((0, 3, 1, 2))?;
+        if view.is_contiguous() || !x.device().is_cuda() {
+            return Ok(max_pool2d(&view, kernel, stride, padding)?.permute((0, 2, 3, 1))?);
+        }
+    }
+    pool(x, Order::ChannelsLast, Window { kernel, stride, padding })
+}
+
+fn pool(x: &Tensor, order: Order, window: Window) -> Result<Tensor> {
+    if is_narrow(x) {
+        return widened(x, |x| pool(x, order, window));
+    }
+    Ok(MaxPool::checked(x, order, window)?.apply([x])?)
+}
+
+/// What is pooled together.
 #[derive(Clone, Copy)]
-pub(super) struct Pool {
-    /// Images and channels.
-    pub(super) planes: [usize; 2],
-    pub(super) input: [usize; 2],
+struct Window {
     kernel: usize,
     stride: usize,
     padding: usize,
 }
 
-impl Pool {
-    /// That of x (N, C, H, W).
-    pub(super) fn checked(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Self> {
+#[derive(Clone, Copy)]
+struct MaxPool {
+    order: Order,
+    batch: usize,
+    channels: usize,
+    /// Height and width.
+    input: [usize; 2],
+    window: Window,
+}
+
+impl MaxPool {
+    fn checked(x: &Tensor, order: Order, window: Window) -> Result<Self> {
         let refuse = |reason: String| Err(Error::Argument { op: "max_pool2d", reason });
-        let &[batch, channels, height, width] = x.dims() else {
-            return refuse(format!("expected x (N, C, H, W), got {:?}", x.dims()));
+        let Window { kernel, stride, padding } = window;
+        let &[batch, a, b, c] = x.dims() else {
+            return refuse(format!("expected x {order}, got {:?}", x.dims()));
+        };
+        let (channels, input @ [height, width]) = match order {
+            Order::ChannelsFirst => (a, [b, c]),
+            Order::ChannelsLast => (c, [a, b]),
         };
         if x.elem_count() == 0 {
             return refuse(format!("x {:?} must have no zero extent", x.dims()));
@@ -64,127 +100,163 @@ impl Pool {
         if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
             return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
         }
-        Ok(Pool { planes: [batch, channels], input: [height, width], kernel, stride, padding })
+        Ok(Self { order, batch, channels, input, window })
     }
 
     /// The positions that output `i` of an axis reads.
-    pub(super) fn window(&self, i: usize, size: usize) -> std::ops::Range<usize> {
-        let start = i * self.stride;
-        start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
+    fn range(&self, i: usize, size: usize) -> std::ops::Range<usize> {
+        let Window { kernel, stride, padding } = self.window;
+        let start = i * stride;
+        start.saturating_sub(padding)..(start + kernel - padding).min(size)
     }
 
-    pub(super) fn output(&self) -> [usize; 2] {
-        self.input.map(|size| (size + 2 * self.padding - self.kernel) / self.stride + 1)
+    /// Height and width of the result.
+    fn output(&self) -> [usize; 2] {
+        let Window { kernel, stride, padding } = self.window;
+        self.input.map(|size| (size + 2 * padding - kernel) / stride + 1)
     }
 
-    /// Calls `found(output element, input element, value)` with the first maximum of every window of a plane.
-    fn maxima<T: Float>(&self, plane: &[T], mut found: impl FnMut(usize, usize, T)) {
-        let [height, width] = self.input;
-        let [out_h, out_w] = self.output();
-        for oy in 0..out_h {
-            let rows = self.window(oy, height);
-            for ox in 0..out_w {
-                let cols = self.window(ox, width);
-                let mut at = rows.start * width + cols.start;
-                let mut best = plane[at];
-                for y in rows.clone() {
-                    for x in cols.clone() {
-                        let value = plane[y * width + x];
-                        // NaN does not even compare with itself.
-                        if value > best || value.partial_cmp(&value).is_none() {
-                            (at, best) = (y * width + x, value);
-                        }
-                    }
-                }
-                found(oy * out_w + ox, at, best);
-            }
+    /// How many images there are, and how many numbers a pixel has in memory: a channel counts as an image of its own where
+    /// its numbers lie together.
+    fn images(&self) -> (usize, usize) {
+        match self.order {
+            Order::ChannelsFirst => (self.batch * self.channels, 1),
+            Order::ChannelsLast => (self.batch, self.channels),
         }
     }
 
     fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
-        let (plane, out) = (self.input.iter().product(), self.output().iter().product());
-        let mut y = vec![T::zero(); self.planes.iter().product::<usize>() * out];
-        y.par_chunks_exact_mut(out).zip(x.par_chunks_exact(plane)).for_each(|(y, x)| {
-            self.maxima(x, |to, _, value| y[to] = value);
+        let ((images, inner), [height, width]) = (self.images(), self.output());
+        let mut y = zeros(images * height * width * inner);
+        let image = x.len() / images;
+        let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
+        rows.for_each(|(row, y)| {
+            let image = &x[row / height * image..][..image];
+            for (j, y) in y.chunks_exact_mut(inner).enumerate() {
+                self.maxima(image, row % height, j, y);
+            }
         });
         y
     }
 
-    fn backward<T: Float>(&self, x: &[T], grad: &[T]) -> Vec<T> {
-        let (plane, out): (usize, usize) = (self.input.iter().product(), self.output().iter().product());
-        let mut dx = vec![T::zero(); x.len()];
-        let planes = x.par_chunks_exact(plane).zip(grad.par_chunks_exact(out));
-        dx.par_chunks_exact_mut(plane).zip(planes).for_each(|(dx, (x, grad))| {
-            self.maxima(x, |from, at, _| dx[at] += grad[from]);
-        });
+    /// The maxima of output (i, j) of an image alone.
+    fn maxima<T: Float>(&self, image: &[T], i: usize, j: usize, best: &mut [T]) {
+        let (inner, [height, width]) = (best.len(), self.input);
+        let mut first = true;
+        for y in self.range(i, height) {
+            for x in self.range(j, width) {
+                let pixel = &image[(y * width + x) * inner..][..inner];
+                if std::mem::take(&mut first) {
+                    best.copy_from_slice(pixel);
+                    continue;
+                }
+                for (best, value) in best.iter_mut().zip(pixel) {
+                    // NaN does not even compare with itself.
+                    if *value > *best || value.partial_cmp(value).is_none() {
+                        *best = *value;
+                    }
+                }
+            }
+        }
+    }
+
+    fn backward<T: Float>(&self, x: &[T], dy: &[T]) -> Vec<T> {
+        let ((images, inner), [_, width]) = (self.images(), self.output());
+        let mut dx = zeros(x.len());
+        let (image, pooled) = (x.len() / images, dy.len() / images);
+        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
+            |((dx, x), dy)| {
+                let mut maxima = Maxima::new(inner);
+                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
+                    maxima.find(self, x, pixel / width, pixel % width);
+                    for (at, dy) in maxima.at.iter().zip(dy) {
+                        dx[*at] += *dy;
+                    }
+                }
+            },
+        );
         dx
     }
 }
 
-struct MaxPool(Pool);
+/// Numbers of the result that a task makes at least.
+const NUMBERS: usize = 1 << 10;
 
-impl CustomOp1 for MaxPool {
+/// The first maximum of every number of a pixel in a window, and its offset, for the gradient.
+struct Maxima<T> {
+    value: Vec<T>,
+    at: Vec<usize>,
+}
+
+impl<T: Float> Maxima<T> {
+    fn new(inner: usize) -> Self {
+        Self { value: vec![T::zero(); inner], at: vec![0; inner] }
+    }
+
+    /// Finds those of output (i, j) of an image.
+    fn find(&mut self, pool: &MaxPool, image: &[T], i: usize, j: usize) {
+        let (inner, [height, width]) = (self.value.len(), pool.input);
+        let mut first = true;
+        for y in pool.range(i, height) {
+            for x in pool.range(j, width) {
+                let offset = (y * width + x) * inner;
+                let pixel = &image[offset..offset + inner];
+                for (((best, at), value), here) in
+                    self.value.iter_mut().zip(&mut self.at).zip(pixel).zip(offset..)
+                {
+                    // NaN does not even compare with itself.
+                    if first || *value > *best || value.partial_cmp(value).is_none() {
+                        (*best, *at) = (*value, here);
+                    }
+                }
+                first = false;
+            }
+        }
+    }
+}
+
+impl Kernel<1> for MaxPool {
     fn name(&self) -> &'static str {
         "max_pool2d"
     }
 
-    fn cpu_fwd(&self, s: &CpuStorage, l: &Layout) -> CandleResult<(CpuStorage, Shape)> {
-        let y = match s {
-            CpuStorage::F64(_) => f64::to_cpu_storage_owned(self.0.forward(elements(s, l)?)),
-            _ => f32::to_cpu_storage_owned(self.0.forward(elements(s, l)?)),
-        };
-        let ([n, c], [h, w]) = (self.0.planes, self.0.output());
-        Ok((y, Shape::from((n, c, h, w))))
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        Ok(self.order.shape(self.batch, self.channels, self.output()))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!("max_pool2d", arguments, |[x]| self.forward(x))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s: &candle_core::CudaStorage,
-        l: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
-        let ([n, c], [h, w]) = (self.0.planes, self.0.output());
-        Ok((self.0.cuda_forward(s, l, 1)?, Shape::from((n, c, h, w))))
+    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        self.cuda_forward(x)
     }
 
-    fn bwd(&self, x: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {
-        x.apply_op2_no_bwd(&grad.contiguous()?, &MaxPoolGradient(self.0)).map(Some)
+    fn gradients(&self, [x]: [&Tensor; 1], _: &Tensor, dy: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Gradient(*self).run([x, dy])?)])
     }
 }
 
-/// `(x, gradient of y) -> gradient of x`.
-struct MaxPoolGradient(Pool);
+/// `(x, dy) -> dx`.
+struct Gradient(MaxPool);
 
-impl CustomOp2 for MaxPoolGradient {
+impl Kernel<2> for Gradient {
     fn name(&self) -> &'static str {
         "max_pool2d gradient"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let dx = match s1 {
-            CpuStorage::F64(_) => {
-                f64::to_cpu_storage_owned(self.0.backward(elements(s1, l1)?, elements(s2, l2)?))
-            }
-            _ => f32::to_cpu_storage_owned(self.0.backward(elements(s1, l1)?, elements(s2, l2)?)),
-        };
-        Ok((dx, l1.shape().clone()))
+    fn shape(&self, [x, _]: [&Shape; 2]) -> CandleResult<Shape> {
+        Ok(x.clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!("max_pool2d", arguments, |[x, dy]| self.0.backward(x, dy))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s1: &candle_core::CudaStorage,
-        l1: &Layout,
-        s2: &candle_core::CudaStorage,
-        l2: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
-        Ok((self.0.cuda_backward((s1, l1), (s2, l2), 1)?, l1.shape().clone()))
+    fn cuda(&self, [x, dy]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        self.0.cuda_backward(x, dy)
     }
 }
 
@@ -287,5 +359,27 @@ mod tests {
                 other => panic!("{reason}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn it_is_the_pooling_of_the_other_order() {
+        for (kernel, stride, padding) in [(3, 2, 1), (2, 2, 0), (1, 2, 0), (3, 1, 1)] {
+            let x = noise_tensor(&[2, 5, 7, 3], 1).unwrap();
+            let x = if kernel == 2 { x.affine(f64::NAN, 0.0).unwrap() } else { x };
+            let y = max_pool2d_channels_last(&x, kernel, stride, padding).unwrap();
+            let view = x.permute((0, 3, 1, 2)).unwrap();
+            let expected = max_pool2d(&view, kernel, stride, padding).unwrap().permute((0, 2, 3, 1)).unwrap();
+            let flat = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+            for (y, expected) in flat(y).into_iter().zip(flat(expected)) {
+                assert!(y == expected || (y.is_nan() && expected.is_nan()));
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_with_the_channels_innermost() {
+        let x = noise_tensor(&[2, 4, 5, 3], 2).unwrap();
+        let pool = |t: &[Tensor]| max_pool2d_channels_last(&t[0], 3, 2, 1).map_err(candle_core::Error::wrap);
+        check_gradients(pool, &[x], 1e-6, 1e-8).unwrap();
     }
 }

@@ -2,34 +2,38 @@
 //!
 //! One folder or file per operation. candle's own are not used where `docs/candle.md` shows them wrong.
 
-mod conv2d;
 #[cfg(feature = "cuda")]
-pub(crate) mod cuda;
+pub(crate) mod channel_sums;
+mod conv2d;
+mod float;
 mod gemm;
+pub(crate) mod kernel;
 mod late_fusion;
+mod layout;
 mod linear;
 mod max_pool;
-mod max_pool_channels_last;
 mod packed;
 pub mod prroi_pool;
+mod relu;
 mod roi;
 mod roi_align;
 pub(crate) mod storage;
 mod sum_taps;
 #[cfg(test)]
 pub(crate) mod testing;
-pub(crate) mod upsample;
+mod upsample;
 pub(crate) mod widened;
 
-pub(crate) use conv2d::conv2d_layer;
-pub use conv2d::{PackedConv2d, conv2d, conv2d_channels_last};
-pub use late_fusion::{LateFusion, PackedLateFusion};
+pub(crate) use conv2d::{PackedConv2d, conv2d_layer};
+pub use conv2d::{conv2d, conv2d_channels_last};
+pub use float::Float;
+pub use late_fusion::LateFusion;
+pub use layout::{ChannelsLast, channels_first, channels_last};
 pub use linear::{PackedLinear, linear, linear_relu, linear_weight_gradient};
-pub use max_pool::max_pool2d;
-pub use max_pool_channels_last::max_pool2d_channels_last;
+pub use max_pool::{max_pool2d, max_pool2d_channels_last};
 pub use packed::Workspace;
 pub use prroi_pool::{prroi_pool, prroi_pool_box_gradient};
-pub use roi::{ChannelsLast, channels_first, channels_last};
+pub use relu::{add_relu, relu, relu_gradient};
 pub use roi_align::roi_align;
 pub use storage::elements;
 pub use sum_taps::{spread_taps, sum_taps};

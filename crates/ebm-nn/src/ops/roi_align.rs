@@ -3,10 +3,10 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{CpuStorage, CustomOp2, DType, Layout, Shape, Storage, Tensor};
+use candle_core::Tensor;
 
-use super::roi::{self, AxisWeights, BoxWeights, Real, Roi, check_arguments, check_rois, features_of, parse};
-use super::storage::elements;
+use super::float::Float;
+use super::roi::{Axes, AxisWeights, BoxWeights, Roi, RoiPool};
 use crate::error::Result;
 
 const OP: &str = "roi_align";
@@ -33,34 +33,18 @@ pub fn roi_align(
     sampling_ratio: usize,
     aligned: bool,
 ) -> Result<Tensor> {
-    let images = check_arguments(OP, features, rois, out, spatial_scale)?;
-    let rois = rois.contiguous()?;
-    check_rois(OP, &rois, images)?;
-    let features = if features.permute((0, 2, 3, 1))?.is_contiguous() {
-        features.clone()
-    } else {
-        features.contiguous()?
-    };
-    Ok(features.apply_op2(&rois, RoiAlign { out, spatial_scale, sampling_ratio, aligned })?)
+    RoiPool { axes: RoiAlign { sampling_ratio, aligned }, out, spatial_scale }.forward(features, rois)
 }
 
+/// The means of interpolated samples.
+#[derive(Clone, Copy)]
 struct RoiAlign {
-    out: (usize, usize),
-    spatial_scale: f64,
     sampling_ratio: usize,
     aligned: bool,
 }
 
 impl RoiAlign {
-    /// The weights are separable: a sample's bilinear weights are a product, and the grid is a product.
-    fn fill<T: Real>(&self, (height, width): (usize, usize)) -> impl Fn(&Roi, &mut BoxWeights<T>) + Sync {
-        move |roi, to| {
-            self.axis(roi.y, self.out.0, height, &mut to.y);
-            self.axis(roi.x, self.out.1, width, &mut to.x);
-        }
-    }
-
-    fn axis<T: Real>(&self, (start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
+    fn axis<T: Float>(&self, (start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
         to.clear();
         let shift = if self.aligned { 0.5 } else { 0.0 };
         let start = start - shift;
@@ -88,7 +72,7 @@ impl RoiAlign {
 }
 
 /// Adds the two weights of linear interpolation at `position`, which is clamped to the map if less than a pixel outside.
-fn add_sample<T: Real>(position: f64, size: usize, weight: f64, to: &mut AxisWeights<T>) {
+fn add_sample<T: Float>(position: f64, size: usize, weight: f64, to: &mut AxisWeights<T>) {
     if size == 0 || !(-1.0..=size as f64).contains(&position) {
         return;
     }
@@ -101,97 +85,30 @@ fn add_sample<T: Real>(position: f64, size: usize, weight: f64, to: &mut AxisWei
     }
 }
 
-impl RoiAlign {
-    fn forward<T: Real>(
-        &self,
-        (features, features_layout): (&CpuStorage, &Layout),
-        (rois, rois_layout): (&CpuStorage, &Layout),
-    ) -> candle_core::Result<CpuStorage> {
-        let map = features_of::<T>(features, features_layout)?;
-        let (n, _, h, w) = map.shape();
-        let boxes = parse(OP, elements::<T>(rois, rois_layout)?, n, self.spatial_scale)
-            .map_err(candle_core::Error::wrap)?;
-        Ok(T::to_cpu_storage_owned(roi::forward(&map, &boxes, self.out, self.fill((h, w)))))
-    }
+impl Axes for RoiAlign {
+    const OP: &'static str = OP;
+    const MOVES: bool = false;
 
-    fn backward<T: Real>(
+    /// The weights are separable: a sample's bilinear weights are a product, and the grid is a product.
+    fn fill<T: Float>(
         &self,
-        features: &Tensor,
-        rois: &Tensor,
-        grad: &Tensor,
-    ) -> candle_core::Result<Tensor> {
-        let shape @ (n, _, h, w) = features.dims4()?;
-        let grad = grad.contiguous()?;
-        let (grad, grad_layout) = grad.storage_and_layout();
-        let (rois, rois_layout) = rois.storage_and_layout();
-        let (Storage::Cpu(grad), Storage::Cpu(rois)) = (&*grad, &*rois) else {
-            return Err(candle_core::Error::BackwardNotSupported { op: OP }.bt());
-        };
-        let boxes = parse(OP, elements::<T>(rois, rois_layout)?, n, self.spatial_scale)
-            .map_err(candle_core::Error::wrap)?;
-        let grad = elements::<T>(grad, grad_layout)?;
-        let found = roi::backward_features(shape, &boxes, self.out, grad, self.fill((h, w)));
-        Tensor::from_vec(found, shape, features.device())
-    }
-}
-
-impl CustomOp2 for RoiAlign {
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn cpu_fwd(
-        &self,
-        features: &CpuStorage,
-        features_layout: &Layout,
-        rois: &CpuStorage,
-        rois_layout: &Layout,
-    ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (features, rois) = ((features, features_layout), (rois, rois_layout));
-        let result = match features.0 {
-            CpuStorage::F64(_) => self.forward::<f64>(features, rois)?,
-            _ => self.forward::<f32>(features, rois)?,
-        };
-        let (_, c, _, _) = features_layout.shape().dims4()?;
-        let (boxes, _) = rois_layout.shape().dims2()?;
-        Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
+        roi: &Roi,
+        out: (usize, usize),
+        (height, width): (usize, usize),
+        to: &mut BoxWeights<T>,
+    ) {
+        self.axis(roi.y, out.0, height, &mut to.y);
+        self.axis(roi.x, out.1, width, &mut to.x);
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
+    fn cuda<T: crate::cuda::Element>(
         &self,
-        features: &candle_core::CudaStorage,
-        features_layout: &Layout,
-        rois: &candle_core::CudaStorage,
-        rois_layout: &Layout,
-    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
-        let (_, c, _, _) = features_layout.shape().dims4()?;
-        let (boxes, _) = rois_layout.shape().dims2()?;
-        let result = self.cuda_forward((features, features_layout), (rois, rois_layout))?;
-        Ok((result, Shape::from((boxes, c, self.out.0, self.out.1))))
-    }
-
-    fn bwd(
-        &self,
-        features: &Tensor,
-        rois: &Tensor,
-        _res: &Tensor,
-        grad: &Tensor,
-    ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>)> {
-        let of_features = match (features.track_op(), features.dtype()) {
-            (false, _) => None,
-            #[cfg(feature = "cuda")]
-            _ if features.device().is_cuda() => {
-                let grad = roi::cuda::gradient_for(features, grad)?;
-                Some(roi::cuda::d_map(features, rois, &grad, |rois, grad, inner| {
-                    self.cuda_backward(features.shape(), rois, grad, inner)
-                })?)
-            }
-            (true, DType::F64) => Some(self.backward::<f64>(features, rois, grad)?),
-            (true, _) => Some(self.backward::<f32>(features, rois, grad)?),
-        };
-        // A tracked intermediate must get a gradient.
-        let of_rois = if rois.track_op() { Some(rois.zeros_like()?) } else { None };
-        Ok((of_features, of_rois))
+        rois: crate::cuda::Argument<'_>,
+        map: &candle_core::Shape,
+        (out, scale): ((usize, usize), f64),
+        slopes: bool,
+    ) -> candle_core::Result<super::roi::cuda::Weights<T>> {
+        cuda::weigh(self, rois, map, (out, scale), slopes)
     }
 }

@@ -3,12 +3,6 @@
 use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
 use rayon::prelude::*;
 
-/// The element types that the CPU kernels are written for, f32 and f64. Not to be implemented for others: the
-/// matrix product relies on `gemm` knowing the type.
-pub(crate) trait Float: WithDType {}
-impl Float for f32 {}
-impl Float for f64 {}
-
 /// Numbers from which on [`zeros`] uses all threads.
 const LARGE: usize = 1 << 19;
 

@@ -10,10 +10,11 @@ mod cuda;
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType};
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::storage::{Float, elements};
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
 use crate::{Error, Result};
 
 /// `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: what a same-size
@@ -56,7 +57,7 @@ fn apply(x: &Tensor, op: Taps) -> Result<Tensor> {
         let reason = format!("expected f32 or f64, got {:?}", x.dtype());
         return Err(Error::Argument { op: op.name(), reason });
     }
-    Ok(x.contiguous()?.apply_op1(op)?)
+    Ok(op.apply([x])?)
 }
 
 #[derive(Clone, Copy)]
@@ -69,14 +70,6 @@ struct Taps {
 }
 
 impl Taps {
-    fn output(&self) -> Shape {
-        let [n, height, width] = self.shape;
-        match self.spread {
-            true => Shape::from((n, height, width, self.kernel * self.kernel)),
-            false => Shape::from((n, height, width)),
-        }
-    }
-
     /// The outputs of a side of `size` that tap `tap` reaches, and the input that the first of them reads.
     fn reach(&self, tap: usize, size: usize) -> (Range<usize>, usize) {
         let half = self.kernel / 2;
@@ -85,7 +78,7 @@ impl Taps {
         (first..last.max(first), (first + tap).saturating_sub(half))
     }
 
-    fn run<T: Float>(&self, x: &[T]) -> Vec<T> {
+    fn products<T: Float>(&self, x: &[T]) -> Vec<T> {
         let ([n, height, width], kernel) = (self.shape, self.kernel);
         let (plane, taps) = (height * width, kernel * kernel);
         let mut y = vec![T::zero(); n * plane * if self.spread { taps } else { 1 }];
@@ -114,30 +107,30 @@ impl Taps {
     }
 }
 
-impl CustomOp1 for Taps {
+impl Kernel<1> for Taps {
     fn name(&self) -> &'static str {
         if self.spread { "spread_taps" } else { "sum_taps" }
     }
 
-    fn cpu_fwd(&self, s: &CpuStorage, l: &Layout) -> CandleResult<(CpuStorage, Shape)> {
-        let y = match s {
-            CpuStorage::F64(_) => f64::to_cpu_storage_owned(self.run(elements(s, l)?)),
-            _ => f32::to_cpu_storage_owned(self.run(elements(s, l)?)),
-        };
-        Ok((y, self.output()))
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let [n, height, width] = self.shape;
+        Ok(match self.spread {
+            true => Shape::from((n, height, width, self.kernel * self.kernel)),
+            false => Shape::from((n, height, width)),
+        })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[x]| self.products(x))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s: &candle_core::CudaStorage,
-        l: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
-        Ok((self.cuda(s, l)?, self.output()))
+    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        self.on_gpu(x.0, x.1)
     }
 
-    fn bwd(&self, _: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {
-        grad.contiguous()?.apply_op1_no_bwd(&Self { spread: !self.spread, ..*self }).map(Some)
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Self { spread: !self.spread, ..*self }.run([grad])?)])
     }
 }
 

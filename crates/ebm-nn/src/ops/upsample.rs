@@ -3,10 +3,13 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result as CandleResult, Shape, Tensor, WithDType};
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::storage::{Float, elements};
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::layout::{Order, innermost};
+use super::storage::zeros;
 use super::widened::{is_narrow, on_gpu, widened};
 use crate::{Error, Result};
 
@@ -33,21 +36,37 @@ pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tens
     if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
     }
-    let op = Nearest { planes: [batch, channels], small: [height, width], large: [out_h, out_w] };
-    Ok(x.contiguous()?.apply_op1(op)?)
+    let op = Nearest {
+        order: Order::ChannelsFirst,
+        planes: [batch, channels],
+        small: [height, width],
+        large: [out_h, out_w],
+        adjoint: false,
+    };
+    // A view of a map that is stored with the channels innermost is read in place.
+    match innermost(x)? {
+        Some(stored) => {
+            Ok(Nearest { order: Order::ChannelsLast, ..op }.apply([&stored])?.permute((0, 3, 1, 2))?)
+        }
+        None => Ok(op.apply([x])?),
+    }
 }
 
 /// The input index of each of `out` output indices.
-pub(crate) fn sources(size: usize, out: usize) -> Vec<usize> {
+fn sources(size: usize, out: usize) -> Vec<usize> {
     let scale = size as f32 / out as f32;
     (0..out).map(|i| ((i as f32 * scale) as usize).min(size - 1)).collect()
 }
 
 #[derive(Clone, Copy)]
 struct Nearest {
+    order: Order,
+    /// Images and channels.
     planes: [usize; 2],
     small: [usize; 2],
     large: [usize; 2],
+    /// From the gradient of y to that of x.
+    adjoint: bool,
 }
 
 impl Nearest {
@@ -56,92 +75,74 @@ impl Nearest {
         [sources(self.small[0], self.large[0]), sources(self.small[1], self.large[1])]
     }
 
-    /// `(elements of an input plane, elements of an output plane)`.
-    fn plane_sizes(&self) -> (usize, usize) {
-        (self.small.iter().product(), self.large.iter().product())
+    /// How many planes there are, and how many numbers a pixel of them has in memory.
+    fn pixels(&self) -> (usize, usize) {
+        let [images, channels] = self.planes;
+        match self.order {
+            Order::ChannelsFirst => (images * channels, 1),
+            Order::ChannelsLast => (images, channels),
+        }
     }
 
     fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
-        let [rows, cols] = self.maps();
-        let ((small, large), width) = (self.plane_sizes(), self.small[1]);
-        let mut y = vec![T::zero(); self.planes.iter().product::<usize>() * large];
-        y.par_chunks_exact_mut(large).zip(x.par_chunks_exact(small)).for_each(|(y, x)| {
-            for (to, &row) in y.chunks_exact_mut(self.large[1]).zip(&rows) {
-                let from = &x[row * width..][..width];
-                to.iter_mut().zip(&cols).for_each(|(to, &col)| *to = from[col]);
+        let ([rows, cols], (planes, inner), [height, width]) = (self.maps(), self.pixels(), self.large);
+        let (plane, line) = (x.len() / planes, self.small[1] * inner);
+        let mut y = zeros(planes * height * width * inner);
+        let lines = y.par_chunks_exact_mut(width * inner).enumerate();
+        lines.with_min_len(NUMBERS.div_ceil(width * inner)).for_each(|(i, to)| {
+            let from = &x[i / height * plane + rows[i % height] * line..][..line];
+            for (to, &col) in to.chunks_exact_mut(inner).zip(&cols) {
+                to.copy_from_slice(&from[col * inner..(col + 1) * inner]);
             }
         });
         y
     }
 
     fn backward<T: Float>(&self, grad: &[T]) -> Vec<T> {
-        let [rows, cols] = self.maps();
-        let ((small, large), width) = (self.plane_sizes(), self.small[1]);
-        let mut dx = vec![T::zero(); self.planes.iter().product::<usize>() * small];
-        dx.par_chunks_exact_mut(small).zip(grad.par_chunks_exact(large)).for_each(|(dx, grad)| {
-            for (from, &row) in grad.chunks_exact(self.large[1]).zip(&rows) {
-                let to = &mut dx[row * width..][..width];
-                from.iter().zip(&cols).for_each(|(from, &col)| to[col] += *from);
+        let ([rows, cols], (planes, inner)) = (self.maps(), self.pixels());
+        let line = self.small[1] * inner;
+        let mut dx = zeros(planes * self.small[0] * line);
+        let gradients = grad.par_chunks_exact(grad.len() / planes);
+        dx.par_chunks_exact_mut(self.small[0] * line).zip(gradients).for_each(|(dx, grad)| {
+            for (from, &row) in grad.chunks_exact(self.large[1] * inner).zip(&rows) {
+                let to = &mut dx[row * line..][..line];
+                for (from, &col) in from.chunks_exact(inner).zip(&cols) {
+                    let to = &mut to[col * inner..(col + 1) * inner];
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+                }
             }
         });
         dx
     }
 }
 
-impl CustomOp1 for Nearest {
+/// Numbers of the result that a task makes at least.
+const NUMBERS: usize = 1 << 12;
+
+impl Kernel<1> for Nearest {
     fn name(&self) -> &'static str {
         "upsample_nearest2d"
     }
 
-    fn cpu_fwd(&self, s: &CpuStorage, l: &Layout) -> CandleResult<(CpuStorage, Shape)> {
-        let y = match s {
-            CpuStorage::F64(_) => f64::to_cpu_storage_owned(self.forward(elements(s, l)?)),
-            _ => f32::to_cpu_storage_owned(self.forward(elements(s, l)?)),
-        };
-        let ([n, c], [h, w]) = (self.planes, self.large);
-        Ok((y, Shape::from((n, c, h, w))))
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let [n, c] = self.planes;
+        Ok(self.order.shape(n, c, if self.adjoint { self.small } else { self.large }))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!("upsample_nearest2d", arguments, |[from]| match self.adjoint {
+            false => self.forward(from),
+            true => self.backward(from),
+        })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s: &candle_core::CudaStorage,
-        l: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
-        let ([n, c], [h, w]) = (self.planes, self.large);
-        Ok((self.cuda(s, l, false)?, Shape::from((n, c, h, w))))
+    fn cuda(&self, [from]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        self.on_gpu(from.0, from.1)
     }
 
-    fn bwd(&self, _: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {
-        grad.contiguous()?.apply_op1_no_bwd(&NearestGradient(*self)).map(Some)
-    }
-}
-
-/// The adjoint: `gradient of y -> gradient of x`.
-struct NearestGradient(Nearest);
-
-impl CustomOp1 for NearestGradient {
-    fn name(&self) -> &'static str {
-        "upsample_nearest2d gradient"
-    }
-
-    fn cpu_fwd(&self, s: &CpuStorage, l: &Layout) -> CandleResult<(CpuStorage, Shape)> {
-        let dx = match s {
-            CpuStorage::F64(_) => f64::to_cpu_storage_owned(self.0.backward(elements(s, l)?)),
-            _ => f32::to_cpu_storage_owned(self.0.backward(elements(s, l)?)),
-        };
-        let ([n, c], [h, w]) = (self.0.planes, self.0.small);
-        Ok((dx, Shape::from((n, c, h, w))))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s: &candle_core::CudaStorage,
-        l: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
-        let ([n, c], [h, w]) = (self.0.planes, self.0.small);
-        Ok((self.0.cuda(s, l, true)?, Shape::from((n, c, h, w))))
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
     }
 }
 
@@ -181,6 +182,15 @@ mod tests {
             let checked = check_gradients(|t| wrapped(&t[0], out_h, out_w), &[x], 1e-4, 1e-8);
             prop_assert!(checked.is_ok(), "{}", checked.unwrap_err());
         }
+    }
+
+    #[test]
+    fn a_map_with_the_channels_innermost_is_read_in_place() {
+        let x = noise_tensor(&[2, 5, 7, 3], 1).unwrap().permute((0, 3, 1, 2)).unwrap();
+        let run = |x: &Tensor| wrapped(x, 9, 4).unwrap().flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(run(&x), run(&x.contiguous().unwrap()));
+        let view = |t: &[Tensor]| wrapped(&t[0].permute((0, 3, 1, 2))?, 4, 9);
+        check_gradients(view, &[noise_tensor(&[1, 3, 5, 2], 2).unwrap()], 1e-4, 1e-8).unwrap();
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use super::conv::ConvNorm;
-use crate::Result;
-use crate::norm::BatchNormConfig;
+use crate::layers::{Conv2d, Conv2dConfig};
+use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::ops::Workspace;
+use crate::{Result, init};
 
 /// The kind of residual block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,29 @@ pub(super) struct Stride {
 /// relu(F(x) + x), or relu(F(x) + projection(x)) where the shapes differ; maps are (N, H, W, C).
 #[derive(Clone, Debug)]
 pub(super) struct Residual {
-    pub(super) convs: Vec<ConvNorm>,
-    pub(super) downsample: Option<ConvNorm>,
+    convs: Vec<Conv2d>,
+    downsample: Option<Conv2d>,
+}
+
+/// A convolution `conv` of `vb` with padding k/2; without a `norm` it has a bias.
+pub(super) fn conv_norm(
+    (input, output): (usize, usize),
+    (kernel, stride): (usize, usize),
+    norm: Option<BatchNormConfig>,
+    (conv_name, norm_name): (&str, &str),
+    vb: &VarBuilder,
+) -> Result<Conv2d> {
+    let config = Conv2dConfig {
+        stride,
+        weight: init::kaiming_normal_fan_out(),
+        bias: norm.is_none().then(|| init::constant(0.)),
+        ..Conv2dConfig::same(input, output, kernel)
+    };
+    let conv = Conv2d::new(config, vb.pp(conv_name))?;
+    Ok(match norm {
+        Some(norm) => conv.normalised(BatchNorm::new(output, norm, vb.pp(norm_name))?),
+        None => conv,
+    })
 }
 
 impl Residual {
@@ -51,7 +73,7 @@ impl Residual {
         let output = inner * block.expansion();
         let conv = |i: usize, channels, kernel, stride| {
             let (conv, norm_name) = (format!("conv{i}"), format!("bn{i}"));
-            ConvNorm::new(channels, (kernel, stride), norm, (&conv, &norm_name), vb)
+            conv_norm(channels, (kernel, stride), norm, (&conv, &norm_name), vb)
         };
         let convs = match block {
             Block::Basic => vec![conv(1, (input, inner), 3, stride)?, conv(2, (inner, inner), 3, 1)?],
@@ -65,26 +87,28 @@ impl Residual {
             }
         };
         let downsample = (stride != 1 || input != output)
-            .then(|| ConvNorm::new((input, output), (1, stride), norm, ("downsample.0", "downsample.1"), vb))
+            .then(|| conv_norm((input, output), (1, stride), norm, ("downsample.0", "downsample.1"), vb))
             .transpose()?;
         Ok(Self { convs, downsample })
     }
 
-    pub(super) fn folded(&self) -> Result<Self> {
-        Ok(Self {
-            convs: self.convs.iter().map(ConvNorm::folded).collect::<Result<_>>()?,
-            downsample: self.downsample.as_ref().map(ConvNorm::folded).transpose()?,
-        })
-    }
-
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let Some((last, first)) = self.convs.split_last() else { return Ok(x.clone()) };
-        let mut y = x.clone();
+        let shortcut = self.downsample.as_ref();
+        let shortcut = shortcut.map(|conv| conv.forward_channels_last(x, None, false, train)).transpose()?;
+        let mut inner: Option<Tensor> = None;
         for conv in first {
-            y = conv.forward(&y, None, true, train)?;
+            let y = conv.forward_channels_last(inner.as_ref().unwrap_or(x), None, true, train)?;
+            inner.replace(y).into_iter().for_each(|old| Workspace::shared().recycle(old));
         }
-        let shortcut =
-            self.downsample.as_ref().map(|conv| conv.forward(x, None, false, train)).transpose()?;
-        last.forward(&y, Some(shortcut.as_ref().unwrap_or(x)), true, train)
+        let residual = Some(shortcut.as_ref().unwrap_or(x));
+        let y = last.forward_channels_last(inner.as_ref().unwrap_or(x), residual, true, train)?;
+        inner.into_iter().chain(shortcut).for_each(|old| Workspace::shared().recycle(old));
+        Ok(y)
+    }
+
+    /// Its layers.
+    pub(super) fn layers(&self) -> impl Iterator<Item = &Conv2d> {
+        self.convs.iter().chain(&self.downsample)
     }
 }

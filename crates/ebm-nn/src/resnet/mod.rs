@@ -1,23 +1,18 @@
 //! Residual networks with torchvision's parameter names.
 
 mod block;
-mod conv;
-mod packed;
-mod relu;
 
 pub use block::Block;
-pub use conv::{Conv2d, Conv2dConfig};
-pub(crate) use packed::Map;
-pub use packed::PackedResNet;
-pub use relu::{add_relu, relu, relu_gradient};
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use self::block::{Residual, Stride};
-use self::conv::ConvNorm;
+use self::block::{Residual, Stride, conv_norm};
+use crate::layers::Conv2d;
 use crate::norm::BatchNormConfig;
-use crate::{Error, Result, ops};
+use crate::ops::{self, Workspace};
+use crate::prepared::{are_constant, is_packable};
+use crate::{Error, Result};
 
 /// What follows each convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,7 +104,7 @@ impl ResNetConfig {
 /// torchvision's names: `conv1`, `bn1`, `layer{1..4}.{i}.conv{1..3}`, `.bn{1..3}`, `.downsample.{0,1}`.
 #[derive(Clone, Debug)]
 pub struct ResNet {
-    stem: ConvNorm,
+    stem: Conv2d,
     stages: Vec<Vec<Residual>>,
 }
 
@@ -123,7 +118,7 @@ impl ResNet {
             return Err(Error::Argument { op: "ResNet::new", reason: "the width is 0".to_owned() });
         }
         let norm = config.norm.config();
-        let stem = ConvNorm::new((3, config.width), (7, 2), norm, ("conv1", "bn1"), &vb)?;
+        let stem = conv_norm((3, config.width), (7, 2), norm, ("conv1", "bn1"), &vb)?;
         let mut input = config.width;
         let mut stages = Vec::new();
         for (stage, &blocks) in config.layers.iter().enumerate().take_while(|(_, blocks)| **blocks > 0) {
@@ -141,16 +136,6 @@ impl ResNet {
         Ok(Self { stem, stages })
     }
 
-    /// The network for inference with its present parameters: running statistics are folded into the convolutions, once, and nothing
-    /// is recorded. On the CPU [`pack`](Self::pack) does this and more.
-    ///
-    /// # Errors
-    /// When a tensor operation fails.
-    pub fn folded(&self) -> Result<Self> {
-        let stage = |blocks: &Vec<Residual>| blocks.iter().map(Residual::folded).collect::<Result<_>>();
-        Ok(Self { stem: self.stem.folded()?, stages: self.stages.iter().map(stage).collect::<Result<_>>()? })
-    }
-
     /// (N, 3, H, W) -> the outputs \[C2, C3, C4, C5\] of the four stages, (N, channels\[i\], H/4, W/4) to
     /// (…, H/32, W/32), sizes rounded up. With `train`, normalisation that is not frozen uses and records
     /// the batch's statistics.
@@ -162,7 +147,8 @@ impl ResNet {
         <[Tensor; 4]>::try_from(maps).map_err(|maps| missing(4, maps.len()))
     }
 
-    /// The outputs of the first `stages` stages; later ones are not computed.
+    /// The outputs of the first `stages` stages; later ones are not computed. Without training, constant parameters and images
+    /// in f32 on the CPU give maps that are stored with the channels innermost.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -171,17 +157,35 @@ impl ResNet {
             return Err(missing(stages, self.stages.len()));
         }
         x.dims4()?;
+        let as_they_are = !train && is_packable(x) && are_constant(self.parameters().chain([x]));
         // The channels innermost from here on: the order in which the products run.
-        let x = x.permute((0, 2, 3, 1))?;
-        let mut x = ops::max_pool2d_channels_last(&self.stem.forward(&x, None, true, train)?, 3, 2, 1)?;
+        let x = ops::channels_last(x)?.permute((0, 2, 3, 1))?;
+        let stem = self.stem.forward_channels_last(&x, None, true, train)?;
+        let mut x = ops::max_pool2d_channels_last(&stem, 3, 2, 1)?;
+        Workspace::shared().recycle(stem);
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
-            for block in stage {
-                x = block.forward(&x, train)?;
+            let mut blocks = stage.iter();
+            if let Some(first) = blocks.next() {
+                let y = first.forward(&x, train)?;
+                let input = std::mem::replace(&mut x, y);
+                // A later stage's input is the last one's output, which is kept.
+                if maps.is_empty() {
+                    Workspace::shared().recycle(input);
+                }
             }
-            maps.push(ops::channels_first(&x)?);
+            for block in blocks {
+                let y = block.forward(&x, train)?;
+                Workspace::shared().recycle(std::mem::replace(&mut x, y));
+            }
+            maps.push(if as_they_are { x.permute((0, 3, 1, 2))? } else { ops::channels_first(&x)? });
         }
         Ok(maps)
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Tensor> {
+        let blocks = self.stages.iter().flatten();
+        std::iter::once(&self.stem).chain(blocks.flat_map(Residual::layers)).flat_map(Conv2d::parameters)
     }
 }
 

@@ -3,8 +3,9 @@
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::init;
+use ebm_nn::layers::{Conv2d, Conv2dConfig};
 use ebm_nn::norm::{BatchNorm, BatchNormConfig};
-use ebm_nn::ops::{PackedConv2d, PackedLinear, conv2d_channels_last, linear};
+use ebm_nn::ops::{PackedLinear, linear};
 
 use crate::Result;
 
@@ -15,43 +16,30 @@ fn norm(channels: usize, vb: VarBuilder) -> Result<BatchNorm> {
     Ok(BatchNorm::with_weight(channels, BatchNormConfig::TRAIN, NORM_WEIGHT, vb)?)
 }
 
-fn weight_and_bias(shape: &[usize], vb: &VarBuilder) -> Result<(Tensor, Tensor)> {
-    let weight = vb.get_with_hints(shape, "weight", init::kaiming_normal_fan_in())?;
-    Ok((weight, vb.get_with_hints(shape[0], "bias", init::constant(0.0))?))
-}
-
 /// A convolution with bias, `0`, its normalisation, `1`, and ReLU.
 #[derive(Clone, Debug)]
-pub(super) struct ConvBlock {
-    weight: Tensor,
-    bias: Tensor,
-    norm: BatchNorm,
-    padding: usize,
-}
+pub(super) struct ConvBlock(Conv2d);
 
 impl ConvBlock {
     /// A convolution that keeps the map's size.
     pub(super) fn same(input: usize, output: usize, vb: VarBuilder) -> Result<Self> {
-        Ok(Self { padding: 1, ..Self::of_patch(input, output, 3, vb)? })
+        Self::new(Conv2dConfig::same(input, output, 3), vb)
     }
 
     /// A convolution of maps of `kernel` × `kernel` pixels to one.
     pub(super) fn of_patch(input: usize, output: usize, kernel: usize, vb: VarBuilder) -> Result<Self> {
-        let (weight, bias) = weight_and_bias(&[output, input, kernel, kernel], &vb.pp("0"))?;
-        Ok(Self { weight, bias, norm: norm(output, vb.pp("1"))?, padding: 0 })
+        Self::new(Conv2dConfig { padding: 0, ..Conv2dConfig::same(input, output, kernel) }, vb)
+    }
+
+    fn new(config: Conv2dConfig, vb: VarBuilder) -> Result<Self> {
+        let (weight, bias) = (init::kaiming_normal_fan_in(), Some(init::constant(0.0)));
+        let conv = Conv2d::new(Conv2dConfig { weight, bias, ..config }, vb.pp("0"))?;
+        Ok(Self(conv.normalised(norm(config.output, vb.pp("1"))?)))
     }
 
     /// (N, H, W, I) -> (N, …, O).
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let y = conv2d_channels_last(x, &self.weight, Some(&self.bias), 1, self.padding)?;
-        Ok(self.norm.forward_channels_last(&y, None, true, train)?)
-    }
-
-    /// The layer as it is when not trained.
-    pub(super) fn pack(&self) -> Result<PackedConv2d> {
-        let (scale, shift) = self.norm.affine()?;
-        let shift = ((&self.bias * &scale)? + shift)?;
-        Ok(PackedConv2d::folded(&self.weight.detach(), &scale.detach(), &shift.detach(), 1, self.padding)?)
+        Ok(self.0.forward_channels_last(x, None, true, train)?)
     }
 }
 
@@ -65,7 +53,9 @@ pub(super) struct LinearBlock {
 
 impl LinearBlock {
     pub(super) fn new(input: usize, output: usize, vb: VarBuilder) -> Result<Self> {
-        let (weight, bias) = weight_and_bias(&[output, input], &vb.pp("linear"))?;
+        let linear = vb.pp("linear");
+        let weight = linear.get_with_hints((output, input), "weight", init::kaiming_normal_fan_in())?;
+        let bias = linear.get_with_hints(output, "bias", init::constant(0.0))?;
         Ok(Self { weight, bias, norm: norm(output, vb.pp("bn"))? })
     }
 
@@ -75,7 +65,12 @@ impl LinearBlock {
         Ok(self.norm.forward_channels_last(&y, None, true, train)?)
     }
 
-    /// The layer as it is when not trained, for boxes that are pooled with the channels innermost to `bins` bins.
+    /// Those that are trained.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
+        [&self.weight, &self.bias].into_iter().chain(self.norm.parameters())
+    }
+
+    /// The layer as it is when not trained, with packed weights, for boxes that are pooled with the channels innermost to `bins` bins.
     pub(super) fn pack(&self, bins: usize) -> Result<PackedLinear> {
         let (scale, shift) = self.norm.affine()?;
         let weight = self.weight.broadcast_mul(&scale.unsqueeze(1)?)?;

@@ -11,9 +11,8 @@
 //!
 //! | item | what |
 //! |---|---|
-//! | [`BoxModule`] | the network on tensors: any device, f32 and f64, training |
-//! | [`PackedBoxModule`] | the same frozen, f32 on the CPU, with the gradient by hand |
-//! | [`BoxNetwork`] | what a tracker needs of either |
+//! | [`BoxModule`] | the network |
+//! | [`BoxNetwork`] | what a tracker needs of it |
 //! | [`PixelSteps`] | f over `(x, y, w, h)` with ATOM's step |
 
 mod features;
@@ -29,7 +28,6 @@ use serde::{Deserialize, Serialize};
 
 pub use features::{Modulation, TargetFeatures, TestFeatures, corners, rects};
 pub use network::{BoxModule, InTraining};
-pub use packed::PackedBoxModule;
 pub use pixel_steps::PixelSteps;
 
 use crate::{BackboneFeatures, Error, Result};
@@ -92,7 +90,7 @@ impl BoxModuleConfig {
     }
 }
 
-/// The frozen box module, whatever its form.
+/// The frozen box module.
 pub trait BoxNetwork: EnergyModel<Features = TargetFeatures> {
     /// How the N targets in the boxes `(N, 4)`, x, y, w, h, of the N reference crops look.
     ///

@@ -1,17 +1,22 @@
 //! The module on tensors.
 
+use std::sync::Arc;
+
 use candle_core::{Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_nn::init;
 use ebm_nn::ops::{channels_last, linear, prroi_pool};
+use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
 use super::layers::{ConvBlock, LinearBlock};
-use super::{BoxModuleConfig, BoxNetwork, PackedBoxModule, SCALES};
+use super::packed::PackedBoxLayers;
+use super::{BoxModuleConfig, BoxNetwork, SCALES};
 use crate::{BackboneFeatures, Error, Result};
 
-/// The box module with its parameters; frozen by itself, trained as [`InTraining`].
+/// The box module with its parameters; frozen by itself, trained as [`InTraining`]. Of constant parameters, f32 on the CPU, it keeps
+/// packed weights, and goes back to the boxes by hand.
 #[derive(Clone, Debug)]
 pub struct BoxModule {
     pub(super) config: BoxModuleConfig,
@@ -23,6 +28,7 @@ pub struct BoxModule {
     pub(super) weight: Tensor,
     /// (1).
     pub(super) bias: Tensor,
+    prepared: Prepared<PackedBoxLayers>,
 }
 
 /// From the reference crop to the modulation vectors.
@@ -73,6 +79,7 @@ impl BoxModule {
             weight: predictor.get_with_hints((1, inputs), "weight", init::kaiming_normal_fan_in())?,
             bias: predictor.get_with_hints(1, "bias", init::constant(0.0))?,
             config: config.clone(),
+            prepared: Prepared::new(),
         })
     }
 
@@ -81,12 +88,16 @@ impl BoxModule {
         &self.config
     }
 
-    /// The module with its present parameters for inference on the CPU in f32.
-    ///
-    /// # Errors
-    /// When the parameters are elsewhere.
-    pub fn pack(&self) -> Result<PackedBoxModule> {
-        PackedBoxModule::new(self)
+    /// What serves these boxes in prediction, where all parameters are constant: f32 on the CPU.
+    fn packed(&self, corners: &Tensor) -> Result<Option<Arc<PackedBoxLayers>>> {
+        let layers = self.of_box.iter().flat_map(LinearBlock::parameters);
+        if !is_packable(corners) || !is_packable(&self.weight) {
+            return Ok(None);
+        }
+        if !are_constant(layers.chain([&self.weight, &self.bias])) {
+            return Ok(None);
+        }
+        self.prepared.get(|| PackedBoxLayers::new(self)).map(Some)
     }
 
     fn modulate(&self, reference: &BackboneFeatures, boxes: &Tensor, train: bool) -> Result<Modulation> {
@@ -112,8 +123,8 @@ impl BoxModule {
         let map = |map: usize| -> Result<Tensor> {
             let [first, second] = &self.test[map];
             let features = second.forward(&first.forward(&innermost(test.maps()[map])?, train)?, train)?;
-            let vector = modulation.vectors[map].unsqueeze(1)?.unsqueeze(1)?;
-            Ok(features.broadcast_mul(&vector)?.permute((0, 3, 1, 2))?)
+            let vector = &modulation.vectors[map];
+            Ok(scaled(&features, vector)?.permute((0, 3, 1, 2))?)
         };
         Ok(TestFeatures { maps: [map(0)?, map(1)?] })
     }
@@ -135,6 +146,17 @@ impl BoxModule {
         let corners = features.space().decode(y)?;
         self.f(&features.test, &corners, train).map_err(ebm_core::Error::model)
     }
+}
+
+/// The maps (N, H, W, C) times the vectors (N, C), or one for all.
+fn scaled(maps: &Tensor, vectors: &Tensor) -> Result<Tensor> {
+    if maps.dim(0)? == 1 && vectors.dim(0)? == 1 {
+        // As rows of channels, which candle multiplies fastest.
+        let (_, height, width, channels) = maps.dims4()?;
+        let rows = maps.reshape((height * width, channels))?.broadcast_mul(&vectors.get(0)?)?;
+        return Ok(rows.reshape((1, height, width, channels))?);
+    }
+    Ok(maps.broadcast_mul(&vectors.unsqueeze(1)?.unsqueeze(1)?)?)
 }
 
 /// Rows (crop, x0, y0, x1, y1) of the boxes with the corners `(B, M, 4)`, M in each of the B crops.
@@ -165,7 +187,16 @@ impl EnergyModel for BoxModule {
     type Features = TargetFeatures;
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.energy(features, y, false)
+        let corners = features.space().decode(y)?;
+        self.corner_scores(features.test(), &corners).map_err(ebm_core::Error::model)
+    }
+
+    fn score_and_grad(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        let y = y.detach();
+        let corners = features.space().decode(&y)?;
+        let (f, gradient) =
+            self.corner_gradients(features.test(), &corners).map_err(ebm_core::Error::model)?;
+        Ok((f, features.space().decode_gradient(&y, &gradient)?))
     }
 
     fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
@@ -183,10 +214,17 @@ impl BoxNetwork for BoxModule {
     }
 
     fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
-        self.f(features, corners, false)
+        let is_constant = are_constant(features.maps.iter().chain([corners]));
+        match if is_constant { self.packed(corners)? } else { None } {
+            Some(packed) => packed.scores(features, corners),
+            None => self.f(features, corners, false),
+        }
     }
 
     fn corner_gradients(&self, features: &TestFeatures, corners: &Tensor) -> Result<(Tensor, Tensor)> {
+        if let Some(packed) = self.packed(corners)? {
+            return packed.gradients(features, corners);
+        }
         let corners = Var::from_tensor(&corners.detach())?;
         let f = self.f(&features.detach(), &corners, false)?;
         let gradients = f.sum_all()?.backward()?;

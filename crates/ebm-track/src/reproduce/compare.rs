@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
+use candle_core::{DType, Device};
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_eval::tracking::{Convention, FailedSequence, merge};
 use ebm_seed::Key;
@@ -15,7 +15,7 @@ use super::rivals::{RivalRow, rivals};
 use super::study::Variant;
 use crate::backbone::Backbone;
 use crate::benchmark::{Repetition, Runs, track_dataset};
-use crate::box_module::PackedBoxModule;
+use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings};
 use crate::error::Result;
 use crate::method::Refinement;
@@ -84,7 +84,7 @@ pub(super) struct Trained {
     pub seed: u64,
     pub refinement: Refinement,
     pub step_factor: f64,
-    pub network: PackedBoxModule,
+    pub network: BoxModule,
 }
 
 /// Where the work is done.
@@ -106,17 +106,16 @@ impl Setup<'_> {
         &self,
         (variant, seed): (&Variant, u64),
         pairs: impl PairSource,
-        step_factor: impl FnOnce(&PackedBoxModule, &mut dyn Progress) -> Result<f64>,
+        step_factor: impl FnOnce(&BoxModule, &mut dyn Progress) -> Result<f64>,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
         let (method, config) = (&variant.method, self.config);
         let name = module_name(variant, seed);
         let directory = self.run.join(&name);
         if self.resume && SavedConfig::exists(&directory) {
-            let (saved, _, module) = SavedConfig::load(&directory, Some(self.path), self.device)?;
+            let (saved, _, network) = SavedConfig::load(&directory, Some(self.path), &Device::Cpu)?;
             let step_factor = saved.refinement.step_length[0] / method.refinement.step_length[0];
-            let (refinement, network) = (saved.refinement, module.pack()?);
-            return Ok(Trained { seed, refinement, step_factor, network });
+            return Ok(Trained { seed, refinement: saved.refinement, step_factor, network });
         }
         let (backbone, device, group) = (&self.backbone, self.device, &Group::alone());
         let training = ModuleTraining { config, method, name: &variant.key(), seed, backbone, device, group };
@@ -125,7 +124,8 @@ impl Setup<'_> {
         let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (module, store) = task.into_module();
-        let network = module.pack()?;
+        let network =
+            BoxModule::new(module.config(), store.constants()?.var_builder(DType::F32, &Device::Cpu))?;
         let step_factor = step_factor(&network, progress)?;
         let saved = training.saved(relative(self.path, self.run), step_factor);
         saved.save(&store, &directory)?;

@@ -18,7 +18,7 @@ use super::compare::{Comparison, Setup, Test};
 use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
 use super::study::Study;
 use crate::Backbone;
-use crate::box_module::PackedBoxModule;
+use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
 use crate::method::Refinement;
@@ -99,7 +99,7 @@ pub fn mini(
             // Chosen once for all seeds of a method.
             let key = variant.key();
             let configured = &variant.method.refinement;
-            let choose = |network: &PackedBoxModule, progress: &mut dyn Progress| match factors.get(&key) {
+            let choose = |network: &BoxModule, progress: &mut dyn Progress| match factors.get(&key) {
                 Some(&factor) => Ok(factor),
                 None => step_factor(config, (&key, configured), network, &held_out, progress),
             };
@@ -126,7 +126,7 @@ fn stream(
 pub(crate) fn step_factor(
     config: &ExperimentConfig,
     (name, configured): (&str, &Refinement),
-    network: &PackedBoxModule,
+    network: &BoxModule,
     held_out: &[PairFeatures],
     progress: &mut dyn Progress,
 ) -> Result<f64> {

@@ -4,7 +4,7 @@ use candle_core::{CudaDevice, Result, bail};
 
 use super::{BBox, BoxConvention};
 use crate::boxes::area;
-use crate::ops::cuda::{count, launch, sizes};
+use crate::cuda::{count, launch, sizes};
 
 /// Boxes of a word of bits, and threads that walk through a group (`nms.cu`).
 const WORD: usize = 64;

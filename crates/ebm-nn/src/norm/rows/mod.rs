@@ -4,11 +4,13 @@
 #[cfg(test)]
 mod tests;
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use crate::ops::elements;
-use crate::ops::storage::{Float, zeros};
+use crate::ops::Float;
+use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
+use crate::ops::relu_gradient;
+use crate::ops::storage::zeros;
 
 /// Rows of channels that one task takes, and whose sums are made in the element type before they go on in f64.
 const ROWS: usize = 64;
@@ -22,13 +24,13 @@ pub(super) fn fused(
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let x = x.contiguous()?;
-    let moments = x.apply_op1_no_bwd(&Moments)?;
+    let moments = Moments.run([&x])?;
     let (mean, var) = (moments.get(0)?, moments.get(1)?);
     let op = Normalise { mean: mean.to_vec1()?, inv_std: (&var + eps)?.sqrt()?.recip()?.to_vec1()?, relu };
     let affine = Tensor::stack(&[weight, bias], 0)?;
     let y = match residual {
-        Some(residual) => x.apply_op3(&affine, &residual.contiguous()?, op)?,
-        None => x.apply_op2(&affine, op)?,
+        Some(residual) => op.apply([&x, &affine, residual])?,
+        None => op.apply([&x, &affine])?,
     };
     Ok((y, mean, var))
 }
@@ -41,9 +43,6 @@ struct Normalise {
     inv_std: Vec<f64>,
     relu: bool,
 }
-
-/// A contiguous tensor on the CPU.
-type Argument<'a> = (&'a CpuStorage, &'a Layout);
 
 /// `f` of every block of rows, added up channel by channel.
 fn sums<T: Float>(channels: usize, len: usize, f: impl Fn(usize, &mut [T]) + Sync) -> Vec<f64> {
@@ -94,35 +93,28 @@ fn moments<T: Float>(x: &[T], channels: usize) -> Vec<f64> {
     mean.iter().copied().chain(variance).collect()
 }
 
-impl CustomOp1 for Moments {
+impl Kernel<1> for Moments {
     fn name(&self) -> &'static str {
         "batch-norm-moments"
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let channels = channels(layout);
-        let values = match x {
-            CpuStorage::F64(_) => moments(elements::<f64>(x, layout)?, channels),
-            _ => moments(elements::<f32>(x, layout)?, channels),
-        };
-        Ok((CpuStorage::F64(values), Shape::from((2, channels))))
+    fn shape(&self, [x]: [&Shape; 1]) -> Result<Shape> {
+        Ok(Shape::from((2, channels(x))))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
+        let channels = channels(arguments[0].1.shape());
+        by_type!("batch-norm", arguments, |[x]| moments(x, channels))
     }
 }
 
-fn channels(layout: &Layout) -> usize {
-    layout.dims().last().copied().unwrap_or(1)
+fn channels(shape: &Shape) -> usize {
+    shape.dims().last().copied().unwrap_or(1)
 }
 
 impl Normalise {
-    fn forward<T: Float>(
-        &self,
-        x: Argument<'_>,
-        affine: Argument<'_>,
-        residual: Option<Argument<'_>>,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (channels, shape) = (channels(x.1), x.1.shape().clone());
-        let (x, affine) = (elements::<T>(x.0, x.1)?, elements::<T>(affine.0, affine.1)?);
-        let residual = residual.map(|(s, l)| elements::<T>(s, l)).transpose()?;
+    fn forward<T: Float>(&self, x: &[T], affine: &[T], residual: Option<&[T]>) -> Vec<T> {
+        let channels = self.mean.len();
         let (weight, bias) = affine.split_at(channels);
         let map: Vec<[T; 2]> = (0..channels)
             .map(|c| {
@@ -152,36 +144,38 @@ impl Normalise {
                 }
             }
         });
-        Ok((T::to_cpu_storage_owned(y), shape))
+        y
+    }
+}
+
+/// `value`, or `floor` where that is larger; NaN stays NaN.
+#[inline(always)]
+fn at_least<T: Float>(floor: T, value: T) -> T {
+    if value < floor { floor } else { value }
+}
+
+impl<const N: usize> Kernel<N> for Normalise {
+    fn name(&self) -> &'static str {
+        "batch-norm"
     }
 
-    fn any_forward(
-        &self,
-        x: Argument<'_>,
-        affine: Argument<'_>,
-        residual: Option<Argument<'_>>,
-    ) -> Result<(CpuStorage, Shape)> {
-        match x.0 {
-            CpuStorage::F64(_) => self.forward::<f64>(x, affine, residual),
-            _ => self.forward::<f32>(x, affine, residual),
-        }
+    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
+        Ok(arguments[0].clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> Result<CpuStorage> {
+        by_type!("batch-norm", arguments, |all| self.forward(all[0], all[1], all.get(2).copied()))
     }
 
     /// With h the gradient g where y is positive (all of g without a ReLU), x̂ = (x − μ)·inv_std and m values per
     /// channel: ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m).
-    fn backward(
-        &self,
-        x: &Tensor,
-        affine: &Tensor,
-        residual: bool,
-        y: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
+        let (x, affine) = (arguments[0], arguments[1]);
         // One pass less in what follows where there is nothing to cut off.
-        let h = g.contiguous()?;
-        let h = if self.relu { h.apply_op2_no_bwd(y, &Masked)? } else { h };
-        let sums = x.apply_op2_no_bwd(&h, &GradSums(self))?;
-        let d_x = if x.track_op() {
+        let h = if self.relu { relu_gradient(g, y)? } else { g.contiguous()? };
+        let sums = GradSums(self).run([x, &h])?;
+        let mut gradients = std::array::from_fn(|i| arguments[i].track_op().then(|| h.clone()));
+        if x.track_op() {
             let count = (x.elem_count() / self.mean.len()) as f64;
             let gamma = affine.get(0)?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
             let sums = sums.to_vec2::<f64>()?;
@@ -193,130 +187,19 @@ impl Normalise {
                     [p, q, -p * d_bias[c] / count - q * self.mean[c]]
                 })
                 .collect();
-            Some(x.apply_op2_no_bwd(&h, &Combine(coefficients))?)
-        } else {
-            None
-        };
-        let d_affine = affine.track_op().then(|| sums.to_dtype(affine.dtype())).transpose()?;
-        Ok((d_x, d_affine, residual.then_some(h)))
-    }
-}
-
-/// `value`, or `floor` where that is larger; NaN stays NaN.
-#[inline(always)]
-fn at_least<T: Float>(floor: T, value: T) -> T {
-    if value < floor { floor } else { value }
-}
-
-impl CustomOp2 for Normalise {
-    fn name(&self) -> &'static str {
-        "batch-norm"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.any_forward((s1, l1), (s2, l2), None)
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        affine: &Tensor,
-        y: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (d_x, d_affine, _) = self.backward(x, affine, false, y, g)?;
-        Ok((d_x, d_affine))
-    }
-}
-
-impl CustomOp3 for Normalise {
-    fn name(&self) -> &'static str {
-        "batch-norm-residual"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.any_forward((s1, l1), (s2, l2), Some((s3, l3)))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        affine: &Tensor,
-        residual: &Tensor,
-        y: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        self.backward(x, affine, residual.track_op(), y, g)
-    }
-}
-
-/// For two tensors alike, `f` of their numbers.
-fn combine<T: Float>(
-    a: Argument<'_>,
-    b: Argument<'_>,
-    f: impl Fn(usize, T, T) -> T + Sync,
-) -> Result<(CpuStorage, Shape)> {
-    let (channels, shape) = (channels(a.1), a.1.shape().clone());
-    let (a, b) = (elements::<T>(a.0, a.1)?, elements::<T>(b.0, b.1)?);
-    let mut y = zeros(a.len());
-    y.par_chunks_mut(ROWS * channels).enumerate().for_each(|(block, y)| {
-        let first = block * ROWS * channels;
-        let inputs = rows(a, first, channels).zip(rows(b, first, channels));
-        for (y, (a, b)) in y.chunks_exact_mut(channels).zip(inputs) {
-            for (c, ((y, a), b)) in y.iter_mut().zip(a).zip(b).enumerate() {
-                *y = f(c, *a, *b);
-            }
+            gradients[0] = Some(Combine(coefficients).run([x, &h])?);
         }
-    });
-    Ok((T::to_cpu_storage_owned(y), shape))
+        gradients[1] = affine.track_op().then(|| sums.to_dtype(affine.dtype())).transpose()?;
+        Ok(gradients)
+    }
 }
-
-/// (g, y) -> g where y is positive, else 0.
-struct Masked;
 
 /// (x, h) -> (Σ h·x̂, Σ h) of each channel, (2, C) in f64.
 struct GradSums<'a>(&'a Normalise);
 
-/// (x, h) -> p·h + q·x + r with (p, q, r) of each channel.
-struct Combine(Vec<[f64; 3]>);
-
-impl CustomOp2 for Masked {
-    fn name(&self) -> &'static str {
-        "relu-grad"
-    }
-
-    fn cpu_fwd(
-        &self,
-        g: &CpuStorage,
-        lg: &Layout,
-        y: &CpuStorage,
-        ly: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        match g {
-            CpuStorage::F64(_) => combine::<f64>((g, lg), (y, ly), |_, g, y| if y > 0.0 { g } else { 0.0 }),
-            _ => combine::<f32>((g, lg), (y, ly), |_, g, y| if y > 0.0 { g } else { 0.0 }),
-        }
-    }
-}
-
 impl GradSums<'_> {
-    fn run<T: Float>(&self, x: Argument<'_>, h: Argument<'_>) -> Result<Vec<f64>> {
-        let channels = channels(x.1);
-        let (x, h) = (elements::<T>(x.0, x.1)?, elements::<T>(h.0, h.1)?);
+    fn sums<T: Float>(&self, x: &[T], h: &[T]) -> Vec<f64> {
+        let channels = self.0.mean.len();
         let mean: Vec<T> = self.0.mean.iter().map(|mean| T::from_f64(*mean)).collect();
         let products = sums(channels, x.len(), |first, sums: &mut [T]| {
             for (x, h) in rows(x, first, channels).zip(rows(h, first, channels)) {
@@ -330,54 +213,55 @@ impl GradSums<'_> {
                 sums.iter_mut().zip(h).for_each(|(sum, h)| *sum += *h);
             }
         });
-        Ok(products.into_iter().zip(&self.0.inv_std).map(|(sum, s)| sum * s).chain(plain).collect())
+        products.into_iter().zip(&self.0.inv_std).map(|(sum, s)| sum * s).chain(plain).collect()
     }
 }
 
-impl CustomOp2 for GradSums<'_> {
+impl Kernel<2> for GradSums<'_> {
     fn name(&self) -> &'static str {
         "batch-norm-grad-sums"
     }
 
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        lx: &Layout,
-        h: &CpuStorage,
-        lh: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let values = match x {
-            CpuStorage::F64(_) => self.run::<f64>((x, lx), (h, lh))?,
-            _ => self.run::<f32>((x, lx), (h, lh))?,
-        };
-        Ok((CpuStorage::F64(values), Shape::from((2, channels(lx)))))
+    fn shape(&self, [x, _]: [&Shape; 2]) -> Result<Shape> {
+        Ok(Shape::from((2, channels(x))))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> Result<CpuStorage> {
+        by_type!("batch-norm", arguments, |[x, h]| self.sums(x, h))
     }
 }
 
-impl CustomOp2 for Combine {
+/// (x, h) -> p·h + q·x + r with (p, q, r) of each channel.
+struct Combine(Vec<[f64; 3]>);
+
+impl Combine {
+    fn combined<T: Float>(&self, x: &[T], h: &[T]) -> Vec<T> {
+        let channels = self.0.len();
+        let coefficients: Vec<[T; 3]> = self.0.iter().map(|all| all.map(T::from_f64)).collect();
+        let mut y = zeros(x.len());
+        y.par_chunks_mut(ROWS * channels).enumerate().for_each(|(block, y)| {
+            let first = block * ROWS * channels;
+            let inputs = rows(x, first, channels).zip(rows(h, first, channels));
+            for (y, (x, h)) in y.chunks_exact_mut(channels).zip(inputs) {
+                for (((y, x), h), [p, q, r]) in y.iter_mut().zip(x).zip(h).zip(&coefficients) {
+                    *y = *p * *h + *q * *x + *r;
+                }
+            }
+        });
+        y
+    }
+}
+
+impl Kernel<2> for Combine {
     fn name(&self) -> &'static str {
         "batch-norm-grad"
     }
 
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        lx: &Layout,
-        h: &CpuStorage,
-        lh: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        match x {
-            CpuStorage::F64(_) => combine::<f64>((x, lx), (h, lh), |c, x, h| {
-                let [p, q, r] = self.0[c];
-                p * h + q * x + r
-            }),
-            _ => {
-                let coefficients: Vec<[f32; 3]> = self.0.iter().map(|all| all.map(|v| v as f32)).collect();
-                combine::<f32>((x, lx), (h, lh), |c, x, h| {
-                    let [p, q, r] = coefficients[c];
-                    p * h + q * x + r
-                })
-            }
-        }
+    fn shape(&self, [x, _]: [&Shape; 2]) -> Result<Shape> {
+        Ok(x.clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> Result<CpuStorage> {
+        by_type!("batch-norm", arguments, |[x, h]| self.combined(x, h))
     }
 }

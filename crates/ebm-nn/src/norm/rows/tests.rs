@@ -1,7 +1,7 @@
 use candle_core::Var;
 
 use super::*;
-use crate::norm::batch::composed;
+use crate::norm::composed::composed;
 use crate::ops::testing::{check_gradients_there, noise_tensor};
 
 #[test]
@@ -17,7 +17,7 @@ fn it_is_the_composed_form_and_what_follows() {
         let added = with_residual.then(|| residual.as_tensor());
         let (y, mean, var) = fused(x, [weight, bias], added, relu, 1e-3).unwrap();
         let first = x.permute((0, 3, 1, 2)).unwrap();
-        let (y2, mean2, var2) = composed(&first, weight, bias, 1e-3).unwrap();
+        let (y2, mean2, var2) = composed(&first, [weight, bias], 1e-3).unwrap();
         let mut y2 = y2.permute((0, 2, 3, 1)).unwrap();
         if with_residual {
             y2 = (y2 + residual.as_tensor()).unwrap();

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::op::Order;
-use crate::ops::storage::Float;
+use crate::ops::float::Float;
+use crate::ops::layout::Order;
 
 /// Pixels that are added up in the element type before the sums go on in f64.
 const PIXELS: usize = 256;

@@ -1,11 +1,12 @@
 //! The convolution as a product with the image's columns, for GPUs without cuDNN: candle's own has no right gradient there.
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result as CandleResult, Shape, Tensor};
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
 use super::geometry::{Block, Geometry};
 use super::im2col::{col2im, im2col};
 use crate::Result;
-use crate::ops::storage::{Float, elements};
+use crate::ops::float::Float;
+use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
 
 /// Numbers of columns that are made at a time, unless an image has more: 1 GiB of f32.
 const COLUMNS: usize = 1 << 28;
@@ -18,11 +19,11 @@ pub(super) fn conv2d(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry
     let mut parts = Vec::new();
     for start in (0..g.batch).step_by(each) {
         let batch = each.min(g.batch - start);
-        let x = x.narrow(0, start, batch)?.contiguous()?;
+        let x = x.narrow(0, start, batch)?;
         let columns = if g.is_pointwise() {
-            x.reshape((batch, g.channels, g.plane()))?
+            x.contiguous()?.reshape((batch, g.channels, g.plane()))?
         } else {
-            x.apply_op1(Columns { geometry: Geometry { batch, ..*g }, adjoint: false })?
+            Columns { geometry: Geometry { batch, ..*g }, adjoint: false }.apply([&x])?
         };
         parts.push(w.broadcast_as((batch, g.filters, g.depth()))?.contiguous()?.matmul(&columns)?);
     }
@@ -42,17 +43,9 @@ struct Columns {
 }
 
 impl Columns {
-    fn shape(&self) -> Shape {
+    fn gathered<T: Float>(&self, from: &[T]) -> Vec<T> {
         let g = &self.geometry;
-        match self.adjoint {
-            true => Shape::from((g.batch, g.channels, g.height, g.width)),
-            false => Shape::from((g.batch, g.depth(), g.pixels())),
-        }
-    }
-
-    fn cpu<T: Float>(&self, from: &[T]) -> CpuStorage {
-        let g = &self.geometry;
-        let mut to = vec![T::zero(); self.shape().elem_count()];
+        let mut to = vec![T::zero(); self.len()];
         let (image, columns) = (g.channels * g.plane(), g.depth() * g.pixels());
         for n in 0..g.batch {
             let (image, columns) = (n * image..(n + 1) * image, n * columns..(n + 1) * columns);
@@ -63,34 +56,39 @@ impl Columns {
                 im2col(from, g, &(0..g.channels), &block, &mut to[columns]);
             }
         }
-        T::to_cpu_storage_owned(to)
+        to
+    }
+
+    fn len(&self) -> usize {
+        let g = &self.geometry;
+        g.batch * if self.adjoint { g.channels * g.plane() } else { g.depth() * g.pixels() }
     }
 }
 
-impl CustomOp1 for Columns {
+impl Kernel<1> for Columns {
     fn name(&self) -> &'static str {
         if self.adjoint { "col2im" } else { "im2col" }
     }
 
-    fn cpu_fwd(&self, s: &CpuStorage, l: &Layout) -> CandleResult<(CpuStorage, Shape)> {
-        let to = match s {
-            CpuStorage::F64(_) => self.cpu(elements::<f64>(s, l)?),
-            _ => self.cpu(elements::<f32>(s, l)?),
-        };
-        Ok((to, self.shape()))
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let g = &self.geometry;
+        Ok(match self.adjoint {
+            true => Shape::from((g.batch, g.channels, g.height, g.width)),
+            false => Shape::from((g.batch, g.depth(), g.pixels())),
+        })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[from]| self.gathered(from))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s: &candle_core::CudaStorage,
-        l: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
-        Ok((cuda::columns(self, s, l)?, self.shape()))
+    fn cuda(&self, [from]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        cuda::columns(self, from.0, from.1)
     }
 
-    fn bwd(&self, _: &Tensor, _: &Tensor, grad: &Tensor) -> CandleResult<Option<Tensor>> {
-        grad.contiguous()?.apply_op1_no_bwd(&Self { adjoint: !self.adjoint, ..*self }).map(Some)
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
     }
 }
 
@@ -100,7 +98,7 @@ mod cuda {
     use candle_core::{CudaStorage, Layout, Result};
 
     use super::Columns;
-    use crate::ops::cuda::{Element, by_type, elements, launch, sizes};
+    use crate::cuda::{Element, by_type, elements, launch, sizes};
 
     pub(super) fn columns(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
         fn run<T: Element>(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
@@ -110,7 +108,7 @@ mod cuda {
             let [h, w, kh, kw, stride, ph, pw, oh, ow] = &sizes;
             let device = s.device();
             let from = elements::<T>(s, l)?;
-            let len = op.shape().elem_count();
+            let len = op.len();
             let mut to = device.alloc_zeros::<T>(len)?;
             if op.adjoint {
                 launch!(device, COLUMNS::"col2im", T, len; &from, &mut to, h, w, kh, kw, stride, ph, pw, oh, ow);

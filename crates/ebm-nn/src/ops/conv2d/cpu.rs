@@ -9,8 +9,8 @@ use std::ops::Range;
 use candle_core::Result;
 use rayon::prelude::*;
 
+use super::super::float::Float;
 use super::super::gemm::{MatMut, MatRef, even_ranges, multiply};
-use super::super::storage::Float;
 use super::geometry::{Block, Geometry};
 use super::im2col::{col2im, im2col};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaView};
 use candle_core::cuda_backend::{CudaDevice, DeviceId, gemm_reduced_precision_f32};
-use candle_core::{CpuStorage, CudaStorage, CustomOp2, DType, Layout, Result, Shape, Tensor, bail};
+use candle_core::{CudaStorage, DType, Result, Shape, Tensor};
 use cudarc::cudnn::sys::{
     cudnnConvolutionBwdDataAlgo_t as DataAlgorithm, cudnnConvolutionBwdFilterAlgo_t as FilterAlgorithm,
     cudnnConvolutionFwdAlgo_t as ForwardAlgorithm, cudnnConvolutionMode_t, cudnnMathType_t,
@@ -20,7 +20,8 @@ use cudarc::cudnn::{
 
 use super::epilogue::epilogue;
 use super::geometry::Geometry;
-use crate::ops::cuda::{Element, by_any_type, elements};
+use crate::cuda::{Argument, Element, by_any_type, elements};
+use crate::ops::kernel::{Apply, Kernel};
 
 /// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
 const WORKSPACE: usize = 1 << 30;
@@ -34,7 +35,7 @@ pub(super) fn conv2d(
     bias: Option<&Tensor>,
     geometry: Geometry,
 ) -> crate::Result<Tensor> {
-    let y = x.contiguous()?.apply_op2(&w.contiguous()?, Conv2d { geometry, role: Role::Forward })?;
+    let y = Conv2d { geometry, role: Role::Forward }.apply([x, w])?;
     Ok(match bias {
         Some(bias) => epilogue(&y, bias, None, false)?,
         None => y,
@@ -197,20 +198,12 @@ where
 }
 
 impl Conv2d {
-    fn shape(&self) -> Shape {
-        let g = &self.geometry;
-        let [out_h, out_w] = g.output();
-        match self.role {
-            Role::Forward => Shape::from((g.batch, g.filters, out_h, out_w)),
-            Role::Data => Shape::from((g.batch, g.channels, g.height, g.width)),
-            Role::Filter => Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])),
-        }
-    }
-
-    fn run<T: Element + CudnnDataType>(
+    /// Makes `len` numbers.
+    fn made<T: Element + CudnnDataType>(
         &self,
-        (a, a_layout): (&CudaStorage, &Layout),
-        (b, b_layout): (&CudaStorage, &Layout),
+        (a, a_layout): Argument<'_>,
+        (b, b_layout): Argument<'_>,
+        len: usize,
     ) -> Result<CudaStorage>
     where
         T::Wide: CudnnDataType,
@@ -231,7 +224,7 @@ impl Conv2d {
         #[expect(unsafe_code, reason = "memory that is not zeroed")]
         // SAFETY: cuDNN writes all of the output, and reads of the scratch memory only what it wrote.
         let (mut out, mut scratch) =
-            unsafe { (device.alloc::<T>(self.shape().elem_count())?, device.alloc::<u8>(workspace.max(1))?) };
+            unsafe { (device.alloc::<T>(len)?, device.alloc::<u8>(workspace.max(1))?) };
         described.start(algorithm, (&a, &b), &mut out, &mut scratch).map_err(failed)?;
         Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
     }
@@ -239,45 +232,40 @@ impl Conv2d {
 
 fn run<T: Element + CudnnDataType>(
     op: &Conv2d,
-    a: (&CudaStorage, &Layout),
-    b: (&CudaStorage, &Layout),
+    a: Argument<'_>,
+    b: Argument<'_>,
+    len: usize,
 ) -> Result<CudaStorage>
 where
     T::Wide: CudnnDataType,
 {
-    op.run::<T>(a, b)
+    op.made::<T>(a, b, len)
 }
 
-impl CustomOp2 for Conv2d {
+impl Kernel<2> for Conv2d {
     fn name(&self) -> &'static str {
         "conv2d by cuDNN"
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        bail!("{} runs on a GPU only", self.name())
+    fn shape(&self, _: [&Shape; 2]) -> Result<Shape> {
+        let g = &self.geometry;
+        let [out_h, out_w] = g.output();
+        Ok(match self.role {
+            Role::Forward => Shape::from((g.batch, g.filters, out_h, out_w)),
+            Role::Data => Shape::from((g.batch, g.channels, g.height, g.width)),
+            Role::Filter => Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])),
+        })
     }
 
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        al: &Layout,
-        b: &CudaStorage,
-        bl: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        Ok((by_any_type!(a, "conv2d", run(self, (a, al), (b, bl)))?, self.shape()))
+    fn cuda(&self, [a, b]: [Argument<'_>; 2]) -> Result<CudaStorage> {
+        let len = self.shape([a.1.shape(), b.1.shape()])?.elem_count();
+        by_any_type!(a.0, "conv2d", run(self, a, b, len))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let dy = dy.contiguous()?;
-        let with = |role| Self { role, ..*self };
-        let dx = x.track_op().then(|| w.apply_op2_no_bwd(&dy, &with(Role::Data))).transpose()?;
-        let dw = w.track_op().then(|| x.apply_op2_no_bwd(&dy, &with(Role::Filter))).transpose()?;
-        Ok((dx, dw))
+    fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> Result<[Option<Tensor>; 2]> {
+        let (dy, with) = (dy.contiguous()?, |role| Self { role, ..*self });
+        let dx = x.track_op().then(|| with(Role::Data).run([w, &dy])).transpose()?;
+        let dw = w.track_op().then(|| with(Role::Filter).run([x, &dy])).transpose()?;
+        Ok([dx, dw])
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::storage::Float;
+use super::super::float::Float;
 use super::geometry::{Block, Geometry};
 
 /// Of the output columns `0..ow`, those whose input column `ox * stride + tap - padding` exists.

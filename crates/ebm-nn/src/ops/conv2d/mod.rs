@@ -29,11 +29,12 @@ use candle_core::{DType, Tensor};
 #[cfg(feature = "cuda")]
 pub(crate) use self::epilogue::epilogue;
 use self::geometry::Geometry;
-use self::op::{Conv2d, Order};
-use crate::ops::roi::channels_first;
-use crate::resnet::{add_relu, relu as rectified};
+use self::op::Conv2d;
+use crate::ops::kernel::Apply;
+use crate::ops::layout::{Order, channels_first};
+use crate::ops::relu::{add_relu, relu as rectified};
 use crate::{Error, Result};
-pub use packed::PackedConv2d;
+pub(crate) use packed::PackedConv2d;
 
 /// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding,
 /// j·stride + v - padding]`, where x is zero outside the image.
@@ -140,10 +141,9 @@ pub fn conv2d_channels_last(
 }
 
 fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, op: Conv2d) -> Result<Tensor> {
-    let (x, w) = (x.contiguous()?, w.contiguous()?);
     Ok(match bias {
-        Some(bias) => x.apply_op3(&w, &bias.contiguous()?, op)?,
-        None => x.apply_op2(&w, op)?,
+        Some(bias) => op.apply([x, w, bias])?,
+        None => op.apply([x, w])?,
     })
 }
 

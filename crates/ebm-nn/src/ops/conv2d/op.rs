@@ -1,35 +1,16 @@
 //! The convolution as candle operations: forward, and the gradients in x and w.
 
-use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result as CandleResult, Shape, Tensor,
-};
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
 use super::bias::bias_gradient;
 use super::geometry::Geometry;
 use super::{cpu, packed};
-use crate::ops::roi::{Real, swap};
-use crate::ops::storage::{Float, elements};
-
-/// Where a map's channels are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// (N, C, H, W).
-    ChannelsFirst,
-    /// (N, H, W, C).
-    ChannelsLast,
-}
-
-impl Order {
-    fn shape(self, n: usize, c: usize, [h, w]: [usize; 2]) -> Shape {
-        match self {
-            Self::ChannelsFirst => Shape::from((n, c, h, w)),
-            Self::ChannelsLast => Shape::from((n, h, w, c)),
-        }
-    }
-}
+use crate::ops::float::Float;
+use crate::ops::kernel::{Argument, Kernel, by_type};
+use crate::ops::layout::{Order, swap};
 
 /// The three products of a convolution, for maps in one order.
-trait Kernel: Float + Real {
+trait Products: Float {
     const ORDER: Order;
 
     fn forward(x: &[Self], w: &[Self], bias: Option<&[Self]>, g: &Geometry) -> CandleResult<Vec<Self>>;
@@ -50,7 +31,7 @@ trait Kernel: Float + Real {
     }
 }
 
-impl Kernel for f32 {
+impl Products for f32 {
     const ORDER: Order = Order::ChannelsLast;
 
     fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
@@ -66,7 +47,7 @@ impl Kernel for f32 {
     }
 }
 
-impl Kernel for f64 {
+impl Products for f64 {
     const ORDER: Order = Order::ChannelsFirst;
 
     fn forward(x: &[f64], w: &[f64], bias: Option<&[f64]>, g: &Geometry) -> CandleResult<Vec<f64>> {
@@ -81,9 +62,6 @@ impl Kernel for f64 {
         cpu::weight_gradient(x, dy, g)
     }
 }
-
-/// A contiguous tensor on the CPU.
-type Argument<'a> = (&'a CpuStorage, &'a Layout);
 
 /// The convolution of x and w, and with a third argument, the bias.
 #[derive(Clone, Copy)]
@@ -104,190 +82,111 @@ impl Conv2d {
         (g.batch, g.filters, g.pixels())
     }
 
-    fn forward<T: Kernel>(
-        &self,
-        x: Argument<'_>,
-        w: Argument<'_>,
-        bias: Option<Argument<'_>>,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let g = &self.geometry;
-        let (x, w) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?);
-        let bias = bias.map(|(s, l)| elements::<T>(s, l)).transpose()?;
+    fn forward<T: Products>(&self, x: &[T], w: &[T], bias: Option<&[T]>) -> CandleResult<Vec<T>> {
         let reordered = T::reorder(x, self.x_size(), [self.order, T::ORDER]);
-        let y = T::forward(reordered.as_deref().unwrap_or(x), w, bias, g)?;
-        let y = T::reorder(&y, self.y_size(), [T::ORDER, self.order]).unwrap_or(y);
-        Ok((T::to_cpu_storage_owned(y), self.order.shape(g.batch, g.filters, g.output())))
+        let y = T::forward(reordered.as_deref().unwrap_or(x), w, bias, &self.geometry)?;
+        Ok(T::reorder(&y, self.y_size(), [T::ORDER, self.order]).unwrap_or(y))
     }
 
-    fn any_forward(
-        &self,
-        x: Argument<'_>,
-        w: Argument<'_>,
-        bias: Option<Argument<'_>>,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        match x.0 {
-            CpuStorage::F64(_) => self.forward::<f64>(x, w, bias),
-            _ => self.forward::<f32>(x, w, bias),
-        }
+    fn input_gradient<T: Products>(&self, w: &[T], dy: &[T]) -> CandleResult<Vec<T>> {
+        let reordered = T::reorder(dy, self.y_size(), [self.order, T::ORDER]);
+        let dx = T::input_gradient(w, reordered.as_deref().unwrap_or(dy), &self.geometry)?;
+        Ok(T::reorder(&dx, self.x_size(), [T::ORDER, self.order]).unwrap_or(dx))
     }
 
-    fn gradients(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        dy: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
-        let dx = x.track_op().then(|| w.apply_op2_no_bwd(dy, &InputGradient(*self))).transpose()?;
-        let dw = w.track_op().then(|| x.apply_op2_no_bwd(dy, &WeightGradient(*self))).transpose()?;
-        Ok((dx, dw))
+    fn weight_gradient<T: Products>(&self, x: &[T], dy: &[T]) -> CandleResult<Vec<T>> {
+        let orders = [self.order, T::ORDER];
+        let (x2, dy2) = (T::reorder(x, self.x_size(), orders), T::reorder(dy, self.y_size(), orders));
+        T::weight_gradient(x2.as_deref().unwrap_or(x), dy2.as_deref().unwrap_or(dy), &self.geometry)
     }
 }
 
-impl CustomOp2 for Conv2d {
+impl<const N: usize> Kernel<N> for Conv2d {
     fn name(&self) -> &'static str {
         "conv2d"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        self.any_forward((s1, l1), (s2, l2), None)
+    fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
+        let g = &self.geometry;
+        Ok(self.order.shape(g.batch, g.filters, g.output()))
     }
 
-    fn bwd(
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        by_type!("conv2d", arguments, |all| self.forward(all[0], all[1], all.get(2).copied())?)
+    }
+
+    fn gradients(
         &self,
-        x: &Tensor,
-        w: &Tensor,
+        arguments: [&Tensor; N],
         _: &Tensor,
         dy: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
-        self.gradients(x, w, &dy.contiguous()?)
-    }
-}
-
-impl CustomOp3 for Conv2d {
-    fn name(&self) -> &'static str {
-        "conv2d with bias"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        self.any_forward((s1, l1), (s2, l2), Some((s3, l3)))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+    ) -> CandleResult<[Option<Tensor>; N]> {
         let dy = dy.contiguous()?;
-        let (dx, dw) = self.gradients(x, w, &dy)?;
-        let db = bias.track_op().then(|| dy.apply_op1_no_bwd(&BiasGradient(*self))).transpose()?;
-        Ok((dx, dw, db))
+        let mut gradients = [const { None }; N];
+        for (i, (gradient, argument)) in gradients.iter_mut().zip(arguments).enumerate() {
+            if argument.track_op() {
+                *gradient = Some(match i {
+                    0 => InputGradient(*self).run([arguments[1], &dy])?,
+                    1 => WeightGradient(*self).run([arguments[0], &dy])?,
+                    _ => BiasGradient(*self).run([&dy])?,
+                });
+            }
+        }
+        Ok(gradients)
     }
 }
 
 /// `(w, dy) -> dx`.
 struct InputGradient(Conv2d);
 
-impl InputGradient {
-    fn run<T: Kernel>(&self, w: Argument<'_>, dy: Argument<'_>) -> CandleResult<CpuStorage> {
-        let conv = &self.0;
-        let (w, dy) = (elements::<T>(w.0, w.1)?, elements::<T>(dy.0, dy.1)?);
-        let reordered = T::reorder(dy, conv.y_size(), [conv.order, T::ORDER]);
-        let dx = T::input_gradient(w, reordered.as_deref().unwrap_or(dy), &conv.geometry)?;
-        let dx = T::reorder(&dx, conv.x_size(), [T::ORDER, conv.order]).unwrap_or(dx);
-        Ok(T::to_cpu_storage_owned(dx))
-    }
-}
-
-impl CustomOp2 for InputGradient {
+impl Kernel<2> for InputGradient {
     fn name(&self) -> &'static str {
         "conv2d input gradient"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let dx = match s1 {
-            CpuStorage::F64(_) => self.run::<f64>((s1, l1), (s2, l2))?,
-            _ => self.run::<f32>((s1, l1), (s2, l2))?,
-        };
+    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
         let g = &self.0.geometry;
-        Ok((dx, self.0.order.shape(g.batch, g.channels, [g.height, g.width])))
+        Ok(self.0.order.shape(g.batch, g.channels, [g.height, g.width]))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!("conv2d input gradient", arguments, |[w, dy]| self.0.input_gradient(w, dy)?)
     }
 }
 
 /// `(x, dy) -> dw`.
 struct WeightGradient(Conv2d);
 
-impl WeightGradient {
-    fn run<T: Kernel>(&self, x: Argument<'_>, dy: Argument<'_>) -> CandleResult<CpuStorage> {
-        let conv = &self.0;
-        let (x, dy) = (elements::<T>(x.0, x.1)?, elements::<T>(dy.0, dy.1)?);
-        let orders = [conv.order, T::ORDER];
-        let (x2, dy2) = (T::reorder(x, conv.x_size(), orders), T::reorder(dy, conv.y_size(), orders));
-        let (x, dy) = (x2.as_deref().unwrap_or(x), dy2.as_deref().unwrap_or(dy));
-        Ok(T::to_cpu_storage_owned(T::weight_gradient(x, dy, &conv.geometry)?))
-    }
-}
-
-impl CustomOp2 for WeightGradient {
+impl Kernel<2> for WeightGradient {
     fn name(&self) -> &'static str {
         "conv2d weight gradient"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let dw = match s1 {
-            CpuStorage::F64(_) => self.run::<f64>((s1, l1), (s2, l2))?,
-            _ => self.run::<f32>((s1, l1), (s2, l2))?,
-        };
+    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
         let g = &self.0.geometry;
-        Ok((dw, Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1]))))
+        Ok(Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!("conv2d weight gradient", arguments, |[x, dy]| self.0.weight_gradient(x, dy)?)
     }
 }
 
 /// `dy -> db`.
 struct BiasGradient(Conv2d);
 
-impl CustomOp1 for BiasGradient {
+impl Kernel<1> for BiasGradient {
     fn name(&self) -> &'static str {
         "conv2d bias gradient"
     }
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> CandleResult<(CpuStorage, Shape)> {
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        Ok(Shape::from(self.0.geometry.filters))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
         let Conv2d { geometry, order } = self.0;
         let size = (geometry.filters, geometry.pixels());
-        let db = match storage {
-            CpuStorage::F64(_) => {
-                CpuStorage::F64(bias_gradient(elements::<f64>(storage, layout)?, size, order))
-            }
-            _ => CpuStorage::F32(bias_gradient(elements::<f32>(storage, layout)?, size, order)),
-        };
-        Ok((db, Shape::from(geometry.filters)))
+        by_type!("conv2d bias gradient", arguments, |[dy]| bias_gradient(dy, size, order))
     }
 }

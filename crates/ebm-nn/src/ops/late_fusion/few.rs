@@ -8,7 +8,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::kernel::{Head, LANES, last};
-use super::number::Number;
+use super::product::PackedProduct;
 use crate::ops::gemm::even_ranges;
 
 /// Most rows for which this pays.
@@ -16,7 +16,7 @@ pub(super) const FEW: usize = 4;
 /// Tasks that the hidden units are cut into.
 const TASKS: usize = 2;
 
-impl<T: Number> Head<'_, T> {
+impl<T: PackedProduct> Head<'_, T> {
     /// f of all rows, and its gradient in y, or nothing without `with_gradient`.
     pub(super) fn few_scores(&self, with_gradient: bool) -> Result<(Vec<T>, Vec<T>)> {
         let rows = self.y.len() / self.sizes.dim();
@@ -65,7 +65,7 @@ impl<T: Number> Head<'_, T> {
 }
 
 #[inline(always)]
-fn dot<T: Number>(a: &[T], b: &[T]) -> T {
+fn dot<T: PackedProduct>(a: &[T], b: &[T]) -> T {
     let mut sums = [T::zero(); LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a.iter().zip(b) {

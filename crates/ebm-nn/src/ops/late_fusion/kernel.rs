@@ -12,7 +12,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::network::{Network, Sizes, relu};
-use super::number::{Number, Strided};
+use super::product::{PackedProduct, Strided};
 use crate::ops::gemm::{MatMut, MatRef, even_ranges, multiply};
 
 /// Rows at a time.
@@ -61,14 +61,14 @@ fn chunks(sizes: &Sizes) -> impl Iterator<Item = Range<usize>> + use<> {
 }
 
 /// W_yᵀ, K × H, some units at a time.
-pub(super) fn pack_forward<T: Number>(sizes: &Sizes, join: &[T]) -> Vec<T::Packed> {
+pub(super) fn pack_forward<T: PackedProduct>(sizes: &Sizes, join: &[T]) -> Vec<T::Packed> {
     let width = sizes.width();
     let pack = |units: Range<usize>| T::pack(width, units.len(), |k, j| join[(units.start + j) * width + k]);
     chunks(sizes).map(pack).collect()
 }
 
 /// diag(w) W_y, H × K, some units at a time.
-pub(super) fn pack_backward<T: Number>(sizes: &Sizes, join: &[T], out: &[T]) -> Vec<T::Packed> {
+pub(super) fn pack_backward<T: PackedProduct>(sizes: &Sizes, join: &[T], out: &[T]) -> Vec<T::Packed> {
     let width = sizes.width();
     let pack = |units: Range<usize>| {
         let first = units.start;
@@ -77,7 +77,7 @@ pub(super) fn pack_backward<T: Number>(sizes: &Sizes, join: &[T], out: &[T]) -> 
     chunks(sizes).map(pack).collect()
 }
 
-impl<T: Number> Head<'_, T> {
+impl<T: PackedProduct> Head<'_, T> {
     fn rows(&self) -> usize {
         self.y.len() / self.sizes.dim()
     }
@@ -304,7 +304,13 @@ struct Sums<T> {
 
 /// `w · max(z + a, 0)`; with `KEEP`, sets `bit` of the words of open units.
 #[inline(always)]
-fn reduce<T: Number, const KEEP: bool>(z: &[T], a: &[T], out: &[T], words: &mut [u32], bit: usize) -> T {
+fn reduce<T: PackedProduct, const KEEP: bool>(
+    z: &[T],
+    a: &[T],
+    out: &[T],
+    words: &mut [u32],
+    bit: usize,
+) -> T {
     let mut sums = [T::zero(); LANES];
     let term = |z: T, a: T, out: T| {
         let z = z + a;

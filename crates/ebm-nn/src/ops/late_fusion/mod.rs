@@ -15,36 +15,37 @@
 //! | `kernel` | the passes over blocks |
 //! | `few` | the same for very few candidates |
 //! | `network` | the layers of y |
-//! | `number` | the products for f32 and f64 |
+//! | `product` | the products for f32 and f64 |
 //! | `packed` | the head for prediction, its weights packed once |
 
 mod few;
 mod kernel;
 mod network;
-mod number;
 mod packed;
+mod product;
 #[cfg(test)]
 mod tests;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result as CandleResult, Shape, Storage, Tensor};
-
-pub use packed::PackedLateFusion;
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::kernel::{Head, Wanted, pack_backward, pack_forward};
 use self::network::{Network, Sizes};
-use self::number::Number;
-use super::storage::elements;
-use crate::resnet::relu;
+use self::packed::Packed;
+use self::product::PackedProduct;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::relu::relu;
+use crate::prepared::{Prepared, are_constant};
 use crate::{Error, Result};
 
-/// The layers of a head that fuses late; see the [module](self).
+/// The layers of a head that fuses late; see the [module](self). Of constant parameters on the CPU it keeps packed weights.
 #[derive(Clone, Debug)]
 pub struct LateFusion {
     sizes: Sizes,
     /// All parameters in the order of [`Network`].
     theta: Tensor,
+    prepared: Prepared<Packed>,
 }
 
 impl LateFusion {
@@ -83,7 +84,11 @@ impl LateFusion {
             return refuse("the parameters must have one type and be on one device".to_owned());
         }
         let flat: Vec<Tensor> = parameters.iter().map(|t| t.flatten_all()).collect::<CandleResult<_>>()?;
-        Ok(Self { sizes: Sizes { layers: widths, hidden }, theta: Tensor::cat(&flat, 0)? })
+        Ok(Self {
+            sizes: Sizes { layers: widths, hidden },
+            theta: Tensor::cat(&flat, 0)?,
+            prepared: Prepared::new(),
+        })
     }
 
     /// `a` (B, H) and `y` (B, M, D) -> f (B, M). Differentiable in both and in the parameters. On the CPU in f32 or f64 one
@@ -97,17 +102,26 @@ impl LateFusion {
         if !is_served || y.elem_count() == 0 {
             return self.composed(a, y);
         }
-        let keep = [a, y, &self.theta].iter().any(|t| t.track_op());
+        let keep = !are_constant([a, y, &self.theta]);
+        if !keep {
+            return Ok(self.packed()?.run(&self.sizes, a, y, false)?.0);
+        }
         let op = Score { sizes: self.sizes.clone(), keep, open: OnceLock::new() };
-        Ok(a.contiguous()?.apply_op3(&y.contiguous()?, &self.theta, op)?)
+        Ok(op.apply([a, y, &self.theta])?)
     }
 
-    /// The head with its present parameters, for prediction on the CPU in f32 or f64.
+    /// f (B, M) and its gradient in y (B, M, D), outside any graph; on the CPU, in f32 or f64.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another type.
-    pub fn pack(&self) -> Result<PackedLateFusion> {
-        PackedLateFusion::new(&self.sizes, &self.theta)
+    /// As [`forward`](Self::forward), and for another device or type.
+    pub fn score_and_grad(&self, a: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        self.check(a, y)?;
+        self.packed()?.run(&self.sizes, a, y, true)
+    }
+
+    fn packed(&self) -> Result<Arc<Packed>> {
+        let pack = || Packed::new(&self.sizes, &self.theta);
+        if are_constant([&self.theta]) { self.prepared.get(pack) } else { Ok(Arc::new(pack()?)) }
     }
 
     fn check(&self, a: &Tensor, y: &Tensor) -> Result<()> {
@@ -184,7 +198,7 @@ struct Score {
 }
 
 impl Score {
-    fn head<'a, T: Number>(&'a self, a: &'a [T], y: &'a [T], theta: &'a [T]) -> Head<'a, T> {
+    fn head<'a, T: PackedProduct>(&'a self, a: &'a [T], y: &'a [T], theta: &'a [T]) -> Head<'a, T> {
         let batch = a.len() / self.sizes.hidden;
         Head {
             sizes: &self.sizes,
@@ -195,93 +209,90 @@ impl Score {
         }
     }
 
-    fn scores<T: Number>(&self, a: &[T], y: &[T], theta: &[T]) -> CandleResult<CpuStorage> {
+    fn scores<T: PackedProduct>(&self, a: &[T], y: &[T], theta: &[T]) -> CandleResult<Vec<T>> {
         let head = self.head(a, y, theta);
         let (f, open) = head.scores(&pack_forward::<T>(&self.sizes, head.network.join), self.keep)?;
         if self.keep && self.open.set(open).is_err() {
             candle_core::bail!("late_fusion: an operation is applied once");
         }
-        Ok(T::to_cpu_storage_owned(f))
-    }
-
-    fn gradients<T: Number>(
-        &self,
-        tensors: [&Tensor; 3],
-        [a, y, theta]: [&[T]; 3],
-        g: &[T],
-    ) -> CandleResult<[Option<Tensor>; 3]> {
-        let Some(open) = self.open.get() else {
-            candle_core::bail!("late_fusion: backward of an operation that was not applied")
-        };
-        let [projected, along_y, parameters] = tensors.map(Tensor::track_op);
-        let wanted = Wanted { y: along_y, theta: parameters };
-        let head = self.head(a, y, theta);
-        let packed = pack_backward::<T>(&self.sizes, head.network.join, head.network.out);
-        let found = head.gradients(&packed, g, open, wanted)?;
-        let tensor = |wanted: bool, values: Vec<T>, like: &Tensor| {
-            wanted.then(|| Tensor::from_vec(values, like.shape(), like.device())).transpose()
-        };
-        Ok([
-            tensor(projected, found.projected, tensors[0])?,
-            tensor(along_y, found.y, tensors[1])?,
-            tensor(parameters, found.theta, tensors[2])?,
-        ])
+        Ok(f)
     }
 }
 
-impl CustomOp3 for Score {
+impl Kernel<3> for Score {
     fn name(&self) -> &'static str {
         "late-fusion"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let f = match s1 {
-            CpuStorage::F64(_) => {
-                self.scores::<f64>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?)?
-            }
-            _ => self.scores::<f32>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?)?,
-        };
-        let (batch, count, _) = l2.shape().dims3()?;
-        Ok((f, Shape::from((batch, count))))
+    fn shape(&self, [_, y, _]: [&Shape; 3]) -> CandleResult<Shape> {
+        let (batch, count, _) = y.dims3()?;
+        Ok(Shape::from((batch, count)))
     }
 
-    fn bwd(
+    fn cpu(&self, arguments: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
+        by_type!("late-fusion", arguments, |[a, y, theta]| self.scores(a, y, theta)?)
+    }
+
+    fn gradients(
         &self,
-        a: &Tensor,
-        y: &Tensor,
-        theta: &Tensor,
+        arguments: [&Tensor; 3],
         _: &Tensor,
         grad: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let grad = grad.contiguous()?;
-        let found = match a.dtype() {
-            DType::F64 => self.backward::<f64>([a, y, theta], &grad)?,
-            _ => self.backward::<f32>([a, y, theta], &grad)?,
-        };
-        Ok(found.into())
+    ) -> CandleResult<[Option<Tensor>; 3]> {
+        let [a, y, theta] = arguments;
+        let wanted = Wanted { y: y.track_op(), theta: theta.track_op() };
+        let all = Gradients { score: self, wanted }.run([a, y, theta, grad])?;
+        let mut start = 0;
+        let mut gradients = [const { None }; 3];
+        for (gradient, (argument, is_there)) in
+            gradients.iter_mut().zip(arguments.into_iter().zip([true, wanted.y, wanted.theta]))
+        {
+            if is_there {
+                let len = argument.elem_count();
+                *gradient = Some(all.narrow(0, start, len)?.reshape(argument.shape())?);
+                start += len;
+            }
+        }
+        Ok(gradients)
     }
 }
 
-impl Score {
-    fn backward<T: Number>(&self, tensors: [&Tensor; 3], grad: &Tensor) -> CandleResult<[Option<Tensor>; 3]> {
-        let [a, y, theta] = tensors;
-        let storages = [a, y, theta, grad].map(Tensor::storage_and_layout);
-        let mut slices = [&[][..]; 4];
-        for (slice, (storage, layout)) in slices.iter_mut().zip(&storages) {
-            let Storage::Cpu(storage) = &**storage else {
-                candle_core::bail!("late_fusion: the backward pass runs on the CPU")
-            };
-            *slice = elements::<T>(storage, layout)?;
+/// `(a, y, θ, gradient of f) -> the gradients` in a and in those of y and θ that are wanted, end to end.
+struct Gradients<'a> {
+    score: &'a Score,
+    wanted: Wanted,
+}
+
+impl Gradients<'_> {
+    fn made<T: PackedProduct>(&self, [a, y, theta, g]: [&[T]; 4]) -> CandleResult<Vec<T>> {
+        let Some(open) = self.score.open.get() else {
+            candle_core::bail!("late_fusion: backward of an operation that was not applied")
+        };
+        let head = self.score.head(a, y, theta);
+        let packed = pack_backward::<T>(&self.score.sizes, head.network.join, head.network.out);
+        let found = head.gradients(&packed, g, open, self.wanted)?;
+        let mut all = found.projected;
+        if self.wanted.y {
+            all.extend(found.y);
         }
-        let [a, y, theta, g] = slices;
-        self.gradients(tensors, [a, y, theta], g)
+        if self.wanted.theta {
+            all.extend(found.theta);
+        }
+        Ok(all)
+    }
+}
+
+impl Kernel<4> for Gradients<'_> {
+    fn name(&self) -> &'static str {
+        "late-fusion gradients"
+    }
+
+    fn shape(&self, [a, y, theta, _]: [&Shape; 4]) -> CandleResult<Shape> {
+        let part = |wanted: bool, shape: &Shape| if wanted { shape.elem_count() } else { 0 };
+        Ok(Shape::from(a.elem_count() + part(self.wanted.y, y) + part(self.wanted.theta, theta)))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 4]) -> CandleResult<CpuStorage> {
+        by_type!("late-fusion gradients", arguments, |all| self.made(all)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use candle_core::Result;
 
-use super::number::Number;
+use super::product::PackedProduct;
 use crate::ops::gemm::{MatMut, MatRef, multiply};
 
 /// The sizes of the head.
@@ -53,7 +53,7 @@ pub(super) struct Network<'a, T> {
     pub(super) bias: T,
 }
 
-impl<'a, T: Number> Network<'a, T> {
+impl<'a, T: PackedProduct> Network<'a, T> {
     pub(super) fn new(sizes: &Sizes, theta: &'a [T]) -> Self {
         let mut rest = theta;
         let mut take = |count: usize| {
@@ -130,6 +130,6 @@ impl<'a, T: Number> Network<'a, T> {
 
 /// max(x, 0), or NaN.
 #[inline(always)]
-pub(super) fn relu<T: Number>(x: T) -> T {
+pub(super) fn relu<T: PackedProduct>(x: T) -> T {
     if x <= T::zero() { T::zero() } else { x }
 }

@@ -1,73 +1,64 @@
-//! The head for prediction: weights packed once, no graph.
+//! The head without a graph, its weights packed once.
+
+use std::fmt;
 
 use candle_core::{DType, Device, Tensor};
 
 use super::few::FEW;
 use super::kernel::{Head, pack_backward, pack_forward};
 use super::network::{Network, Sizes};
-use super::number::Number;
-use super::{check_arguments, refuse};
+use super::product::PackedProduct;
+use super::refuse;
 use crate::Result;
 
-/// A [`LateFusion`](super::LateFusion) with fixed parameters.
-pub struct PackedLateFusion {
-    sizes: Sizes,
-    parameters: Parameters,
+/// What a [`LateFusion`](super::LateFusion) prepares of constant parameters.
+#[derive(Debug)]
+pub(super) enum Packed {
+    F32(Parameters<f32>),
+    F64(Parameters<f64>),
 }
 
-enum Parameters {
-    F32(Packed<f32>),
-    F64(Packed<f64>),
-}
-
-struct Packed<T: Number> {
+pub(super) struct Parameters<T: PackedProduct> {
     theta: Vec<T>,
     forward: Vec<T::Packed>,
     backward: Vec<T::Packed>,
 }
 
-impl PackedLateFusion {
+impl<T: PackedProduct> fmt::Debug for Parameters<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parameters").finish_non_exhaustive()
+    }
+}
+
+impl Packed {
     pub(super) fn new(sizes: &Sizes, theta: &Tensor) -> Result<Self> {
         let theta = theta.to_device(&Device::Cpu)?;
-        let parameters = match theta.dtype() {
-            DType::F32 => Parameters::F32(Packed::new(sizes, &theta)?),
-            DType::F64 => Parameters::F64(Packed::new(sizes, &theta)?),
+        Ok(match theta.dtype() {
+            DType::F32 => Self::F32(Parameters::new(sizes, &theta)?),
+            DType::F64 => Self::F64(Parameters::new(sizes, &theta)?),
             other => return refuse(format!("expected f32 or f64, got {other:?}")),
-        };
-        Ok(Self { sizes: sizes.clone(), parameters })
+        })
     }
 
-    /// `a` (B, H) and `y` (B, M, D) -> f (B, M), outside any graph.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where a shape does not fit; for another type or device than the
-    /// parameters'.
-    pub fn score(&self, a: &Tensor, y: &Tensor) -> Result<Tensor> {
-        Ok(self.run(a, y, false)?.0)
-    }
-
-    /// f (B, M) and its gradient in y (B, M, D), outside any graph.
-    ///
-    /// # Errors
-    /// As [`score`](Self::score).
-    pub fn score_and_grad(&self, a: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
-        self.run(a, y, true)
-    }
-
-    /// The second tensor is y without `with_gradient`.
-    fn run(&self, a: &Tensor, y: &Tensor, with_gradient: bool) -> Result<(Tensor, Tensor)> {
-        check_arguments(&self.sizes, a, y)?;
+    /// f (B, M) of `a` (B, H) and `y` (B, M, D), and its gradient in y; without `with_gradient` that is y. Shapes were checked.
+    pub(super) fn run(
+        &self,
+        sizes: &Sizes,
+        a: &Tensor,
+        y: &Tensor,
+        with_gradient: bool,
+    ) -> Result<(Tensor, Tensor)> {
         if y.elem_count() == 0 {
             return Ok((Tensor::zeros(&y.dims()[..2], y.dtype(), y.device())?, y.detach()));
         }
-        match &self.parameters {
-            Parameters::F32(packed) => packed.run(&self.sizes, a, y, with_gradient),
-            Parameters::F64(packed) => packed.run(&self.sizes, a, y, with_gradient),
+        match self {
+            Self::F32(parameters) => parameters.run(sizes, a, y, with_gradient),
+            Self::F64(parameters) => parameters.run(sizes, a, y, with_gradient),
         }
     }
 }
 
-impl<T: Number> Packed<T> {
+impl<T: PackedProduct> Parameters<T> {
     fn new(sizes: &Sizes, theta: &Tensor) -> Result<Self> {
         let theta = theta.to_vec1()?;
         let network = Network::new(sizes, &theta);

@@ -6,12 +6,12 @@
 mod packed;
 mod products;
 
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Layout, Result as CandleResult, Shape, Tensor};
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::products::Products;
+use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::packed::Sizes;
-use super::storage::elements;
-use crate::resnet::relu;
+use super::relu::relu;
 use crate::{Error, Result};
 
 pub use packed::PackedLinear;
@@ -27,7 +27,7 @@ pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     layer(x, w, bias, false)
 }
 
-/// [`relu`](crate::resnet::relu()) of [`linear`].
+/// [`relu`](crate::ops::relu()) of [`linear`].
 ///
 /// # Errors
 /// As there.
@@ -37,19 +37,18 @@ pub fn linear_relu(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tens
 }
 
 fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, cut: bool) -> Result<Tensor> {
-    let (x, w) = (x.contiguous()?, w.contiguous()?);
     let y = match bias {
         #[cfg(feature = "cuda")]
         Some(bias) if x.device().is_cuda() => {
             // One pass for the bias and ReLU: a row is an image of one pixel.
-            let y = x.apply_op2(&w, Linear)?;
+            let y = Linear.apply([x, w])?;
             let (rows, outputs) = y.dims2()?;
             let y = super::conv2d::epilogue(&y.reshape((rows, outputs, 1, 1))?, bias, None, cut)?;
             return Ok(y.reshape((rows, outputs))?);
         }
-        Some(bias) if x.device().is_cpu() => x.apply_op3(&w, &bias.contiguous()?, Linear)?,
+        Some(bias) if x.device().is_cpu() => Linear.apply([x, w, bias])?,
         Some(bias) => x.matmul(&w.t()?)?.broadcast_add(bias)?,
-        None if x.device().is_cpu() || x.device().is_cuda() => x.apply_op2(&w, Linear)?,
+        None if x.device().is_cpu() || x.device().is_cuda() => Linear.apply([x, w])?,
         None => x.matmul(&w.t()?)?,
     };
     if cut { relu(&y) } else { Ok(y) }
@@ -66,7 +65,7 @@ pub fn linear_weight_gradient(x: &Tensor, grad: &Tensor) -> Result<Tensor> {
     if !x.device().is_cpu() {
         return Ok(grad.contiguous()?.t()?.matmul(&x.contiguous()?)?.detach());
     }
-    Ok(grad.contiguous()?.apply_op2_no_bwd(&x.contiguous()?, &Product { transposed: true })?)
+    Ok(Product { transposed: true }.run([grad, x])?)
 }
 
 fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
@@ -91,114 +90,66 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// The layer; with a third argument, the bias.
+/// The layer of x and w; with a third argument, the bias.
 struct Linear;
 
 impl Linear {
-    fn cpu<T: Products>(
-        x: (&CpuStorage, &Layout),
-        w: (&CpuStorage, &Layout),
-        bias: Option<(&CpuStorage, &Layout)>,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let ((rows, depth), outputs) = (x.1.shape().dims2()?, w.1.dims()[0]);
-        let sizes = Sizes { rows, depth, columns: outputs };
-        let mut y = T::by_transposed(elements(x.0, x.1)?, elements(w.0, w.1)?, sizes)?;
-        if let Some((storage, layout)) = bias {
-            let bias = elements::<T>(storage, layout)?;
-            for row in y.chunks_exact_mut(outputs) {
+    fn rows<T: Products>(x: &[T], w: &[T], bias: Option<&[T]>, sizes: Sizes) -> CandleResult<Vec<T>> {
+        let mut y = T::by_transposed(x, w, sizes)?;
+        if let Some(bias) = bias {
+            for row in y.chunks_exact_mut(sizes.columns) {
                 row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
             }
         }
-        Ok((T::to_cpu_storage_owned(y), Shape::from((rows, outputs))))
-    }
-
-    fn gradients(x: &Tensor, w: &Tensor, grad: &Tensor) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
-        let grad = grad.contiguous()?;
-        if !x.device().is_cpu() {
-            let dx = x.track_op().then(|| grad.matmul(&w.detach())).transpose()?;
-            let dw = w.track_op().then(|| grad.t()?.matmul(&x.detach())).transpose()?;
-            return Ok((dx, dw));
-        }
-        let dx =
-            x.track_op().then(|| grad.apply_op2_no_bwd(w, &Product { transposed: false })).transpose()?;
-        let dw = w.track_op().then(|| grad.apply_op2_no_bwd(x, &Product { transposed: true })).transpose()?;
-        Ok((dx, dw))
+        Ok(y)
     }
 }
 
-impl CustomOp2 for Linear {
+impl<const N: usize> Kernel<N> for Linear {
     fn name(&self) -> &'static str {
         "linear"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        match s1 {
-            CpuStorage::F64(_) => Self::cpu::<f64>((s1, l1), (s2, l2), None),
-            _ => Self::cpu::<f32>((s1, l1), (s2, l2), None),
-        }
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
+        Ok(Shape::from((arguments[0].dims2()?.0, arguments[1].dims2()?.0)))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let ((rows, depth), (columns, _)) =
+            (arguments[0].1.shape().dims2()?, arguments[1].1.shape().dims2()?);
+        let sizes = Sizes { rows, depth, columns };
+        by_type!("linear", arguments, |all| Self::rows(all[0], all[1], all.get(2).copied(), sizes)?)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        x: &candle_core::CudaStorage,
-        lx: &Layout,
-        w: &candle_core::CudaStorage,
-        lw: &Layout,
-    ) -> CandleResult<(candle_core::CudaStorage, Shape)> {
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; N]) -> CandleResult<candle_core::CudaStorage> {
         use candle_core::backend::BackendStorage;
+        let ((x, lx), (w, lw)) = (arguments[0], arguments[1]);
         let ((rows, inputs), outputs) = (lx.shape().dims2()?, lw.dims()[0]);
-        let y = x.matmul(w, (1, rows, outputs, inputs), lx, &lw.transpose(0, 1)?)?;
-        Ok((y, Shape::from((rows, outputs))))
+        x.matmul(w, (1, rows, outputs, inputs), lx, &lw.transpose(0, 1)?)
     }
 
-    fn bwd(
+    fn gradients(
         &self,
-        x: &Tensor,
-        w: &Tensor,
+        arguments: [&Tensor; N],
         _: &Tensor,
         grad: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>)> {
-        Self::gradients(x, w, grad)
-    }
-}
-
-impl CustomOp3 for Linear {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        match s1 {
-            CpuStorage::F64(_) => Self::cpu::<f64>((s1, l1), (s2, l2), Some((s3, l3))),
-            _ => Self::cpu::<f32>((s1, l1), (s2, l2), Some((s3, l3))),
+    ) -> CandleResult<[Option<Tensor>; N]> {
+        let (x, w, grad) = (arguments[0], arguments[1], grad.contiguous()?);
+        let on_cpu = grad.device().is_cpu();
+        let mut gradients = [const { None }; N];
+        for (i, (gradient, argument)) in gradients.iter_mut().zip(arguments).enumerate() {
+            if argument.track_op() {
+                *gradient = Some(match i {
+                    0 if on_cpu => Product { transposed: false }.run([&grad, w])?,
+                    0 => grad.matmul(&w.detach())?,
+                    1 if on_cpu => Product { transposed: true }.run([&grad, x])?,
+                    1 => grad.t()?.matmul(&x.detach())?,
+                    _ => grad.sum(0)?,
+                });
+            }
         }
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let (dx, dw) = Self::gradients(x, w, grad)?;
-        Ok((dx, dw, bias.track_op().then(|| grad.sum(0)).transpose()?))
+        Ok(gradients)
     }
 }
 
@@ -208,37 +159,31 @@ struct Product {
 }
 
 impl Product {
-    fn cpu<T: Products>(
-        &self,
-        grad: (&CpuStorage, &Layout),
-        other: (&CpuStorage, &Layout),
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        let (first, second) = grad.1.shape().dims2()?;
-        let columns = other.1.dims()[1];
+    fn product<T: Products>(&self, grad: &[T], other: &[T], sizes: Sizes) -> CandleResult<Vec<T>> {
+        if self.transposed { T::transposed_by(grad, other, sizes) } else { T::by(grad, other, sizes) }
+    }
+
+    /// Those of the factors as they are multiplied.
+    fn sizes(&self, [grad, other]: [&Shape; 2]) -> CandleResult<Sizes> {
+        let ((first, second), (_, columns)) = (grad.dims2()?, other.dims2()?);
         let (rows, depth) = if self.transposed { (second, first) } else { (first, second) };
-        let product = if self.transposed { T::transposed_by } else { T::by };
-        let sizes = Sizes { rows, depth, columns };
-        let out = product(elements(grad.0, grad.1)?, elements(other.0, other.1)?, sizes)?;
-        Ok((T::to_cpu_storage_owned(out), Shape::from((rows, columns))))
+        Ok(Sizes { rows, depth, columns })
     }
 }
 
-impl CustomOp2 for Product {
+impl Kernel<2> for Product {
     fn name(&self) -> &'static str {
         "linear-gradient"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> CandleResult<(CpuStorage, Shape)> {
-        match s1 {
-            CpuStorage::F64(_) => self.cpu::<f64>((s1, l1), (s2, l2)),
-            _ => self.cpu::<f32>((s1, l1), (s2, l2)),
-        }
+    fn shape(&self, arguments: [&Shape; 2]) -> CandleResult<Shape> {
+        let Sizes { rows, columns, .. } = self.sizes(arguments)?;
+        Ok(Shape::from((rows, columns)))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        let sizes = self.sizes(arguments.map(|(_, layout)| layout.shape()))?;
+        by_type!("linear-gradient", arguments, |[grad, other]| self.product(grad, other, sizes)?)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use candle_core::Result;
 
+use crate::ops::float::Float;
 use crate::ops::gemm::{MatMut, MatRef, multiply_parallel};
 use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
-use crate::ops::storage::Float;
 
 /// Multiplications from which on a product in f32 is worth packing for.
 const LARGE: usize = 1 << 22;

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::ops::roi::ChannelsLast;
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
+
 use crate::ops::storage::zeros;
 
 /// Bytes of a cache line. Vectors that lie across two lines take two reads.
@@ -15,11 +16,21 @@ pub struct Workspace {
     free: Mutex<Vec<Vec<f32>>>,
 }
 
+/// Most buffers that are kept.
+const MOST: usize = 32;
+
 impl Workspace {
     /// A workspace without buffers yet.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { free: Mutex::new(Vec::new()) }
+    }
+
+    /// The one that all layers of the process use.
+    #[must_use]
+    pub fn shared() -> &'static Self {
+        static SHARED: Workspace = Workspace::new();
+        &SHARED
     }
 
     /// A buffer of `len` numbers, whatever these are: the smallest that is large enough, else the largest, grown.
@@ -41,16 +52,38 @@ impl Workspace {
         buffer
     }
 
-    /// Takes the numbers of a map that is no longer needed as a buffer.
-    pub fn recycle(&self, map: ChannelsLast<'static, f32>) {
-        self.give(map.into_data().into_owned());
+    /// Takes the numbers of a map that nobody else holds, nor a view of it, as a buffer. A map that is a part of a graph, or
+    /// not f32 on the CPU, is dropped.
+    pub(crate) fn recycle(&self, map: Tensor) {
+        if map.track_op() || !crate::prepared::is_packable(&map) {
+            return;
+        }
+        // Nothing is computed, so that nothing can fail but the access to the map's numbers: they are dropped then.
+        let _ = map.inplace_op1(&Taken(self));
     }
 
     /// Hands a buffer back.
     pub fn give(&self, buffer: Vec<f32>) {
-        if buffer.capacity() > 0 {
-            self.free.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffer.capacity() > 0 && free.len() < MOST {
+            free.push(buffer);
         }
+    }
+}
+
+/// Takes a tensor's numbers away.
+struct Taken<'a>(&'a Workspace);
+
+impl InplaceOp1 for Taken<'_> {
+    fn name(&self) -> &'static str {
+        "recycle"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> Result<()> {
+        if let CpuStorage::F32(numbers) = storage {
+            self.0.give(std::mem::take(numbers));
+        }
+        Ok(())
     }
 }
 
@@ -81,6 +114,16 @@ mod tests {
         let again = workspace.take(8);
         assert_eq!((again.len(), again.as_ptr()), (8, pointers[0]));
         assert_eq!(workspace.take(7).len(), 7);
+    }
+
+    #[test]
+    fn a_map_gives_its_numbers() {
+        let workspace = Workspace::new();
+        let buffer = workspace.take(12);
+        let pointer = buffer.as_ptr();
+        workspace.recycle(Tensor::from_vec(buffer, (3, 4), &candle_core::Device::Cpu).unwrap());
+        let again = workspace.take(12);
+        assert_eq!(again.as_ptr(), pointer);
     }
 
     #[test]

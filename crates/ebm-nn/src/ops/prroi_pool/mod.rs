@@ -8,22 +8,82 @@
 //! The output is continuously differentiable in the box; its gradient has kinks, not jumps, at integer coordinates.
 //! A box without area, or inverted, gives zero and a zero gradient.
 //!
-//! [`prroi_pool()`] works on tensors; [`forward`], [`backward_features`] and [`backward_rois`] work on slices, without a graph; [`Pyramid`] does,
-//! with the channels innermost, where boxes have maps of several scales.
+//! [`prroi_pool()`] works on tensors; [`Pyramid`] works on slices, without a graph and with the channels innermost, where boxes
+//! have maps of several scales.
 
-mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod pyramid;
-mod tensor;
 #[cfg(test)]
 mod tests;
 mod weights;
 
-pub use super::roi::{ChannelsLast, Real};
-pub use cpu::{backward_features, backward_rois, forward};
+use candle_core::Tensor;
+
+use super::float::Float;
+use super::roi::{Axes, BoxWeights, Roi, RoiPool};
+use crate::error::Result;
 pub use pyramid::Pyramid;
-pub use tensor::{prroi_pool, prroi_pool_box_gradient};
 
 /// The name in errors.
 const OP: &str = "prroi_pool";
+
+/// Precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object Detection").
+///
+/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image, `out` = (ph, pw),
+/// `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64. Differentiable once, in `features` and
+/// in the four coordinates; a gradient is computed only for an argument that is tracked.
+///
+/// Channels-last views (see [`channels_last`](crate::ops::channels_last)) are read in place. Of other maps a
+/// channels-last copy is made in each call, and kept for the backward pass where `rois` is tracked.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale is not positive and
+/// finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in the batch.
+pub fn prroi_pool(
+    features: &Tensor,
+    rois: &Tensor,
+    out: (usize, usize),
+    spatial_scale: f64,
+) -> Result<Tensor> {
+    RoiPool { axes: Precise, out, spatial_scale }.forward(features, rois)
+}
+
+/// The gradient of [`prroi_pool`] in `rois` alone, (R, 5), from `grad` (R, C, ph, pw): what refinement by hand goes back through.
+/// The first column is 0, and no history is recorded.
+///
+/// # Errors
+/// As [`prroi_pool`], and where `grad` is not of that shape and type.
+pub fn prroi_pool_box_gradient(
+    features: &Tensor,
+    rois: &Tensor,
+    out: (usize, usize),
+    spatial_scale: f64,
+    grad: &Tensor,
+) -> Result<Tensor> {
+    RoiPool { axes: Precise, out, spatial_scale }.backward_boxes(features, rois, grad)
+}
+
+/// The means of tents over the bins.
+#[derive(Clone, Copy)]
+struct Precise;
+
+impl Axes for Precise {
+    const OP: &'static str = OP;
+    const MOVES: bool = true;
+
+    fn fill<T: Float>(&self, roi: &Roi, out: (usize, usize), map: (usize, usize), to: &mut BoxWeights<T>) {
+        weights::fill(roi, out, map, to);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda<T: crate::cuda::Element>(
+        &self,
+        rois: crate::cuda::Argument<'_>,
+        map: &candle_core::Shape,
+        (out, scale): ((usize, usize), f64),
+        slopes: bool,
+    ) -> candle_core::Result<super::roi::cuda::Weights<T>> {
+        cuda::weigh(rois, map, (out, scale), slopes)
+    }
+}

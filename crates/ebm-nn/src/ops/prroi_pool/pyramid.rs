@@ -2,18 +2,19 @@
 
 use rayon::prelude::*;
 
-use super::super::roi::{
-    BoxWeights, ChannelsLast, Real, Roi, RoiKernel, by_place, check_settings, detect, parse, pool_box,
-    roi_grad_box,
-};
 use super::{OP, weights};
 use crate::error::{Error, Result};
+use crate::ops::float::Float;
+use crate::ops::layout::ChannelsLast;
+use crate::ops::roi::{
+    BoxWeights, Roi, RoiKernel, by_place, check_settings, detect, parse, pool_box, roi_grad_box,
+};
 
 /// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
 ///
 /// Pooled tiles are (ph, pw, C), the order in which the kernels make them: nothing is turned.
 #[derive(Debug)]
-pub struct Pyramid<'a, T: Real> {
+pub struct Pyramid<'a, T: Float> {
     /// Each map and its pixels per image pixel.
     levels: Vec<(ChannelsLast<'a, T>, f64)>,
     images: usize,
@@ -21,7 +22,7 @@ pub struct Pyramid<'a, T: Real> {
     out: (usize, usize),
 }
 
-impl<'a, T: Real> Pyramid<'a, T> {
+impl<'a, T: Float> Pyramid<'a, T> {
     /// Each level's map (N, C, H, W) and its pixels per image pixel; boxes are pooled to `out` = (ph, pw) bins.
     ///
     /// # Errors
@@ -139,7 +140,9 @@ impl<'a, T: Real> Pyramid<'a, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{backward_rois, forward};
+    use candle_core::{Device, Tensor};
+
+    use super::super::{prroi_pool, prroi_pool_box_gradient};
     use super::*;
     use crate::ops::testing::noise_tensor;
 
@@ -174,9 +177,13 @@ mod tests {
         for (r, &level) in levels.iter().enumerate() {
             let (features, scale) = &pyramid.levels[level];
             let here = r * 3 * bins..(r + 1) * 3 * bins;
-            let one = forward(features, &rois[r], out, *scale).unwrap();
+            let (features, roi) =
+                (features.clone().into_tensor().unwrap(), Tensor::new(&[rois[r]], &Device::Cpu).unwrap());
+            let numbers = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+            let one = numbers(prroi_pool(&features, &roi, out, *scale).unwrap());
             assert_eq!(pooled[here.clone()], turned(&one, bins));
-            let slope = backward_rois(features, &rois[r], out, *scale, &grad[here]).unwrap();
+            let grad = Tensor::from_slice(&grad[here], (1, 3, out.0, out.1), &Device::Cpu).unwrap();
+            let slope = numbers(prroi_pool_box_gradient(&features, &roi, out, *scale, &grad).unwrap());
             assert_eq!(slopes[r], slope[1..]);
         }
         assert!(slopes[0].iter().all(|v| *v != 0.0));

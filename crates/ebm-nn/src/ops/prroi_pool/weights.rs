@@ -1,6 +1,7 @@
 //! The mean of a tent over an interval, and its derivatives in the interval's ends.
 
-use super::super::roi::{AxisWeights, BoxWeights, Real, Roi};
+use crate::ops::float::Float;
+use crate::ops::roi::{AxisWeights, BoxWeights, Roi};
 
 /// The mean of tent(t) over [a, b] and its derivatives in a and b.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,7 +36,7 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
 }
 
 /// Fills the weights by bin of a box on a map of (height, width); no entries where the box has no area.
-pub(super) fn fill<T: Real>(
+pub(super) fn fill<T: Float>(
     roi: &Roi,
     out: (usize, usize),
     map: (usize, usize),
@@ -46,7 +47,7 @@ pub(super) fn fill<T: Real>(
     axis(roi.x, out.1, if empty { 0 } else { map.1 }, &mut weights.x);
 }
 
-fn axis<T: Real>((start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
+fn axis<T: Float>((start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
     to.clear();
     let count = bins as f64;
     let width = (end - start) / count;

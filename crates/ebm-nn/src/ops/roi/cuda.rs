@@ -2,15 +2,13 @@
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
-use candle_core::{CudaStorage, Layout, Result, Shape, Storage, Tensor};
+use candle_core::{CudaStorage, DType, Layout, Result, Shape};
 
-use crate::ops::cuda::{Element, count, elements, from_first, launch, sizes, strides, tensor};
-
-/// A tensor on a GPU.
-pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
+use super::op::{Axes, RoiPool};
+use crate::cuda::{Argument, Element, count, elements, from_first, launch, sizes, strides, unsupported};
 
 /// The sizes that all kernels take: boxes, images, the map's height and width, the output's.
-pub(crate) type Axes = [i32; 6];
+pub(crate) type Sizes = [i32; 6];
 
 /// The one-dimensional weights of all boxes, by bin.
 pub(crate) struct Weights<T> {
@@ -18,7 +16,7 @@ pub(crate) struct Weights<T> {
     pub spans: CudaSlice<i32>,
     /// A row of weights for each of those.
     pub tables: CudaSlice<T>,
-    pub axes: Axes,
+    pub axes: Sizes,
 }
 
 impl<T: Element> Weights<T> {
@@ -118,31 +116,51 @@ fn bin_strides(layout: &Layout) -> Result<[i64; 3]> {
     Ok([boxes, channels, column])
 }
 
-/// A gradient (R, C, ph, pw) with its numbers in the order in which those of `features` are, for threads to read neighbours.
-pub(crate) fn gradient_for(features: &Tensor, grad: &Tensor) -> Result<Tensor> {
-    if is_channels_last(features) {
-        return grad.permute((0, 2, 3, 1))?.contiguous()?.permute((0, 3, 1, 2));
+/// The pooled boxes.
+pub(super) fn forward<A: Axes>(
+    pool: &RoiPool<A>,
+    map: Argument<'_>,
+    rois: Argument<'_>,
+) -> Result<CudaStorage> {
+    match rois.0.dtype() {
+        DType::F32 => weigh::<A, f32>(pool, rois, map.1.shape(), false)?.forward(map, rois),
+        DType::F64 => weigh::<A, f64>(pool, rois, map.1.shape(), false)?.forward(map, rois),
+        other => unsupported(A::OP, other),
     }
-    grad.contiguous()
 }
 
-/// The gradient in `features` that `run` makes, in the order of their numbers; `grad` is of [`gradient_for`].
-pub(crate) fn d_map(
-    features: &Tensor,
-    rois: &Tensor,
-    grad: &Tensor,
-    run: impl FnOnce(Argument<'_>, Argument<'_>, bool) -> Result<CudaStorage>,
-) -> Result<Tensor> {
-    let ((grad, grad_layout), (rois, rois_layout)) = (grad.storage_and_layout(), rois.storage_and_layout());
-    let (Storage::Cuda(grad), Storage::Cuda(rois)) = (&*grad, &*rois) else {
-        candle_core::bail!("the gradient and the boxes must be on the map's device")
-    };
-    let inner = is_channels_last(features);
-    let found = run((rois, rois_layout), (grad, grad_layout), inner)?;
-    let (n, c, h, w) = features.dims4()?;
-    if inner { tensor(found, (n, h, w, c)).permute((0, 3, 1, 2)) } else { Ok(tensor(found, (n, c, h, w))) }
+/// The gradient in a map of this shape (N, C, H, W), as that, or where `inner` as (N, H, W, C).
+pub(super) fn backward_map<A: Axes>(
+    pool: &RoiPool<A>,
+    map: &Shape,
+    (grad, rois): (Argument<'_>, Argument<'_>),
+    inner: bool,
+) -> Result<CudaStorage> {
+    match rois.0.dtype() {
+        DType::F32 => weigh::<A, f32>(pool, rois, map, false)?.backward_map(grad, rois, inner),
+        DType::F64 => weigh::<A, f64>(pool, rois, map, false)?.backward_map(grad, rois, inner),
+        other => unsupported(A::OP, other),
+    }
 }
 
-fn is_channels_last(map: &Tensor) -> bool {
-    map.stride().get(1) == Some(&1) && !map.is_contiguous()
+/// The gradient in the boxes (R, 5).
+pub(super) fn backward_boxes<A: Axes>(
+    pool: &RoiPool<A>,
+    [map, rois, grad]: [Argument<'_>; 3],
+) -> Result<CudaStorage> {
+    let (shape, scale) = (map.1.shape(), pool.spatial_scale);
+    match rois.0.dtype() {
+        DType::F32 => weigh::<A, f32>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, scale),
+        DType::F64 => weigh::<A, f64>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, scale),
+        other => unsupported(A::OP, other),
+    }
+}
+
+fn weigh<A: Axes, T: Element>(
+    pool: &RoiPool<A>,
+    rois: Argument<'_>,
+    map: &Shape,
+    slopes: bool,
+) -> Result<Weights<T>> {
+    pool.axes.cuda(rois, map, (pool.out, pool.spatial_scale), slopes)
 }

@@ -2,36 +2,12 @@
 //!
 //! A *tile* is one box's (ph, pw, C) block with the channels innermost. All sums run in a fixed order.
 
-use super::simd::{Level, Real, multiversion};
+use super::simd::{Level, multiversion};
 use super::weights::{AxisWeights, BoxWeights, Row};
+use crate::ops::float::Float;
 
 /// Most vectors that one pass adds.
 const PASS: usize = 6;
-
-/// Moves (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
-pub(super) fn transpose<T: Real>(
-    from: &[T],
-    from_stride: usize,
-    rows: usize,
-    columns: usize,
-    to: &mut [T],
-    to_stride: usize,
-) {
-    // A block of 16 × 16 touches one or two cache lines per row on either side.
-    const SIDE: usize = 16;
-    for r in (0..rows).step_by(SIDE) {
-        let r_end = (r + SIDE).min(rows);
-        for c in (0..columns).step_by(SIDE) {
-            let c_end = (c + SIDE).min(columns);
-            for column in c..c_end {
-                let to = &mut to[column * to_stride + r..column * to_stride + r_end];
-                for (to, row) in to.iter_mut().zip(r..r_end) {
-                    *to = from[row * from_stride + column];
-                }
-            }
-        }
-    }
-}
 
 /// Slices walked together, as a nest of pairs: the form that the compiler frees of bounds checks.
 macro_rules! together {
@@ -46,7 +22,7 @@ macro_rules! element {
 
 /// `to = [to +] Σ_k weight[k] · from[stride·index[k]..][..to.len()]`; zero for no terms unless kept.
 #[inline(always)]
-fn combine<T: Real, const FMA: bool>(
+fn combine<T: Float, const FMA: bool>(
     to: &mut [T],
     from: &[T],
     stride: usize,
@@ -97,7 +73,7 @@ fn combine<T: Real, const FMA: bool>(
 
 /// `to = Wy · F · Wxᵀ` per channel. `map` is (H, W, C), `to` (ph, pw, C), `line` (C).
 #[inline(always)]
-fn pool_box_body<T: Real, const FMA: bool>(
+fn pool_box_body<T: Float, const FMA: bool>(
     map: &[T],
     width: usize,
     weights: &BoxWeights<T>,
@@ -138,7 +114,7 @@ multiversion! {
 }
 
 #[inline(always)]
-fn scatter_box_body<T: Real, const FMA: bool>(
+fn scatter_box_body<T: Float, const FMA: bool>(
     tile: &[T],
     weights: &BoxWeights<T>,
     rows: std::ops::Range<usize>,
@@ -189,7 +165,7 @@ pub(crate) struct RoiKernel<T> {
     sums: Vec<T>,
 }
 
-impl<T: Real> RoiKernel<T> {
+impl<T: Float> RoiKernel<T> {
     pub fn new(channels: usize) -> Self {
         let zeros = |n: usize| vec![T::zero(); n * channels];
         Self { channels, g: zeros(3), f: zeros(3), sums: zeros(4) }
@@ -206,7 +182,7 @@ fn thirds<T>(all: &[T], c: usize) -> [&[T]; 3] {
 
 /// `to[j] = Σ_k row.w_j[k] · from[stride·index[k]..]` for the weight and its two derivatives, `to` being (3, C).
 #[inline(always)]
-fn combine_with_slopes<T: Real, const FMA: bool>(
+fn combine_with_slopes<T: Float, const FMA: bool>(
     to: &mut [T],
     c: usize,
     from: &[T],
@@ -251,7 +227,7 @@ fn combine_with_slopes<T: Real, const FMA: bool>(
 }
 
 #[inline(always)]
-fn roi_grad_box_body<T: Real, const FMA: bool>(
+fn roi_grad_box_body<T: Float, const FMA: bool>(
     map: &[T],
     width: usize,
     weights: &BoxWeights<T>,

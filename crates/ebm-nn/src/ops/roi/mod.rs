@@ -9,27 +9,23 @@
 //! |---|---|
 //! | `rois` | the rows of the (R, 5) box tensor, checked |
 //! | `weights` | the sparse one-dimensional weights of a box |
-//! | `channels_last` | the map with channels innermost, so that inner loops run over contiguous channels |
 //! | `simd`, `kernels` | the loops over channels, compiled for AVX-512, AVX2 + FMA and the base target |
 //! | `cuda`, `roi.cu`, `weights.cuh` | the same on a GPU |
 //! | `pool` | the loops over boxes, in parallel and independent of the number of threads |
+//! | `op` | the operation on tensors and its gradients |
 
-mod channels_last;
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 mod kernels;
+mod op;
 mod pool;
 mod rois;
 mod simd;
-mod tensor;
 mod weights;
 
-pub(super) use channels_last::swap;
-pub use channels_last::{ChannelsLast, channels_first, channels_last};
 pub(super) use kernels::{RoiKernel, pool_box, roi_grad_box};
-pub(super) use pool::{GradTile, backward_features, by_place, forward};
+pub(super) use op::{Axes, RoiPool, check_settings};
+pub(super) use pool::by_place;
 pub(super) use rois::{Roi, parse};
-pub use simd::Real;
 pub(super) use simd::detect;
-pub(super) use tensor::{check_arguments, check_rois, check_settings, features_of};
 pub(super) use weights::{AxisWeights, BoxWeights};

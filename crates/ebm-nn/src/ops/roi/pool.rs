@@ -5,11 +5,12 @@
 
 use rayon::prelude::*;
 
-use super::channels_last::{ChannelsLast, swap};
-use super::kernels::{pool_box, scatter_box, transpose};
+use super::kernels::{RoiKernel, pool_box, roi_grad_box, scatter_box};
 use super::rois::Roi;
-use super::simd::{Real, detect};
+use super::simd::detect;
 use super::weights::BoxWeights;
+use crate::ops::float::Float;
+use crate::ops::layout::{ChannelsLast, swap, transpose};
 
 /// Boxes whose gradients are held at a time, with the channels innermost.
 const BOXES: usize = 128;
@@ -17,7 +18,7 @@ const BOXES: usize = 128;
 const BAND: usize = 1 << 18;
 
 /// `out[r] = Wy · F · Wxᵀ` for every box, as (R, C, ph, pw). `fill` writes the weights by bin for a box.
-pub(crate) fn forward<T: Real>(
+pub(crate) fn forward<T: Float>(
     map: &ChannelsLast<'_, T>,
     boxes: &[Roi],
     out: (usize, usize),
@@ -54,22 +55,22 @@ pub(crate) fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
 }
 
 /// One box's gradient (C, ph, pw) turned to (ph, pw, C).
-pub(crate) struct GradTile<T> {
-    pub tile: Vec<T>,
+struct GradTile<T> {
+    tile: Vec<T>,
 }
 
-impl<T: Real> GradTile<T> {
-    pub fn new(channels: usize, bins: usize) -> Self {
+impl<T: Float> GradTile<T> {
+    fn new(channels: usize, bins: usize) -> Self {
         Self { tile: vec![T::zero(); channels * bins] }
     }
 
-    pub fn load(&mut self, grad: &[T], channels: usize, bins: usize) {
+    fn load(&mut self, grad: &[T], channels: usize, bins: usize) {
         transpose(grad, bins, channels, bins, &mut self.tile, channels);
     }
 }
 
 /// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `shape` is (N, C, H, W), `grad` (R, C, ph, pw).
-pub(crate) fn backward_features<T: Real>(
+pub(crate) fn backward_features<T: Float>(
     shape: (usize, usize, usize, usize),
     boxes: &[Roi],
     out: (usize, usize),
@@ -120,4 +121,39 @@ pub(crate) fn backward_features<T: Real>(
         );
     }
     swap(&result, n, h * w, c)
+}
+
+/// The gradient in the boxes, (R, 5), in pixels of the map times `scale`, from `grad` (R, C, ph, pw); the image index' is zero.
+pub(crate) fn backward_boxes<T: Float>(
+    map: &ChannelsLast<'_, T>,
+    boxes: &[Roi],
+    out: (usize, usize),
+    grad: &[T],
+    scale: f64,
+    fill: impl Fn(&Roi, &mut BoxWeights<T>) + Sync,
+) -> Vec<T> {
+    let (_, c, _, w) = map.shape();
+    let (mut result, bins) = (vec![T::zero(); 5 * boxes.len()], out.0 * out.1);
+    if c == 0 {
+        return result;
+    }
+    let level = detect();
+    let work = result.chunks_exact_mut(5).zip(grad.chunks_exact(c * bins)).zip(boxes).collect();
+    by_place(work).into_par_iter().for_each_init(
+        || (BoxWeights::default(), GradTile::new(c, bins), RoiKernel::new(c)),
+        |(weights, tile, scratch), ((result, grad), roi)| {
+            fill(roi, weights);
+            if weights.is_zero() {
+                return;
+            }
+            weights.transpose();
+            tile.load(grad, c, bins);
+            let mut coordinates = [0.0; 4];
+            roi_grad_box(level, map.image(roi.image), w, weights, &tile.tile, scratch, &mut coordinates);
+            for (to, value) in result.iter_mut().skip(1).zip(coordinates) {
+                *to = T::from_f64(value * scale);
+            }
+        },
+    );
+    result
 }

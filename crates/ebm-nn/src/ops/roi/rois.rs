@@ -1,7 +1,7 @@
 //! Rows of a box tensor.
 
-use super::simd::Real;
 use crate::error::{Error, Result};
+use crate::ops::float::Float;
 
 /// Coordinates are clamped to this size, far outside any map, so that widths and areas stay finite in f64.
 const FAR: f64 = 1e100;
@@ -22,7 +22,7 @@ pub(crate) struct Roi {
 /// # Errors
 /// [`Error::Argument`] where the length is no multiple of 5, a number is NaN or infinite, or an image index is not one of
 /// `0..images`.
-pub(crate) fn parse<T: Real>(
+pub(crate) fn parse<T: Float>(
     op: &'static str,
     rois: &[T],
     images: usize,

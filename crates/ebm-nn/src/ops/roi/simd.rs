@@ -1,34 +1,4 @@
-//! Instruction sets chosen at run time, and the element types.
-
-use candle_core::WithDType;
-
-/// The element types of the region operations: f32 and f64.
-pub trait Real: WithDType + Default + sealed::Sealed {
-    /// `self + a·b`, fused where `FMA` says that the instruction set has it.
-    ///
-    /// Without the instruction a fused product is a library call, hence the parameter.
-    #[must_use]
-    fn add_product<const FMA: bool>(self, a: Self, b: Self) -> Self;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
-}
-
-macro_rules! real {
-    ($type:ty) => {
-        impl Real for $type {
-            #[inline(always)]
-            fn add_product<const FMA: bool>(self, a: Self, b: Self) -> Self {
-                if FMA { a.mul_add(b, self) } else { self + a * b }
-            }
-        }
-    };
-}
-real!(f32);
-real!(f64);
+//! Instruction sets chosen at run time.
 
 /// The instruction sets that the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,15 +36,15 @@ pub(crate) fn detect() -> Level {
 macro_rules! multiversion {
     ($(#[$doc:meta])* $vis:vis fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) = $body:ident) => {
         $(#[$doc])*
-        $vis fn $name<$T: Real>(level: Level, $($arg: $ty),*) {
+        $vis fn $name<$T: Float>(level: Level, $($arg: $ty),*) {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
-            fn avx2<$T: Real>($($arg: $ty),*) {
+            fn avx2<$T: Float>($($arg: $ty),*) {
                 $body::<$T, true>($($arg),*);
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-            fn avx512<$T: Real>($($arg: $ty),*) {
+            fn avx512<$T: Float>($($arg: $ty),*) {
                 $body::<$T, true>($($arg),*);
             }
             match level {

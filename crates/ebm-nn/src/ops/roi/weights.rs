@@ -1,6 +1,6 @@
 //! Sparse one-dimensional weights.
 
-use super::simd::Real;
+use crate::ops::float::Float;
 
 /// The weights of one box along one axis: a sparse matrix by rows. Row i of the (bins × pixels) form lists the pixels that
 /// bin i reads; the transposed form has a row per pixel from `first` on.
@@ -25,7 +25,7 @@ pub(crate) struct Row<'a, T> {
     pub d_end: &'a [T],
 }
 
-impl<T: Real> AxisWeights<T> {
+impl<T: Float> AxisWeights<T> {
     /// Forgets all rows; keeps the memory.
     pub fn clear(&mut self) {
         self.first = 0;
@@ -138,7 +138,7 @@ pub(crate) struct BoxWeights<T> {
     pub y_by_pixel: AxisWeights<T>,
 }
 
-impl<T: Real> BoxWeights<T> {
+impl<T: Float> BoxWeights<T> {
     /// Fills the forms by pixel.
     pub fn transpose(&mut self) {
         self.x.transpose(&mut self.x_by_pixel);

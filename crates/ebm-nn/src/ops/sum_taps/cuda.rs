@@ -4,11 +4,11 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::Taps;
-use crate::ops::cuda::{Element, by_type, elements, launch, sizes};
+use crate::cuda::{Element, by_type, elements, launch, sizes};
 
 impl Taps {
     /// The operation, or its adjoint.
-    pub(super) fn cuda(&self, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
+    pub(super) fn on_gpu(&self, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
         fn run<T: Element>(op: &Taps, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
             let [_, height, width] = op.shape;
             let [h, w, kernel] = sizes([height, width, op.kernel])?;

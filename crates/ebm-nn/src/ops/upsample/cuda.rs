@@ -4,15 +4,15 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::Nearest;
-use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes};
+use crate::cuda::{Element, by_any_type, elements, launch, sizes};
 
 impl Nearest {
-    /// The resized maps, or with `adjoint` the gradient of x from that of y.
-    pub(super) fn cuda(&self, s: &CudaStorage, l: &Layout, adjoint: bool) -> Result<CudaStorage> {
-        fn run<T: Element>(op: &Nearest, s: &CudaStorage, l: &Layout, adjoint: bool) -> Result<CudaStorage> {
+    /// The resized maps, or the gradient of x from that of y.
+    pub(super) fn on_gpu(&self, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
+        fn run<T: Element>(op: &Nearest, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
             let [h, w, out_h, out_w] = sizes([op.small[0], op.small[1], op.large[0], op.large[1]])?;
             let device = s.device();
-            let from = elements::<T>(s, l)?;
+            let (from, adjoint) = (elements::<T>(s, l)?, op.adjoint);
             let len = op.planes.iter().chain(if adjoint { &op.small } else { &op.large }).product();
             let mut to = device.alloc_zeros::<T>(len)?;
             if adjoint {
@@ -22,6 +22,6 @@ impl Nearest {
             }
             Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
         }
-        by_any_type!(s, "upsample_nearest2d", run(self, s, l, adjoint))
+        by_any_type!(s, "upsample_nearest2d", run(self, s, l))
     }
 }

@@ -4,9 +4,8 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::{Blend, Subtract, SubtractRatio};
-use crate::ops::cuda::{Element, by_type, elements, elements_mut, launch};
+use crate::cuda::{Element, by_type, elements, elements_mut, launch};
 
-type Argument<'a> = (&'a CudaStorage, &'a Layout);
 type Updated<'a> = (&'a mut CudaStorage, &'a Layout);
 
 impl Blend {

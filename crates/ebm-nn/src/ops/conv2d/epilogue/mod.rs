@@ -1,35 +1,37 @@
 //! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, ReLU.
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CudaStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{CudaStorage, Result, Shape, Tensor};
 
-use crate::norm::channel_sums;
-use crate::ops::cuda::{Element, by_any_type, elements, launch, sizes};
-use crate::resnet::relu_gradient;
-
-type Argument<'a> = (&'a CudaStorage, &'a Layout);
+use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes};
+use crate::ops::channel_sums::channel_sums;
+use crate::ops::kernel::{Apply, Kernel};
+use crate::ops::relu_gradient;
 
 /// x (N, C, H, W) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in bf16 is f32.
 pub(crate) fn epilogue(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
-    let (x, bias, op) = (x.contiguous()?, bias.contiguous()?, Epilogue { relu });
     match residual {
-        Some(residual) => x.apply_op3(&bias, &residual.contiguous()?, op),
-        None => x.apply_op2(&bias, op),
+        Some(residual) => Epilogue { relu }.apply([x, bias, residual]),
+        None => Epilogue { relu }.apply([x, bias]),
     }
 }
 
+/// Of x and the bias, and with a third argument, the residual.
 #[derive(Clone, Copy)]
 struct Epilogue {
     relu: bool,
 }
 
-impl Epilogue {
-    fn forward(
-        self,
-        x: Argument<'_>,
-        bias: Argument<'_>,
-        residual: Option<Argument<'_>>,
-    ) -> Result<(CudaStorage, Shape)> {
+impl<const N: usize> Kernel<N> for Epilogue {
+    fn name(&self) -> &'static str {
+        "the end of a convolution"
+    }
+
+    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
+        Ok(arguments[0].clone())
+    }
+
+    fn cuda(&self, arguments: [Argument<'_>; N]) -> Result<CudaStorage> {
         fn run<T: Element>(
             x: Argument<'_>,
             bias: Argument<'_>,
@@ -46,88 +48,16 @@ impl Epilogue {
             launch!(device, EPILOGUE::"epilogue", T, len; &x, &bias, &residual, &mut y, &has_residual, &relu, &c, &p);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
-        Ok((by_any_type!(x.0, "conv2d", run(x, bias, residual, self.relu))?, x.1.shape().clone()))
+        let (x, bias, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
+        by_any_type!(x.0, "conv2d", run(x, bias, residual, self.relu))
     }
 
-    /// The gradients in x (and in a residual, which is the same) and in the bias.
-    fn backward(self, bias: &Tensor, y: &Tensor, g: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
-        let g = g.contiguous()?;
-        let g = if self.relu { relu_gradient(&g, y)? } else { g };
-        let in_bias = bias.track_op().then(|| channel_sums(&g)?.to_dtype(bias.dtype())).transpose()?;
-        Ok((g, in_bias))
-    }
-}
-
-impl CustomOp2 for Epilogue {
-    fn name(&self) -> &'static str {
-        "bias and relu"
-    }
-
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        bail!("this end of a convolution runs on a GPU only")
-    }
-
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        lx: &Layout,
-        bias: &CudaStorage,
-        lb: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        self.forward((x, lx), (bias, lb), None)
-    }
-
-    fn bwd(
-        &self,
-        _: &Tensor,
-        bias: &Tensor,
-        y: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (g, in_bias) = self.backward(bias, y, g)?;
-        Ok((Some(g), in_bias))
-    }
-}
-
-impl CustomOp3 for Epilogue {
-    fn name(&self) -> &'static str {
-        "bias, residual and relu"
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        bail!("this end of a convolution runs on a GPU only")
-    }
-
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        lx: &Layout,
-        bias: &CudaStorage,
-        lb: &Layout,
-        residual: &CudaStorage,
-        lr: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        self.forward((x, lx), (bias, lb), Some((residual, lr)))
-    }
-
-    fn bwd(
-        &self,
-        _: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        y: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let (g, in_bias) = self.backward(bias, y, g)?;
-        Ok((Some(g.clone()), in_bias, Some(g)))
+    /// Those in x and in a residual are the same.
+    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
+        let (g, bias) = (if self.relu { relu_gradient(g, y)? } else { g.contiguous()? }, arguments[1]);
+        let mut gradients = std::array::from_fn(|_| Some(g.clone()));
+        gradients[1] = bias.track_op().then(|| channel_sums(&g)?.to_dtype(bias.dtype())).transpose()?;
+        Ok(gradients)
     }
 }
 
@@ -137,7 +67,7 @@ mod tests {
 
     use super::*;
     use crate::ops::testing::{check_devices, devices, distance, noise_tensor};
-    use crate::resnet::{add_relu, relu as rectified};
+    use crate::ops::{add_relu, relu as rectified};
 
     /// The same by single operations, which the CPU has too.
     fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {

@@ -20,32 +20,33 @@ mod weight_gradient;
 mod weights;
 mod winograd;
 
-use candle_core::{DType, Result as CandleResult, Tensor};
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::filters::Filters;
 use self::weights::Weights;
 use super::geometry::Geometry;
+use crate::ops::kernel::{Argument, Kernel};
+use crate::ops::layout::Order;
 use crate::ops::packed::{Epilogue, Workspace};
-use crate::ops::roi::ChannelsLast;
-use crate::ops::storage::zeros;
+use crate::ops::storage::{elements, zeros};
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
     let mut y = zeros(g.batch * g.pixels() * g.filters);
     let epilogue = Epilogue { bias: bias.unwrap_or_default(), ..Epilogue::default() };
-    Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, &Workspace::new())?;
+    Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, Workspace::shared())?;
     Ok(y)
 }
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-    input_gradient::input_gradient(dy, weights(w, g), g, &Workspace::new())
+    input_gradient::input_gradient(dy, weights(w, g), g, Workspace::shared())
 }
 
 /// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
 pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
-    weight_gradient::weight_gradient(x, dy, g, &Workspace::new())
+    weight_gradient::weight_gradient(x, dy, g, Workspace::shared())
 }
 
 fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
@@ -55,10 +56,9 @@ fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
 /// A convolution whose weights are kept in the order in which the processor reads them:
 /// `y = activation(conv(x, w) + bias + residual)`.
 ///
-/// Maps are stored with the channels innermost ([`ChannelsLast`]), so that a network's layers follow each other
-/// without a copy. For inference: no gradient. Results have the same bits for every number of threads.
+/// Maps have the channels innermost. For inference: no gradient. Results have the same bits for every number of threads.
 #[derive(Clone, Debug)]
-pub struct PackedConv2d {
+pub(crate) struct PackedConv2d {
     filters: usize,
     channels: usize,
     kernel: [usize; 2],
@@ -73,33 +73,7 @@ impl PackedConv2d {
     ///
     /// # Errors
     /// [`Error::Argument`] where a rank or size does not fit, an extent or the stride is zero.
-    pub fn new(weight: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Self> {
-        Self::pack(weight, None, bias, stride, padding)
-    }
-
-    /// Packs a convolution without bias and the affine map of each of its outputs that follows it, `scale` (O) and
-    /// `shift` (O): `scale · conv(x, w) + shift`. A normalisation with fixed statistics is such a map, see
-    /// [`BatchNorm::affine`](crate::norm::BatchNorm::affine).
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn folded(
-        weight: &Tensor,
-        scale: &Tensor,
-        shift: &Tensor,
-        stride: usize,
-        padding: usize,
-    ) -> Result<Self> {
-        Self::pack(weight, Some(scale), Some(shift), stride, padding)
-    }
-
-    fn pack(
-        weight: &Tensor,
-        scale: Option<&Tensor>,
-        bias: Option<&Tensor>,
-        stride: usize,
-        padding: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new(weight: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Self> {
         let &[filters, channels, kernel_h, kernel_w] = weight.dims() else {
             return refuse(format!("expected a weight (O, C, kh, kw), got {:?}", weight.dims()));
         };
@@ -109,51 +83,39 @@ impl PackedConv2d {
                 "the extents of the weight {shape:?} and the stride {stride} must be positive"
             ));
         }
-        let per_filter = |name: &str, values: Option<&Tensor>| match values {
-            None => Ok(None),
-            Some(values) if values.dims() == [filters] => numbers(values).map(Some),
-            Some(values) => refuse(format!("expected a {name} ({filters}), got {:?}", values.dims())),
+        let bias = match bias {
+            None => vec![0.0; filters],
+            Some(bias) if bias.dims() == [filters] => numbers(bias)?,
+            Some(bias) => return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims())),
         };
-        let scale = per_filter("scale", scale)?.unwrap_or_else(|| vec![1.0; filters]);
-        let bias = per_filter("bias", bias)?.unwrap_or_else(|| vec![0.0; filters]);
-        let mut weight = numbers(weight)?;
-        let kernel = [kernel_h, kernel_w];
-        for (filter, scale) in weight.chunks_exact_mut(channels * kernel_h * kernel_w).zip(scale) {
-            filter.iter_mut().for_each(|value| *value *= scale);
-        }
+        let (weight, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
         let panels = Weights { data: &weight, filters, channels, kernel }.forward();
         Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::new(panels), bias })
     }
 
-    /// x (N, C, H, W), `residual` like the result and ReLU where `relu` give
-    /// (N, O, ⌊(H + 2·padding − kh) / stride⌋ + 1, …).
+    /// x (N, H, W, C), `residual` like the result and ReLU where `relu` give (N, ⌊(H + 2·padding − kh) / stride⌋ + 1, …, O).
     ///
     /// # Errors
     /// [`Error::Argument`] where x has another number of channels, no pixels or fewer than the kernel, or where
     /// `residual` has another shape than the result.
-    pub fn forward(
-        &self,
-        x: &ChannelsLast<'_, f32>,
-        residual: Option<&ChannelsLast<'_, f32>>,
-        relu: bool,
-        workspace: &Workspace,
-    ) -> Result<ChannelsLast<'static, f32>> {
-        let g = self.geometry(x)?;
-        let [height, width] = g.output();
-        let shape = (g.batch, g.filters, height, width);
-        if let Some(residual) = residual
-            && residual.shape() != shape
-        {
-            return refuse(format!("the result is {shape:?}, the residual {:?}", residual.shape()));
+    pub(crate) fn forward(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+        let geometry = self.geometry(x)?;
+        let [height, width] = geometry.output();
+        let shape = [geometry.batch, height, width, geometry.filters];
+        let layer = Layer { conv: self, geometry, relu };
+        match residual {
+            Some(residual) if residual.dims() != shape => {
+                refuse(format!("the result is {shape:?}, the residual {:?}", residual.dims()))
+            }
+            Some(residual) => Ok(layer.run([x, residual])?),
+            None => Ok(layer.run([x])?),
         }
-        let epilogue = Epilogue { bias: &self.bias, residual: residual.map(ChannelsLast::data), relu };
-        let mut y = workspace.take(g.batch * g.pixels() * g.filters);
-        self.packed.convolve(x.data(), &g, epilogue, &mut y, workspace)?;
-        ChannelsLast::new(y, shape)
     }
 
-    fn geometry(&self, x: &ChannelsLast<'_, f32>) -> Result<Geometry> {
-        let (batch, channels, height, width) = x.shape();
+    fn geometry(&self, x: &Tensor) -> Result<Geometry> {
+        let &[batch, height, width, channels] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
+        };
         let &Self { filters, kernel, stride, padding, .. } = self;
         if channels != self.channels {
             return refuse(format!("x has {channels} channels, the weight expects {}", self.channels));
@@ -161,12 +123,39 @@ impl PackedConv2d {
         let fits = |size: usize, kernel: usize| {
             padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
         };
-        if x.data().is_empty() || !fits(height, kernel[0]) || !fits(width, kernel[1]) {
+        if x.elem_count() == 0 || !fits(height, kernel[0]) || !fits(width, kernel[1]) {
             return refuse(format!(
                 "a kernel {kernel:?} with padding {padding} does not fit {batch} maps of {height} x {width}"
             ));
         }
         Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
+    }
+}
+
+/// The convolution of x (N, H, W, C), and with a second argument, the residual.
+struct Layer<'a> {
+    conv: &'a PackedConv2d,
+    geometry: Geometry,
+    relu: bool,
+}
+
+impl<const N: usize> Kernel<N> for Layer<'_> {
+    fn name(&self) -> &'static str {
+        "conv2d"
+    }
+
+    fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
+        Ok(Order::ChannelsLast.shape(self.geometry.batch, self.geometry.filters, self.geometry.output()))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let (g, workspace) = (&self.geometry, Workspace::shared());
+        let residual = arguments.get(1).map(|(s, l)| elements::<f32>(s, l)).transpose()?;
+        let epilogue = Epilogue { bias: &self.conv.bias, residual, relu: self.relu };
+        let mut y = workspace.take(g.batch * g.pixels() * g.filters);
+        let (storage, layout) = arguments[0];
+        self.conv.packed.convolve(elements(storage, layout)?, g, epilogue, &mut y, workspace)?;
+        Ok(CpuStorage::F32(y))
     }
 }
 

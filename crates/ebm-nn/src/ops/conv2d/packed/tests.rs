@@ -12,17 +12,15 @@ fn f32s(tensor: &Tensor) -> Tensor {
     tensor.to_dtype(DType::F32).unwrap()
 }
 
-fn map(tensor: &Tensor) -> ChannelsLast<'static, f32> {
-    let shape = tensor.dims4().unwrap();
-    ChannelsLast::from_channels_first(&numbers(tensor).unwrap(), shape).unwrap()
+/// (N, C, H, W) in f64 to (N, H, W, C) in f32.
+fn map(tensor: &Tensor) -> Tensor {
+    f32s(tensor).permute((0, 2, 3, 1)).unwrap()
 }
 
-/// The largest difference of a map from a tensor (N, C, H, W), over the tensor's largest element.
-fn relative_difference(y: &ChannelsLast<'_, f32>, expected: &Tensor) -> f64 {
-    let (n, c, h, w) = y.shape();
-    assert_eq!(expected.dims(), [n, c, h, w]);
-    let y = Tensor::from_slice(y.data(), (n, h, w, c), &Device::Cpu).unwrap();
+/// The largest difference of a map (N, H, W, C) from a tensor (N, C, H, W), over the tensor's largest element.
+fn relative_difference(y: &Tensor, expected: &Tensor) -> f64 {
     let y = y.permute((0, 3, 1, 2)).unwrap().to_dtype(DType::F64).unwrap();
+    assert_eq!(expected.dims(), y.dims());
     let largest = |t: Tensor| t.abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
     largest((y - expected).unwrap()) / largest(expected.clone()).max(1e-3)
 }
@@ -45,15 +43,15 @@ fn arguments((n, c, (h, w), o, (kh, kw), stride, padding): Case) -> [Tensor; 5] 
 fn errors(case: Case) -> [f64; 2] {
     let [x, w, bias, scale, residual] = arguments(case);
     let (.., stride, padding) = case;
-    let workspace = Workspace::new();
     let plain = PackedConv2d::new(&f32s(&w), None, stride, padding).unwrap();
-    let y = plain.forward(&map(&x), None, false, &workspace).unwrap();
+    let y = plain.forward(&map(&x), None, false).unwrap();
     let expected = naive(&x, &w, None, stride, padding);
     let first = relative_difference(&y, &expected);
     // Stale numbers in the workspace must not show.
-    workspace.give(vec![f32::NAN; 1 << 16]);
-    let fused = PackedConv2d::folded(&f32s(&w), &f32s(&scale), &f32s(&bias), stride, padding).unwrap();
-    let y = fused.forward(&map(&x), Some(&map(&residual)), true, &workspace).unwrap();
+    Workspace::shared().give(vec![f32::NAN; 1 << 16]);
+    let scaled = w.broadcast_mul(&scale.reshape(((), 1, 1, 1)).unwrap()).unwrap();
+    let fused = PackedConv2d::new(&f32s(&scaled), Some(&f32s(&bias)), stride, padding).unwrap();
+    let y = fused.forward(&map(&x), Some(&map(&residual)), true).unwrap();
     let column = |t: &Tensor| t.reshape((1, (), 1, 1)).unwrap();
     let expected = expected.broadcast_mul(&column(&scale)).unwrap().broadcast_add(&column(&bias)).unwrap();
     let expected = (expected + residual).unwrap().relu().unwrap();
@@ -99,7 +97,7 @@ proptest! {
         h in 27usize..34, w in 27usize..34, padding in 0usize..3,
     ) {
         let case = (n, c, (h, w), o, (3, 3), 1, padding);
-        let x = ChannelsLast::new(vec![0.0; n * c * h * w], (n, c, h, w)).unwrap();
+        let x = Tensor::zeros((n, h, w, c), DType::F32, &Device::Cpu).unwrap();
         let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
         prop_assert!(winograd::suits(&conv.unwrap().geometry(&x).unwrap()));
         let errors = errors(case);
@@ -120,8 +118,8 @@ fn same_bits((padding, stride): (usize, usize)) {
     let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), stride, padding).unwrap();
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let y = pool.install(|| conv.forward(&map(&x), None, true, &Workspace::new()).unwrap());
-        y.data().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        let y = pool.install(|| conv.forward(&map(&x), None, true).unwrap());
+        y.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
     };
     let one = run(1);
     assert_eq!(one, run(2));
@@ -132,9 +130,9 @@ fn same_bits((padding, stride): (usize, usize)) {
 fn nan_stays_nan() {
     let w = Tensor::ones((1, 1, 1, 1), DType::F32, &Device::Cpu).unwrap();
     let conv = PackedConv2d::new(&w, None, 1, 0).unwrap();
-    let x = ChannelsLast::new(vec![f32::NAN, -1.0], (1, 1, 1, 2)).unwrap();
-    let y = conv.forward(&x, None, true, &Workspace::new()).unwrap();
-    assert!(y.data()[0].is_nan() && y.data()[1] == 0.0);
+    let x = Tensor::new(&[[[[f32::NAN], [-1.0]]]], &Device::Cpu).unwrap();
+    let y = conv.forward(&x, None, true).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert!(y[0].is_nan() && y[1] == 0.0);
 }
 
 #[test]
@@ -151,13 +149,10 @@ fn unusable_arguments_are_refused_with_a_reason() {
     assert!(packed(&[3, 2, 3, 3], &[3], 0).contains("stride"));
     assert!(packed(&[3, 0, 3, 3], &[3], 1).contains("positive"));
     let conv = PackedConv2d::new(&t(&[3, 2, 5, 5]), None, 1, 1).unwrap();
-    let forward = |x: (usize, usize, usize, usize), r: Option<(usize, usize, usize, usize)>| {
-        let map =
-            |s: (usize, usize, usize, usize)| ChannelsLast::new(vec![0.0; s.0 * s.1 * s.2 * s.3], s).unwrap();
-        reason(conv.forward(&map(x), r.map(map).as_ref(), false, &Workspace::new()).map(drop))
-    };
-    assert!(forward((1, 3, 9, 9), None).contains("3 channels"));
-    assert!(forward((1, 2, 2, 9), None).contains("does not fit"));
-    assert!(forward((0, 2, 9, 9), None).contains("0 maps"));
-    assert!(forward((1, 2, 9, 9), Some((1, 3, 7, 6))).contains("residual"));
+    let forward =
+        |x: &[usize], r: Option<&[usize]>| reason(conv.forward(&t(x), r.map(t).as_ref(), false).map(drop));
+    assert!(forward(&[1, 9, 9, 3], None).contains("3 channels"));
+    assert!(forward(&[1, 2, 9, 2], None).contains("does not fit"));
+    assert!(forward(&[0, 9, 9, 2], None).contains("0 maps"));
+    assert!(forward(&[1, 9, 9, 2], Some(&[1, 7, 6, 3])).contains("residual"));
 }

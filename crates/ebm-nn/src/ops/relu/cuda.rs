@@ -3,9 +3,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
-use crate::ops::cuda::{Element, by_any_type, elements, launch};
-
-type Argument<'a> = (&'a CudaStorage, &'a Layout);
+use crate::cuda::{Element, by_any_type, elements, launch};
 
 /// max(x, 0).
 pub(super) fn relu(x: Argument<'_>) -> Result<CudaStorage> {

@@ -1,6 +1,6 @@
 // Sums over the batch for batch norm of (N, C, plane), in f64 and in one order: each block adds up a share of a channel's numbers,
 // then a thread for each channel adds up the shares.
-#include "../ops/kernels.cuh"
+#include "kernels.cuh"
 
 const int THREADS = 256;
 

@@ -3,9 +3,9 @@
 use candle_core::Result;
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::ops::float::Float;
 use crate::ops::gemm::{self, MatMut, MatRef};
 use crate::ops::packed::{Panels, product_here};
-use crate::ops::storage::Float;
 
 /// Rows of A at equal distances, as many numbers of each as the product's depth.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct Strided<'a, T> {
 }
 
 /// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with gemm's.
-pub(super) trait Number: Float {
+pub(super) trait PackedProduct: Float {
     /// A matrix B (depth × columns) in the order in which the product reads it.
     type Packed: Send + Sync;
 
@@ -26,7 +26,7 @@ pub(super) trait Number: Float {
     fn product(a: Strided<'_, Self>, b: &Self::Packed, accumulate: bool, c: &mut [Self]) -> Result<()>;
 }
 
-impl Number for f32 {
+impl PackedProduct for f32 {
     type Packed = Panels;
 
     fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> Panels {
@@ -64,7 +64,7 @@ impl WithSimd for Product<'_> {
     }
 }
 
-impl Number for f64 {
+impl PackedProduct for f64 {
     /// Row after row, and the number of rows.
     type Packed = (Vec<f64>, usize);
 

@@ -12,6 +12,9 @@ pub(crate) mod ptx {
     include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 }
 
+/// A tensor on a GPU.
+pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
+
 /// The element types that kernels are compiled for: f32 and f64, and some for bf16.
 pub(crate) trait Element: CudaDType + DeviceRepr + ValidAsZeroBits + WithDType {
     /// The type that the kernels compute with, and that of parameters which meet maps of this type.
@@ -130,7 +133,7 @@ macro_rules! launch {
     ($device:expr, $module:ident::$name:literal, $t:ty, $count:expr; $($argument:expr),* $(,)?) => {{
         use candle_core::cuda_backend::WrapErr;
         use candle_core::cuda_backend::cudarc::driver::PushKernelArg;
-        use $crate::ops::cuda;
+        use $crate::cuda;
         let name = cuda::kernel::<$t>($name);
         let function = $device.get_or_load_custom_func(&name, stringify!($module), cuda::ptx::$module)?;
         let count = cuda::count($count)?;
@@ -154,7 +157,7 @@ macro_rules! by_type {
         match candle_core::backend::BackendStorage::dtype($storage) {
             candle_core::DType::F32 => $run::<f32>($($argument),*),
             candle_core::DType::F64 => $run::<f64>($($argument),*),
-            other => $crate::ops::cuda::unsupported($op, other),
+            other => $crate::cuda::unsupported($op, other),
         }
     };
 }
@@ -165,7 +168,7 @@ macro_rules! by_any_type {
     ($storage:expr, $op:expr, $run:ident($($argument:expr),* $(,)?)) => {
         match candle_core::backend::BackendStorage::dtype($storage) {
             candle_core::DType::BF16 => $run::<half::bf16>($($argument),*),
-            _ => $crate::ops::cuda::by_type!($storage, $op, $run($($argument),*)),
+            _ => $crate::cuda::by_type!($storage, $op, $run($($argument),*)),
         }
     };
 }

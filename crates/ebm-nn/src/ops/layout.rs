@@ -1,26 +1,69 @@
-//! Maps with the channels innermost.
+//! The two orders of a map's numbers, and from one to the other.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Shape, Tensor};
+use candle_core::{CpuStorage, DType, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::super::storage::{elements, zeros};
-use super::kernels::transpose;
-use super::simd::Real;
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::storage::{elements, zeros};
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.
 const BLOCK: usize = 64;
 
+/// Where a map's channels are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// (N, C, H, W).
+    ChannelsFirst,
+    /// (N, H, W, C).
+    ChannelsLast,
+}
+
+impl Order {
+    /// The shape of `batch` maps of `channels` and these heights and widths.
+    pub(crate) fn shape(self, batch: usize, channels: usize, [height, width]: [usize; 2]) -> Shape {
+        match self {
+            Self::ChannelsFirst => Shape::from((batch, channels, height, width)),
+            Self::ChannelsLast => Shape::from((batch, height, width, channels)),
+        }
+    }
+}
+
+/// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions as well.
+pub(crate) fn is_channels_last(map: &Tensor) -> bool {
+    map.stride().get(1) == Some(&1) && !map.is_contiguous()
+}
+
+/// A map (N, C, H, W) on the CPU that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for others.
+pub(crate) fn innermost(map: &Tensor) -> Result<Option<Tensor>> {
+    if !map.device().is_cpu() || map.rank() != 4 || map.is_contiguous() {
+        return Ok(None);
+    }
+    let stored = map.permute((0, 2, 3, 1))?;
+    Ok(stored.is_contiguous().then_some(stored))
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ChannelsFirst => "(N, C, H, W)",
+            Self::ChannelsLast => "(N, H, W, C)",
+        })
+    }
+}
+
 /// A batch of maps stored as (N, H, W, C).
 #[derive(Clone, Debug)]
-pub struct ChannelsLast<'a, T: Real> {
+pub struct ChannelsLast<'a, T: Float> {
     data: Cow<'a, [T]>,
     shape: [usize; 4],
 }
 
-impl<'a, T: Real> ChannelsLast<'a, T> {
+impl<'a, T: Float> ChannelsLast<'a, T> {
     /// Takes numbers that are stored as (N, H, W, C); `shape` is (N, C, H, W).
     ///
     /// # Errors
@@ -48,7 +91,14 @@ impl<'a, T: Real> ChannelsLast<'a, T> {
     /// # Errors
     /// For another layout, number of dimensions or type.
     pub fn of_storage(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
-        super::tensor::features_of(storage, layout)
+        let shape = layout.shape().dims4()?;
+        let innermost = layout.permute(&[0, 2, 3, 1])?;
+        let map = if innermost.is_contiguous() {
+            Self::new(elements::<T>(storage, &innermost)?, shape)
+        } else {
+            Self::from_channels_first(elements::<T>(storage, layout)?, shape)
+        };
+        map.map_err(candle_core::Error::wrap)
     }
 
     /// (N, C, H, W).
@@ -99,7 +149,7 @@ fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
 }
 
 /// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
-pub(in crate::ops) fn swap<T: Real>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
+pub(super) fn swap<T: Float>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
     let mut out = zeros(data.len());
     if data.is_empty() {
         return out;
@@ -118,17 +168,17 @@ pub(in crate::ops) fn swap<T: Real>(data: &[T], n: usize, rows: usize, columns: 
 /// any other at every call. Call it once where the same map is pooled repeatedly, as in a refinement. Differentiable.
 ///
 /// # Errors
-/// Fails where the tensor has not four dimensions or is neither f32 nor f64.
+/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
 pub fn channels_last(features: &Tensor) -> Result<Tensor> {
     features.dims4()?;
     let innermost = features.permute((0, 2, 3, 1))?;
     if innermost.is_contiguous() {
         return Ok(features.clone());
     }
-    if !features.device().is_cpu() {
+    if !features.device().is_cpu() || features.dtype() == DType::BF16 {
         return Ok(innermost.contiguous()?.permute((0, 3, 1, 2))?);
     }
-    let stored = features.contiguous()?.apply_op1(ToChannelsLast)?;
+    let stored = Reorder(Order::ChannelsLast).apply([features])?;
     Ok(stored.permute((0, 3, 1, 2))?)
 }
 
@@ -141,57 +191,68 @@ pub fn channels_first(map: &Tensor) -> Result<Tensor> {
     if !map.device().is_cpu() || map.dtype() == DType::BF16 {
         return Ok(map.permute((0, 3, 1, 2))?.contiguous()?);
     }
-    Ok(map.contiguous()?.apply_op1(ToChannelsFirst)?)
+    Ok(Reorder(Order::ChannelsFirst).apply([map])?)
 }
 
-/// (N, H, W, C), contiguous -> (N, C, H, W).
-struct ToChannelsFirst;
+/// From the other order to this one.
+struct Reorder(Order);
 
-impl CustomOp1 for ToChannelsFirst {
+impl Kernel<1> for Reorder {
     fn name(&self) -> &'static str {
-        "channels_first"
+        "reorder"
     }
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
-        fn run<T: Real>(storage: &CpuStorage, layout: &Layout) -> candle_core::Result<CpuStorage> {
-            let (n, h, w, c) = layout.shape().dims4()?;
-            Ok(T::to_cpu_storage_owned(swap(elements::<T>(storage, layout)?, n, h * w, c)))
-        }
-        let (n, h, w, c) = layout.shape().dims4()?;
-        let out = match storage {
-            CpuStorage::F64(_) => run::<f64>(storage, layout)?,
-            _ => run::<f32>(storage, layout)?,
+    fn shape(&self, [map]: [&Shape; 1]) -> candle_core::Result<Shape> {
+        let (n, a, b, c) = map.dims4()?;
+        Ok(match self.0 {
+            Order::ChannelsFirst => self.0.shape(n, c, [a, b]),
+            Order::ChannelsLast => self.0.shape(n, a, [b, c]),
+        })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> candle_core::Result<CpuStorage> {
+        let (n, a, b, c) = arguments[0].1.shape().dims4()?;
+        let (rows, columns) = match self.0 {
+            Order::ChannelsFirst => (a * b, c),
+            Order::ChannelsLast => (a, b * c),
         };
-        Ok((out, Shape::from((n, c, h, w))))
+        by_type!("reorder", arguments, |[map]| swap(map, n, rows, columns))
     }
 
-    fn bwd(&self, _arg: &Tensor, _res: &Tensor, grad: &Tensor) -> candle_core::Result<Option<Tensor>> {
-        Ok(Some(grad.contiguous()?.apply_op1_no_bwd(&ToChannelsLast)?))
+    fn gradients(
+        &self,
+        _: [&Tensor; 1],
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<[Option<Tensor>; 1]> {
+        Ok([Some(match self.0 {
+            Order::ChannelsFirst => Self(Order::ChannelsLast).run([grad])?,
+            Order::ChannelsLast => grad.permute((0, 3, 1, 2))?,
+        })])
     }
 }
 
-/// (N, C, H, W), contiguous -> (N, H, W, C).
-struct ToChannelsLast;
-
-impl CustomOp1 for ToChannelsLast {
-    fn name(&self) -> &'static str {
-        "channels_last"
-    }
-
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
-        fn run<T: Real>(storage: &CpuStorage, layout: &Layout) -> candle_core::Result<CpuStorage> {
-            let (n, c, h, w) = layout.shape().dims4()?;
-            Ok(T::to_cpu_storage_owned(swap(elements::<T>(storage, layout)?, n, c, h * w)))
+/// Moves (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
+pub(super) fn transpose<T: Float>(
+    from: &[T],
+    from_stride: usize,
+    rows: usize,
+    columns: usize,
+    to: &mut [T],
+    to_stride: usize,
+) {
+    // A block of 16 × 16 touches one or two cache lines per row on either side.
+    const SIDE: usize = 16;
+    for r in (0..rows).step_by(SIDE) {
+        let r_end = (r + SIDE).min(rows);
+        for c in (0..columns).step_by(SIDE) {
+            let c_end = (c + SIDE).min(columns);
+            for column in c..c_end {
+                let to = &mut to[column * to_stride + r..column * to_stride + r_end];
+                for (to, row) in to.iter_mut().zip(r..r_end) {
+                    *to = from[row * from_stride + column];
+                }
+            }
         }
-        let (n, c, h, w) = layout.shape().dims4()?;
-        let out = match storage {
-            CpuStorage::F64(_) => run::<f64>(storage, layout)?,
-            _ => run::<f32>(storage, layout)?,
-        };
-        Ok((out, Shape::from((n, h, w, c))))
-    }
-
-    fn bwd(&self, _arg: &Tensor, _res: &Tensor, grad: &Tensor) -> candle_core::Result<Option<Tensor>> {
-        Ok(Some(grad.permute((0, 3, 1, 2))?))
     }
 }

@@ -1,13 +1,9 @@
 //! The feature pyramid network (Lin et al., 2017) with torchvision's parameter names.
 
-mod packed;
-
-pub use packed::PackedBackbone;
-
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use crate::resnet::{Conv2d, Conv2dConfig};
+use crate::layers::{Conv2d, Conv2dConfig};
 use crate::{Error, Result, init, ops};
 
 /// A top-down path over a backbone's maps: M_i = lateral_i(C_i) + upsample(M_{i+1}), P_i = output_i(M_i),
@@ -48,12 +44,6 @@ impl Fpn {
         Ok(Self { laterals, outputs })
     }
 
-    /// One of the parameters, for its type and device.
-    #[must_use]
-    pub fn parameter(&self) -> &Tensor {
-        self.laterals[0].weight()
-    }
-
     /// \[C2, …, C5\], each (N, inputs\[i\], H_i, W_i) -> \[P2, …, P5, P6\], each (N, channels, H_i, W_i) and
     /// P6 of half of P5's size, rounded up. A coarser map is brought to its lateral's size by taking nearest pixels.
     ///
@@ -67,12 +57,10 @@ impl Fpn {
         let mut levels = Vec::with_capacity(maps.len() + 1);
         let mut above: Option<Tensor> = None;
         for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
-            let mut merged = lateral.forward(map)?;
-            if let Some(above) = above {
-                let (_, _, height, width) = merged.dims4()?;
-                merged = (merged + ops::upsample_nearest2d(&above, height, width)?)?;
-            }
-            let level = output.forward(&merged)?;
+            let (_, _, height, width) = map.dims4()?;
+            let enlarged = above.map(|above| ops::upsample_nearest2d(&above, height, width)).transpose()?;
+            let merged = lateral.forward(map, enlarged.as_ref())?;
+            let level = output.forward(&merged, None)?;
             if levels.is_empty() {
                 levels.push(ops::max_pool2d(&level, 1, 2, 0)?);
             }

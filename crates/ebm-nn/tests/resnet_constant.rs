@@ -1,11 +1,11 @@
-//! A packed network equals the network that it was packed from.
+//! A network of constant parameters, which keeps packed weights, equals one whose parameters are variables.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use candle_core::{DType, Tensor};
 use common::{CPU, fill, formula};
-use ebm_nn::fpn::{Fpn, PackedBackbone};
+use ebm_nn::fpn::Fpn;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
@@ -21,20 +21,20 @@ fn check(config: &ResNetConfig, shape: [usize; 4]) {
     let store = ParamStore::new(Key::new(0));
     let net = ResNet::new(config, store.var_builder(DType::F32, &CPU)).unwrap();
     fill(&store);
-    let packed = net.pack().unwrap();
+    let constants = store.constants().unwrap();
+    let constant = ResNet::new(config, constants.var_builder(DType::F32, &CPU)).unwrap();
     let x = formula("input", &shape).to_dtype(DType::F32).unwrap();
     let expected = net.forward(&x, false).unwrap();
-    // Twice: the second time with used buffers.
+    // Twice: the second time with what was kept, and used buffers.
     for _ in 0..2 {
-        let maps = packed.forward_stages(&x, 4).unwrap();
+        let maps = constant.forward_stages(&x, 4, false).unwrap();
         for (map, expected) in maps.iter().zip(&expected) {
             let difference = relative_difference(map, expected);
             assert!(difference < 1e-4, "{difference}");
         }
     }
-    assert!(relative_difference(&packed.forward_last(&x, 4).unwrap(), &expected[3]) < 1e-4);
-    assert_eq!(packed.forward_stages(&x, 2).unwrap().len(), 2);
-    assert!(packed.forward_stages(&x, 5).is_err());
+    assert_eq!(constant.forward_stages(&x, 2, false).unwrap().len(), 2);
+    assert!(constant.forward_stages(&x, 5, false).is_err());
 }
 
 #[test]
@@ -45,16 +45,40 @@ fn a_pyramid_on_a_network() {
     let body = ResNet::new(&config, vb.pp("body")).unwrap();
     let fpn = Fpn::new(&config.channels(), 32, vb.pp("fpn")).unwrap();
     fill(&store);
-    let packed = PackedBackbone::new(&body, &fpn).unwrap();
+    let vb = store.constants().unwrap().var_builder(DType::F32, &CPU);
+    let constant_body = ResNet::new(&config, vb.pp("body")).unwrap();
+    let constant_fpn = Fpn::new(&config.channels(), 32, vb.pp("fpn")).unwrap();
     let x = formula("input", &[2, 3, 65, 97]).to_dtype(DType::F32).unwrap();
     let expected = fpn.forward(&body.forward(&x, false).unwrap()).unwrap();
     for _ in 0..2 {
-        let levels = packed.forward(&x).unwrap();
+        let levels = constant_fpn.forward(&constant_body.forward(&x, false).unwrap()).unwrap();
         assert_eq!(levels.len(), expected.len());
         for (level, expected) in levels.iter().zip(&expected) {
             assert!(relative_difference(level, expected) < 1e-4);
         }
     }
+}
+
+#[test]
+fn later_steps_of_training_change_nothing_in_constants() {
+    let config = ResNetConfig { layers: [1, 0, 0, 0], width: 8, ..ResNetConfig::resnet18(Norm::Train) };
+    let store = ParamStore::new(Key::new(0));
+    let net = ResNet::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
+    fill(&store);
+    let vb = store.constants().unwrap().var_builder(DType::F32, &CPU);
+    let constant = ResNet::new(&config, vb).unwrap();
+    let x = formula("input", &[2, 3, 32, 32]).to_dtype(DType::F32).unwrap();
+    let run = |net: &ResNet| net.forward_stages(&x, 1, false).unwrap().remove(0);
+    let before = run(&constant);
+    for name in store.names() {
+        let var = store.var(&name).unwrap();
+        var.set(&(var.as_detached_tensor() * 2.0).unwrap()).unwrap();
+    }
+    assert!(relative_difference(&run(&net), &before) > 1e-2);
+    assert_eq!(relative_difference(&run(&constant), &before), 0.0);
+    // Its own statistics move when it is used as in training, and what was kept is made anew.
+    constant.forward_stages(&x, 1, true).unwrap();
+    assert!(relative_difference(&run(&constant), &before) > 1e-5);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // ReLU, alone and after a sum, and the gradient of both.
-#include "../../ops/kernels.cuh"
+#include "../kernels.cuh"
 
 // NaN stays NaN.
 template <typename T>

@@ -1,0 +1,117 @@
+use super::*;
+use candle_core::DType;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use rand::Rng;
+
+use crate::config::{ExperimentConfig, Settings};
+
+/// f by autograd alone.
+struct ByAutograd<'a>(&'a EnergyHead);
+
+impl EnergyModel for ByAutograd<'_> {
+    type Features = BoxFeatures;
+
+    fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.0.score(features, y)
+    }
+}
+
+#[test]
+fn the_gradient_by_hand_is_autograds() {
+    let (head, features) = small();
+    agree(&head, &features);
+    agree(&head, &features.in_coordinates(Coordinates::Edges).unwrap());
+}
+
+fn agree(head: &EnergyHead, features: &BoxFeatures) {
+    let device = Device::Cpu;
+    let shift = Tensor::new(&[[[0f32, 0., 0., 0.], [0.1, -0.05, 0.2, -0.1]]], &device).unwrap();
+    let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
+    let (f, gradient) = head.score_and_grad(features, &y).unwrap();
+    let (f2, gradient2) = ByAutograd(head).score_and_grad(features, &y).unwrap();
+    assert!(gradient2.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.1);
+    assert!(difference(&f, &f2) < 1e-5);
+    assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");
+}
+
+/// However far a step throws them: log w of 3e4 is no width any more.
+#[test]
+fn boxes_without_bounds_have_a_finite_f() {
+    let (head, features) = small();
+    let wide = Tensor::new(&[[[0f32, 0., 3e4, 3e4], [1e30, -1e30, 0.1, 90.]]], &Device::Cpu).unwrap();
+    let y = features.targets().unwrap().broadcast_add(&wide).unwrap();
+    for f in [head.score(&features, &y), constant(&head).score(&features, &y)] {
+        assert!(f.unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|f| f.is_finite()));
+    }
+    let rule = ebm_core::StepRule::Backtracking;
+    let ascent = ebm_core::GradientAscent { steps: 10, step_length: vec![1e4; 4], decay: 0.9, rule };
+    let head = constant(&head);
+    let refined = ebm_core::refine(&head, &features, &features.targets().unwrap(), &ascent).unwrap();
+    let pair = [&refined.f_init, &refined.f].map(|f| f.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+    assert!(pair[0].iter().zip(&pair[1]).all(|(before, after)| after >= before));
+}
+
+/// A branch with four channels, and two objects' and one object's boxes on two images.
+fn small() -> (EnergyHead, BoxFeatures) {
+    let device = Device::Cpu;
+    let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
+    (config.backbone.fpn_channels, config.roi.representation) = (4, 16);
+    let store = ParamStore::new(Key::new(1));
+    let mut head = EnergyHead::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+    head.weight = (head.weight * 1000.0).unwrap();
+    let mut rng = Key::new(2).rng();
+    let pyramid: Vec<Tensor> = [40, 20, 10, 5]
+        .map(|side| {
+            let values: Vec<f32> = (0..2 * 4 * side * side).map(|_| rng.random_range(-1.0..1.0)).collect();
+            Tensor::from_vec(values, (2, 4, side, side), &device).unwrap()
+        })
+        .to_vec();
+    // Three sizes, so that more than one level is pooled from, out of order.
+    let boxes = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
+    let features =
+        BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap();
+    (head, features)
+}
+
+/// The same branch with constant parameters.
+fn constant(head: &EnergyHead) -> EnergyHead {
+    let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
+    let (pooler, trunk, prepared) = (head.pooler, head.trunk.detached(), Prepared::new());
+    EnergyHead { pooler, trunk, weight, bias, prepared }
+}
+
+fn difference(a: &Tensor, b: &Tensor) -> f32 {
+    (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
+}
+
+fn largest(a: &Tensor) -> f32 {
+    difference(a, &a.zeros_like().unwrap())
+}
+
+#[test]
+fn with_constant_parameters_it_is_the_same_function() {
+    let (head, features) = small();
+    let packed = constant(&head);
+    // So many candidates that they are evaluated in several chunks.
+    let mut rng = Key::new(3).rng();
+    let shift: Vec<f32> = (0..3 * 200 * 4).map(|_| rng.random_range(-0.3..0.3)).collect();
+    let shift = Tensor::from_vec(shift, (3, 200, 4), &Device::Cpu).unwrap();
+    let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
+    let (f, gradient) = head.score_and_grad(&features, &y).unwrap();
+    let (packed_f, packed_gradient) = packed.score_and_grad(&features, &y).unwrap();
+    assert!(largest(&f) > 0.1 && largest(&gradient) > 0.1);
+    assert!(difference(&f, &packed_f) < 1e-4 * largest(&f));
+    assert!(difference(&gradient, &packed_gradient) < 1e-4 * largest(&gradient));
+    assert_eq!(difference(&packed.score(&features, &y).unwrap(), &packed_f), 0.0);
+    // A candidate's f depends on no other candidate.
+    let alone = packed.score(&features, &y.narrow(1, 150, 1).unwrap()).unwrap();
+    assert_eq!(difference(&alone, &packed_f.narrow(1, 150, 1).unwrap()), 0.0);
+}
+
+#[test]
+fn a_class_that_the_branch_does_not_know_is_an_error() {
+    let (head, mut features) = small();
+    features.labels[1] = 10_000;
+    assert!(constant(&head).score(&features, &features.targets().unwrap()).is_err());
+}

@@ -1,0 +1,5 @@
+//! Layers with named parameters.
+
+mod conv;
+
+pub use conv::{Conv2d, Conv2dConfig};

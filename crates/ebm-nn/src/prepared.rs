@@ -1,0 +1,77 @@
+//! What layers make of constant parameters once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::{DType, Tensor};
+
+/// What a layer makes of its parameters for prediction when it is first used, for instance weights in the order in which the
+/// processor reads them, and keeps. Clones share it.
+///
+/// Nothing is kept of what may change: a layer asks only where its parameters are [constant](are_constant).
+#[derive(Debug)]
+pub struct Prepared<T>(Arc<Mutex<Option<Arc<T>>>>);
+
+impl<T> Prepared<T> {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// What `make` made when it was first asked.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        // Outside the lock: what is made in parallel may be asked for meanwhile by the same thread.
+        let made = Arc::new(make()?);
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(made).clone())
+    }
+
+    /// Forgets it: what it was made of has changed.
+    pub fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl<T> Default for Prepared<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Clone for Prepared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Whether none of these depends on a variable: no gradient is wanted in them, and as parameters they are frozen.
+pub fn are_constant<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
+    tensors.into_iter().all(|tensor| !tensor.track_op())
+}
+
+/// Whether the packed products serve this tensor: f32 on the CPU.
+pub fn is_packable(tensor: &Tensor) -> bool {
+    tensor.device().is_cpu() && tensor.dtype() == DType::F32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_again_when_forgotten() {
+        let prepared = Prepared::new();
+        let (clone, failed) = (prepared.clone(), prepared.get(|| Err::<i32, _>("no")));
+        assert_eq!(failed, Err("no"));
+        let make = |value: i32| move || Ok::<_, ()>(value);
+        assert_eq!((prepared.get(make(1)), clone.get(make(2))), (Ok(Arc::new(1)), Ok(Arc::new(1))));
+        clone.forget();
+        assert_eq!(prepared.get(make(3)), Ok(Arc::new(3)));
+    }
+}

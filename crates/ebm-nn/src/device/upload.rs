@@ -52,8 +52,7 @@ impl Uploader {
 mod cuda {
     use candle_core::cuda_backend::WrapErr;
     use candle_core::cuda_backend::cudarc::driver::{CudaEvent, DevicePtrMut, PinnedHostSlice, result};
-    use candle_core::op::BackpropOp;
-    use candle_core::{CudaDevice, CudaStorage, Result, Shape, Storage, Tensor};
+    use candle_core::{CudaDevice, CudaStorage, Result, Shape, Tensor};
     use rayon::prelude::*;
 
     use crate::cuda::tensor;

@@ -102,13 +102,12 @@ impl Axes for RoiAlign {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda<T: crate::cuda::Element>(
-        &self,
+    fn weigh<T: crate::cuda::Element>(
+        pool: &RoiPool<Self>,
         rois: crate::cuda::Argument<'_>,
         map: &candle_core::Shape,
-        (out, scale): ((usize, usize), f64),
         slopes: bool,
     ) -> candle_core::Result<super::roi::cuda::Weights<T>> {
-        cuda::weigh(self, rois, map, (out, scale), slopes)
+        cuda::weigh(pool, rois, map, slopes)
     }
 }

@@ -1,9 +1,9 @@
 //! ReLU on a GPU.
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CudaStorage, Layout, Result};
+use candle_core::{CudaStorage, Result};
 
-use crate::cuda::{Element, by_any_type, elements, launch};
+use crate::cuda::{Argument, Element, by_any_type, elements, launch};
 
 /// max(x, 0).
 pub(super) fn relu(x: Argument<'_>) -> Result<CudaStorage> {

@@ -123,8 +123,8 @@ pub(super) fn forward<A: Axes>(
     rois: Argument<'_>,
 ) -> Result<CudaStorage> {
     match rois.0.dtype() {
-        DType::F32 => weigh::<A, f32>(pool, rois, map.1.shape(), false)?.forward(map, rois),
-        DType::F64 => weigh::<A, f64>(pool, rois, map.1.shape(), false)?.forward(map, rois),
+        DType::F32 => A::weigh::<f32>(pool, rois, map.1.shape(), false)?.forward(map, rois),
+        DType::F64 => A::weigh::<f64>(pool, rois, map.1.shape(), false)?.forward(map, rois),
         other => unsupported(A::OP, other),
     }
 }
@@ -137,8 +137,8 @@ pub(super) fn backward_map<A: Axes>(
     inner: bool,
 ) -> Result<CudaStorage> {
     match rois.0.dtype() {
-        DType::F32 => weigh::<A, f32>(pool, rois, map, false)?.backward_map(grad, rois, inner),
-        DType::F64 => weigh::<A, f64>(pool, rois, map, false)?.backward_map(grad, rois, inner),
+        DType::F32 => A::weigh::<f32>(pool, rois, map, false)?.backward_map(grad, rois, inner),
+        DType::F64 => A::weigh::<f64>(pool, rois, map, false)?.backward_map(grad, rois, inner),
         other => unsupported(A::OP, other),
     }
 }
@@ -150,17 +150,8 @@ pub(super) fn backward_boxes<A: Axes>(
 ) -> Result<CudaStorage> {
     let (shape, scale) = (map.1.shape(), pool.spatial_scale);
     match rois.0.dtype() {
-        DType::F32 => weigh::<A, f32>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, scale),
-        DType::F64 => weigh::<A, f64>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, scale),
+        DType::F32 => A::weigh::<f32>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, scale),
+        DType::F64 => A::weigh::<f64>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, scale),
         other => unsupported(A::OP, other),
     }
-}
-
-fn weigh<A: Axes, T: Element>(
-    pool: &RoiPool<A>,
-    rois: Argument<'_>,
-    map: &Shape,
-    slopes: bool,
-) -> Result<Weights<T>> {
-    pool.axes.cuda(rois, map, (pool.out, pool.spatial_scale), slopes)
 }

@@ -23,13 +23,12 @@ pub(crate) trait Axes: Copy + Send + Sync + 'static {
     /// Fills the weights by bin of a box on a map of (height, width).
     fn fill<T: Float>(&self, roi: &Roi, out: (usize, usize), map: (usize, usize), to: &mut BoxWeights<T>);
 
-    /// The same for all boxes on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
+    /// The same for all boxes of a pooling on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
     #[cfg(feature = "cuda")]
-    fn cuda<T: crate::cuda::Element>(
-        &self,
+    fn weigh<T: crate::cuda::Element>(
+        pool: &RoiPool<Self>,
         rois: crate::cuda::Argument<'_>,
         map: &Shape,
-        (out, scale): ((usize, usize), f64),
         slopes: bool,
     ) -> CandleResult<super::cuda::Weights<T>>;
 }

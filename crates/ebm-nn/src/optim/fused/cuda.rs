@@ -4,7 +4,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::{Blend, Subtract, SubtractRatio};
-use crate::cuda::{Element, by_type, elements, elements_mut, launch};
+use crate::cuda::{Argument, Element, by_type, elements, elements_mut, launch};
 
 type Updated<'a> = (&'a mut CudaStorage, &'a Layout);
 

@@ -1,6 +1,7 @@
 //! What the exit code says; docs/reliability.md has the table.
 
 use ebm_data::fetch::Error as FetchError;
+use ebm_experiment::Error as ExperimentError;
 use ebm_train::Error as TrainError;
 
 use crate::commands::reproduce::outcome::Missed;
@@ -41,7 +42,11 @@ fn names_resources(cause: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 fn of_cause(cause: &(dyn std::error::Error + 'static), interrupted: u8) -> Option<u8> {
-    if let Some(error) = cause.downcast_ref::<TrainError>() {
+    let training = match cause.downcast_ref() {
+        Some(ExperimentError::Train(error)) => Some(&**error),
+        _ => cause.downcast_ref::<TrainError>(),
+    };
+    if let Some(error) = training {
         return match error {
             TrainError::Interrupted { .. } => Some(interrupted),
             TrainError::NonFinite { .. } | TrainError::NonFiniteTensor { .. } => Some(NON_FINITE),
@@ -85,6 +90,8 @@ mod tests {
         let wrapped = |error: TrainError| anyhow::Error::new(error).context("while training");
         let interrupted = TrainError::Interrupted { path: "run".into(), step: 3 };
         assert_eq!(code(&wrapped(interrupted), 143), 143);
+        let interrupted = TrainError::Interrupted { path: "run".into(), step: 3 };
+        assert_eq!(code(&ExperimentError::from(interrupted).into(), 143), 143);
         let hits = vec![1, 2, 3];
         let poisoned = TrainError::NonFinite { step: 3, loss: f64::NAN, grad_norm: 1.0, hits };
         assert_eq!(code(&wrapped(poisoned), 130), NON_FINITE);

@@ -227,6 +227,7 @@ fn a_trained_branch_knows_its_step_length_and_its_classes() {
     // Every fifth image is held out, or others are given.
     let [_, said] = succeeds(&strs(&place.train("branch", "held-out", &args)));
     assert!(said.contains("held-out images: 1 done") && said.contains("step lengths × "), "{said}");
+    assert!(said.contains("after 1 steps: loss ") && said.contains("kept: step 1, loss "), "{said}");
     assert!(factors.contains(&read("held-out").step_factor.unwrap()));
     let [annotations, images] = ["annotations.json", "images"].map(|name| more.join(name));
     let given = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
@@ -236,6 +237,7 @@ fn a_trained_branch_knows_its_step_length_and_its_classes() {
     let fixed = [&args[..], &["--step-factor", "0.5"]].concat();
     succeeds(&strs(&place.train("branch", "fixed", &fixed)));
     assert_eq!(read("fixed").step_factor, Some(0.5));
+    assert!(!place.path("fixed/validation.jsonl").exists());
     // What is there is refused before anything is read.
     refused(&strs(&place.train("branch", "fixed", &fixed)), &["fixed", "already holds a run"]);
 
@@ -287,7 +289,6 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let place = Place(tempfile::tempdir().unwrap());
     let folder = place.path("mine");
     succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
-    std::fs::remove_file(folder.join("scenes.json")).unwrap();
     let annotations = folder.join("annotations.json");
     let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
     // Two classes, with ids of their own.
@@ -298,14 +299,18 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     std::fs::write(&annotations, file.to_string()).unwrap();
     let [base, run] = ["base", "head"].map(|name| place.path(name));
     let short = ["--steps", "1", "--batch-size", "1", "--data", text(&folder)];
-    let [_, said] = succeeds(&[&["train", "detector", "--run", text(&base)], &short[..]].concat());
+    let (images, every) = (folder.join("images"), ["--steps", "3", "--validate-every", "1"]);
+    let validation = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
+    let detector = ["train", "detector", "--run", text(&base), "--batch-size", "1", "--data", text(&folder)];
+    let [_, said] = succeeds(&[&detector[..], &every, &validation].concat());
     assert!(said.contains("6 images, 2 classes: kangaroo, raccoon"), "{said}");
+    assert!(said.contains("after 1 steps: AP 0.") && said.contains("kept: step "), "{said}");
+    assert!(base.join("validation.png").is_file() && base.join("loss.png").is_file());
     let weights = base.join("detector.safetensors");
     let branch = ["train", "branch", "--cache", "--run", text(&run), "--detector", text(&weights)];
     let [_, said] = succeeds(&[&branch[..], &short].concat());
     assert!(said.contains("held-out images: 1 done"), "{said}");
     let head = run.join("ebm.safetensors");
-    let images = folder.join("images");
     let model = ["--detector", text(&weights), "--head", text(&head)];
     let evaluate = ["eval", "detection", "--images", text(&images), "--annotations", text(&annotations)];
     succeeds(&[&evaluate[..], &model].concat());

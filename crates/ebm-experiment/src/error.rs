@@ -3,8 +3,8 @@
 #[non_exhaustive]
 pub enum Error {
     /// A training failed, or was interrupted.
-    #[error("the training ended")]
-    Train(#[source] Box<ebm_train::Error>),
+    #[error(transparent)]
+    Train(Box<ebm_train::Error>),
     /// Settings that cannot be read or contradict themselves.
     #[error("configuration {name}: {reason}")]
     Config {
@@ -22,4 +22,4 @@ impl From<ebm_train::Error> for Error {
 }
 
 /// This crate's result.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -16,14 +16,8 @@ pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
 pub mod settings;
-pub mod step_factor;
 pub mod track_dataset;
 pub mod train;
-pub mod train_face;
-pub mod train_run;
-pub mod train_tracker;
-pub mod training_curve;
-pub mod training_data;
 pub mod weights;
 pub mod weights_card;
 

@@ -3,7 +3,6 @@
 //! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls
 //! it a success: the sample would train on a lie instead of reaching the quarantine.
 
-use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -158,7 +157,9 @@ pub fn read_header(path: &Path) -> Result<Header> {
     let limits = DecodeLimits::default();
     let fail = |source| Error::io("read", path, source);
     let mut start = Vec::new();
-    File::open(path).and_then(|file| file.take(USUAL_BYTES).read_to_end(&mut start)).map_err(fail)?;
+    ebm_files::open_input(path)
+        .and_then(|file| file.take(USUAL_BYTES).read_to_end(&mut start))
+        .map_err(fail)?;
     let found = match header(&start, path) {
         // A colour profile or a thumbnail may come first.
         Err(_) if start.len() as u64 == USUAL_BYTES => {

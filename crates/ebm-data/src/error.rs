@@ -19,6 +19,14 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// Another process fills the same folder.
+    #[error("{}: process {holder} is filling this folder; wait until it has ended and run again", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// The other process' number where it runs, which may be another container, or "unknown".
+        holder: String,
+    },
     /// A file is larger than the limit set for its kind.
     #[error("{}: {size} bytes exceed the limit of {limit}; raise the limit if the file is trusted", path.display())]
     FileTooLarge {

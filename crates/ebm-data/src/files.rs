@@ -1,9 +1,10 @@
 //! Reading with a size limit and writing without half-written files.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::path::{Component, Path, PathBuf};
+use std::fs;
+use std::path::{Component, Path};
+
+use ebm_files::{Durability, ReadError};
 
 use crate::error::{Error, Result};
 
@@ -13,22 +14,10 @@ use crate::error::{Error, Result};
 /// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::FileTooLarge`] above the limit
 /// (told from the file's size, before anything is read, and again while reading).
 pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let fail = |source| Error::io("read", path, source);
-    let meta = fs::metadata(path).map_err(fail)?;
-    if !meta.is_file() {
-        return Err(fail(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
-    }
-    let too_large = |size| Error::FileTooLarge { path: path.to_owned(), size, limit };
-    if meta.len() > limit {
-        return Err(too_large(meta.len()));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-    let file = File::open(path).map_err(fail)?;
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(fail)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64));
-    }
-    Ok(bytes)
+    ebm_files::read_limited(path, limit).map_err(|error| match error {
+        ReadError::Io(source) => Error::io("read", path, source),
+        ReadError::TooLarge { size, limit } => Error::FileTooLarge { path: path.to_owned(), size, limit },
+    })
 }
 
 /// The largest file of settings that is read, in bytes: thousands of times what people write.
@@ -48,7 +37,8 @@ pub fn read_settings(path: &Path) -> Result<String> {
 
 /// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.
 ///
-/// Parent directories are made. The content is not forced to the disk, so a power failure may lose it.
+/// Parent directories are made. The content is not forced to the disk, so a power failure may lose it. What is there and is no
+/// regular file, such as a device or a symbolic link, is neither replaced nor followed, but refused.
 ///
 /// # Errors
 /// [`Error::Io`] if a directory or file cannot be written; the file aside is removed then.
@@ -56,13 +46,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|source| Error::io("create the directory of", path, source))?;
     }
-    let aside = name_aside(path);
-    let written = File::create(&aside).and_then(|mut file| file.write_all(bytes));
-    written.and_then(|()| fs::rename(&aside, path)).map_err(|source| {
-        // The write's error is the one worth telling; a leftover that cannot be removed adds nothing.
-        let _ = fs::remove_file(&aside);
-        Error::io("write", path, source)
-    })
+    ebm_files::replace(path, bytes, Durability::Atomic).map_err(|source| Error::io("write", path, source))
 }
 
 /// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of `extensions`.
@@ -92,13 +76,6 @@ pub(crate) fn stays_inside(name: &str) -> bool {
     !name.is_empty()
         && !name.contains('\0')
         && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
-}
-
-fn name_aside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
 }
 
 #[cfg(test)]

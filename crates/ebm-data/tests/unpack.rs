@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ebm_data::Error;
+use ebm_data::staging::{Busy, Staging};
 use ebm_data::unpack::{ArchiveFault, Budget, MARKER, unpack, unpack_top};
 use zip::write::SimpleFileOptions;
 
 const BUDGET: Budget = Budget { max_entries: 64, max_entry_bytes: 1 << 20, max_total_bytes: 1 << 20 };
 
 /// Each archive with what is wrong with it.
-const ATTACKS: [(&str, ArchiveFault); 39] = {
+const ATTACKS: [(&str, ArchiveFault); 45] = {
     use ArchiveFault::*;
     [
         ("parent.zip", UnsafeName),
@@ -34,6 +35,9 @@ const ATTACKS: [(&str, ArchiveFault); 39] = {
         ("nul.zip", UnsafeName),
         ("truncated.zip", Damaged),
         ("crc.zip", Damaged),
+        ("count.zip", Damaged),
+        ("long_name.zip", TooLarge),
+        ("marker.zip", Reserved),
         ("parent.tar", UnsafeName),
         ("absolute.tar", UnsafeName),
         ("symlink.tar", Link),
@@ -49,6 +53,9 @@ const ATTACKS: [(&str, ArchiveFault); 39] = {
         ("pax_size.tar", Special),
         ("bomb.tar.gz", TooLarge),
         ("many.tar.gz", TooManyEntries),
+        ("folders.tar.gz", TooManyEntries),
+        ("deep.tar", UnsafeName),
+        ("long_part.tar", UnsafeName),
         ("long_name.tar.gz", TooLarge),
         ("huge.tar", TooLarge),
         ("truncated.tar", Damaged),
@@ -191,6 +198,66 @@ fn the_one_folder_of_an_archive_becomes_the_target() {
     }
     assert_eq!(unpack_top(&archive, &target, &BUDGET).unwrap(), unpacked);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "leftovers");
+}
+
+#[test]
+fn the_markers_name_is_refused_where_it_would_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
+    let mut builder = tar::Builder::new(Vec::new());
+    for name in ["top/a", "top/.unpacked.json"] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(4);
+        builder.append_data(&mut header, name, &b"mine"[..]).unwrap();
+    }
+    fs::write(&archive, builder.into_inner().unwrap()).unwrap();
+    let error = unpack_top(&archive, &target, &BUDGET).unwrap_err();
+    assert!(matches!(error, Error::Archive { fault: ArchiveFault::Reserved, .. }), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "leftovers");
+    // As it is it lies deeper than the marker.
+    let unpacked = unpack(&archive, &target, &BUDGET).unwrap();
+    assert_eq!((unpack(&archive, &target, &BUDGET).unwrap(), unpacked.files), (unpacked, 2));
+    assert_eq!(fs::read_to_string(target.join("top/.unpacked.json")).unwrap(), "mine");
+}
+
+#[test]
+fn what_others_left_beside_the_target_is_no_obstacle() {
+    let dir = tempfile::tempdir().unwrap();
+    let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
+    fs::write(&archive, tar_bytes("")).unwrap();
+    fs::create_dir_all(dir.path().join(".target.partial").join("a/".repeat(1000))).unwrap();
+    fs::write(dir.path().join(".target.lock"), "1").unwrap();
+    unpack(&archive, &target, &BUDGET).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn one_unpacks_to_a_folder_and_the_other_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
+    fs::write(&archive, tar_bytes("")).unwrap();
+    let first = Staging::beside(&target, Busy::Refuse).unwrap();
+    fs::write(first.path().join("half"), "done").unwrap();
+    let error = unpack(&archive, &target, &BUDGET).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    assert_eq!(fs::read_to_string(first.path().join("half")).unwrap(), "done");
+    drop(first);
+    unpack(&archive, &target, &BUDGET).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn only_a_regular_file_is_an_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    for (archive, what) in
+        [(&*pipe, "a named pipe"), (Path::new("/dev/zero"), "a device"), (dir.path(), "a folder")]
+    {
+        let error = unpack(archive, &dir.path().join("target"), &BUDGET).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use crate::error::{BoxProblem, Error, Result};
 use crate::ground_truth::GroundTruth;
 use ebm_data::files::read_limited;
+use ebm_files::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Largest magnitude of a coordinate or size in pixels. Its square is the upper end of COCO's area
 /// range "all"; an unmatched detection beyond that range would silently not count as a false positive.
@@ -189,25 +188,6 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
 /// Write aside, synchronise, rename. The name aside carries the process id, so that two processes do not
 /// write into each other's file.
 fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".tmp-{}", std::process::id()));
-    let aside = PathBuf::from(aside);
-    let write = || {
-        let mut file = File::create(&aside)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    let result =
-        write().map_err(|source| Error::Io { path: path.into(), action: "write", source }).and_then(|()| {
-            fs::rename(&aside, path).map_err(|source| Error::Io {
-                path: path.into(),
-                action: "replace",
-                source,
-            })
-        });
-    if result.is_err() {
-        // The first error is the one to report; a leftover file aside is harmless.
-        let _ = fs::remove_file(&aside);
-    }
-    result
+    let written = ebm_files::replace(path, bytes, Durability::Synced);
+    written.map_err(|source| Error::Io { path: path.into(), action: "write", source })
 }

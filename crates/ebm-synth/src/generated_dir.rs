@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ebm_data::files::{read_limited, write_atomic};
-use ebm_data::staging::Staging;
+use ebm_data::staging::{Busy, Staging};
 use ebm_data::{Error, Result};
 use ebm_seed::Key;
 use rand::RngCore as _;
@@ -54,18 +54,19 @@ pub(crate) fn make(
     if whole()? {
         return Ok(true);
     }
-    let staging = Staging::beside(dir)?;
+    let staging = Staging::beside(dir, Busy::Wait)?;
+    // Whoever was waited for may have made the same dataset.
+    if whole()? {
+        return Ok(true);
+    }
     let bytes = write(staging.path())?;
     write_json(
         &staging.path().join(kind.manifest),
         &Manifest { digest: digest.clone(), bytes, count, config },
     )?;
-    match fs::rename(staging.path(), dir) {
-        Ok(()) => Ok(false),
-        // Another run may have finished the same dataset meanwhile.
-        Err(_) if whole()? => Ok(true),
-        Err(source) => Err(Error::io("move the finished dataset to", dir, source)),
-    }
+    let finished = staging.path().to_owned();
+    staging.finish(&finished)?;
+    Ok(false)
 }
 
 /// The size of a file in bytes.

@@ -140,14 +140,25 @@ fn a_whole_set_is_reused_and_anything_else_is_refused() {
 fn an_empty_directory_is_filled_and_a_killed_run_is_no_obstacle() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir(temp.path().join("set")).unwrap();
-    // No system gives a process this number; this process may be at work on the other.
-    let [dead, alive] =
-        [4_194_305, std::process::id()].map(|id| temp.path().join(format!(".set.{id}-0.partial")));
-    fs::create_dir_all(dead.join("images")).unwrap();
-    fs::create_dir(&alive).unwrap();
+    fs::create_dir_all(temp.path().join(".set.partial/images")).unwrap();
+    fs::write(temp.path().join(".set.lock"), "4194305").unwrap();
     let set = generate(&temp.path().join("set"), &small(), 2, Key::new(1)).unwrap();
     assert_eq!(files(&set.images).len(), 2);
-    assert!(alive.exists() && dead.exists() != Path::new("/proc/self").exists());
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
+}
+
+/// What another process, in this container or another, is making stays, and is waited for.
+#[test]
+fn of_several_who_make_the_same_set_one_does() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let made = || generate(&dir, &small(), 3, Key::new(1)).unwrap();
+    let reused = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(made)).collect();
+        threads.into_iter().map(|thread| usize::from(thread.join().unwrap().reused)).sum::<usize>()
+    });
+    assert_eq!((reused, files(&made().images).len()), (3, 3));
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The two synthetic problems: their true densities and draws from them.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use rand::{Rng, RngCore};
@@ -120,13 +119,8 @@ fn log_add(a: f64, b: f64) -> f64 {
 const MAX_BYTES: u64 = 1 << 30;
 
 fn read_text(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    if size > MAX_BYTES {
-        let reason = format!("{size} bytes are more than the {MAX_BYTES} that are read");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
-    }
-    io::read_to_string(file.take(MAX_BYTES))
+    let bytes = ebm_files::read_limited(path, MAX_BYTES)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 impl Points {

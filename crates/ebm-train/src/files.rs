@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Turns an operating-system error into the variant with the right remedy. `needed` is the size of what
@@ -37,8 +37,9 @@ pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
     write().map_err(|source| io_error(path, "write", bytes.len() as u64, source))
 }
 
-/// Replaces a file atomically: write beside it, rename, make the rename durable.
+/// Replaces a file atomically: write beside it, rename, make the rename durable. What is there and is no regular file stays.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    ebm_files::check_output(path).map_err(|source| io_error(path, "write", 0, source))?;
     let aside = aside(path);
     let result = write_durable(&aside, bytes).and_then(|()| rename(&aside, path));
     if result.is_err() {
@@ -116,18 +117,7 @@ pub(crate) const MAX_BYTES: u64 = ebm_nn::import::MAX_FILE_BYTES;
 /// Reads a whole file of at most `limit` bytes; none where there is no such file. Never maps it into memory: a file truncated
 /// while mapped kills the process.
 pub(crate) fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
-    let read = || {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        if size > limit {
-            let reason = format!("{size} bytes are more than the {limit} that are read");
-            return Err(io::Error::new(ErrorKind::InvalidData, reason));
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-        file.take(limit).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    match read() {
+    match ebm_files::read_limited(path, limit).map_err(io::Error::from) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(io_error(path, "read", 0, source)),

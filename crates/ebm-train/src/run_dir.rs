@@ -12,10 +12,10 @@
 use crate::checkpoint::sha256;
 use crate::error::{Error, Result};
 use crate::files;
+use ebm_files::{Lock, LockError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "config.toml";
@@ -41,7 +41,7 @@ pub struct RunDir {
     config: String,
     /// Of the part of the configuration that may not change; see [`RunDir::config_digest`].
     digest: String,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl RunDir {
@@ -140,25 +140,13 @@ impl RunDir {
     }
 }
 
-/// Takes the lock of a run's directory and removes what a killed process left in it. The file stays when the lock goes: deleting it would let two
-/// processes hold locks on two files of the same name.
-fn lock(run: &Path) -> Result<File> {
+/// Takes the lock of a run's directory and removes what a killed process left in it.
+fn lock(run: &Path) -> Result<Lock> {
     let path = run.join(LOCK);
-    let fail = |source| files::io_error(&path, "lock", 0, source);
-    let open = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
-    let mut file = open.map_err(fail)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::Error(source)) => return Err(fail(source)),
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Who holds it is a courtesy; that it is held is the error.
-            let _ = file.read_to_string(&mut holder);
-            let holder = Some(holder.trim()).filter(|holder| !holder.is_empty()).unwrap_or("unknown").into();
-            return Err(Error::RunLocked { path: run.into(), holder });
-        }
-    }
+    let lock = Lock::take(&path).map_err(|error| match error {
+        LockError::Held { holder } => Error::RunLocked { path: run.into(), holder },
+        LockError::Io(source) => files::io_error(&path, "lock", 0, source),
+    })?;
     files::remove_unfinished(run)?;
-    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(fail)?;
-    Ok(file)
+    Ok(lock)
 }

@@ -1,7 +1,7 @@
 //! COCO's form: an annotation file for each split, and images somewhere near it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ fn the_one(root: &Path, split: Split, mut files: Vec<PathBuf>) -> Result<PathBuf
 /// Whether a JSON file begins as an annotation file does.
 fn is_annotation_file(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
+    let read = ebm_files::open_input(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
     read.map_err(|source| Error::io("read", path, source))?;
     let text = String::from_utf8_lossy(&start);
     let holds = |key: &str| {

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ebm_seed::Key;
-use rand::Rng as _;
 
 use super::error::{Error, Result};
 use super::hash::{self, BUFFER, Pin};
 use super::http::{self, Answer, Ask, Resume};
 use super::hub::Hub;
 use super::part::{Meta, Part};
+use super::patience::Patience;
 use super::{Event, Report, space};
 
 /// Bytes that must be new for a failed attempt not to count.
@@ -34,12 +34,17 @@ pub struct FetchOptions {
     pub longest_wait: Duration,
     /// Where the waits are drawn from. Processes that fetch the same should have different keys.
     pub key: Key,
+    /// The most bytes of a file whose size the manifest does not state.
+    pub most_unstated: u64,
+    /// Bytes of the disk that a body of unknown length leaves free.
+    pub keep_free: u64,
     /// For files of the Hugging Face Hub.
     pub hub: Option<Hub>,
 }
 
 impl FetchOptions {
-    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most; no Hub.
+    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most; 16 GiB of unstated size, 256 MiB kept
+    /// free; no Hub.
     pub fn new(key: Key) -> Self {
         Self {
             offline: false,
@@ -49,6 +54,8 @@ impl FetchOptions {
             backoff: Duration::from_secs(1),
             longest_wait: Duration::from_secs(120),
             key,
+            most_unstated: 16 << 30,
+            keep_free: 256 << 20,
             hub: None,
         }
     }
@@ -95,7 +102,11 @@ pub(super) fn download(target: &Target<'_>, options: &FetchOptions, report: Repo
                 return Ok(sha256);
             }
             Err(error) => {
-                if part.len() == 0 || matches!(error, Error::WrongHash { .. } | Error::LongBody { .. }) {
+                let wrong = matches!(
+                    error,
+                    Error::WrongHash { .. } | Error::LongBody { .. } | Error::Unbounded { .. }
+                );
+                if wrong || !part.is_of_use() {
                     part.discard();
                 }
                 if urls.peek().is_none() || !error.is_of_the_address() {
@@ -126,7 +137,7 @@ fn from_address(
             Err(Failure::Passing(error, asked)) => (*error, asked),
         };
         if part.len() >= furthest.saturating_add(PROGRESS) {
-            patience.failures = 0;
+            patience.renew();
         }
         furthest = furthest.max(part.len());
         patience.wait(error, asked, report)?;
@@ -147,35 +158,6 @@ pub(super) fn describe(ask: &Ask<'_>, options: &FetchOptions, report: Report<'_>
             Failure::Final(error) => return Err(*error),
             Failure::Passing(error, asked) => patience.wait(*error, asked, report)?,
         }
-    }
-}
-
-/// Counts the attempts at an address.
-struct Patience<'a> {
-    options: &'a FetchOptions,
-    rng: ebm_seed::Rng,
-    /// In a row, without progress.
-    failures: u32,
-}
-
-impl<'a> Patience<'a> {
-    fn new(url: &str, options: &'a FetchOptions) -> Self {
-        Self { options, rng: options.key.split("backoff").split(url).rng(), failures: 0 }
-    }
-
-    /// Waits after a failed attempt, or gives up.
-    fn wait(&mut self, error: Error, asked: Option<Duration>, report: Report<'_>) -> Result<()> {
-        let FetchOptions { attempts, backoff, longest_wait, .. } = *self.options;
-        self.failures += 1;
-        if self.failures >= attempts {
-            return Err(Error::GaveUp { attempts: self.failures, last: Box::new(error) });
-        }
-        let doubled = backoff.saturating_mul(1 << (self.failures - 1).min(16));
-        let jittered = doubled.min(longest_wait).mul_f64(self.rng.random_range(0.5..1.5));
-        let wait = jittered.max(asked.unwrap_or_default()).min(longest_wait);
-        report(Event::Retry { error: &error, wait });
-        std::thread::sleep(wait);
-        Ok(())
     }
 }
 
@@ -231,6 +213,10 @@ fn accept(
                 && expected != actual
             {
                 return Err(Error::Size { path: path.into(), origin: url.into(), expected, actual }.into());
+            }
+            let limit = options.most_unstated;
+            if target.size.is_none() && answer.length.is_some_and(|length| length > limit) {
+                return Err(Error::Unbounded { path: path.into(), url: url.into(), limit }.into());
             }
             if meta.total.is_none() && !answer.chunked && *target.pin == Pin::FirstUse {
                 let detail = "the answer tells no length, so a broken one could not be told";
@@ -328,8 +314,13 @@ fn receive(
                 return Err(Failure::Passing(error.into(), None));
             }
         };
-        if let Some(expected) = total.filter(|&total| part.len() + n as u64 > total) {
-            return Err(Error::LongBody { path: path.into(), url, expected }.into());
+        let len = part.len() + n as u64;
+        match total {
+            Some(expected) if len > expected => {
+                return Err(Error::LongBody { path: path.into(), url, expected }.into());
+            }
+            None => check_unknown(path, &url, (part.len(), len), options)?,
+            Some(_) => {}
         }
         part.append(&buffer[..n], left(part))?;
         report(Event::Advance { done: part.len() });
@@ -346,6 +337,21 @@ fn receive(
             let error = Error::ShortBody { path: path.into(), url, expected, actual: part.len() };
             Err(Failure::Passing(error.into(), None))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a body of unknown length may grow from one length to another: within the limit, and with room left on the disk.
+fn check_unknown(path: &Path, url: &str, (from, to): (u64, u64), options: &FetchOptions) -> Result<()> {
+    let (limit, needed) = (options.most_unstated, options.keep_free);
+    if to > limit {
+        return Err(Error::Unbounded { path: path.into(), url: url.into(), limit });
+    }
+    if from / PROGRESS == to / PROGRESS {
+        return Ok(());
+    }
+    match path.parent().and_then(space::free) {
+        Some(free) if free < needed => Err(Error::DiskFull { path: path.into(), needed, free: Some(free) }),
         _ => Ok(()),
     }
 }

@@ -140,6 +140,16 @@ pub enum Error {
         /// Bytes promised.
         expected: u64,
     },
+    /// More came, or is to come, than is fetched where the manifest states no size.
+    #[error("{}: {url} sends more than {limit} bytes, and the manifest states no size; put `size` into it if that is right", path.display())]
+    Unbounded {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        url: String,
+        /// The most bytes of such a file.
+        limit: u64,
+    },
     /// The server, or a file, has another size than the manifest says.
     #[error("{}: {origin} has {actual} bytes where the manifest says {expected}; fetch the file that the manifest means, or mend the manifest", path.display())]
     Size {

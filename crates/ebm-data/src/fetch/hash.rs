@@ -1,9 +1,10 @@
 //! SHA-256 of files: what is expected, and the record of a first download.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ebm_files::{Durability, open_input, read_limited, replace};
 use sha2::{Digest as _, Sha256};
 
 use super::error::{Error, Result};
@@ -11,6 +12,8 @@ use super::part::beside;
 
 /// Bytes read at once.
 pub(super) const BUFFER: usize = 1 << 16;
+/// More than any record of a hash has, in bytes.
+const RECORD_LIMIT: u64 = 1 << 16;
 
 /// What is known of a file's SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +81,7 @@ pub(crate) fn update(
 /// # Errors
 /// [`Error::Io`] if the file cannot be read.
 pub fn sha256_of(path: &Path, step: &mut dyn FnMut(usize)) -> Result<String> {
-    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let mut file = open_input(path).map_err(Error::io("read", path))?;
     let mut hash = Sha256::new();
     update(&mut hash, &mut file, step).map_err(Error::io("read", path))?;
     Ok(hex(hash))
@@ -91,7 +94,7 @@ pub fn record_path(path: &Path) -> PathBuf {
 
 /// The recorded hash; `None` without a record, or with one that a crash cut short.
 pub(super) fn recorded(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(record_path(path)).ok()?;
+    let text = String::from_utf8(read_limited(&record_path(path), RECORD_LIMIT).ok()?).ok()?;
     let hash = text.split_whitespace().next()?;
     is_hex(hash, 64).then(|| hash.to_owned())
 }
@@ -99,7 +102,8 @@ pub(super) fn recorded(path: &Path) -> Option<String> {
 pub(super) fn record(path: &Path, sha256: &str) -> Result<()> {
     let record = record_path(path);
     let name = path.file_name().unwrap_or_default().display();
-    fs::write(&record, format!("{sha256}  {name}\n")).map_err(Error::io("write", &record))
+    let line = format!("{sha256}  {name}\n");
+    replace(&record, line.as_bytes(), Durability::Atomic).map_err(Error::io("write", &record))
 }
 
 /// Whether `text` is `digits` lower-case hexadecimal digits.

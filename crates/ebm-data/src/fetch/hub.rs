@@ -14,9 +14,8 @@ use super::download::{self, FetchOptions, Target};
 use super::error::{Error, Result};
 use super::hash::{self, BUFFER, Pin, is_hex};
 use super::http::Ask;
-use super::lock::Lock;
 use super::part::Part;
-use super::{Entry, Event, Report, State};
+use super::{Entry, Event, Report, State, take_lock};
 
 /// A file of a repository of models.
 #[derive(Clone, Debug, Deserialize)]
@@ -131,7 +130,7 @@ fn into_cache(
     let tag = tag.ok_or_else(|| protocol("the Hub names no content (ETag)".into()))?;
     let blob = root.join("blobs").join(&tag);
     fs::create_dir_all(root.join("blobs")).map_err(Error::io("create", &blob))?;
-    let lock = Lock::take(&blob)?;
+    let lock = take_lock(&blob)?;
     if !blob.exists() {
         // The name of a large file's blob is its SHA-256.
         let pin = if is_hex(&tag, 64) { Pin::Sha256(tag) } else { pin.clone() };
@@ -170,7 +169,7 @@ fn link(blob: &Path, pointer: &Path, file: &Path) -> Result<()> {
 
 /// Copies a blob into its place and compares what was copied with its name and with the manifest; the hash.
 fn copy(pin: &Pin, blob: &Path, path: &Path, report: Report<'_>) -> Result<String> {
-    let mut file = fs::File::open(blob).map_err(Error::io("read", blob))?;
+    let mut file = ebm_files::open_input(blob).map_err(Error::io("read", blob))?;
     let total = file.metadata().map_err(Error::io("read", blob))?.len();
     let mut part = Part::open(path)?;
     part.restart(None)?;

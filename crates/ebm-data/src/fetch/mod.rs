@@ -14,14 +14,16 @@ mod error;
 mod hash;
 mod http;
 mod hub;
-mod lock;
 mod manifest;
 mod part;
+mod patience;
 mod space;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use ebm_files::{Lock, LockError};
 
 pub use download::FetchOptions;
 pub use error::{Error, Result};
@@ -154,7 +156,7 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     }
-    let lock = lock::Lock::take(path)?;
+    let lock = take_lock(path)?;
     // The process that held the lock before may have finished the file.
     if let Some(state) = present(entry, path, report)? {
         return Ok(state);
@@ -185,6 +187,20 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
     Ok(State::Fetched { sha256: sha256?, trusted: !pin.is_whole() })
 }
 
+/// Where the lock of whoever fetches `target` is.
+fn lock_of(target: &Path) -> PathBuf {
+    part::beside(target, "lock")
+}
+
+/// The right to fetch `target`, without waiting for it.
+fn take_lock(target: &Path) -> Result<Lock> {
+    let path = lock_of(target);
+    Lock::take(&path).map_err(|error| match error {
+        LockError::Held { holder } => Error::Locked { path: target.into(), holder },
+        LockError::Io(source) => Error::io("lock", &path)(source),
+    })
+}
+
 /// How the file or folder stands; `None` if there is none.
 fn present(entry: &Entry, path: &Path, report: Report<'_>) -> Result<Option<State>> {
     let meta = match fs::metadata(path) {
@@ -204,8 +220,8 @@ fn present(entry: &Entry, path: &Path, report: Report<'_>) -> Result<Option<Stat
     let (sha256, new) = verified?;
     // What a kill between the renaming and the end has left. Taking a lock that nobody holds removes its file.
     part::remove(path);
-    if lock::file_of(path).exists() {
-        drop(lock::Lock::take(path));
+    if lock_of(path).exists() {
+        drop(take_lock(path));
     }
     Ok(Some(if new { State::Recorded { sha256 } } else { State::Verified { sha256 } }))
 }

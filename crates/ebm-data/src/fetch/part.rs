@@ -1,9 +1,10 @@
 //! A file that is not whole yet: `<name>.part`, and `<name>.part.meta` which says what it is a part of.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use ebm_files::{Durability, check_output, open_own, replace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -54,11 +55,12 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Opens what an earlier process left of `target`, and hashes it again.
+    /// Opens what an earlier process left of `target`, and hashes it again. Nothing but a regular file is taken for that, and
+    /// nothing else at `target` would be replaced in the end.
     pub fn open(target: &Path) -> Result<Self> {
+        check_output(target).map_err(Error::io("write", target))?;
         let path = beside(target, "part");
-        let open = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
-        let mut file = open.map_err(Error::io("open", &path))?;
+        let mut file = open_own(&path).map_err(Error::io("open", &path))?;
         let mut hash = Sha256::new();
         let mut len = 0;
         hash::update(&mut hash, &mut file, &mut |n| len += n as u64).map_err(Error::io("read", &path))?;
@@ -86,7 +88,8 @@ impl Part {
         if let Some(meta) = &meta {
             let path = beside(&self.path, "meta");
             let json = serde_json::to_vec(meta).map_err(|error| Error::io("write", &path)(error.into()))?;
-            fs::write(&path, json).map_err(|source| self.write_error(source, 0))?;
+            let written = replace(&path, &json, Durability::Atomic);
+            written.map_err(|source| self.write_error(&path, source, 0))?;
         }
         self.meta = meta;
         Ok(())
@@ -94,7 +97,7 @@ impl Part {
 
     /// Adds bytes; `left` more are to come after those that are here, for the message of a full disk.
     pub fn append(&mut self, bytes: &[u8], left: u64) -> Result<()> {
-        self.file.write_all(bytes).map_err(|source| self.write_error(source, left))?;
+        self.file.write_all(bytes).map_err(|source| self.write_error(&self.path, source, left))?;
         self.hash.update(bytes);
         self.len += bytes.len() as u64;
         Ok(())
@@ -107,7 +110,7 @@ impl Part {
 
     /// Makes the bytes durable and gives them their final name.
     pub fn commit(self) -> Result<()> {
-        self.file.sync_all().map_err(|source| self.write_error(source, 0))?;
+        self.file.sync_all().map_err(|source| self.write_error(&self.path, source, 0))?;
         fs::rename(&self.path, &self.target).map_err(Error::io("move into place", &self.target))?;
         let _ = fs::remove_file(beside(&self.path, "meta"));
         sync_folder(&self.target)
@@ -120,12 +123,17 @@ impl Part {
         remove(&self.target);
     }
 
-    fn write_error(&self, source: std::io::Error, left: u64) -> Error {
+    /// Whether a later process can go on from these bytes.
+    pub fn is_of_use(&self) -> bool {
+        self.len > 0 && self.meta.as_ref().is_some_and(|meta| meta.total.is_some())
+    }
+
+    fn write_error(&self, path: &Path, source: std::io::Error, left: u64) -> Error {
         if space::is_full(&source) {
             let free = self.target.parent().and_then(space::free);
             return Error::DiskFull { path: self.target.clone(), needed: left, free };
         }
-        Error::io("write", &self.path)(source)
+        Error::io("write", path)(source)
     }
 }
 

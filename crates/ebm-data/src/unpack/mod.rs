@@ -1,27 +1,30 @@
 //! Archives of datasets, unpacked within bounds: zip, tar and gzipped tar.
 //!
 //! An archive is the word of a stranger. A name is normal components below the target and nothing else; there are
-//! no links and no devices; no two names differ by case alone; and the [`Budget`] bounds entries and bytes, both as
-//! declared and as unpacked. All goes into a folder beside the target, which is renamed when it is whole: a reader
-//! sees the target with everything in it, or no target.
+//! no links and no devices; no two names differ by case alone; and the [`Budget`] bounds entries, folders, names and bytes,
+//! both as declared and as unpacked. All goes into a folder beside the target, which is renamed when it is whole: a reader
+//! sees the target with everything in it, or no target. One process at a time fills a target.
 
+mod budget;
 mod names;
 mod sink;
 mod tar;
 mod zip;
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use ebm_files::open_input;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::fetch::{hex, update};
 use crate::files::{read_limited, write_atomic};
-use crate::staging::Staging;
+use crate::staging::{Busy, Staging};
 
+pub use budget::Budget;
 use sink::{Fault, Sink};
 
 /// The file in an unpacked folder that says which archive it came from.
@@ -41,47 +44,18 @@ pub enum ArchiveFault {
     Special,
     /// A name that occurs twice, perhaps in other case, or both as a file and as a folder.
     Duplicate,
-    /// More entries than the budget allows.
+    /// A name that this program gives: that of [`MARKER`] where it belongs.
+    Reserved,
+    /// More entries, with the folders that they are in, than the budget allows.
     TooManyEntries,
-    /// More bytes than the budget allows, in one entry or in all.
+    /// More bytes than the budget allows, in one entry or in all, or in names.
     TooLarge,
     /// Two entries that share bytes of the archive.
     Overlap,
-    /// An archive that is cut short, or whose checksums or sizes do not agree with its data.
+    /// An archive that is cut short, or whose checksums, sizes or counts do not agree with its data.
     Damaged,
     /// Neither zip nor tar nor gzipped tar, or no file in it.
     NoArchive,
-}
-
-/// How much an archive may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Files and folders.
-    pub max_entries: usize,
-    /// Bytes of the largest file.
-    pub max_entry_bytes: u64,
-    /// Bytes of all files.
-    pub max_total_bytes: u64,
-}
-
-impl Budget {
-    /// One per cent more than a manifest says: `entries` files and folders, the largest of `entry_bytes`, all of `total_bytes`.
-    pub fn of_manifest(entries: usize, entry_bytes: u64, total_bytes: u64) -> Self {
-        let more = |number: u64| number.saturating_add(number.div_ceil(100));
-        Self {
-            max_entries: entries.saturating_add(entries.div_ceil(100)),
-            max_entry_bytes: more(entry_bytes),
-            max_total_bytes: more(total_bytes),
-        }
-    }
-
-    /// The largest archive that is read: all content stored as it is, with a tar's padding or a zip's two headers.
-    fn max_archive_bytes(&self) -> u64 {
-        const PER_ENTRY: u64 = 4096;
-        const AROUND: u64 = 1 << 20;
-        let entries = u64::try_from(self.max_entries).unwrap_or(u64::MAX);
-        self.max_total_bytes.saturating_add(entries.saturating_mul(PER_ENTRY)).saturating_add(AROUND)
-    }
 }
 
 /// What was unpacked.
@@ -101,7 +75,8 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// [`Error::Archive`] with archive, entry and fault for a hostile or damaged one; [`Error::Argument`] if `target` holds
-/// something else; [`Error::Io`] for the machine's failures. After an error the target is as it was before.
+/// something else; [`Error::Locked`] while another process unpacks to it; [`Error::Io`] for the machine's failures, and for an
+/// archive that is no regular file. After an error the target is as it was before.
 pub fn unpack(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked> {
     unpack_as(archive, target, budget, false)
 }
@@ -115,35 +90,33 @@ pub fn unpack_top(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpa
 }
 
 fn unpack_as(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Result<Unpacked> {
-    let mut file = File::open(archive).map_err(|error| Error::io("read", archive, error))?;
-    let size = file.metadata().map_err(|error| Error::io("read", archive, error))?.len();
-    if size > budget.max_archive_bytes() {
-        let detail =
-            format!("{size} bytes are more than such an archive has ({})", budget.max_archive_bytes());
-        let (path, entry, fault) = (archive.to_owned(), String::new(), ArchiveFault::TooLarge);
-        return Err(Error::Archive { path, entry, fault, detail });
-    }
+    let unreadable = |error| Error::io("read", archive, error);
+    let mut file = open_input(archive).map_err(unreadable)?;
+    let refused = |entry, fault, detail| Error::Archive { path: archive.to_owned(), entry, fault, detail };
+    let size = file.metadata().map_err(unreadable)?.len();
+    budget.check_archive(size).map_err(|(fault, detail)| refused(String::new(), fault, detail))?;
     let mut hash = Sha256::new();
-    update(&mut hash, &mut file, &mut |_| {}).map_err(|error| Error::io("read", archive, error))?;
+    update(&mut hash, &mut (&file).take(size), &mut |_| {}).map_err(unreadable)?;
     let sha256 = hex(hash);
     if let Some(unpacked) = already(target, &sha256)? {
         return Ok(unpacked);
     }
-    let staging = Staging::beside(target)?;
-    let mut sink = Sink::new(staging.path(), *budget);
-    file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("read", archive, error))?;
+    let staging = Staging::beside(target, Busy::Refuse)?;
+    // Another process may have unpacked it before this one had the lock.
+    if let Some(unpacked) = already(target, &sha256)? {
+        return Ok(unpacked);
+    }
+    let mut sink = Sink::new(staging.path(), *budget, usize::from(top));
+    file.rewind().map_err(unreadable)?;
     fill(file, &mut sink).map_err(|fault| match fault {
         Fault::Machine(error) => error,
-        Fault::Archive { entry, fault, detail } => {
-            Error::Archive { path: archive.to_owned(), entry, fault, detail }
-        }
+        Fault::Archive { entry, fault, detail } => refused(entry, fault, detail),
     })?;
     let unpacked = Unpacked { sha256, files: sink.files(), bytes: sink.bytes() };
     let marker = serde_json::to_vec(&unpacked).map_err(|error| Error::io("write", target, error.into()))?;
     let whole = if top { only_folder(archive, staging.path())? } else { staging.path().to_owned() };
     write_atomic(&whole.join(MARKER), &marker)?;
-    // An empty folder at the target gives way; anything else makes the rename fail.
-    fs::rename(whole, target).map_err(|source| Error::io("move the unpacked files to", target, source))?;
+    staging.finish(&whole)?;
     Ok(unpacked)
 }
 
@@ -162,7 +135,7 @@ fn only_folder(archive: &Path, dir: &Path) -> Result<PathBuf> {
 
 fn fill(mut file: File, sink: &mut Sink) -> std::result::Result<(), Fault> {
     let mut magic = [0; 4];
-    let read = file.read(&mut magic).and_then(|len| file.seek(SeekFrom::Start(0)).map(|_| len));
+    let read = file.read(&mut magic).and_then(|len| file.rewind().map(|()| len));
     let len = read.map_err(Fault::unreadable)?;
     let file = BufReader::with_capacity(1 << 16, file);
     match &magic[..len] {

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::names::Names;
+use super::names::{Kind, Names, Place};
 use super::{ArchiveFault, Budget, MARKER};
 use crate::error::Error;
 
@@ -29,21 +29,30 @@ impl Fault {
     }
 }
 
-/// Entries on their way to a folder.
+/// Entries on their way to a folder: each is admitted by name and size, and then made.
 pub(super) struct Sink {
     folder: PathBuf,
     budget: Budget,
     names: Names,
     buffer: Vec<u8>,
-    entries: usize,
+    /// Of the archive, not of the folder: one that comes again counts again.
+    entries: u64,
     files: usize,
     bytes: u64,
 }
 
+/// What may be made.
+pub(super) struct Admitted {
+    path: PathBuf,
+    /// Whether a folder of the path is to be made first.
+    folders: bool,
+    size: u64,
+}
+
 impl Sink {
-    /// Into `folder`, which exists and is empty.
-    pub fn new(folder: &std::path::Path, budget: Budget) -> Self {
-        let names = Names::with(MARKER);
+    /// Into `folder`, which exists and is empty, where a file [`MARKER`] belongs `depth` folders deep.
+    pub fn new(folder: &Path, budget: Budget, depth: usize) -> Self {
+        let names = Names::new(budget, MARKER, depth);
         let buffer = vec![0; 1 << 16];
         Self { folder: folder.to_owned(), budget, names, buffer, entries: 0, files: 0, bytes: 0 }
     }
@@ -62,63 +71,38 @@ impl Sink {
         self.bytes
     }
 
-    /// Counts an entry, whatever it is.
-    pub fn count(&mut self, name: &str) -> Result<(), Fault> {
+    /// Fails for an entry that the budget does not allow, or whose name it may not have.
+    pub fn admit(&mut self, name: &[u8], kind: Kind, size: u64) -> Result<Admitted, Fault> {
+        let over = |(fault, detail)| Fault::archive(&String::from_utf8_lossy(name), fault, detail);
         self.entries += 1;
-        let limit = self.budget.max_entries;
-        if self.entries > limit {
-            let detail = format!("there are more entries than the budget of {limit}");
-            return Err(Fault::archive(name, ArchiveFault::TooManyEntries, detail));
-        }
-        Ok(())
-    }
-
-    /// Fails if a file that declares `size` bytes does not fit.
-    pub fn check_size(&self, name: &str, size: u64) -> Result<(), Fault> {
-        let limit = self.budget.max_entry_bytes;
-        if size > limit {
-            let detail = format!("{size} bytes exceed the budget of {limit} for one entry");
-            return Err(Fault::archive(name, ArchiveFault::TooLarge, detail));
-        }
-        self.check_total(name, self.bytes.saturating_add(size))
-    }
-
-    /// Fails if files of `total` bytes would not fit.
-    pub fn check_total(&self, name: &str, total: u64) -> Result<(), Fault> {
-        let limit = self.budget.max_total_bytes;
-        if total <= limit {
-            return Ok(());
-        }
-        let detail = format!("{total} bytes up to it exceed the budget of {limit} for all entries");
-        Err(Fault::archive(name, ArchiveFault::TooLarge, detail))
+        self.budget.check_entries(self.entries).map_err(over)?;
+        let total = self.bytes.saturating_add(size);
+        self.budget.check_file(size, total).map_err(over)?;
+        let Place { path, folders } = self.names.give(name, kind).map_err(over)?;
+        self.bytes = total;
+        self.files += usize::from(kind == Kind::File);
+        Ok(Admitted { path, folders, size })
     }
 
     /// Makes a folder.
-    pub fn folder(&mut self, raw_name: &[u8]) -> Result<(), Fault> {
-        let name = String::from_utf8_lossy(raw_name);
-        self.count(&name)?;
-        let path =
-            self.names.folder(raw_name).map_err(|(fault, detail)| Fault::archive(&name, fault, detail))?;
-        let path = self.folder.join(path);
+    pub fn make_folder(&self, folder: &Admitted) -> Result<(), Fault> {
+        let path = self.folder.join(&folder.path);
+        if !folder.folders {
+            return Ok(());
+        }
         fs::create_dir_all(&path).map_err(|error| Fault::Machine(Error::io("create", &path, error)))
     }
 
-    /// Writes a file that declares `size` bytes and holds what `data` yields, which must be as many. No byte above the
-    /// budget is written.
-    pub fn file(&mut self, raw_name: &[u8], size: u64, data: &mut impl Read) -> Result<(), Fault> {
-        let name = String::from_utf8_lossy(raw_name);
-        self.count(&name)?;
-        self.check_size(&name, size)?;
-        let path =
-            self.names.file(raw_name).map_err(|(fault, detail)| Fault::archive(&name, fault, detail))?;
-        let path = self.folder.join(path);
+    /// Writes a file with what `data` yields, which must be as many bytes as it declared; no byte above that is written.
+    pub fn write_file(&mut self, file: &Admitted, data: &mut impl Read) -> Result<(), Fault> {
+        let (path, size) = (self.folder.join(&file.path), file.size);
         let machine = |error| Fault::Machine(Error::io("write", &path, error));
-        if let Some(parent) = path.parent() {
+        if let Some(parent) = path.parent().filter(|_| file.folders) {
             fs::create_dir_all(parent).map_err(machine)?;
         }
-        let mut file = File::create_new(&path).map_err(machine)?;
-        let damaged = |detail: String| Fault::archive(&name, ArchiveFault::Damaged, detail);
-        let mut written = 0u64;
+        let mut written = File::create_new(&path).map_err(machine)?;
+        let damaged = |detail| Fault::archive(&file.path.to_string_lossy(), ArchiveFault::Damaged, detail);
+        let mut bytes = 0u64;
         loop {
             let len = match data.read(&mut self.buffer) {
                 Ok(0) => break,
@@ -126,17 +110,15 @@ impl Sink {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(damaged(format!("its data are damaged: {error}"))),
             };
-            if written + len as u64 > size {
+            if bytes + len as u64 > size {
                 return Err(damaged(format!("it holds more than the {size} bytes that it declares")));
             }
-            file.write_all(&self.buffer[..len]).map_err(machine)?;
-            written += len as u64;
+            written.write_all(&self.buffer[..len]).map_err(machine)?;
+            bytes += len as u64;
         }
-        if written < size {
-            return Err(damaged(format!("it ends after {written} of {size} bytes")));
+        if bytes < size {
+            return Err(damaged(format!("it ends after {bytes} of {size} bytes")));
         }
-        self.bytes += written;
-        self.files += 1;
         Ok(())
     }
 }
@@ -145,9 +127,14 @@ impl Sink {
 mod tests {
     use super::*;
 
-    fn limits(budget: [u64; 3]) -> Budget {
+    fn sink(folder: &Path, budget: [u64; 3]) -> Sink {
         let [entries, max_entry_bytes, max_total_bytes] = budget;
-        Budget { max_entries: entries as usize, max_entry_bytes, max_total_bytes }
+        Sink::new(folder, Budget { max_entries: entries as usize, max_entry_bytes, max_total_bytes }, 0)
+    }
+
+    fn file(sink: &mut Sink, name: &str, size: u64, mut data: impl Read) -> Result<(), Fault> {
+        let file = sink.admit(name.as_bytes(), Kind::File, size)?;
+        sink.write_file(&file, &mut data)
     }
 
     fn fault(result: Result<(), Fault>) -> ArchiveFault {
@@ -160,30 +147,31 @@ mod tests {
     #[test]
     fn nothing_above_the_budget_is_written() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sink = Sink::new(dir.path(), limits([10, 100_000, 150_000]));
+        let mut to = sink(dir.path(), [10, 100_000, 190_000]);
         // It declares what fits and holds without end.
-        let endless = sink.file(b"a", 100_000, &mut std::io::repeat(7));
-        assert_eq!(fault(endless), ArchiveFault::Damaged);
+        assert_eq!(fault(file(&mut to, "a", 100_000, std::io::repeat(7))), ArchiveFault::Damaged);
         assert!(fs::metadata(dir.path().join("a")).unwrap().len() <= 100_000);
-        assert_eq!(fault(sink.file(b"b", 100_001, &mut std::io::empty())), ArchiveFault::TooLarge);
-        sink.file(b"c", 90_000, &mut std::io::repeat(7).take(90_000)).unwrap();
-        assert_eq!(
-            fault(sink.file(b"d", 60_001, &mut std::io::repeat(7).take(60_001))),
-            ArchiveFault::TooLarge
-        );
+        assert_eq!(fault(file(&mut to, "b", 100_001, std::io::empty())), ArchiveFault::TooLarge);
+        file(&mut to, "c", 90_000, std::io::repeat(7).take(90_000)).unwrap();
+        assert_eq!(fault(file(&mut to, "d", 1, std::io::empty())), ArchiveFault::TooLarge);
         assert!(!dir.path().join("b").exists() && !dir.path().join("d").exists());
-        assert_eq!((sink.files(), sink.bytes()), (1, 90_000));
+        assert_eq!((to.files(), to.bytes()), (2, 190_000));
     }
 
     #[test]
     fn a_file_must_be_as_long_as_it_says() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sink = Sink::new(dir.path(), limits([4, 100, 100]));
-        assert_eq!(fault(sink.file(b"a", 5, &mut &b"1234"[..])), ArchiveFault::Damaged);
-        assert_eq!(fault(sink.file(b"b", 3, &mut &b"1234"[..])), ArchiveFault::Damaged);
-        sink.file(b"x/c", 4, &mut &b"1234"[..]).unwrap();
+        let mut to = sink(dir.path(), [5, 100, 100]);
+        assert_eq!(fault(file(&mut to, "a", 5, &b"1234"[..])), ArchiveFault::Damaged);
+        assert_eq!(fault(file(&mut to, "b", 3, &b"1234"[..])), ArchiveFault::Damaged);
+        file(&mut to, "x/c", 4, &b"1234"[..]).unwrap();
         assert_eq!(fs::read(dir.path().join("x/c")).unwrap(), b"1234");
-        sink.folder(b"x").unwrap();
-        assert_eq!(fault(sink.folder(b"y")), ArchiveFault::TooManyEntries);
+        let mut folder =
+            |name: &[u8]| to.admit(name, Kind::Folder, 0).and_then(|folder| to.make_folder(&folder));
+        folder(b"x").unwrap();
+        folder(b"x/y").unwrap();
+        assert!(dir.path().join("x/y").is_dir());
+        // It is there, but the archive names it once more.
+        assert_eq!(fault(folder(b"x")), ArchiveFault::TooManyEntries);
     }
 }

@@ -7,16 +7,10 @@ use std::rc::Rc;
 use ::tar::{Archive, Entry, EntryType, PaxExtensions};
 
 use super::ArchiveFault;
+use super::budget::{MAX_EXTENDED, MAX_NAME, MAX_PAX, MAX_TAIL};
+use super::names::Kind;
 use super::sink::{Fault, Sink};
 
-/// The longest name, in bytes.
-const MAX_NAME: u64 = 4096;
-/// The largest record of extended attributes, in bytes.
-const MAX_PAX: u64 = 1 << 16;
-/// The most headers that say something of the entry that follows.
-const MAX_EXTENDED: usize = 4;
-/// The most that may follow the last entry: zeros up to the tape's block.
-const MAX_TAIL: u64 = 1 << 20;
 /// The block of zeros that ends an archive, in bytes.
 const END: u64 = 512;
 
@@ -58,9 +52,11 @@ pub(super) fn fill(source: impl Read, sink: &mut Sink) -> Result<(), Fault> {
                 let name = next_name.take().unwrap_or(own_name);
                 // Before there was a type for folders their name told.
                 if !is_folder && !name.ends_with(b"/") {
-                    sink.file(&name, size, &mut entry)?;
+                    let file = sink.admit(&name, Kind::File, size)?;
+                    sink.write_file(&file, &mut entry)?;
                 } else if size == 0 {
-                    sink.folder(&name)?;
+                    let folder = sink.admit(&name, Kind::Folder, 0)?;
+                    sink.make_folder(&folder)?;
                 } else {
                     // Skipping its data would unpack them, however many there are.
                     let detail = format!("it is a folder with {size} bytes of data");

@@ -8,7 +8,10 @@ use ::zip::read::{ArchiveOffset, Config};
 use ::zip::result::ZipError;
 
 use super::ArchiveFault;
-use super::sink::{Fault, Sink};
+use super::budget::Excess;
+use super::names::Kind;
+use super::sink::{Admitted, Fault, Sink};
+use crate::zip_list::check_whole;
 
 /// The bits of a Unix mode that tell the kind of a file.
 const KIND: u32 = 0o170_000;
@@ -20,38 +23,55 @@ const SYMLINK: u32 = 0o120_000;
 pub(super) fn fill(mut file: BufReader<File>, sink: &mut Sink) -> Result<(), Fault> {
     // Counted before the library makes room for the list of entries.
     let declared = declared_entries(&mut file).map_err(Fault::unreadable)?;
-    check_count(declared, sink)?;
+    sink.budget().check_entries(declared).map_err(of_all)?;
+    let list = file.get_ref().try_clone().map_err(Fault::unreadable)?;
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let mut archive = ZipArchive::with_config(config, file).map_err(broken)?;
-    check_count(archive.len() as u64, sink)?;
+    sink.budget().check_entries(archive.len() as u64).map_err(of_all)?;
     if archive.has_duplicate_names() {
-        let detail = "two entries have the same name";
-        return Err(Fault::archive("", ArchiveFault::Duplicate, detail));
+        return Err(of_all((ArchiveFault::Duplicate, "two entries have the same name".to_owned())));
     }
-    check_declared(&archive, sink)?;
+    check_whole(&archive, &list).map_err(|detail| of_all((ArchiveFault::Damaged, detail)))?;
+    // All of them before the first is made.
+    let admitted =
+        (0..archive.len()).map(|index| admit(&archive, index, sink)).collect::<Result<Vec<_>, _>>()?;
     if archive.has_overlapping_entries().map_err(broken)? {
-        let detail = "two entries share bytes of the archive";
-        return Err(Fault::archive("", ArchiveFault::Overlap, detail));
+        return Err(of_all((ArchiveFault::Overlap, "two entries share bytes of the archive".to_owned())));
     }
-    for index in 0..archive.len() {
-        let mut entry = archive.by_index(index).map_err(broken)?;
-        let name = entry.name_raw().to_vec();
-        if name.ends_with(b"/") {
-            sink.folder(&name)?;
-        } else {
-            sink.file(&name, entry.size(), &mut entry)?;
+    for (index, (kind, place)) in admitted.iter().enumerate() {
+        match kind {
+            Kind::Folder => sink.make_folder(place)?,
+            Kind::File => sink.write_file(place, &mut archive.by_index(index).map_err(broken)?)?,
         }
     }
     Ok(())
 }
 
-fn check_count(declared: u64, sink: &Sink) -> Result<(), Fault> {
-    let limit = sink.budget().max_entries;
-    if declared <= limit as u64 {
-        return Ok(());
+/// A fault of the archive as a whole.
+fn of_all((fault, detail): Excess) -> Fault {
+    Fault::archive("", fault, detail)
+}
+
+/// Name, kind and size of an entry as the list declares them.
+fn admit(
+    archive: &ZipArchive<BufReader<File>>,
+    index: usize,
+    sink: &mut Sink,
+) -> Result<(Kind, Admitted), Fault> {
+    let entry = archive.by_index_data(index).map_err(broken)?;
+    let name = entry.name_raw();
+    let kind = if name.ends_with(b"/") { Kind::Folder } else { Kind::File };
+    let refused = |fault, detail| Err(Fault::archive(&String::from_utf8_lossy(name), fault, detail));
+    match (entry.unix_mode().unwrap_or(0) & KIND, kind) {
+        (SYMLINK, _) => return refused(ArchiveFault::Link, "it is a symbolic link".to_owned()),
+        // Archives made elsewhere tell no mode.
+        (0, _) | (REGULAR, Kind::File) | (FOLDER, Kind::Folder) => {}
+        (mode, _) => {
+            let detail = format!("its mode {mode:o} is neither that of a file nor of a folder");
+            return refused(ArchiveFault::Special, detail);
+        }
     }
-    let detail = format!("{declared} entries exceed the budget of {limit}");
-    Err(Fault::archive("", ArchiveFault::TooManyEntries, detail))
+    Ok((kind, sink.admit(name, kind, entry.size())?))
 }
 
 /// The number of entries that the end of the archive declares: the largest, where it can be read in several ways.
@@ -86,31 +106,6 @@ fn wide_count(file: &mut BufReader<File>, place: u64) -> std::io::Result<Option<
     file.by_ref().take(40).read_to_end(&mut record)?;
     let count = record.get(32..40).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     Ok(count.filter(|_| record.starts_with(b"PK\x06\x06")))
-}
-
-/// Kinds and sizes as the list of entries declares them, before anything is unpacked.
-fn check_declared(archive: &ZipArchive<BufReader<File>>, sink: &Sink) -> Result<(), Fault> {
-    let mut total = 0u64;
-    for index in 0..archive.len() {
-        let entry = archive.by_index_data(index).map_err(broken)?;
-        let name = String::from_utf8_lossy(entry.name_raw()).into_owned();
-        let is_folder = name.ends_with('/');
-        match (entry.unix_mode().unwrap_or(0) & KIND, is_folder) {
-            (SYMLINK, _) => {
-                return Err(Fault::archive(&name, ArchiveFault::Link, "it is a symbolic link"));
-            }
-            // Archives made elsewhere tell no mode.
-            (0, _) | (REGULAR, false) | (FOLDER, true) => {}
-            (mode, _) => {
-                let detail = format!("its mode {mode:o} is neither that of a file nor of a folder");
-                return Err(Fault::archive(&name, ArchiveFault::Special, detail));
-            }
-        }
-        total = total.saturating_add(entry.size());
-        sink.check_size(&name, entry.size())?;
-        sink.check_total(&name, total)?;
-    }
-    Ok(())
 }
 
 fn broken(error: ZipError) -> Fault {

@@ -84,6 +84,12 @@ def zips():
     raw_zip("huge.zip", [(b"a", data, 0xFFFFFFF0)], [(b"a", 0, packed, 0xFFFFFFF0, crc)])
     zeros = bytes(8 * MEGABYTE)
     raw_zip("lie.zip", [(b"a", zeros, 100)], [(b"a", 0, len(deflate(zeros)), 100, zlib.crc32(zeros))])
+    zipped("long_name.zip", [("a/" * 3000 + "f", b"x", regular)])
+    zipped("marker.zip", [("good.txt", b"good", regular), (".Unpacked.json", b"x", regular)])
+    # The end counts one entry, the list has two.
+    two = zipped("count.zip", [("one.txt", b"1", regular), ("two.txt", b"2", regular)])
+    end = two.rindex(b"PK\5\6")
+    write("count.zip", two[: end + 8] + struct.pack("<HH", 1, 1) + two[end + 12 :])
     # Many names for the same data: a small archive becomes large without a high ratio in any entry.
     raw_zip("overlap.zip", [(b"a", data, len(data))], [(bytes([97 + i]), 0, packed, len(data), crc) for i in range(9)])
 
@@ -125,6 +131,9 @@ def tars():
     tarred("pax_size.tar", [("ok.txt", b"x", {"pax_headers": {"size": str(1 << 50)}})], form=tarfile.PAX_FORMAT)
     tarred("bomb.tar.gz", [("zeros", bytes(8 * MEGABYTE), {})], packed=True)
     tarred("many.tar.gz", [(f"{i:03}", b"", {}) for i in range(200)], packed=True)
+    tarred("folders.tar.gz", [("/".join(f"{i}{j}" for j in range(40)) + "/f", b"x", {}) for i in range(2)], packed=True)
+    tarred("deep.tar", [("a/" * 100 + "f", b"x", {})])
+    tarred("long_part.tar", [("a" * 300, b"x", {})])
     tarred("long_name.tar.gz", [("a" * 2 * MEGABYTE, b"x", {})], packed=True)
 
     header = tarfile.TarInfo("huge")

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ebm_data::fetch::{Error, State};
+use ebm_data::fetch::{Error, FetchOptions, State};
 
 use crate::server::Server;
 use crate::{assert_whole, content, fetch, names, options, pinned, unpinned};
@@ -273,5 +273,69 @@ fn an_answer_without_an_end_or_in_another_encoding_is_refused() {
         let (state, _) = fetch(&unpinned(server.url(path)), dir.path(), &options());
         assert!(matches!(&state, Err(Error::Protocol { detail, .. }) if detail.contains(word)), "{state:?}");
         assert_eq!(names(dir.path()), [""; 0]);
+    }
+}
+
+#[test]
+fn a_body_without_a_size_has_a_limit_and_leaves_room() {
+    let server = Server::start(|_, reply| {
+        reply.head("200 OK", &["Transfer-Encoding: chunked"]);
+        while reply.body(b"10000\r\n") && reply.body(&[b'x'; 1 << 16]) && reply.body(b"\r\n") {}
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let entry = unpinned(server.url("x"));
+    let limited = FetchOptions { most_unstated: 3 << 20, ..options() };
+    let (state, retries) = fetch(&entry, dir.path(), &limited);
+    assert!(matches!(state, Err(Error::Unbounded { limit: 3_145_728, .. })), "{state:?}");
+    assert_eq!((retries, names(dir.path())), (0, vec![]));
+    let full = FetchOptions { keep_free: u64::MAX, ..options() };
+    let (state, _) = fetch(&entry, dir.path(), &full);
+    assert!(matches!(state, Err(Error::DiskFull { free: Some(_), .. })), "{state:?}");
+    assert_eq!(names(dir.path()), [""; 0], "what nobody can go on from");
+}
+
+#[test]
+fn a_length_that_no_manifest_states_has_the_limit_too() {
+    let server = Server::start(|request, reply| reply.good(request, &content(LEN)));
+    let dir = tempfile::tempdir().unwrap();
+    let limited = FetchOptions { most_unstated: LEN as u64 - 1, ..options() };
+    let (state, _) = fetch(&unpinned(server.url("x")), dir.path(), &limited);
+    assert!(matches!(state, Err(Error::Unbounded { .. })), "{state:?}");
+    assert_eq!((server.requests().len(), names(dir.path())), (1, vec![]));
+    let (state, _) = fetch(&pinned(server.url("x"), &content(LEN)), dir.path(), &limited);
+    assert!(fetched(state));
+}
+
+/// Links, pipes and second names where files of the program belong, and at the file's own place.
+#[cfg(unix)]
+#[test]
+fn what_is_planted_beside_a_file_is_refused_and_its_victim_stays() {
+    let server = Server::start(|request, reply| reply.good(request, b"new content"));
+    for place in ["x.bin", "x.bin.part", "x.bin.part.meta", "x.bin.sha256", "x.bin.lock"] {
+        for kind in ["link", "second name", "pipe", "dangling"] {
+            let dir = tempfile::tempdir().unwrap();
+            let (victim, planted) = (dir.path().join("victim"), dir.path().join("set").join(place));
+            std::fs::create_dir(dir.path().join("set")).unwrap();
+            std::fs::write(&victim, "precious").unwrap();
+            match kind {
+                "link" => std::os::unix::fs::symlink(&victim, &planted).unwrap(),
+                "second name" => std::fs::hard_link(&victim, &planted).unwrap(),
+                "pipe" => {
+                    rustix::fs::mkfifoat(rustix::fs::CWD, &planted, rustix::fs::Mode::RUSR).unwrap();
+                }
+                _ => std::os::unix::fs::symlink(dir.path().join("made"), &planted).unwrap(),
+            }
+            let (state, _) = fetch(&unpinned(server.url("x")), &dir.path().join("set"), &options());
+            assert_eq!(std::fs::read(&victim).unwrap(), b"precious", "{place} as a {kind}");
+            assert!(!dir.path().join("made").exists(), "{place} as a {kind}");
+            // A second name of a file that is replaced whole becomes a name of the new one; what lies at the file's own
+            // place, through whatever link or name, is verified there.
+            let replaced = kind == "second name" && ["x.bin.part.meta", "x.bin.sha256"].contains(&place);
+            let verified = place == "x.bin" && ["link", "second name"].contains(&kind);
+            match state {
+                Ok(_) => assert!(replaced || verified, "{place} as a {kind}"),
+                Err(error) => assert!(matches!(error, Error::Io { .. }), "{place} as a {kind}: {error}"),
+            }
+        }
     }
 }

@@ -18,7 +18,6 @@ pub use tensors::{
 };
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -79,7 +78,7 @@ pub fn rename(
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(io)?;
+    let file = ebm_files::open_input(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     if length > MAX_FILE_BYTES {
         return Err(format_error(

@@ -1,13 +1,11 @@
 //! The safetensors format, and 8-bit fixed point in it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::Path;
-use std::process;
 
 use candle_core::safetensors::Load;
 use candle_core::{Device, Tensor};
+use ebm_files::Durability;
 use safetensors::{Dtype, SafeTensors};
 
 use super::{format_error, read};
@@ -167,22 +165,9 @@ pub fn save_safetensors_with(
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
     let bytes = serialize(tensors, metadata)?;
-    let io = |source| Error::Io { path: path.to_owned(), source };
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(format_error(path, "not the name of a file"));
-    };
-    let mut aside = name.to_owned();
-    aside.push(format!(".{}.tmp", process::id()));
-    let aside = path.with_file_name(aside);
-    let write = || {
-        let mut file = File::create(&aside)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&aside, path)
-    };
-    write().map_err(|source| {
-        // The first error is the one to report; a second one here would hide it.
-        let _ = fs::remove_file(&aside);
-        io(source)
-    })
+    }
+    let written = ebm_files::replace(path, &bytes, Durability::Synced);
+    written.map_err(|source| Error::Io { path: path.to_owned(), source })
 }

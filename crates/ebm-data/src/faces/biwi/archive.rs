@@ -8,6 +8,7 @@ use ::zip::read::{ArchiveOffset, Config, ZipFile};
 use ::zip::result::ZipError;
 
 use super::npy::Header;
+use crate::zip_list::check_whole;
 
 /// The most entries of an archive; FSA-Net's have three.
 const MAX_ENTRIES: u16 = 64;
@@ -36,8 +37,9 @@ pub(super) struct Array<'a> {
 impl Archive {
     /// Opens an archive; no array may be larger than `max_array_bytes`.
     pub fn open(file: File, max_array_bytes: u64) -> Result<Self, String> {
-        let mut source = BufReader::new(file);
         let io = |error: std::io::Error| format!("it cannot be read: {error}");
+        let list = file.try_clone().map_err(io)?;
+        let mut source = BufReader::new(file);
         let file_bytes = source.seek(SeekFrom::End(0)).map_err(io)?;
         check_end(&mut source, file_bytes)?;
         let config = Config { archive_offset: ArchiveOffset::Known(0) };
@@ -45,7 +47,15 @@ impl Archive {
         if zip.has_duplicate_names() {
             return Err("two arrays have the same name".to_owned());
         }
+        check_whole(&zip, &list)?;
         Ok(Self { zip, file_bytes, max_array_bytes })
+    }
+
+    /// The most faces, each an allocation or two, that may be made of a file of this size.
+    pub fn most_faces(&self) -> u64 {
+        const FACE_BYTES: u64 = 256;
+        let bytes = self.file_bytes.saturating_mul(MAX_RATIO).saturating_add(SMALL);
+        bytes.min(self.max_array_bytes) / FACE_BYTES
     }
 
     /// The array `name`, of one of the types in `types`, each with its size in bytes; `None` if there is none.

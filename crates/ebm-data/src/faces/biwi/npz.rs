@@ -1,6 +1,5 @@
 //! FSA-Net's npz files: `BIWI_train.npz` and `BIWI_test.npz`.
 
-use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +54,7 @@ impl Default for NpzOptions {
 /// above the tolerated fraction; [`Error::Argument`] for a fraction out of its domain.
 pub fn read_npz(path: &Path, options: &NpzOptions) -> Result<Faces> {
     let mut collector = Collector::new(&options.tolerance)?;
-    let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+    let file = ebm_files::open_input(path).map_err(|error| Error::io("read", path, error))?;
     let fail = |detail: String| Error::Format {
         path: path.to_owned(),
         expected: "an npz file of faces and poses",
@@ -130,6 +129,7 @@ pub fn write_npz(path: &Path, faces: &[Face]) -> Result<()> {
 
 /// `(N, 3)`.
 fn read_poses(archive: &mut Archive) -> std::result::Result<Vec<[f64; 3]>, String> {
+    let most = archive.most_faces();
     let array = archive.array("pose", &[("<f8", 8), ("<f4", 4)])?;
     let Array { header, mut entry } = array.ok_or("it holds no array `pose`")?;
     let fail = |detail| format!("array `pose`: {detail}");
@@ -139,8 +139,13 @@ fn read_poses(archive: &mut Archive) -> std::result::Result<Vec<[f64; 3]>, Strin
     if count == 0 {
         return Err(fail("it is empty".to_owned()));
     }
+    if count as u64 > most {
+        return Err(fail(format!(
+            "{count} faces are more than the {most} that are made of a file of this size"
+        )));
+    }
     let double = header.descr == "<f8";
-    let mut poses = Vec::new();
+    let mut poses = Vec::with_capacity(count);
     for _ in 0..count {
         let mut pose = [0.; 3];
         for angle in &mut pose {

@@ -1,0 +1,153 @@
+//! One process at a time.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::open_own;
+
+/// Why a lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process, perhaps in another container, or another thread of this one has it.
+    #[error("process {holder} holds it")]
+    Held {
+        /// The number that it has where it runs, or "unknown".
+        holder: String,
+    },
+    /// The operating system refused, or something else is in the place of the lock's file.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A lock that the kernel holds for this process and drops with it, however it ends. It keeps out processes in other containers,
+/// for which a process number means another process or none. Its file, which tells the holder's number, goes with it.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock whose file is `path`, or says at once who holds it.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        Self::acquire(path, |file| match file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::Error(source)) => Err(source.into()),
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Who holds it is a courtesy; that it is held is the error.
+                let _ = file.read_to_string(&mut holder);
+                let holder = Some(holder.trim()).filter(|id| !id.is_empty()).unwrap_or("unknown").into();
+                Err(LockError::Held { holder })
+            }
+        })
+    }
+
+    /// Takes the lock whose file is `path` as soon as nobody else holds it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn wait(path: &Path) -> io::Result<Self> {
+        Self::acquire(path, |file| {
+            loop {
+                match file.lock() {
+                    // A signal has come instead of the lock.
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    locked => return locked,
+                }
+            }
+        })
+    }
+
+    fn acquire<E: From<io::Error>>(
+        path: &Path,
+        lock: impl Fn(&mut File) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        loop {
+            let mut file = open_own(path)?;
+            lock(&mut file)?;
+            // The holder before may have removed the file between our opening and our locking: then this is
+            // a lock on nothing that others see.
+            if is_at(&file, path) {
+                file.rewind()?;
+                file.set_len(0)?;
+                write!(file, "{}", std::process::id())?;
+                return Ok(Self { file, path: path.into() });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Only where `is_at` can tell that the file has gone. A leftover is taken over by the next process.
+        if cfg!(unix) {
+            let _ = fs::remove_file(&self.path);
+        }
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (Ok(held), Ok(seen)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (held.dev(), held.ino()) == (seen.dev(), seen.ino())
+}
+
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn the_second_is_told_who_holds_it_and_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        fs::write(&path, "999999999").unwrap();
+        let lock = Lock::take(&path).unwrap();
+        let Err(LockError::Held { holder }) = Lock::take(&path) else { panic!("taken twice") };
+        assert_eq!(holder, std::process::id().to_string());
+        drop(lock);
+        drop(Lock::take(&path).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn those_who_wait_have_it_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, inside) = (dir.path().join("lock"), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let _lock = Lock::wait(&path).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [victim, path] = ["victim", "lock"].map(|name| dir.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(Lock::take(&path).unwrap_err().to_string().contains("a symbolic link"));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
+}

@@ -21,7 +21,7 @@ use crate::{
     error::Result,
     faster_rcnn::{FasterRcnn, ImageBatch},
     training::BranchTask,
-    weights::{load_detector, read},
+    weights::WeightFile,
 };
 
 /// Images per step of a dry run; the plan's own batch size is for a GPU.
@@ -44,7 +44,11 @@ pub fn dry_run(
     let device = &options.device;
     let mut plan = Plan::default();
     let (weights, detector) = match &found {
-        Some((path, _)) => (read(path, device)?, load_detector(&config.detector, path, device)?),
+        Some((path, _)) => {
+            let file = WeightFile::open(path, device)?;
+            let detector = file.detector(&config.detector)?;
+            (file.into_tensors(), detector)
+        }
         None => random_detector(&config.detector, device)?,
     };
     let detector = Rc::new(detector);
@@ -100,7 +104,7 @@ fn works(
     ablation: bool,
 ) -> Result<Vec<(String, Wanted)>> {
     if ablation {
-        let titled = |(i, (wanted, row)): (usize, (Wanted, &AblationConfig))| {
+        let titled = |(i, (wanted, row)): (usize, (Wanted, &AblationConfig<f64>))| {
             (format!("EBM with σ {:?}", row.sigmas), Wanted { name: format!("ablation-{i:02}"), ..wanted })
         };
         return Ok(ablated(config, 1)?.into_iter().zip(&config.ablation).enumerate().map(titled).collect());

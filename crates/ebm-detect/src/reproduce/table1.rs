@@ -60,7 +60,7 @@ pub fn table1(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
                 None => place.step_factor(&trained, progress)?,
             };
             factor = Some(step_factor);
-            trained.climb_by(step_factor);
+            place.climb_by(step_factor, &mut trained)?;
             let evaluation = place.evaluate(&place.test, &heads(&[trained]), progress)?;
             for refined in &evaluation.refined {
                 let precision = place.test.score(&refined.after)?;

@@ -71,7 +71,7 @@ impl Setup {
                     Some(factor) => factor,
                     None => self.step_factor(&trained, progress)?,
                 };
-                trained.climb_by(factor);
+                self.climb_by(factor, &mut trained)?;
             }
             all.push(trained);
         }

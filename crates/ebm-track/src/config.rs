@@ -1,11 +1,11 @@
 //! The settings of tracking's experiments.
 
-pub use ebm_experiment::config::Settings;
 use ebm_experiment::config::row;
+pub use ebm_experiment::config::{AblationConfig, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::method::MethodConfig;
+use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
 use crate::training::{BoxTraining, SmallBackboneConfig};
 
@@ -23,8 +23,11 @@ pub struct ExperimentConfig {
     pub pairs: PairsConfig,
     /// The rows of Table 3.
     pub methods: Vec<MethodConfig>,
-    /// The proposals of the supplement's ablation, for the energy model.
-    pub ablation: Vec<AblationConfig>,
+    /// The trackers of Table 3 beside those that are compared here.
+    #[serde(default)]
+    pub rivals: Vec<RivalConfig>,
+    /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
+    pub ablation: Vec<AblationConfig<[f64; 3]>>,
     /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
     #[serde(default)]
     pub step_factors: Vec<f64>,
@@ -37,16 +40,6 @@ pub struct ExperimentConfig {
     /// Generated videos, at mini scale.
     #[serde(default)]
     pub generated: Option<GeneratedConfig>,
-}
-
-/// A proposal of the supplement's ablation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AblationConfig {
-    /// σ_l of the proposal.
-    pub sigmas: Vec<f64>,
-    /// OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
-    pub published: [f64; 3],
 }
 
 /// Pairs of frames.

@@ -16,7 +16,7 @@ use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
 pub use dry_run::dry_run;
-pub use figure3a::{STEPS, TradeRow, figure3a};
+pub use figure3a::{TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
 pub use mini::{LEVELS, MiniOptions, mini};
 pub use paper::{DETECTORS, PaperOptions, paper};

@@ -19,8 +19,7 @@ pub use data::{Videos, coco_sequences};
 pub(crate) use mini::step_factor;
 pub use mini::{MiniOptions, mini};
 pub use paper::{PaperOptions, dry_run, missing, paper};
-
-pub use rivals::{QUOTED, Quoted, RivalRow};
+pub use rivals::RivalRow;
 pub use study::Study;
 
 use self::study::Variant;

@@ -226,8 +226,10 @@ impl DetectionArgs {
         }
         if self.figure.is_some() {
             let rows = figure3a(place, seeds, progress)?;
-            tables::plot_figure3a(run, &rows)?;
-            return of("Figure 3a", place.remarks(Some("val2017")), &rows, &tables::figure3a(&rows)?);
+            let published = &place.config().figure3a;
+            tables::plot_figure3a(run, published, &rows)?;
+            let table = tables::figure3a(published, &rows)?;
+            return of("Figure 3a", place.remarks(Some("val2017")), &rows, &table);
         }
         if self.table == 1 {
             let rows = table1(place, seeds, progress)?;

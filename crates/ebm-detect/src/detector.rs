@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{BoxAscent, Head, Refinement, refine_candidates},
+    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
     input::{original_pixel, to_original},
     weights::{BRANCH, WeightFile, check_detector, classes},
 };
@@ -144,7 +144,7 @@ pub struct DensityOptions {
 /// What is known of one image.
 struct View {
     /// In the network's input.
-    refinement: Refinement,
+    refinement: RefinedCandidates,
     /// From the input to the image.
     sample: Sample,
     /// P2 … P6.
@@ -308,7 +308,7 @@ impl Detector {
                 let offsets = density.map(|head| head.offsets(&scored, &mut latent())).transpose()?;
                 let candidates = self.network.decode(&scored, offsets.as_deref(), &images)?;
                 let before = candidates.first().map_or(Ok(vec![]), |c| self.network.suppress(c))?;
-                Refinement { after: before.clone(), before }
+                RefinedCandidates { after: before.clone(), before }
             }
         };
         Ok(View { refinement, sample, pyramid })
@@ -317,7 +317,7 @@ impl Detector {
     fn detections(&self, view: &View) -> Vec<Detection> {
         let convention = self.config.detector.convention.into();
         let corners = |c: &Candidate| to_original(&c.bbox, &view.sample, convention);
-        let Refinement { before, after } = &view.refinement;
+        let RefinedCandidates { before, after } = &view.refinement;
         let detection = |(before, after): (&Candidate, &Candidate)| Detection {
             label: after.label,
             class: self.classes().iter().find(|class| class.label == after.label).cloned(),

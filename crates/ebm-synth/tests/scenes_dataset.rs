@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
-use std::path::Path;
 
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};

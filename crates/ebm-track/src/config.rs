@@ -82,6 +82,9 @@ impl Settings for ExperimentConfig {
         if !self.step_factors.iter().all(|factor| factor.is_finite() && *factor >= 0.0) {
             return Err("step_factors must not be negative".into());
         }
+        for MethodConfig { key, refinement, .. } in &self.methods {
+            refinement.ascent().check().map_err(|error| format!("methods.{key}.refinement: {error}"))?;
+        }
         Ok(())
     }
 }
@@ -124,6 +127,13 @@ mod tests {
         let text = "extends = 'paper'\n[tracker]\nserach_factor = 4.0\n";
         let error = ExperimentConfig::parse("mine", text).unwrap_err().to_string();
         assert!(error.contains("did you mean `search_factor`?"), "{error}");
+    }
+
+    #[test]
+    fn a_refinement_that_can_not_climb_is_refused() {
+        let text = "extends = 'paper'\nmethods.ebm.refinement.step_length = [-1e-4, 1e-3]";
+        let error = ExperimentConfig::parse("mine", text).unwrap_err().to_string();
+        assert!(error.contains("methods.ebm.refinement: step_length = [-0.0001"), "{error}");
     }
 
     #[test]

@@ -88,6 +88,8 @@ impl Settings for ExperimentConfig {
             if method.density.is_some() && method.confidence.is_some() {
                 return Err(format!("methods.{}: a density or a confidence, not both", method.key));
             }
+            let ascent = method.ascent().map_or(Ok(()), |own| own.ascent.check());
+            ascent.map_err(|error| format!("methods.{}.confidence: {error}", method.key))?;
         }
         self.detector.check()
     }
@@ -170,6 +172,8 @@ mod tests {
         let both = "[methods.ebm.density]\nkind = 'gaussian'\ndim = 4";
         assert!(refused(both).contains("methods.ebm: a density or a confidence"));
         assert!(refused("methods.ebm.confidence.objective.samples = 3").contains("num_samples"));
+        let decay = refused("methods.ebm.confidence.step_decay = 1.5");
+        assert!(decay.contains("methods.ebm.confidence: decay = 1.5 is not allowed"), "{decay}");
     }
 
     #[test]

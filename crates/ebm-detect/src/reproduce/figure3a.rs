@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Precision, Setup};
+use super::{AveragePrecision, Setup};
 use crate::{
     config::ExperimentConfig,
     error::{Error, Result},
@@ -20,7 +20,7 @@ pub struct TradeRow {
     pub seed: u64,
     /// Of the refined detections.
     #[serde(flatten)]
-    pub precision: Precision,
+    pub precision: AveragePrecision,
     /// Images per second with everything.
     pub frames_per_second: f64,
 }
@@ -29,25 +29,25 @@ pub struct TradeRow {
 ///
 /// # Errors
 /// When there is no point, a training fails, or data can not be read.
-pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
-    let config = &place.config;
+pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
+    let config = &setup.config;
     let steps: Vec<usize> = config.figure3a.iter().map(|point| point.steps).collect();
     if steps.is_empty() {
         let reason = "the figure needs at least one point".to_owned();
         return Err(Error::Config { name: "figure3a".to_owned(), reason });
     }
-    let trained = place.trained(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds, progress)?;
+    let trained = setup.trained(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
         let Some(Refiner { head, ascent }) = one.refiner() else { continue };
         let refiner = |&steps: &usize| Refiner { head, ascent: ascent.with_steps(steps) };
         let heads = Heads::refiners(steps.iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.test, &heads, progress)?;
+        let evaluation = setup.evaluate(&setup.test, &heads, progress)?;
         for (&steps, refined) in steps.iter().zip(&evaluation.refined) {
             rows.push(TradeRow {
                 steps,
                 seed: one.seed,
-                precision: place.test.score(&refined.after)?,
+                precision: setup.test.score(&refined.after)?,
                 frames_per_second: evaluation.frames_per_second(refined.duration),
             });
         }

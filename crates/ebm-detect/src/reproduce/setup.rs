@@ -16,7 +16,7 @@ use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
 use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::Precision;
+use super::AveragePrecision;
 use crate::{
     branch::Branch,
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
@@ -60,7 +60,7 @@ impl Split {
     }
 
     /// How good detections of it are.
-    pub(super) fn score(&self, detections: &[Detection]) -> Result<Precision> {
+    pub(super) fn score(&self, detections: &[Detection]) -> Result<AveragePrecision> {
         Ok(evaluate_coco_in_memory(&self.truth, detections)?.into())
     }
 }

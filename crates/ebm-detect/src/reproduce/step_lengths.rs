@@ -41,24 +41,24 @@ pub struct StepLengthRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn step_lengths(
-    place: &Setup,
+    setup: &Setup,
     methods: &[MethodConfig],
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
     let climbing = methods.iter().filter(|method| method.confidence.is_some());
     let wanted: Vec<Wanted> = climbing.map(|method| Wanted::new(method, 0)).collect();
-    place.check_heads(&wanted)?;
+    setup.check_heads(&wanted)?;
     for wanted in &wanted {
-        let trained = place.train(wanted, progress)?;
+        let trained = setup.train(wanted, progress)?;
         let Some(Refiner { head, ascent }) = trained.refiner() else { continue };
         let trials = grid(&ascent);
         let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
         let heads = Heads::refiners(trials.iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.validation, &heads, progress)?;
+        let evaluation = setup.evaluate(&setup.validation, &heads, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
             let [position, .., size] = ascent.step_length[..] else { continue };
-            let ap = place.validation.score(&refined.after)?.ap;
+            let ap = setup.validation.score(&refined.after)?.ap;
             let method = wanted.method.key.clone();
             rows.push(StepLengthRow { method, position, size, decay: ascent.decay, ap });
         }

@@ -64,11 +64,11 @@ pub fn new_head(
     key: Key,
 ) -> Result<(EnergyHead, ParamStore)> {
     let store = ParamStore::new(key);
-    let trunk = detector.iter().filter_map(|(name, tensor)| {
+    let mlp = detector.iter().filter_map(|(name, tensor)| {
         let layer = name.strip_prefix("roi_heads.box_head.")?;
         Some((format!("roi_heads.energy_head.{layer}"), tensor.clone()))
     });
-    store.preload(trunk.collect());
+    store.preload(mlp.collect());
     let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
     Ok((head, store))
 }

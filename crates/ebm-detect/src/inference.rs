@@ -1,4 +1,4 @@
-//! Detections of a batch by each method (facts/detection.md 4.3).
+//! Detections of a batch by each method.
 
 use candle_core::Tensor;
 use ebm_core::{EnergyModel, GradientAscent, refine};

@@ -43,14 +43,8 @@ pub fn dry_run(
     let found = options.detector();
     let device = &options.device;
     let mut plan = Plan::default();
-    let (weights, detector) = match &found {
-        Some((path, _)) => {
-            let file = WeightFile::open(path, device)?;
-            let detector = file.detector(&config.detector)?;
-            (file.into_tensors(), detector)
-        }
-        None => random_detector(&config.detector, device)?,
-    };
+    let path = found.as_ref().map(|(path, _)| path.as_path());
+    let (weights, detector) = frozen_detector(path, &config.detector, device)?;
     let detector = Rc::new(detector);
     plan.line(match &found {
         Some((path, name)) => format!("detector: {} ({name} convention)", path.display()),
@@ -126,10 +120,17 @@ fn settings(method: &MethodConfig, training: &TrainingConfig) -> String {
     text
 }
 
-fn random_detector(
+/// The parameters and the network of the detector in a file, or of a random one.
+fn frozen_detector(
+    path: Option<&Path>,
     config: &DetectorConfig,
     device: &Device,
 ) -> Result<(BTreeMap<String, Tensor>, FasterRcnn)> {
+    if let Some(path) = path {
+        let file = WeightFile::open(path, device)?;
+        let detector = file.detector(config)?;
+        return Ok((file.into_tensors(), detector));
+    }
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;

@@ -84,6 +84,22 @@ fn table(printed: &str) -> Vec<Value> {
     rows
 }
 
+/// A branch of a reproduction says the factor that was chosen there, with which others predict; a branch of another run is left as it was.
+fn says_its_step_factor(place: &Place) {
+    let head = place.path("runs/detection-mini-smoke-1/ebm-0/ebm.safetensors");
+    let said = |head: &Path| {
+        ebm_train::ModelMetadata::require(head, &[ebm_detect::weights::BRANCH]).unwrap().step_factor
+    };
+    assert_eq!((said(&head), said(&place.path("heads/ebm-0/ebm.safetensors"))), (Some(0.015625), Some(1.0)));
+    assert_eq!(said(&place.path("runs/detection-mini-smoke-1/cvae-0/cvae.safetensors")), None);
+    let images = place.path("datasets/generated/detection/test/images");
+    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
+    let predict = |more: &[&str]| succeeds(&[&predict[..], &["--min-score", "0"], more].concat())[0].clone();
+    let [own, same, other] = [&[][..], &["--step-factor", "0.015625"], &["--step-factor", "64"]].map(predict);
+    assert!(own == same && own != other);
+}
+
 #[test]
 fn separately_trained_branches_give_the_table_of_one_run() {
     let place = Place(tempfile::tempdir().unwrap());
@@ -111,6 +127,7 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     let with_heads = [&compare[..], &["--heads", text(&heads)]].concat();
     let [separate, said] = succeeds(&strs(&place.reproduce(&with_heads)));
     assert_eq!(table(&separate), table(&one));
+    says_its_step_factor(&place);
     assert!(!said.contains("training") && !said.contains("features of"), "{said}");
 
     // A missing one is not trained unless that is asked for.

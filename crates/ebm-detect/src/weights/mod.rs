@@ -5,29 +5,30 @@ mod convert;
 mod detectron;
 mod family;
 mod file;
+mod fit;
 mod metadata;
 
 use std::{collections::BTreeMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::{import::LoadPolicy, params::ParamStore};
+use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 pub use conventions::Conventions;
 pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
+pub use file::WeightFile;
 pub use metadata::{
     BRANCH, DETECTION, branch_metadata, check_branch, check_detector, classes, detector_metadata,
 };
 
 use crate::{
-    config::{DetectorConfig, ExperimentConfig, Settings},
+    config::{DetectorConfig, ExperimentConfig},
     energy_head::EnergyHead,
-    error::{Error, Result},
+    error::Result,
     faster_rcnn::FasterRcnn,
 };
-use file::WeightFile;
 
 /// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the names of any
 /// [`Family`] of detectors.
@@ -36,13 +37,7 @@ use file::WeightFile;
 /// [`Error::Weights`](crate::Error::Weights) when the file's names or shapes are not the architecture's (nothing is
 /// drawn in their place), or when it is of another convention than `config`.
 pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> Result<FasterRcnn> {
-    let file = WeightFile::open(path, device)?;
-    file.check(path, config)?;
-    let store = ParamStore::new(Key::new(0));
-    store.freeze(|_| true);
-    let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;
-    fill(&store, &file, path, config)?;
-    Ok(detector)
+    WeightFile::open(path, device)?.detector(config)
 }
 
 /// All tensors of a weight file in single precision, by our names where it has a [`Family`]'s.
@@ -50,25 +45,15 @@ pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> R
 /// # Errors
 /// When the file cannot be read.
 pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    Ok(WeightFile::open(path, device)?.tensors)
+    Ok(WeightFile::open(path, device)?.into_tensors())
 }
 
-/// The configuration of the detector at `path`: the one that the file holds, or else that of its [`Family`]'s published detectors.
+/// [`WeightFile::configuration`] of the file at `path`.
 ///
 /// # Errors
-/// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their configuration; else when
-/// the file cannot be read.
+/// As there; else when the file cannot be read.
 pub fn configuration(path: &Path) -> Result<ExperimentConfig> {
-    let file = WeightFile::open(path, &Device::Cpu)?;
-    if let Some(metadata) = &file.metadata {
-        metadata.check_task(path, &[DETECTION])?;
-        return Ok(ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?);
-    }
-    let unknown = || Error::Weights {
-        path: path.to_owned(),
-        reason: "it does not say with which configuration it was trained; give it with --config".to_owned(),
-    };
-    Ok(ExperimentConfig::embedded(file.published().ok_or_else(unknown)?)?)
+    WeightFile::open(path, &Device::Cpu)?.configuration()
 }
 
 /// A new, trainable confidence branch: fc6 and fc7 start from the detector's box head, as in the paper.
@@ -79,11 +64,11 @@ pub fn new_head(
     key: Key,
 ) -> Result<(EnergyHead, ParamStore)> {
     let store = ParamStore::new(key);
-    let trunk = detector.iter().filter_map(|(name, tensor)| {
+    let mlp = detector.iter().filter_map(|(name, tensor)| {
         let layer = name.strip_prefix("roi_heads.box_head.")?;
         Some((format!("roi_heads.energy_head.{layer}"), tensor.clone()))
     });
-    store.preload(trunk.collect());
+    store.preload(mlp.collect());
     let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
     Ok((head, store))
 }
@@ -101,21 +86,6 @@ pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadat
         }
     }
     Ok(metadata.save(path, &tensors)?)
-}
-
-/// Fills `store` from the file at `path`; every name and shape must agree.
-pub(crate) fn load_exactly(
-    store: &ParamStore,
-    path: &Path,
-    config: &DetectorConfig,
-    device: &Device,
-) -> Result<()> {
-    fill(store, &WeightFile::open(path, device)?, path, config)
-}
-
-/// Fills `store`, a network of `config`, from `file`; every name and shape must agree.
-fn fill(store: &ParamStore, file: &WeightFile, path: &Path, config: &DetectorConfig) -> Result<()> {
-    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?, Some(config))
 }
 
 /// Sets aside the ResNet at `path` as the detector's body, frozen; call it before the detector is built.

@@ -5,6 +5,12 @@ pub enum Error {
     /// A training failed, or was interrupted.
     #[error("the training ended")]
     Train(#[source] Box<ebm_train::Error>),
+    /// A density could not be computed.
+    #[error(transparent)]
+    Method(#[from] ebm_core::Error),
+    /// A metric could not be computed.
+    #[error(transparent)]
+    Metric(#[from] ebm_eval::Error),
     /// Settings that cannot be read or contradict themselves.
     #[error("configuration {name}: {reason}")]
     Config {

@@ -1,141 +1,129 @@
-//! How many nuclei does a picture show? A task of one's own: `own-task FOLDER RUN [STEPS]`.
-//!
-//! Training can be killed and started again: it goes on from its last checkpoint, to the same bytes.
+//! How many nuclei does a picture show? A regression of one's own, which README.md explains.
 
 mod data;
 mod network;
 
-use std::path::Path;
+use std::{ffi::OsStr, path::Path, path::PathBuf};
 
-use anyhow::{Context, Result};
-use candle_core::{DType, Device};
+use anyhow::{Context, Error, Result, bail, ensure};
+use candle_core::{Device, Tensor};
 use data::Split;
-use ebm_core::{GaussianMixture, Grid, GridDensity, MonteCarloNll, Objective};
-use ebm_eval::calibration::{SplitConformal, coverage, mean_width, nll};
+use ebm_core::{AnyObjective, EnergyModel, GaussianMixture, Grid, Objective};
+use ebm_eval::AbsoluteError;
+use ebm_experiment::config::{Configured, Overrides, Settings};
+use ebm_experiment::{Predictions, Validation, train_validated};
 use ebm_nn::optim::{Adam, ParamGroup};
-use ebm_nn::params::ParamStore;
-use ebm_nn::schedule::{Decay, Schedule};
-use ebm_seed::Key;
-use ebm_train::{GradientTask, Learner, Loss, Progress, RunSpec, Updater, train_run};
+use ebm_nn::{import, params::ParamStore, schedule::Schedule};
+use ebm_plot::DensityCurves;
+use ebm_train::{BoxError, Descent, Group, Learner, Loss, RunSpec, Updater};
 use network::Counter;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-const BATCH: usize = 16;
-const SEED: u64 = 0;
-
-/// A network in training.
-struct Training {
-    model: Counter,
-    learner: Learner,
-    objective: MonteCarloNll<GaussianMixture>,
-    data: Split,
-    key: Key,
+/// What `count.toml` says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    seed: u64,
+    steps: usize,
+    batch: usize,
+    validate_every: usize,
+    schedule: Schedule,
+    objective: AnyObjective<GaussianMixture>,
 }
 
-impl Training {
-    fn new(data: Split, steps: usize) -> Result<Self> {
-        let key = Key::new(SEED);
-        let store = ParamStore::new(key.split("init"));
-        let model = Counter::new(&store)?;
-        let adam = Adam::new(store.trainable(), |_| ParamGroup::decay(1e-4));
-        let decay = Decay::Cosine { steps: steps as u64, floor: 0.0 };
-        let schedule = Schedule { base: 1e-3, warmup: None, decay };
-        let learner = Learner::new(store, Updater::new(Box::new(adam), schedule, Some(10.0)));
-        // Eq. 5: samples near the true y and far from it, in units of y.
-        let objective =
-            MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1, 0.8], 1)?, num_samples: 128 };
-        Ok(Self { model, learner, objective, data, key })
-    }
-}
-
-impl GradientTask for Training {
-    type Error = anyhow::Error;
-
-    /// Eq. 4. All that is random comes from the step's number, so that a resumed run repeats it.
-    fn loss(&mut self, step: usize) -> Result<Loss> {
-        let rng = |name| self.key.split(name).index(step as u64).rng();
-        let (x, y) = self.data.batch(BATCH, &mut rng("batch"))?;
-        let features = self.model.features(&x, true)?;
-        Ok(self.objective.loss(&self.model, &features, &y, &mut rng("proposal"))?.into())
-    }
-
-    fn learner(&self) -> &Learner {
-        &self.learner
-    }
-
-    fn learner_mut(&mut self) -> &mut Learner {
-        &mut self.learner
-    }
-}
-
-/// Says on stderr how far it is.
-struct Stderr;
-
-impl Progress for Stderr {
-    fn begin(&mut self, stage: &str, total: usize) {
-        eprintln!("{stage}: {total} steps");
-    }
-    fn advance(&mut self, done: usize, note: &str) {
-        if done.is_multiple_of(50) {
-            eprintln!("{done}: {note}");
-        }
-    }
-    fn end(&mut self) {}
-    fn message(&mut self, text: &str) {
-        eprintln!("{text}");
-    }
-}
-
-/// p(y | x) of each picture, normalised on a grid over counts from 1 to 1000.
-fn densities(model: &Counter, split: &Split) -> Result<Vec<GridDensity>> {
-    let grid = Grid::new(-0.5, 7.0, 1024)?;
-    let mut found = Vec::new();
-    for image in split.images() {
-        let features = model.features(&image?, false)?.detach();
-        found.extend(GridDensity::from_model(model, &features, 1, &grid, DType::F32, &Device::Cpu)?);
-    }
-    Ok(found)
+impl Settings for Config {
+    const EMBEDDED: &'static [(&'static str, &'static str)] = &[("count", include_str!("../count.toml"))];
 }
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, run, rest @ ..] = &arguments[..] else { anyhow::bail!("own-task FOLDER RUN [STEPS]") };
-    let (folder, run) = (Path::new(folder), Path::new(run));
-    let steps = rest.first().map_or(Ok(600), |text| text.parse()).context("STEPS is a number")?;
+    let [folder, run, changes @ ..] = &arguments[..] else {
+        bail!("own-task FOLDER RUN [SETTING=VALUE ...]")
+    };
+    let changes = changes.iter().map(|change| change.parse().map_err(Error::msg)).collect::<Result<_>>()?;
+    let config = Configured::<Config>::load("count", &Overrides { smoke: false, changes })?.settings;
+    let model = train(&config, folder.as_ref(), run.as_ref())?;
+    evaluate(&model, folder.as_ref(), run.as_ref())
+}
 
-    let train = Split::read(folder, "train")?;
-    let mean = f64::from(train.y.iter().sum::<f32>()) / train.y.len() as f64;
-    let mut task = Training::new(train, steps)?;
-    let name = run.file_name().and_then(|name| name.to_str()).context("RUN is the path of a folder")?;
-    let settings = format!("steps = {steps}\nbatch = {BATCH}\n");
-    let root = run.parent().unwrap_or(Path::new("."));
-    let spec = RunSpec { resume: true, ..RunSpec::new((root, name), &settings, steps, SEED) };
-    train_run(&spec, &mut task, &mut Stderr)?;
-    task.learner.store().save(&run.join("counter.safetensors"))?;
+/// Trains a network, or goes on with the training in the folder `run`; the one that was best on the validation pictures.
+fn train(config: &Config, folder: &Path, run: &Path) -> Result<Counter> {
+    let key = ebm_seed::Key::new(config.seed);
+    let store = ParamStore::new(key.split("initial values"));
+    let model = Counter::new(&store)?;
+    let adam = Adam::new(store.trainable(), |_| ParamGroup::decay(1e-4));
+    let updater = Updater::new(Box::new(adam), config.schedule.clone(), Some(10.0));
+    let data = Split::read(folder, "train")?;
+    // What is random comes from the step's number alone: a training that was killed goes on as if it had not been.
+    let loss = |step: usize| -> Result<Loss> {
+        let rng = |name| key.split(name).index(step as u64).rng();
+        let (x, y) = data.batch(config.batch, &mut rng("batch"))?;
+        let features = model.features(&x, true)?;
+        Ok(config.objective.loss(&model, &features, &y, &mut rng("proposal"))?.into()) // Eq. 4
+    };
+    let mut task = Descent { learner: Learner::new(store.clone(), updater), loss };
+    let mut judge = Judge { data: Split::read(folder, "validation")?, best: run.join("best.safetensors") };
+    let place = run.parent().zip(run.file_name().and_then(OsStr::to_str)).context("RUN names no folder")?;
+    let text = config.to_toml()?;
+    let spec = RunSpec { resume: true, ..RunSpec::new(place, &text, config.steps, config.seed) };
+    train_validated(&spec, config.validate_every, &mut task, &mut judge, &mut (), &Group::alone())?;
+    store.load(&import::load(&judge.best, &Device::Cpu)?, import::LoadPolicy::STRICT)?;
+    Counter::new(&store.constants()?)
+}
 
-    // How much mass a region needs to hold nine of ten counts is measured on pictures apart.
-    let validation = Split::read(folder, "validation")?;
-    let found = densities(&task.model, &validation)?;
-    let masses = found.iter().zip(&validation.y).map(|(p, &y)| p.mass_above(p.log_prob(f64::from(y))));
-    let mass = SplitConformal::calibrate(&masses.collect::<Vec<_>>(), 0.1)?.threshold;
+/// The validation pictures, which say how good a network in training is, and the file in which the best is kept.
+struct Judge {
+    data: Split,
+    best: PathBuf,
+}
 
-    let test = Split::read(folder, "test")?;
-    let y: Vec<f64> = test.y.iter().map(|&y| f64::from(y)).collect();
-    let (mut log_probs, mut regions, mut errors) = (Vec::new(), Vec::new(), [0.0; 2]);
-    for (p, y) in densities(&task.model, &test)?.iter().zip(&y) {
-        log_probs.push(p.log_prob(*y));
-        regions.push(p.highest_density_region(mass.clamp(0.001, 0.999))?.intervals);
-        for (error, estimate) in errors.iter_mut().zip([p.quantile(0.5)?, mean]) {
-            *error += (estimate.exp() - y.exp()).abs() / test.y.len() as f64;
-        }
+impl<F> Validation<Descent<F>> for Judge {
+    fn loss(&mut self, task: &Descent<F>) -> Result<f64, BoxError> {
+        let nll = predict(&Counter::new(&task.learner.store().constants()?)?, &self.data)?.nll()?;
+        eprintln!("{nll:.3} nats on the validation pictures");
+        Ok(nll)
     }
-    let result = serde_json::json!({
-        "pictures": y.len(),
-        "mean_absolute_error": errors[0],
-        "mean_absolute_error_of_the_mean": errors[1],
-        "nll": nll(&log_probs)?,
-        "coverage_90": coverage(&regions, &y)?,
-        "width_90_in_log_counts": mean_width(&regions)?,
-    });
-    println!("{result:#}");
+
+    fn keep(&mut self, task: &Descent<F>) -> Result<(), BoxError> {
+        Ok(task.learner.store().save(&self.best)?)
+    }
+}
+
+/// p(y | x) of the pictures of a split, on a grid over counts from 0.6 to 1100.
+fn predict(model: &Counter, split: &Split) -> Result<Predictions> {
+    let grid = Grid::new(-0.5, 7.0, 1024)?;
+    let density = |x: &Tensor| {
+        let features = model.features(&x.unsqueeze(0)?, false)?;
+        Ok(model.bind(&features, 1).grid(&grid)?.remove(0))
+    };
+    Ok(Predictions { densities: split.x.iter().map(density).collect::<Result<_>>()?, y: split.y.clone() })
+}
+
+/// Figures for the test pictures, on which nothing was chosen, and a drawing of the density of the first.
+fn evaluate(model: &Counter, folder: &Path, run: &Path) -> Result<()> {
+    let test = predict(model, &Split::read(folder, "test")?)?;
+    let held_out = predict(model, &Split::read(folder, "calibration")?)?;
+    let mut known = Split::read(folder, "train")?.y;
+    known.sort_by(f64::total_cmp);
+    let guesses = vec![known[known.len() / 2]; test.y.len()];
+    let medians = test.densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
+    let counts = |y: &[f64]| y.iter().map(|y| y.exp()).collect::<Vec<f64>>();
+    let mae = |y: &[f64]| AbsoluteError::new(&counts(y), &counts(&test.y), 1);
+    let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&guesses)?.mean];
+    let (mass, calibration) = (held_out.conformal_mass()?, test.calibration(&held_out)?);
+    let figures = json!({ "images": test.y.len(), "mae": mae, "mae_of_guess": mae_of_guess, "mass": mass, "calibration": calibration });
+    println!("{figures:#}");
+    let p = &test.densities[0];
+    let drawing = DensityCurves {
+        title: "How many nuclei the first test picture shows",
+        y_label: "natural logarithm of their number",
+        grid: &p.grid().points(),
+        curves: &[("p".to_owned(), p.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
+        regions: &p.highest_density_region(mass)?.intervals,
+        marks: &[(test.y[0], "true".to_owned())],
+    };
+    ebm_plot::write(&drawing, &run.join("density"))?;
+    ensure!(mae < mae_of_guess, "the network is no better than the median of the training pictures");
     Ok(())
 }

@@ -1,49 +1,41 @@
-//! f(x, y): a small ResNet sees the picture once; y joins its features in a layer of its own.
+//! The network f(x, y): a small ResNet sees the picture x once, and every candidate y joins what it saw.
 
+use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{Linear, Module, linear};
 use ebm_core::EnergyModel;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 
-/// Channels of the first stage; the fourth, whose mean is g_x, has eight times as many.
-const WIDTH: usize = 16;
-const HIDDEN: usize = 64;
-
-pub struct Counter {
-    body: ResNet,
-    of_x: Linear,
-    of_y: Linear,
-    hidden: Linear,
-    out: Linear,
-}
+/// A ResNet, and the layers of x, of y, of both, and of the score.
+pub struct Counter(ResNet, [Linear; 4]);
 
 impl Counter {
-    /// The network whose parameters `store` holds: what is not there yet is drawn.
-    pub fn new(store: &ParamStore) -> anyhow::Result<Self> {
+    /// The network whose parameters are in `store`; those that are not there yet are drawn.
+    pub fn new(store: &ParamStore) -> Result<Self> {
         let vb = store.var_builder(DType::F32, &Device::Cpu);
-        let config = ResNetConfig { layers: [1; 4], width: WIDTH, ..ResNetConfig::resnet18(Norm::Train) };
-        Ok(Self {
-            body: ResNet::new(&config, vb.pp("body"))?,
-            of_x: linear(8 * WIDTH, HIDDEN, vb.pp("of_x"))?,
-            of_y: linear(1, HIDDEN, vb.pp("of_y"))?,
-            hidden: linear(HIDDEN, HIDDEN, vb.pp("hidden"))?,
-            out: linear(HIDDEN, 1, vb.pp("out"))?,
-        })
+        let (width, hidden) = (16, 64);
+        let config = ResNetConfig { layers: [1; 4], width, ..ResNetConfig::resnet18(Norm::Train) };
+        let layer = |inputs, outputs, name| linear(inputs, outputs, vb.pp(name));
+        let [x, y] = [layer(8 * width, hidden, "x")?, layer(1, hidden, "y")?];
+        let layers = [x, y, layer(hidden, hidden, "both")?, layer(hidden, 1, "score")?];
+        Ok(Self(ResNet::new(&config, vb.pp("body"))?, layers))
     }
 
-    /// What the network sees of images `(B, 3, S, S)`: `(B, 1, 64)`, to be joined with any number of y.
-    pub fn features(&self, images: &Tensor, train: bool) -> anyhow::Result<Tensor> {
-        let [.., last] = self.body.forward(images, train)?;
-        Ok(self.of_x.forward(&last.mean((2, 3))?)?.unsqueeze(1)?)
+    /// What the network sees of pictures `(B, 3, S, S)`: `(B, 1, 64)`, to be joined with any number of candidates.
+    pub fn features(&self, pictures: &Tensor, train: bool) -> Result<Tensor> {
+        let [.., last] = self.0.forward(pictures, train)?;
+        Ok(self.1[0].forward(&last.mean((2, 3))?)?.unsqueeze(1)?)
     }
 }
 
 impl EnergyModel for Counter {
     type Features = Tensor;
 
+    /// f(x, y) of the candidates `y` `(B, M, 1)`: `(B, M)`.
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let joined = self.of_y.forward(y)?.broadcast_add(features)?.relu()?;
-        Ok(self.out.forward(&self.hidden.forward(&joined)?.relu()?)?.squeeze(2)?)
+        let [_, of_y, both, score] = &self.1;
+        let joined = of_y.forward(y)?.broadcast_add(features)?.relu()?;
+        Ok(score.forward(&both.forward(&joined)?.relu()?)?.squeeze(2)?)
     }
 }

@@ -18,4 +18,4 @@ mod validated;
 pub use choice::best;
 pub use error::{Error, Result};
 pub use predictions::{Calibration, Predictions};
-pub use validated::{Validated, Validation, train_validated};
+pub use validated::{KeptBest, Validated, Validation, train_validated};

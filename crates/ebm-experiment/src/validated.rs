@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use ebm_data::files::{read_settings, write_atomic};
-use ebm_train::{BoxError, Error as TrainError, Group, Progress, RunSpec, TrainTask, train_together};
+use ebm_nn::params::ParamStore;
+use ebm_train::{
+    BoxError, Error as TrainError, GradientTask, Group, Progress, RunSpec, TrainTask, train_together,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -41,6 +44,29 @@ pub trait Validation<T> {
     /// # Errors
     /// The task's own; they end the run.
     fn keep(&mut self, task: &T) -> std::result::Result<(), BoxError>;
+}
+
+/// A [`Validation`] by a function of the parameters, which keeps the best of them in a file.
+pub struct KeptBest<L> {
+    /// A safetensors file, of the parameters alone.
+    pub file: PathBuf,
+    /// [`Validation::loss`].
+    pub loss: L,
+}
+
+impl<T, L, E> Validation<T> for KeptBest<L>
+where
+    T: GradientTask,
+    L: FnMut(&ParamStore) -> std::result::Result<f64, E>,
+    E: Into<BoxError>,
+{
+    fn loss(&mut self, task: &T) -> std::result::Result<f64, BoxError> {
+        (self.loss)(task.learner().store()).map_err(Into::into)
+    }
+
+    fn keep(&mut self, task: &T) -> std::result::Result<(), BoxError> {
+        Ok(task.learner().store().save(&self.file)?)
+    }
 }
 
 /// Trains `task` as `spec` says and judges it every `every` steps and at the end (0: at the end alone); the best is kept, and returned on

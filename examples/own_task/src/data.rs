@@ -38,8 +38,8 @@ impl Split {
         for i in sample(rng, self.y.len(), size.min(self.y.len())) {
             let sides: &[usize] = [&[][..], &[1], &[2], &[1, 2]][rng.random_range(0..4)];
             x.push(self.x[i].flip(sides)?);
-            y.push([self.y[i] as f32]);
+            y.push(self.y[i] as f32);
         }
-        Ok((Tensor::stack(&x, 0)?, Tensor::new(y, &Device::Cpu)?))
+        Ok((Tensor::stack(&x, 0)?, Tensor::from_vec(y, (x.len(), 1), &Device::Cpu)?))
     }
 }

@@ -3,20 +3,19 @@
 mod data;
 mod network;
 
-use std::{ffi::OsStr, path::Path, path::PathBuf};
+use std::{ffi::OsStr, path::Path};
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use candle_core::{Device, Tensor};
-use data::Split;
 use ebm_core::{AnyObjective, EnergyModel, GaussianMixture, Grid, Objective};
 use ebm_eval::AbsoluteError;
 use ebm_experiment::config::{Configured, Overrides, Settings};
-use ebm_experiment::{Predictions, Validation, train_validated};
+use ebm_experiment::{KeptBest, Predictions, train_validated};
 use ebm_nn::optim::{Adam, ParamGroup};
-use ebm_nn::{import, params::ParamStore, schedule::Schedule};
+use ebm_nn::schedule::{Decay, Schedule};
+use ebm_nn::{import, params::ParamStore};
 use ebm_plot::DensityCurves;
-use ebm_train::{BoxError, Descent, Group, Learner, Loss, RunSpec, Updater};
-use network::Counter;
+use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -28,7 +27,7 @@ struct Config {
     steps: usize,
     batch: usize,
     validate_every: usize,
-    schedule: Schedule,
+    learning_rate: f64,
     objective: AnyObjective<GaussianMixture>,
 }
 
@@ -38,23 +37,22 @@ impl Settings for Config {
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, run, changes @ ..] = &arguments[..] else {
-        bail!("own-task FOLDER RUN [SETTING=VALUE ...]")
-    };
+    let [folder, run, changes @ ..] = &arguments[..] else { bail!("own-task FOLDER RUN [KEY=VALUE ...]") };
     let changes = changes.iter().map(|change| change.parse().map_err(Error::msg)).collect::<Result<_>>()?;
     let config = Configured::<Config>::load("count", &Overrides { smoke: false, changes })?.settings;
-    let model = train(&config, folder.as_ref(), run.as_ref())?;
-    evaluate(&model, folder.as_ref(), run.as_ref())
+    evaluate(&train(&config, folder.as_ref(), run.as_ref())?, folder.as_ref(), run.as_ref())
 }
 
 /// Trains a network, or goes on with the training in the folder `run`; the one that was best on the validation pictures.
-fn train(config: &Config, folder: &Path, run: &Path) -> Result<Counter> {
+fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter> {
     let key = ebm_seed::Key::new(config.seed);
     let store = ParamStore::new(key.split("initial values"));
-    let model = Counter::new(&store)?;
+    let model = network::Counter::new(&store)?;
     let adam = Adam::new(store.trainable(), |_| ParamGroup::decay(1e-4));
-    let updater = Updater::new(Box::new(adam), config.schedule.clone(), Some(10.0));
-    let data = Split::read(folder, "train")?;
+    let decay = Decay::Cosine { steps: config.steps as u64, floor: 0.0 };
+    let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
+    let updater = Updater::new(Box::new(adam), schedule, Some(10.0));
+    let data = data::Split::read(folder, "train")?;
     // What is random comes from the step's number alone: a training that was killed goes on as if it had not been.
     let loss = |step: usize| -> Result<Loss> {
         let rng = |name| key.split(name).index(step as u64).rng();
@@ -63,35 +61,23 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<Counter> {
         Ok(config.objective.loss(&model, &features, &y, &mut rng("proposal"))?.into()) // Eq. 4
     };
     let mut task = Descent { learner: Learner::new(store.clone(), updater), loss };
-    let mut judge = Judge { data: Split::read(folder, "validation")?, best: run.join("best.safetensors") };
+    let validation = data::Split::read(folder, "validation")?;
+    let loss = |store: &ParamStore| -> Result<f64> {
+        let nll = predict(&network::Counter::new(&store.constants()?)?, &validation)?.nll()?;
+        eprintln!("{nll:.3} nats on the validation pictures");
+        Ok(nll)
+    };
+    let mut best = KeptBest { file: run.join("best.safetensors"), loss };
     let place = run.parent().zip(run.file_name().and_then(OsStr::to_str)).context("RUN names no folder")?;
     let text = config.to_toml()?;
     let spec = RunSpec { resume: true, ..RunSpec::new(place, &text, config.steps, config.seed) };
-    train_validated(&spec, config.validate_every, &mut task, &mut judge, &mut (), &Group::alone())?;
-    store.load(&import::load(&judge.best, &Device::Cpu)?, import::LoadPolicy::STRICT)?;
-    Counter::new(&store.constants()?)
-}
-
-/// The validation pictures, which say how good a network in training is, and the file in which the best is kept.
-struct Judge {
-    data: Split,
-    best: PathBuf,
-}
-
-impl<F> Validation<Descent<F>> for Judge {
-    fn loss(&mut self, task: &Descent<F>) -> Result<f64, BoxError> {
-        let nll = predict(&Counter::new(&task.learner.store().constants()?)?, &self.data)?.nll()?;
-        eprintln!("{nll:.3} nats on the validation pictures");
-        Ok(nll)
-    }
-
-    fn keep(&mut self, task: &Descent<F>) -> Result<(), BoxError> {
-        Ok(task.learner.store().save(&self.best)?)
-    }
+    train_validated(&spec, config.validate_every, &mut task, &mut best, &mut (), &Group::alone())?;
+    store.load(&import::load(&best.file, &Device::Cpu)?, import::LoadPolicy::STRICT)?;
+    network::Counter::new(&store.constants()?)
 }
 
 /// p(y | x) of the pictures of a split, on a grid over counts from 0.6 to 1100.
-fn predict(model: &Counter, split: &Split) -> Result<Predictions> {
+fn predict(model: &network::Counter, split: &data::Split) -> Result<Predictions> {
     let grid = Grid::new(-0.5, 7.0, 1024)?;
     let density = |x: &Tensor| {
         let features = model.features(&x.unsqueeze(0)?, false)?;
@@ -101,26 +87,25 @@ fn predict(model: &Counter, split: &Split) -> Result<Predictions> {
 }
 
 /// Figures for the test pictures, on which nothing was chosen, and a drawing of the density of the first.
-fn evaluate(model: &Counter, folder: &Path, run: &Path) -> Result<()> {
-    let test = predict(model, &Split::read(folder, "test")?)?;
-    let held_out = predict(model, &Split::read(folder, "calibration")?)?;
-    let mut known = Split::read(folder, "train")?.y;
+fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
+    let test = predict(model, &data::Split::read(folder, "test")?)?;
+    let held_out = predict(model, &data::Split::read(folder, "calibration")?)?;
+    let mut known = data::Split::read(folder, "train")?.y;
     known.sort_by(f64::total_cmp);
     let guesses = vec![known[known.len() / 2]; test.y.len()];
     let medians = test.densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
     let counts = |y: &[f64]| y.iter().map(|y| y.exp()).collect::<Vec<f64>>();
     let mae = |y: &[f64]| AbsoluteError::new(&counts(y), &counts(&test.y), 1);
     let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&guesses)?.mean];
-    let (mass, calibration) = (held_out.conformal_mass()?, test.calibration(&held_out)?);
-    let figures = json!({ "images": test.y.len(), "mae": mae, "mae_of_guess": mae_of_guess, "mass": mass, "calibration": calibration });
-    println!("{figures:#}");
+    let calibration = test.calibration(&held_out)?;
+    println!("{:#}", json!({ "mae": mae, "mae_of_guess": mae_of_guess, "calibration": calibration }));
     let p = &test.densities[0];
     let drawing = DensityCurves {
         title: "How many nuclei the first test picture shows",
         y_label: "natural logarithm of their number",
         grid: &p.grid().points(),
         curves: &[("p".to_owned(), p.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
-        regions: &p.highest_density_region(mass)?.intervals,
+        regions: &p.highest_density_region(held_out.conformal_mass()?)?.intervals,
         marks: &[(test.y[0], "true".to_owned())],
     };
     ebm_plot::write(&drawing, &run.join("density"))?;

@@ -35,7 +35,7 @@ impl EnergyModel for Counter {
     /// f(x, y) of the candidates `y` `(B, M, 1)`: `(B, M)`.
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
         let [_, of_y, both, score] = &self.1;
-        let joined = of_y.forward(y)?.broadcast_add(features)?.relu()?;
-        Ok(score.forward(&both.forward(&joined)?.relu()?)?.squeeze(2)?)
+        let joined = of_y.forward(y)?.broadcast_add(features)?.silu()?;
+        Ok(score.forward(&both.forward(&joined)?.silu()?)?.squeeze(2)?)
     }
 }

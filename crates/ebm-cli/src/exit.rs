@@ -65,14 +65,20 @@ fn wrapped<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError 
             })+
         };
     }
-    if let Some(ExperimentError::Train(error)) = cause.downcast_ref() {
-        return Some(&**error);
+    if let Some(error) = cause.downcast_ref() {
+        return match error {
+            ExperimentError::Train(error) => Some(&**error),
+            ExperimentError::Validation(error) => Some(&**error),
+            ExperimentError::Method(error) => Some(&**error),
+            ExperimentError::Metric(error) => Some(&**error),
+            _ => None,
+        };
     }
     inner! {
         DetectError { Candle, Nn, Core, Data, Eval, Train, Experiment }
         FaceError { Candle, Nn, Core, Data, Eval, Train, Experiment }
         TrackError { Candle, Nn, Core, Data, Eval, Train, Experiment }
-        ToyError { Method, Network, Tensor, Metric, Experiment }
+        ToyError { Method, Network, Tensor, Experiment }
         TrainError { Nn, Candle }
         EvalError { Data }
     }

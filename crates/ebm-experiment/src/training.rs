@@ -1,9 +1,10 @@
 //! A training on a user's data, the same course for every task.
 
 use candle_core::Device;
-use ebm_train::{Group, Progress, RunSpec, TrainTask, train_together};
+use ebm_train::{Group, Progress, RunSpec, TrainTask};
 
-use crate::record::{Record, Validated};
+use crate::record::Validated;
+use crate::validated::{Measure, Validation, train_validated};
 use crate::{Error, Result};
 
 /// What a task brings to a training, asked for in this order: settings, data, a network, and how good the network is on data that it does
@@ -78,33 +79,6 @@ pub struct Built<N> {
     pub steps: usize,
 }
 
-/// A number that says how good a network is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measure {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether a network is better the higher it is.
-    pub higher_is_better: bool,
-}
-
-impl Measure {
-    /// The mean loss.
-    pub const LOSS: Self = Self { name: "loss", higher_is_better: false };
-    /// COCO's average precision, 0 to 1.
-    pub const AP: Self = Self { name: "AP", higher_is_better: true };
-
-    /// Whether `a` is better than `b`; what is no number is worse than what is one.
-    pub fn is_better(&self, a: f64, b: f64) -> bool {
-        let better = if self.higher_is_better { a > b } else { a < b };
-        better || (b.is_nan() && !a.is_nan())
-    }
-
-    /// A value of it in words.
-    fn say(&self, value: f64) -> String {
-        format!("{} {value:.4} on the validation data", self.name)
-    }
-}
-
 /// This process in a training.
 pub struct Session<'a> {
     /// All processes.
@@ -115,10 +89,10 @@ pub struct Session<'a> {
     pub progress: &'a mut dyn Progress,
 }
 
-/// The run of a training, whose settings and length are not known yet.
+/// The run of a training.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Its folder, seed and checkpoints; `config` and `steps` are set by [`train`].
+    /// Its folder, seed and checkpoints; `config` and `steps` are known to [`train`] when the network is built.
     pub spec: RunSpec<'a>,
     /// Steps between validations, after each of which the best network is kept; 0: at the end alone.
     pub validate_every: usize,
@@ -142,42 +116,33 @@ pub fn train<T: Training>(
     let Built { mut network, settings, steps } = training.build(&mut data, session)?;
     let spec = RunSpec { config: &settings, steps, ..spec };
     check(&spec, Some(settings.clone()), session)?;
-    let record = Record::new(spec.root.join(spec.name), T::MEASURE);
-    let done = record.last_step(session.group)?;
-    let (mut end, mut resume) = (0, spec.resume);
-    while end < steps {
-        end = if run.validate_every == 0 { steps } else { steps.min(end + run.validate_every) };
-        if end <= done {
-            continue;
-        }
-        let until = RunSpec { steps: end, resume, ..spec };
-        train_together(&until, &mut network, session.progress, session.group).map_err(Error::from)?;
-        resume = true;
-        if !session.group.is_first() || record.has(end)? {
-            continue;
-        }
-        match training.score(&mut data, &network, session)? {
-            // First the network: a record without it would be one of a network that is lost.
-            Some(value) => {
-                session.progress.message(&format!("after {end} steps: {}", T::MEASURE.say(value)));
-                if record.is_best(value)? {
-                    training.keep(&data, &network)?;
-                }
-                record.add(Validated { step: end, value })?;
-            }
-            None if end == steps => training.keep(&data, &network)?,
-            None => {}
-        }
+    let run = Run { spec, ..*run };
+    let mut judge = Judge { training, data: &mut data };
+    let best = train_validated(&run, &mut network, &mut judge, session)?;
+    if session.group.is_first() {
+        training.finish(&mut data, session)?;
     }
-    if !session.group.is_first() {
-        return Ok(None);
-    }
-    let best = record.best()?;
-    if let Some(Validated { step, value }) = best {
-        session.progress.message(&format!("kept: step {step}, {}", T::MEASURE.say(value)));
-    }
-    training.finish(&mut data, session)?;
     Ok(best)
+}
+
+/// A task as the judge of its network.
+struct Judge<'a, T: Training> {
+    training: &'a mut T,
+    data: &'a mut T::Data,
+}
+
+impl<T: Training> Validation<T::Network> for Judge<'_, T> {
+    type Error = T::Error;
+
+    const MEASURE: Measure = T::MEASURE;
+
+    fn score(&mut self, network: &T::Network, session: &mut Session<'_>) -> Result<Option<f64>, T::Error> {
+        self.training.score(self.data, network, session)
+    }
+
+    fn keep(&mut self, network: &T::Network) -> Result<(), T::Error> {
+        self.training.keep(self.data, network)
+    }
 }
 
 /// Refuses a run that is there already, or that has other settings where these are known.

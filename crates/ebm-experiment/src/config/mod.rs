@@ -23,11 +23,13 @@ pub trait Settings: Serialize + DeserializeOwned {
     /// Name and text of every configuration that is embedded in the program.
     const EMBEDDED: &'static [(&'static str, &'static str)];
 
-    /// Why the values contradict each other, if they do.
+    /// Why the values contradict each other, if they do; unless overridden, they never do.
     ///
     /// # Errors
     /// The reason, with the key.
-    fn check(&self) -> std::result::Result<(), String>;
+    fn check(&self) -> std::result::Result<(), String> {
+        Ok(())
+    }
 
     /// The embedded configuration `name`.
     ///

@@ -8,7 +8,10 @@ mod file;
 mod fit;
 mod metadata;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::params::ParamStore;
@@ -26,7 +29,7 @@ pub use metadata::{
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
     energy_head::EnergyHead,
-    error::Result,
+    error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
 
@@ -88,16 +91,43 @@ pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadat
     Ok(metadata.save(path, &tensors)?)
 }
 
-/// Sets aside the ResNet at `path` as the detector's body, frozen; call it before the detector is built.
-///
-/// Takes torchvision's names, with or without the classifier `fc`, and the fixed-point files of [`ebm_nn::import`].
-///
-/// # Errors
-/// When the file is not readable.
-pub fn preload_backbone(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
-    let tensors = read(path, device)?;
-    let body = tensors.into_iter().filter(|(name, _)| !name.starts_with("fc."));
-    store.preload(body.map(|(name, tensor)| (format!("backbone.body.{name}"), tensor)).collect());
-    store.freeze(|name| name.starts_with("backbone.body."));
-    Ok(())
+/// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier `fc`, or a fixed-point file of
+/// [`ebm_nn::import`].
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Whether the body may be more than the file holds, and the file more than the body.
+    pub partial: bool,
+}
+
+impl Body<'_> {
+    /// A new detector with the parameters of `store`, of whose body those that the file holds are frozen; and the names of the others,
+    /// which begin with drawn values and are trained: none unless [`partial`](Self::partial).
+    ///
+    /// # Errors
+    /// [`Error::Weights`] with the names and shapes that differ; else when the file is not readable.
+    pub fn detector(
+        self,
+        config: &DetectorConfig,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<(FasterRcnn, Vec<String>)> {
+        const PREFIX: &str = "backbone.body.";
+        let refuse = |reason: String| Error::Weights { path: self.path.to_owned(), reason };
+        let tensors = read(self.path, device)?.into_iter().filter(|(name, _)| !name.starts_with("fc."));
+        let tensors: BTreeMap<_, _> =
+            tensors.map(|(name, tensor)| (format!("{PREFIX}{name}"), tensor)).collect();
+        let names: BTreeSet<String> = tensors.keys().cloned().collect();
+        store.preload(tensors);
+        store.freeze(move |name| names.contains(name));
+        let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))
+            .map_err(|error| refuse(format!("its shapes are not those of the detector's body: {error}")))?;
+        let mut report = store.preload_report();
+        report.missing.retain(|name| name.starts_with(PREFIX));
+        if report.loaded.is_empty() || !(self.partial || report.is_exact()) {
+            return Err(refuse(format!("its names are not those of the detector's body: {report}")));
+        }
+        Ok((detector, report.missing))
+    }
 }

@@ -11,7 +11,7 @@ use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
-use ebm_detect::weights::{classes, configuration, detector_metadata, preload_backbone, save};
+use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
 use ebm_experiment::{Built, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
@@ -142,6 +142,9 @@ pub struct DetectorArgs {
     /// Weights of the body (a ResNet by torchvision's names); it is frozen then.
     #[arg(long)]
     body: Option<PathBuf>,
+    /// Take what --body has of the body, and draw and train the rest; else every name must be there.
+    #[arg(long, requires = "body", conflicts_with = "cache")]
+    partial_body: bool,
 }
 
 /// What a detector is trained on and judged by.
@@ -209,10 +212,18 @@ impl Training for DetectorArgs {
         let images = data.images.take().context("the images are trained on once")?;
         let key = common.key();
         let store = ParamStore::new(key.split("init"));
-        if let Some(body) = &self.body {
-            preload_backbone(&store, body, session.device)?;
-        }
-        let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, session.device))?;
+        let detector = match &self.body {
+            None => FasterRcnn::new(&config.detector, store.var_builder(DType::F32, session.device))?,
+            Some(path) => {
+                let body = Body { path, partial: self.partial_body };
+                let (detector, drawn) = body.detector(&config.detector, &store, session.device)?;
+                if !drawn.is_empty() {
+                    let text = format!("not in {}, drawn and trained: {}", path.display(), drawn.join(", "));
+                    session.progress.message(&text);
+                }
+                detector
+            }
+        };
         let batches = (config.base.batch_size, key.split("data"));
         let source: Box<dyn BatchSource> = if common.cache {
             let maps = |images: &ImageBatch| {

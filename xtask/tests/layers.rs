@@ -230,6 +230,17 @@ fn the_lock_holds_one_version_of_each_pinned_crate() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
+#[test]
+fn the_example_has_the_versions_of_the_workspace() {
+    let known = lock();
+    let is_known = |package: &Locked| {
+        known.iter().any(|other| (&other.name, &other.version) == (&package.name, &package.version))
+    };
+    let own = parse_lock(&read("examples/own_task/Cargo.lock"));
+    let others: Vec<String> = own.iter().filter(|p| !is_known(p)).map(|p| p.name.clone()).collect();
+    assert_eq!(others, ["own-task"], "copy Cargo.lock to examples/own_task and build there");
+}
+
 mod checkers {
     use super::*;
 

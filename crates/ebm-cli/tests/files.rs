@@ -99,7 +99,9 @@ fn outputs_replace_regular_files_alone() {
     symlink("victim", path("link")).unwrap();
     symlink("absent", path("dangling")).unwrap();
     pipe(&path("pipe"));
-    for (name, what) in [("link", "a symbolic link"), ("dangling", "a symbolic link"), ("pipe", "a named pipe")] {
+    for (name, what) in
+        [("link", "a symbolic link"), ("dangling", "a symbolic link"), ("pipe", "a named pipe")]
+    {
         let output = ends(Command::new(EBM).args(["data", "decode"]).arg(path("x.png")).arg(path(name)));
         assert!(!output.status.success() && said(&output).contains(what), "{}", said(&output));
         assert!(!path(name).symlink_metadata().unwrap().is_file(), "{name}");
@@ -119,7 +121,11 @@ fn a_pipe_or_a_device_is_no_input() {
     for (input, what) in [(&*path("pipe"), "a named pipe"), (device, "a device")] {
         for command in [["data", "unpack"], ["data", "decode"], ["weights", "convert"]] {
             let output = ends(Command::new(EBM).args(command).arg(input).arg(&out));
-            assert!(!output.status.success() && said(&output).contains(what), "{command:?}: {}", said(&output));
+            assert!(
+                !output.status.success() && said(&output).contains(what),
+                "{command:?}: {}",
+                said(&output)
+            );
             assert!(!out.exists());
         }
     }

@@ -5,6 +5,15 @@ pub enum Error {
     /// A training failed, or was interrupted.
     #[error(transparent)]
     Train(Box<ebm_train::Error>),
+    /// The network in training could not be judged.
+    #[error(transparent)]
+    Validation(ebm_train::BoxError),
+    /// A density could not be computed.
+    #[error(transparent)]
+    Method(Box<ebm_core::Error>),
+    /// A metric could not be computed.
+    #[error(transparent)]
+    Metric(Box<ebm_eval::Error>),
     /// Settings that cannot be read or contradict themselves.
     #[error("configuration {name}: {reason}")]
     Config {
@@ -18,6 +27,18 @@ pub enum Error {
 impl From<ebm_train::Error> for Error {
     fn from(error: ebm_train::Error) -> Self {
         Self::Train(Box::new(error))
+    }
+}
+
+impl From<ebm_core::Error> for Error {
+    fn from(error: ebm_core::Error) -> Self {
+        Self::Method(Box::new(error))
+    }
+}
+
+impl From<ebm_eval::Error> for Error {
+    fn from(error: ebm_eval::Error) -> Self {
+        Self::Metric(Box::new(error))
     }
 }
 

@@ -6,7 +6,7 @@ use ebm_data::files::{read_settings, write_atomic};
 use ebm_train::{Error as TrainError, Group};
 use serde::{Deserialize, Serialize};
 
-use crate::training::Measure;
+use crate::validated::Measure;
 use crate::{Error, Result};
 
 /// The record's name in the run's folder: a line of JSON each.

@@ -1,9 +1,12 @@
 //! A training on a user's data, the same course for every task.
 
-use candle_core::Device;
-use ebm_train::{Group, Progress, RunSpec, TrainTask, train_together};
+use std::collections::BTreeMap;
 
-use crate::record::{Record, Validated};
+use candle_core::Device;
+use ebm_train::{Group, Progress, RunSpec, TrainTask};
+
+use crate::record::Validated;
+use crate::validated::{Measure, Validation, train_validated};
 use crate::{Error, Result};
 
 /// What a task brings to a training, asked for in this order: settings, data, a network, and how good the network is on data that it does
@@ -26,6 +29,13 @@ pub trait Training {
     /// # Errors
     /// When they contradict themselves.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>, Self::Error>;
+
+    /// What the numbers of the network depend on beside the settings, such as its data and the weights that it begins with: by name, the
+    /// digest of each, wherever its file lies. A run goes on with the same alone.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    fn inputs(&self, data: &Self::Data) -> Result<Inputs, Self::Error>;
 
     /// Opens the data.
     ///
@@ -68,6 +78,9 @@ pub trait Training {
     fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<(), Self::Error>;
 }
 
+/// Digests by the names of [`Training::inputs`].
+pub type Inputs = BTreeMap<&'static str, String>;
+
 /// A network that is about to be trained.
 pub struct Built<N> {
     /// The network.
@@ -76,33 +89,6 @@ pub struct Built<N> {
     pub settings: String,
     /// Updates.
     pub steps: usize,
-}
-
-/// A number that says how good a network is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measure {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether a network is better the higher it is.
-    pub higher_is_better: bool,
-}
-
-impl Measure {
-    /// The mean loss.
-    pub const LOSS: Self = Self { name: "loss", higher_is_better: false };
-    /// COCO's average precision, 0 to 1.
-    pub const AP: Self = Self { name: "AP", higher_is_better: true };
-
-    /// Whether `a` is better than `b`; what is no number is worse than what is one.
-    pub fn is_better(&self, a: f64, b: f64) -> bool {
-        let better = if self.higher_is_better { a > b } else { a < b };
-        better || (b.is_nan() && !a.is_nan())
-    }
-
-    /// A value of it in words.
-    fn say(&self, value: f64) -> String {
-        format!("{} {value:.4} on the validation data", self.name)
-    }
 }
 
 /// This process in a training.
@@ -115,10 +101,10 @@ pub struct Session<'a> {
     pub progress: &'a mut dyn Progress,
 }
 
-/// The run of a training, whose settings and length are not known yet.
+/// The run of a training.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Its folder, seed and checkpoints; `config` and `steps` are set by [`train`].
+    /// Its folder, seed and checkpoints; `config` and `steps` are known to [`train`] when the network is built.
     pub spec: RunSpec<'a>,
     /// Steps between validations, after each of which the best network is kept; 0: at the end alone.
     pub validate_every: usize,
@@ -135,49 +121,53 @@ pub fn train<T: Training>(
     run: &Run<'_>,
     session: &mut Session<'_>,
 ) -> Result<Option<Validated>, T::Error> {
-    let spec = RunSpec { changeable: T::LENGTH, ..run.spec };
-    check(&spec, training.settings(None)?, session)?;
+    // Before the data are open their digests are not known.
+    let changeable = [T::LENGTH, INPUTS].concat();
+    check(&RunSpec { changeable: &changeable, ..run.spec }, training.settings(None)?, session)?;
     let mut data = training.open(session)?;
-    check(&spec, training.settings(Some(&data))?, session)?;
+    let inputs = table(&training.inputs(&data)?);
+    let with_inputs = |settings: String| settings + &inputs;
+    let spec = RunSpec { changeable: T::LENGTH, ..run.spec };
+    check(&spec, training.settings(Some(&data))?.map(with_inputs), session)?;
     let Built { mut network, settings, steps } = training.build(&mut data, session)?;
+    let settings = with_inputs(settings);
     let spec = RunSpec { config: &settings, steps, ..spec };
-    check(&spec, Some(settings.clone()), session)?;
-    let record = Record::new(spec.root.join(spec.name), T::MEASURE);
-    let done = record.last_step(session.group)?;
-    let (mut end, mut resume) = (0, spec.resume);
-    while end < steps {
-        end = if run.validate_every == 0 { steps } else { steps.min(end + run.validate_every) };
-        if end <= done {
-            continue;
-        }
-        let until = RunSpec { steps: end, resume, ..spec };
-        train_together(&until, &mut network, session.progress, session.group).map_err(Error::from)?;
-        resume = true;
-        if !session.group.is_first() || record.has(end)? {
-            continue;
-        }
-        match training.score(&mut data, &network, session)? {
-            // First the network: a record without it would be one of a network that is lost.
-            Some(value) => {
-                session.progress.message(&format!("after {end} steps: {}", T::MEASURE.say(value)));
-                if record.is_best(value)? {
-                    training.keep(&data, &network)?;
-                }
-                record.add(Validated { step: end, value })?;
-            }
-            None if end == steps => training.keep(&data, &network)?,
-            None => {}
-        }
+    let run = Run { spec, ..*run };
+    let mut judge = Judge { training, data: &mut data };
+    let best = train_validated(&run, &mut network, &mut judge, session)?;
+    if session.group.is_first() {
+        training.finish(&mut data, session)?;
     }
-    if !session.group.is_first() {
-        return Ok(None);
-    }
-    let best = record.best()?;
-    if let Some(Validated { step, value }) = best {
-        session.progress.message(&format!("kept: step {step}, {}", T::MEASURE.say(value)));
-    }
-    training.finish(&mut data, session)?;
     Ok(best)
+}
+
+/// The names that inputs may have; no setting ends in one of them.
+const INPUTS: &[&str] = &["data_sha256", "weights_sha256"];
+
+/// Inputs as a table of a run's configuration.
+fn table(inputs: &Inputs) -> String {
+    let lines = inputs.iter().map(|(name, digest)| format!("{name} = \"{digest}\"\n"));
+    format!("\n[inputs]\n{}", lines.collect::<String>())
+}
+
+/// A task as the judge of its network.
+struct Judge<'a, T: Training> {
+    training: &'a mut T,
+    data: &'a mut T::Data,
+}
+
+impl<T: Training> Validation<T::Network> for Judge<'_, T> {
+    type Error = T::Error;
+
+    const MEASURE: Measure = T::MEASURE;
+
+    fn score(&mut self, network: &T::Network, session: &mut Session<'_>) -> Result<Option<f64>, T::Error> {
+        self.training.score(self.data, network, session)
+    }
+
+    fn keep(&mut self, network: &T::Network) -> Result<(), T::Error> {
+        self.training.keep(self.data, network)
+    }
 }
 
 /// Refuses a run that is there already, or that has other settings where these are known.

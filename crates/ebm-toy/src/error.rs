@@ -17,9 +17,6 @@ pub enum Error {
     /// A tensor operation failed.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
-    /// A metric could not be computed.
-    #[error(transparent)]
-    Metric(#[from] ebm_eval::Error),
     /// A file could not be read.
     #[error("cannot read {}: {source}; give a CSV file with the columns x and y", path.display())]
     Read {

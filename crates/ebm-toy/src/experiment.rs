@@ -12,7 +12,7 @@ use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::mean_nll;
+use crate::calibration::predictions;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
 use crate::error::{Error, Result};
@@ -174,10 +174,6 @@ impl Trained {
 impl Settings for Experiment {
     const EMBEDDED: &'static [(&'static str, &'static str)] =
         &[("figure2", include_str!("../configs/figure2.toml"))];
-
-    fn check(&self) -> std::result::Result<(), String> {
-        Ok(())
-    }
 }
 
 impl Experiment {
@@ -202,7 +198,7 @@ impl Experiment {
         let train_seconds = start.elapsed().as_secs_f64();
         let (kl, held_out_nll) = match &dataset.reference {
             Reference::Truth(truth) => (Some(truth.divergence(|x, y| trained.log_density(x, y))?), None),
-            Reference::HeldOut(points) => (None, Some(mean_nll(&trained, points)?)),
+            Reference::HeldOut(points) => (None, Some(predictions(&trained, points)?.nll()?)),
         };
         let row = Row {
             dataset: dataset.name,

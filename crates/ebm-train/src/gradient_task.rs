@@ -32,6 +32,34 @@ pub trait GradientTask {
     fn learner_mut(&mut self) -> &mut Learner;
 }
 
+/// A [`GradientTask`] that is no more than a function of the step.
+pub struct Descent<F> {
+    /// What is trained, and how.
+    pub learner: Learner,
+    /// [`GradientTask::loss`].
+    pub loss: F,
+}
+
+impl<F, E> GradientTask for Descent<F>
+where
+    F: FnMut(usize) -> Result<Loss, E>,
+    E: From<candle_core::Error> + From<crate::Error>,
+{
+    type Error = E;
+
+    fn loss(&mut self, step: usize) -> Result<Loss, E> {
+        (self.loss)(step)
+    }
+
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
+    }
+}
+
 /// The parameters in training with their optimiser.
 pub struct Learner {
     store: ParamStore,

@@ -41,7 +41,7 @@ pub use checkpoint::{
 };
 pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
-pub use gradient_task::{GradientTask, Learner, Loss, LossPart};
+pub use gradient_task::{Descent, GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};

@@ -24,10 +24,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Every Rust file under crates/ and xtask/.
+/// Every Rust file under crates/ and xtask/, and those of the example.
 fn sources() -> Vec<Source> {
     let root = root();
-    let mut open = vec![root.join("crates"), root.join("xtask")];
+    let mut open = vec![root.join("crates"), root.join("xtask"), root.join("examples/own_task/src")];
     let mut sources = Vec::new();
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -56,6 +56,13 @@ fn assert_none(found: &[String]) {
 #[test]
 fn files_are_short() {
     assert_none(&rules::long_files(&sources(), MAX_LINES));
+}
+
+#[test]
+fn a_task_of_ones_own_takes_200_lines() {
+    let files = sources().into_iter().filter(|source| source.path.starts_with("examples/own_task/"));
+    let lines: usize = files.map(|source| source.text.lines().count()).sum();
+    assert!((1..=200).contains(&lines), "examples/own_task has {lines} lines");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ebm_data::files::read_settings;
 use ebm_eval::Expected;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
 pub use change::Change;
@@ -23,11 +23,13 @@ pub trait Settings: Serialize + DeserializeOwned {
     /// Name and text of every configuration that is embedded in the program.
     const EMBEDDED: &'static [(&'static str, &'static str)];
 
-    /// Why the values contradict each other, if they do.
+    /// Why the values contradict each other, if they do; unless overridden, they never do.
     ///
     /// # Errors
     /// The reason, with the key.
-    fn check(&self) -> std::result::Result<(), String>;
+    fn check(&self) -> std::result::Result<(), String> {
+        Ok(())
+    }
 
     /// The embedded configuration `name`.
     ///
@@ -141,6 +143,16 @@ impl<S: Settings> Configured<S> {
         settings.check().map_err(fail)?;
         Ok(Self { settings, expected: expected.filter(|_| changes.is_empty() && !smoke) })
     }
+}
+
+/// A proposal of a table that compares proposals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AblationConfig<P> {
+    /// {σ_l} of Eq. 5.
+    pub sigmas: Vec<f64>,
+    /// What was published of it.
+    pub published: P,
 }
 
 /// The row of that key.

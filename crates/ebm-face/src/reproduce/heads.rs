@@ -12,7 +12,7 @@ use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
 use crate::network::{ENERGY, num_clamped};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
+use crate::saved::{BackboneSource, RunConfig, TrainedHead, save, save_refinement};
 use crate::training::{BatchSource, FaceTask};
 use crate::{EnergyHead, Error, Result};
 
@@ -58,7 +58,7 @@ impl Wanted<'_> {
         &self,
         mut task: FaceTask<S>,
         steps: usize,
-        trunk: TrunkSource,
+        trunk: BackboneSource,
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<ParamStore> {
@@ -66,7 +66,9 @@ impl Wanted<'_> {
         let saved = RunConfig { method, seed: self.seed, trunk, experiment };
         let text = saved.to_toml()?;
         let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
-        let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
+        // The trunk's file is known by its digest, wherever it lies.
+        let spec = RunSpec { resume: options.resume, changeable: &["path"], ..spec };
+        let run = train_run(&spec, &mut task, progress)?;
         let (_, store) = task.into_network();
         save(&store, run.path(), &saved)?;
         Ok(store)

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::{DType, Tensor};
 use ebm_core::{Grid, GridDensity};
+use ebm_experiment::Calibration;
 use ebm_plot::{DensityCurves, DensityMaps, DensityPanel, SeedPlot, SeedRow};
-use ebm_toy::calibration::LEVEL;
 use ebm_toy::dataset::RANGE;
 use ebm_toy::{Dataset, Job, Points, Problem, Reference, Row, Trained};
 
@@ -123,7 +123,7 @@ fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
     let grid: Vec<f64> = points.iter().copied().filter(|&y| inside(y)).collect();
     let truth = grid.iter().map(|&y| problem.log_prob(CURVE_X, y).exp()).collect();
     let density = densities(trained, &[CURVE_X], &y)?.remove(0);
-    let region = density.highest_density_region(LEVEL)?;
+    let region = density.highest_density_region(Calibration::LEVEL)?;
     let model = grid.iter().map(|&y| density.log_prob(y).exp()).collect();
     let figure = DensityCurves {
         title: &format!("{}, x = {CURVE_X}", problem.title()),

@@ -1,21 +1,18 @@
 //! `ebm train branch`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
-use candle_core::{Device, Tensor};
 use clap::Args;
 use ebm_data::coco::CocoDataset;
 use ebm_detect::config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig};
 use ebm_detect::training::{BranchSource, BranchTask, CachedSource, ForegroundSource};
-use ebm_detect::weights::{branch_metadata, classes, load_detector, read};
+use ebm_detect::weights::{WeightFile, branch_metadata, classes};
 use ebm_detect::{Branch, FasterRcnn, ForegroundCache, ImageBatch};
-use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_train::ModelMetadata;
-use ebm_train::model_file::digest;
 
 use super::TrainArgs;
 use super::detector::CommonArgs;
@@ -44,11 +41,12 @@ pub struct BranchData {
     method: MethodConfig,
     training: TrainingConfig,
     detector: Rc<FasterRcnn>,
-    weights: BTreeMap<String, Tensor>,
+    weights: WeightFile,
     metadata: ModelMetadata,
     /// Until the branch has them.
     images: Option<Arc<CocoDataset>>,
     held_out: Option<HeldOut>,
+    inputs: Inputs,
 }
 
 impl TrainArgs for BranchArgs {
@@ -74,28 +72,33 @@ impl Training for BranchArgs {
         Ok(Some(data.map_or_else(of_file, |data| Ok(data.config.clone()))?.to_toml()?))
     }
 
+    fn inputs(&self, data: &BranchData) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
     fn open(&mut self, session: &mut Session<'_>) -> Result<BranchData> {
         let (common, device) = (&self.common, session.device);
         let config = common.config(Some(&self.detector))?;
         let method = config.method(&self.method)?.clone();
         let training =
             config.training(&method).context("--method direct adds nothing that could be trained")?;
-        let detector = Rc::new(load_detector(&config.detector, &self.detector, device)?);
-        let weights = read(&self.detector, device)?;
+        let weights = WeightFile::open(&self.detector, device)?;
+        let detector = Rc::new(weights.detector(&config.detector)?);
         let labels = config.detector.labels();
         let mut images = common.data.train(Some(labels))?;
         let classes = classes(&images);
-        if let Some(said) = ModelMetadata::read(&self.detector)? {
+        if let Some(said) = weights.metadata() {
             said.check_classes(&self.detector, &common.data.name(), &classes)?;
         }
-        let metadata = branch_metadata(&method, common.run.seed, &config, &digest(&weights)?, &classes)?;
+        let metadata = branch_metadata(&method, common.run.seed, &config, &weights.digest()?, &classes)?;
         let mut held_out = common.validation.given(labels, &common.data)?;
         // Step lengths are not chosen on images that were trained on.
         if held_out.is_none() && method.confidence.is_some() && self.step_factor.is_none() {
             held_out = HeldOut::fifth_of(&mut images);
         }
+        let inputs = Inputs::from([("data_sha256", images.digest()), ("weights_sha256", weights.digest()?)]);
         let images = Some(Arc::new(images));
-        Ok(BranchData { config, method, training, detector, weights, metadata, images, held_out })
+        Ok(BranchData { config, method, training, detector, weights, metadata, images, held_out, inputs })
     }
 
     fn build(&mut self, data: &mut BranchData, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
@@ -105,7 +108,8 @@ impl Training for BranchArgs {
         // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
         let key = common.key().split(&method.key);
         let density = method.density.as_ref();
-        let branch = Branch::new(density, &config.detector, weights, session.device, key.split("init"))?;
+        let branch =
+            Branch::new(density, &config.detector, weights.tensors(), session.device, key.split("init"))?;
         let batches = (training.batch_size, key.split("data"));
         let source = if common.cache {
             let maps = |images: &ImageBatch| detector.features(&images.pixels, false);
@@ -148,12 +152,13 @@ impl Training for BranchArgs {
     fn finish(&mut self, data: &mut BranchData, session: &mut Session<'_>) -> Result<()> {
         let (Some(held_out), None) = (&data.held_out, self.step_factor) else { return Ok(()) };
         let (path, config) = (self.result()?, &data.config);
-        let branch = Branch::load(data.method.density.as_ref(), &config.detector, &path, session.device)?;
+        let file = WeightFile::open(&path, session.device)?;
+        let branch = Branch::load(data.method.density.as_ref(), &config.detector, &file)?;
         let (Branch::Confidence(head), Some(ascent)) = (branch, data.method.ascent()) else { return Ok(()) };
         let workers = self.common.workers.count();
         let factor =
             held_out.step_factor(&data.detector, (&head, ascent), &config.step_factors, workers, session)?;
         let metadata = ModelMetadata { step_factor: Some(factor), ..data.metadata.clone() };
-        Ok(metadata.save(&path, &read(&path, &Device::Cpu)?)?)
+        Ok(metadata.save(&path, file.tensors())?)
     }
 }

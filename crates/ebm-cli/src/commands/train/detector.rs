@@ -11,12 +11,13 @@ use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
-use ebm_detect::weights::{classes, configuration, detector_metadata, preload_backbone, save};
+use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
-use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
+use ebm_train::model_file::file_digest;
 
 use super::TrainArgs;
 use super::held_out::{HeldOut, ValidationArgs};
@@ -142,6 +143,9 @@ pub struct DetectorArgs {
     /// Weights of the body (a ResNet by torchvision's names); it is frozen then.
     #[arg(long)]
     body: Option<PathBuf>,
+    /// Take what --body has of the body, and draw and train the rest; else every name must be there.
+    #[arg(long, requires = "body", conflicts_with = "cache")]
+    partial_body: bool,
 }
 
 /// What a detector is trained on and judged by.
@@ -151,6 +155,7 @@ pub struct DetectorData {
     /// Until the network has it.
     images: Option<Arc<CocoDataset>>,
     held_out: Option<HeldOut>,
+    inputs: Inputs,
 }
 
 impl TrainArgs for DetectorArgs {
@@ -180,6 +185,10 @@ impl Training for DetectorArgs {
         })
     }
 
+    fn inputs(&self, data: &DetectorData) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
     fn open(&mut self, session: &mut Session<'_>) -> Result<DetectorData> {
         let common = &self.common;
         if common.cache && self.body.is_none() {
@@ -201,7 +210,11 @@ impl Training for DetectorArgs {
         ));
         let held_out = common.validation.given(config.detector.labels(), &common.data)?;
         let metadata = detector_metadata(&config, Some(common.run.seed), &classes)?;
-        Ok(DetectorData { config, metadata, images: Some(images), held_out })
+        let mut inputs = Inputs::from([("data_sha256", images.digest())]);
+        if let Some(body) = &self.body {
+            inputs.insert("weights_sha256", file_digest(body)?);
+        }
+        Ok(DetectorData { config, metadata, images: Some(images), held_out, inputs })
     }
 
     fn build(&mut self, data: &mut DetectorData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {
@@ -209,10 +222,18 @@ impl Training for DetectorArgs {
         let images = data.images.take().context("the images are trained on once")?;
         let key = common.key();
         let store = ParamStore::new(key.split("init"));
-        if let Some(body) = &self.body {
-            preload_backbone(&store, body, session.device)?;
-        }
-        let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, session.device))?;
+        let detector = match &self.body {
+            None => FasterRcnn::new(&config.detector, store.var_builder(DType::F32, session.device))?,
+            Some(path) => {
+                let body = Body { path, partial: self.partial_body };
+                let (detector, drawn) = body.detector(&config.detector, &store, session.device)?;
+                if !drawn.is_empty() {
+                    let text = format!("not in {}, drawn and trained: {}", path.display(), drawn.join(", "));
+                    session.progress.message(&text);
+                }
+                detector
+            }
+        };
         let batches = (config.base.batch_size, key.split("data"));
         let source: Box<dyn BatchSource> = if common.cache {
             let maps = |images: &ImageBatch| {

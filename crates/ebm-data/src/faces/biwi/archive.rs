@@ -51,11 +51,9 @@ impl Archive {
         Ok(Self { zip, file_bytes, max_array_bytes })
     }
 
-    /// The most faces, each an allocation or two, that may be made of a file of this size.
-    pub fn most_faces(&self) -> u64 {
-        const FACE_BYTES: u64 = 256;
-        let bytes = self.file_bytes.saturating_mul(MAX_RATIO).saturating_add(SMALL);
-        bytes.min(self.max_array_bytes) / FACE_BYTES
+    /// The most memory that may be taken for what a file of this size holds, in bytes.
+    pub fn max_memory(&self) -> u64 {
+        self.file_bytes.saturating_mul(MAX_RATIO).saturating_add(SMALL).min(self.max_array_bytes)
     }
 
     /// The array `name`, of one of the types in `types`, each with its size in bytes; `None` if there is none.

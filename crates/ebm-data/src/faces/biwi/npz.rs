@@ -17,6 +17,8 @@ use crate::image::Image;
 
 /// The largest side of a face, in pixels.
 const MAX_SIDE: usize = 4096;
+/// The memory that a face takes beside its pixels, in bytes.
+const FACE_BYTES: u64 = 256;
 /// What scalars NumPy makes of a Python integer, on one machine or another.
 const INTEGERS: [(&str, usize); 8] =
     [("<i8", 8), ("<i4", 4), ("<i2", 2), ("|i1", 1), ("<u8", 8), ("<u4", 4), ("<u2", 2), ("|u1", 1)];
@@ -129,7 +131,7 @@ pub fn write_npz(path: &Path, faces: &[Face]) -> Result<()> {
 
 /// `(N, 3)`.
 fn read_poses(archive: &mut Archive) -> std::result::Result<Vec<[f64; 3]>, String> {
-    let most = archive.most_faces();
+    let limit = archive.max_memory();
     let array = archive.array("pose", &[("<f8", 8), ("<f4", 4)])?;
     let Array { header, mut entry } = array.ok_or("it holds no array `pose`")?;
     let fail = |detail| format!("array `pose`: {detail}");
@@ -139,9 +141,10 @@ fn read_poses(archive: &mut Archive) -> std::result::Result<Vec<[f64; 3]>, Strin
     if count == 0 {
         return Err(fail("it is empty".to_owned()));
     }
-    if count as u64 > most {
+    let memory = FACE_BYTES.saturating_mul(count as u64);
+    if memory > limit {
         return Err(fail(format!(
-            "{count} faces are more than the {most} that are made of a file of this size"
+            "{count} faces take {memory} bytes, which exceed the limit of {limit} for such a file"
         )));
     }
     let double = header.descr == "<f8";

@@ -1,0 +1,96 @@
+//! Predicted densities beside what was observed, and how well they know their own uncertainty.
+
+use ebm_core::GridDensity;
+use ebm_eval::calibration::{SplitConformal, calibration_error, crps_of_cdf, mean_width, nll};
+use serde::Serialize;
+
+use crate::Result;
+
+/// p(y | x) of some inputs x, with the y that was observed for each.
+#[derive(Clone, Debug)]
+pub struct Predictions {
+    /// A density for each x.
+    pub densities: Vec<GridDensity>,
+    /// As many y.
+    pub y: Vec<f64>,
+}
+
+/// How well densities fit what was observed, before and after split-conformal calibration.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The mean of −log p(y | x), in nats.
+    pub nll: f64,
+    /// The mean continuous ranked probability score.
+    pub crps: f64,
+    /// The mean |observed − nominal| frequency of y below the predicted quantiles 0.05, 0.10 … 0.95.
+    pub ece: f64,
+    /// How often y lies in the predicted 90 % highest-density region.
+    pub coverage: f64,
+    /// The mean total width of those regions.
+    pub width: f64,
+    /// The same after split-conformal calibration of the region's mass.
+    pub conformal_coverage: f64,
+    /// Their mean total width.
+    pub conformal_width: f64,
+}
+
+impl Calibration {
+    /// The mass of the regions.
+    pub const LEVEL: f64 = 0.9;
+}
+
+impl Predictions {
+    /// The mean of −log p(y | x), in nats.
+    ///
+    /// # Errors
+    /// Those of [`nll`](fn@nll).
+    pub fn nll(&self) -> Result<f64> {
+        Ok(nll(&self.pairs().map(|(p, y)| p.log_prob(y)).collect::<Vec<_>>())?)
+    }
+
+    /// The mass of highest-density regions that hold nine of ten y, found on these predictions for others
+    /// (see [`SplitConformal`]); 1 at most.
+    ///
+    /// # Errors
+    /// Those of [`SplitConformal::calibrate`], for fewer than nine predictions among them.
+    pub fn conformal_mass(&self) -> Result<f64> {
+        Ok(SplitConformal::calibrate(&self.masses(), 1.0 - Calibration::LEVEL)?.threshold.min(1.0))
+    }
+
+    /// All figures of these predictions; `held_out` are those of the same network for inputs that neither taught it nor are among these.
+    ///
+    /// # Errors
+    /// Those of [`conformal_mass`](Self::conformal_mass), and of the figures where a density or y is not finite.
+    pub fn calibration(&self, held_out: &Self) -> Result<Calibration> {
+        let masses = self.masses();
+        let within =
+            |mass: f64| masses.iter().filter(|&&own| own <= mass).count() as f64 / masses.len() as f64;
+        let width = |mass: f64| -> Result<f64> {
+            let regions = self.densities.iter().map(|p| Ok(p.highest_density_region(mass)?.intervals));
+            Ok(mean_width(&regions.collect::<Result<Vec<_>>>()?)?)
+        };
+        let pit: Vec<f64> = self.pairs().map(|(p, y)| p.cdf(y)).collect();
+        let crps = self.pairs().map(|(p, y)| Ok(crps_of_cdf(&p.grid().points(), p.cdf_values(), y)?));
+        let crps = crps.collect::<Result<Vec<_>>>()?;
+        let levels: Vec<f64> = (1..20).map(|index| f64::from(index) / 20.0).collect();
+        let mass = held_out.conformal_mass()?;
+        Ok(Calibration {
+            nll: self.nll()?,
+            crps: crps.iter().sum::<f64>() / crps.len() as f64,
+            ece: calibration_error(&pit, &levels)?,
+            coverage: within(Calibration::LEVEL),
+            width: width(Calibration::LEVEL)?,
+            conformal_coverage: within(mass),
+            conformal_width: width(mass)?,
+        })
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&GridDensity, f64)> {
+        self.densities.iter().zip(self.y.iter().copied())
+    }
+
+    /// The mass of the smallest highest-density region that holds y.
+    fn masses(&self) -> Vec<f64> {
+        self.pairs().map(|(p, y)| p.mass_above(p.log_prob(y))).collect()
+    }
+}

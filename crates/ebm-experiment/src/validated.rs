@@ -1,0 +1,139 @@
+//! Training that is watched on data which the network does not learn from.
+
+use std::path::PathBuf;
+
+use ebm_nn::params::ParamStore;
+use ebm_train::{BoxError, Error as TrainError, GradientTask, RunSpec, TrainTask, train_together};
+
+use crate::record::{Record, Validated};
+use crate::training::{Run, Session};
+use crate::{Error, Result};
+
+/// A number that says how good a network is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether a network is better the higher it is.
+    pub higher_is_better: bool,
+}
+
+impl Measure {
+    /// The mean loss.
+    pub const LOSS: Self = Self { name: "loss", higher_is_better: false };
+    /// COCO's average precision, 0 to 1.
+    pub const AP: Self = Self { name: "AP", higher_is_better: true };
+
+    /// Whether `a` is better than `b`; what is no number is worse than what is one.
+    pub fn is_better(&self, a: f64, b: f64) -> bool {
+        let better = if self.higher_is_better { a > b } else { a < b };
+        better || (b.is_nan() && !a.is_nan())
+    }
+
+    /// A value of it in words.
+    fn say(&self, value: f64) -> String {
+        format!("{} {value:.4} on the validation data", self.name)
+    }
+}
+
+/// What a network in training is judged by, and how the best of it is kept. Only the first of several processes asks.
+pub trait Validation<N> {
+    /// What can go wrong.
+    type Error: From<Error>;
+
+    /// What [`score`](Self::score) is.
+    const MEASURE: Measure;
+
+    /// The measure of the network as it is now on the validation data; none where there are no such data.
+    ///
+    /// # Errors
+    /// When an operation fails or data cannot be read; it ends the run.
+    fn score(&mut self, network: &N, session: &mut Session<'_>) -> Result<Option<f64>, Self::Error>;
+
+    /// Writes the network as it is now, the best so far, to its file.
+    ///
+    /// # Errors
+    /// When the file cannot be written; it ends the run.
+    fn keep(&mut self, network: &N) -> Result<(), Self::Error>;
+}
+
+/// A [`Validation`] by a loss, a function of the parameters, which keeps the best of them in a file.
+pub struct KeptBest<L> {
+    /// A safetensors file, of the parameters alone.
+    pub file: PathBuf,
+    /// The loss.
+    pub loss: L,
+}
+
+impl<N, L, E> Validation<N> for KeptBest<L>
+where
+    N: GradientTask,
+    L: FnMut(&ParamStore) -> Result<f64, E>,
+    E: Into<BoxError>,
+{
+    type Error = Error;
+
+    const MEASURE: Measure = Measure::LOSS;
+
+    fn score(&mut self, network: &N, _: &mut Session<'_>) -> Result<Option<f64>> {
+        let loss = (self.loss)(network.learner().store());
+        Ok(Some(loss.map_err(|source| Error::Validation(source.into()))?))
+    }
+
+    fn keep(&mut self, network: &N) -> Result<()> {
+        Ok(network.learner().store().save(&self.file).map_err(TrainError::from)?)
+    }
+}
+
+/// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at the end. The best is kept, and
+/// its validation returned, on the first process and where there was something to validate on; else the last is kept. A run that is
+/// resumed goes on with the validations that it recorded.
+///
+/// # Errors
+/// Those of [`train_together`] and of `validation`, and when the record cannot be read or written.
+pub fn train_validated<N: TrainTask, V: Validation<N>>(
+    run: &Run<'_>,
+    network: &mut N,
+    validation: &mut V,
+    session: &mut Session<'_>,
+) -> Result<Option<Validated>, V::Error> {
+    let spec = &run.spec;
+    let record = Record::new(spec.root.join(spec.name), V::MEASURE);
+    if session.group.is_first() {
+        spec.check().map_err(Error::from)?;
+    }
+    let done = record.last_step(session.group)?;
+    let (mut end, mut resume) = (0, spec.resume);
+    while end < spec.steps {
+        end = if run.validate_every == 0 { spec.steps } else { spec.steps.min(end + run.validate_every) };
+        if end <= done {
+            continue;
+        }
+        let until = RunSpec { steps: end, resume, ..*spec };
+        train_together(&until, network, session.progress, session.group).map_err(Error::from)?;
+        resume = true;
+        if !session.group.is_first() || record.has(end)? {
+            continue;
+        }
+        match validation.score(network, session)? {
+            Some(value) => {
+                session.progress.message(&format!("after {end} steps: {}", V::MEASURE.say(value)));
+                // First the network: a record without it would be one of a network that is lost.
+                if record.is_best(value)? {
+                    validation.keep(network)?;
+                }
+                record.add(Validated { step: end, value })?;
+            }
+            None if end == spec.steps => validation.keep(network)?,
+            None => {}
+        }
+    }
+    if !session.group.is_first() {
+        return Ok(None);
+    }
+    let best = record.best()?;
+    if let Some(Validated { step, value }) = best {
+        session.progress.message(&format!("kept: step {step}, {}", V::MEASURE.say(value)));
+    }
+    Ok(best)
+}

@@ -1,0 +1,115 @@
+//! How many nuclei does a picture show? A regression of one's own, which README.md explains.
+
+mod data;
+mod network;
+
+use std::{ffi::OsStr, path::Path};
+
+use anyhow::{Context, Error, Result, bail, ensure};
+use candle_core::{Device, Tensor};
+use ebm_core::{AnyObjective, EnergyModel, GaussianMixture, Grid, Objective};
+use ebm_eval::AbsoluteError;
+use ebm_experiment::config::{Configured, Overrides, Settings};
+use ebm_experiment::{KeptBest, Predictions, Run, Session, train_validated};
+use ebm_nn::optim::{Adam, ParamGroup};
+use ebm_nn::schedule::{Decay, Schedule};
+use ebm_nn::{import, params::ParamStore};
+use ebm_plot::DensityCurves;
+use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What `count.toml` says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    seed: u64,
+    steps: usize,
+    batch: usize,
+    validate_every: usize,
+    learning_rate: f64,
+    objective: AnyObjective<GaussianMixture>,
+}
+
+impl Settings for Config {
+    const EMBEDDED: &'static [(&'static str, &'static str)] = &[("count", include_str!("../count.toml"))];
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, run, changes @ ..] = &arguments[..] else { bail!("own-task FOLDER RUN [KEY=VALUE ...]") };
+    let changes = changes.iter().map(|change| change.parse().map_err(Error::msg)).collect::<Result<_>>()?;
+    let config = Configured::<Config>::load("count", &Overrides { smoke: false, changes })?.settings;
+    evaluate(&train(&config, folder.as_ref(), run.as_ref())?, folder.as_ref(), run.as_ref())
+}
+
+/// Trains a network, or goes on with the training in the folder `run`; the one that was best on the validation pictures.
+fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter> {
+    let key = ebm_seed::Key::new(config.seed);
+    let store = ParamStore::new(key.split("initial values"));
+    let model = network::Counter::new(&store)?;
+    let adam = Adam::new(store.trainable(), |_| ParamGroup::decay(1e-4));
+    let decay = Decay::Cosine { steps: config.steps as u64, floor: 0.0 };
+    let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
+    let updater = Updater::new(Box::new(adam), schedule, Some(10.0));
+    let data = data::Split::read(folder, "train")?;
+    // What is random comes from the step's number alone: a training that was killed goes on as if it had not been.
+    let loss = |step: usize| -> Result<Loss> {
+        let rng = |name| key.split(name).index(step as u64).rng();
+        let (x, y) = data.batch(config.batch, &mut rng("batch"))?;
+        let features = model.features(&x, true)?;
+        Ok(config.objective.loss(&model, &features, &y, &mut rng("proposal"))?.into()) // Eq. 4
+    };
+    let mut task = Descent { learner: Learner::new(store.clone(), updater), loss };
+    let validation = data::Split::read(folder, "validation")?;
+    let loss = |store: &ParamStore| -> Result<f64> {
+        Ok(predict(&network::Counter::new(&store.constants()?)?, &validation)?.nll()?)
+    };
+    let mut best = KeptBest { file: run.join("best.safetensors"), loss };
+    let place = run.parent().zip(run.file_name().and_then(OsStr::to_str)).context("RUN names no folder")?;
+    let text = config.to_toml()?;
+    let spec = RunSpec { resume: true, ..RunSpec::new(place, &text, config.steps, config.seed) };
+    let mut session = Session { group: &Group::alone(), device: &Device::Cpu, progress: &mut () };
+    let run = Run { spec, validate_every: config.validate_every };
+    let kept = train_validated(&run, &mut task, &mut best, &mut session)?.context("nothing was validated")?;
+    eprintln!("step {} was best: {:.3} nats on the validation pictures", kept.step, kept.value);
+    store.load(&import::load(&best.file, &Device::Cpu)?, import::LoadPolicy::STRICT)?;
+    network::Counter::new(&store.constants()?)
+}
+
+/// p(y | x) of the pictures of a split, on a grid over counts from 0.6 to 1100.
+fn predict(model: &network::Counter, split: &data::Split) -> Result<Predictions> {
+    let grid = Grid::new(-0.5, 7.0, 1024)?;
+    let density = |x: &Tensor| {
+        let features = model.features(&x.unsqueeze(0)?, false)?;
+        Ok(model.bind(&features, 1).grid(&grid)?.remove(0))
+    };
+    Ok(Predictions { densities: split.x.iter().map(density).collect::<Result<_>>()?, y: split.y.clone() })
+}
+
+/// Figures for the test pictures, on which nothing was chosen, and a drawing of the density of the first.
+fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
+    let test = predict(model, &data::Split::read(folder, "test")?)?;
+    let held_out = predict(model, &data::Split::read(folder, "calibration")?)?;
+    let mut known = data::Split::read(folder, "train")?.y;
+    known.sort_by(f64::total_cmp);
+    let guesses = vec![known[known.len() / 2]; test.y.len()];
+    let medians = test.densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
+    let counts = |y: &[f64]| y.iter().map(|y| y.exp()).collect::<Vec<f64>>();
+    let mae = |y: &[f64]| AbsoluteError::new(&counts(y), &counts(&test.y), 1);
+    let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&guesses)?.mean];
+    let calibration = test.calibration(&held_out)?;
+    println!("{:#}", json!({ "mae": mae, "mae_of_guess": mae_of_guess, "calibration": calibration }));
+    let p = &test.densities[0];
+    let drawing = DensityCurves {
+        title: "How many nuclei the first test picture shows",
+        y_label: "natural logarithm of their number",
+        grid: &p.grid().points(),
+        curves: &[("p".to_owned(), p.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
+        regions: &p.highest_density_region(held_out.conformal_mass()?)?.intervals,
+        marks: &[(test.y[0], "true".to_owned())],
+    };
+    ebm_plot::write(&drawing, &run.join("density"))?;
+    ensure!(mae < mae_of_guess, "the network is no better than the median of the training pictures");
+    Ok(())
+}

@@ -1,5 +1,4 @@
 //! The `ebm` command: results on standard output, everything else on standard error.
-#![expect(clippy::print_stderr, reason = "a command line program speaks through it")]
 
 #[macro_use]
 mod output;
@@ -67,7 +66,7 @@ enum Command {
 fn main() -> ExitCode {
     let signals = Signals::default();
     let command = Cli::parse().command;
-    match signals::report_file_size_limit().and_then(|()| run(command, &signals)) {
+    match prepare().and_then(|()| run(command, &signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if error.downcast_ref::<parallel::Reported>().is_none() {
@@ -76,6 +75,12 @@ fn main() -> ExitCode {
             ExitCode::from(exit::code(&error, signals.exit_code()))
         }
     }
+}
+
+/// What the operating system would end without a word becomes an error, or an exit code that says what it was.
+fn prepare() -> anyhow::Result<()> {
+    signals::report_file_size_limit()?;
+    signals::report_memory()
 }
 
 fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {

@@ -1,5 +1,9 @@
-//! Results on standard output: `println!` and `print!` of this crate. A reader that has seen enough closes the pipe, and that
-//! ends the program quietly, as it ends any program of a shell's pipeline; the standard library's macros panic.
+//! What the program says: `println!` and `print!` of this crate for results, `eprintln!` for all else. The standard
+//! library's macros panic where nobody listens.
+//!
+//! A reader of results that has seen enough closes the pipe, and that ends the program quietly, as it ends any program of a shell's
+//! pipeline. Where standard error is closed or full, the work goes on in silence. Control characters in names of files and the like reach
+//! no terminal.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
@@ -10,13 +14,33 @@ const CLOSED_PIPE: i32 = 141;
 /// Writes to standard output, or ends the process where nobody reads it or it cannot be written.
 pub fn write(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
-    let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) else { return };
+    let Err(error) = out.write_all(plain(&text.to_string()).as_bytes()).and_then(|()| out.flush()) else {
+        return;
+    };
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(CLOSED_PIPE);
     }
     let error = anyhow::Error::new(error).context("cannot write to standard output");
-    eprintln!("error: {error:#}");
+    say(format_args!("error: {error:#}\n"));
     std::process::exit(i32::from(crate::exit::code(&error, 1)));
+}
+
+/// Writes to standard error in one piece, since other processes may write to the same place; where that cannot be, nobody is told.
+pub fn say(text: Arguments<'_>) {
+    let _ = std::io::stderr().lock().write_all(plain(&text.to_string()).as_bytes());
+}
+
+/// The text with its control characters written out, but for the ends of lines and tabs.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => plain.push(c),
+            c if c.is_control() => plain.extend(c.escape_default()),
+            c => plain.push(c),
+        }
+    }
+    plain
 }
 
 macro_rules! print {
@@ -26,4 +50,19 @@ macro_rules! print {
 macro_rules! println {
     () => { $crate::output::write(format_args!("\n")) };
     ($($text:tt)*) => { $crate::output::write(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+macro_rules! eprintln {
+    () => { $crate::output::say(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::say(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_moves_no_cursor() {
+        assert_eq!(plain("a\u{1b}[2Jb\r\tc\u{9b}\nü"), "a\\u{1b}[2Jb\\r\tc\\u{9b}\nü");
+    }
 }

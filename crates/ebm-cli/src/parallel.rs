@@ -93,9 +93,7 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
 
 /// Says what ended the program.
 pub fn report(error: &Error) {
-    // In one piece: other processes may write to the same place.
-    let text = format!("error: {}\n", chain(error));
-    eprint!("{text}");
+    eprintln!("error: {}", chain(error));
 }
 
 /// An error with its causes; many an error's text ends with its cause, which is not said again.

@@ -1,9 +1,11 @@
 //! Branches that were trained one by one, and what they are given to.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use candle_core::{DType, Device, Tensor};
 use serde_json::{Value, json};
 
 const WEIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights");
@@ -84,6 +86,22 @@ fn table(printed: &str) -> Vec<Value> {
     rows
 }
 
+/// A branch of a reproduction says the factor that was chosen there, with which others predict; a branch of another run is left as it was.
+fn says_its_step_factor(place: &Place) {
+    let head = place.path("runs/detection-mini-smoke-1/ebm-0/ebm.safetensors");
+    let said = |head: &Path| {
+        ebm_train::ModelMetadata::require(head, &[ebm_detect::weights::BRANCH]).unwrap().step_factor
+    };
+    assert_eq!((said(&head), said(&place.path("heads/ebm-0/ebm.safetensors"))), (Some(0.015625), Some(1.0)));
+    assert_eq!(said(&place.path("runs/detection-mini-smoke-1/cvae-0/cvae.safetensors")), None);
+    let images = place.path("datasets/generated/detection/test/images");
+    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
+    let predict = |more: &[&str]| succeeds(&[&predict[..], &["--min-score", "0"], more].concat())[0].clone();
+    let [own, same, other] = [&[][..], &["--step-factor", "0.015625"], &["--step-factor", "64"]].map(predict);
+    assert!(own == same && own != other);
+}
+
 #[test]
 fn separately_trained_branches_give_the_table_of_one_run() {
     let place = Place(tempfile::tempdir().unwrap());
@@ -111,6 +129,7 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     let with_heads = [&compare[..], &["--heads", text(&heads)]].concat();
     let [separate, said] = succeeds(&strs(&place.reproduce(&with_heads)));
     assert_eq!(table(&separate), table(&one));
+    says_its_step_factor(&place);
     assert!(!said.contains("training") && !said.contains("features of"), "{said}");
 
     // A missing one is not trained unless that is asked for.
@@ -227,6 +246,7 @@ fn a_trained_branch_knows_its_step_length_and_its_classes() {
     // Every fifth image is held out, or others are given.
     let [_, said] = succeeds(&strs(&place.train("branch", "held-out", &args)));
     assert!(said.contains("held-out images: 1 done") && said.contains("step lengths × "), "{said}");
+    assert!(said.contains("after 1 steps: loss ") && said.contains("kept: step 1, loss "), "{said}");
     assert!(factors.contains(&read("held-out").step_factor.unwrap()));
     let [annotations, images] = ["annotations.json", "images"].map(|name| more.join(name));
     let given = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
@@ -236,6 +256,7 @@ fn a_trained_branch_knows_its_step_length_and_its_classes() {
     let fixed = [&args[..], &["--step-factor", "0.5"]].concat();
     succeeds(&strs(&place.train("branch", "fixed", &fixed)));
     assert_eq!(read("fixed").step_factor, Some(0.5));
+    assert!(!place.path("fixed/validation.jsonl").exists());
     // What is there is refused before anything is read.
     refused(&strs(&place.train("branch", "fixed", &fixed)), &["fixed", "already holds a run"]);
 
@@ -281,13 +302,73 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     assert!(!said.contains("features of"), "{said}");
 }
 
+/// A body of which nothing, half or too much fits would stay as it was drawn, and frozen.
+#[test]
+fn a_body_must_be_the_detectors() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let scenes = place.path("datasets/generated/detection/train-16");
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "2", "--seed", "4"]);
+    let detector = ebm_nn::import::load(Path::new(DETECTOR), &Device::Cpu).unwrap();
+    let body: BTreeMap<String, Tensor> = detector
+        .iter()
+        .filter_map(|(name, tensor)| Some((name.strip_prefix("backbone.body.")?.to_owned(), tensor.clone())))
+        .collect();
+    let file = |name: &str, tensors: &BTreeMap<String, Tensor>| {
+        let path = place.path(name);
+        ebm_nn::import::save_safetensors(&path, tensors).unwrap();
+        path
+    };
+    let foreign = Tensor::ones((2, 2), DType::F32, &Device::Cpu).unwrap();
+    let linear = BTreeMap::from([("linear.weight".to_owned(), foreign)]);
+    let half: BTreeMap<_, _> =
+        body.clone().into_iter().filter(|(name, _)| !name.starts_with("layer4.")).collect();
+    let mut more = body.clone();
+    more.extend(linear.clone());
+    let cases = [
+        (file("linear.safetensors", &linear), ["linear.weight", "conv1.weight"]),
+        (file("half.safetensors", &half), ["layer4.0.conv1.weight", "missing"]),
+        (file("more.safetensors", &more), ["linear.weight", "unexpected"]),
+        (Path::new(DETECTOR).to_owned(), ["roi_heads", "unexpected"]),
+    ];
+    let train = |run: &str, body: &Path, more: &[&str]| {
+        let own = ["--steps", "1", "--batch-size", "1", "--body", text(body)];
+        strs(&place.train("detector", run, &[&own[..], more].concat())).join("\n")
+    };
+    for (body, parts) in &cases {
+        let args = train("refused", body, &[]);
+        let output = ebm(&args.split('\n').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(parts.iter().all(|part| said.contains(part)) && said.contains(text(body)), "{said}");
+        assert!(!place.path("refused").exists());
+    }
+    let [whole, half] = [file("body.safetensors", &body), cases[1].0.clone()];
+    let [_, said] = succeeds(&train("whole", &whole, &[]).split('\n').collect::<Vec<_>>());
+    assert!(!said.contains("drawn and trained"), "{said}");
+    let [_, said] = succeeds(&train("partial", &half, &["--partial-body"]).split('\n').collect::<Vec<_>>());
+    assert!(said.contains("drawn and trained: backbone.body.layer4.0."), "{said}");
+    let trained = |run: &str| {
+        ebm_nn::import::load(&place.path(run).join("detector.safetensors"), &Device::Cpu).unwrap()
+    };
+    for (run, moved) in [("whole", false), ("partial", true)] {
+        let trained = trained(run);
+        let same = |name: &str| {
+            let [a, b] = [&trained[name], &detector[name]].map(|tensor| {
+                tensor.flatten_all().unwrap().to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap()
+            });
+            a == b
+        };
+        assert!(same("backbone.body.layer1.0.conv1.weight"));
+        assert_eq!(same("backbone.body.layer4.0.conv1.weight"), !moved);
+    }
+}
+
 /// From a folder to refined boxes, without a configuration anywhere.
 #[test]
 fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let place = Place(tempfile::tempdir().unwrap());
     let folder = place.path("mine");
     succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
-    std::fs::remove_file(folder.join("scenes.json")).unwrap();
     let annotations = folder.join("annotations.json");
     let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
     // Two classes, with ids of their own.
@@ -298,14 +379,18 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     std::fs::write(&annotations, file.to_string()).unwrap();
     let [base, run] = ["base", "head"].map(|name| place.path(name));
     let short = ["--steps", "1", "--batch-size", "1", "--data", text(&folder)];
-    let [_, said] = succeeds(&[&["train", "detector", "--run", text(&base)], &short[..]].concat());
+    let (images, every) = (folder.join("images"), ["--steps", "3", "--validate-every", "1"]);
+    let validation = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
+    let detector = ["train", "detector", "--run", text(&base), "--batch-size", "1", "--data", text(&folder)];
+    let [_, said] = succeeds(&[&detector[..], &every, &validation].concat());
     assert!(said.contains("6 images, 2 classes: kangaroo, raccoon"), "{said}");
+    assert!(said.contains("after 1 steps: AP 0.") && said.contains("kept: step "), "{said}");
+    assert!(base.join("validation.png").is_file() && base.join("loss.png").is_file());
     let weights = base.join("detector.safetensors");
     let branch = ["train", "branch", "--cache", "--run", text(&run), "--detector", text(&weights)];
     let [_, said] = succeeds(&[&branch[..], &short].concat());
     assert!(said.contains("held-out images: 1 done"), "{said}");
     let head = run.join("ebm.safetensors");
-    let images = folder.join("images");
     let model = ["--detector", text(&weights), "--head", text(&head)];
     let evaluate = ["eval", "detection", "--images", text(&images), "--annotations", text(&annotations)];
     succeeds(&[&evaluate[..], &model].concat());

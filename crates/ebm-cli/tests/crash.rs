@@ -6,7 +6,7 @@
 mod training;
 
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ebm_seed::Key;
@@ -82,7 +82,7 @@ fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
 fn the_first_signal_saves_and_the_second_leaves_at_once() {
     let case = Case::new(STEPS, 5);
     let whole = case.uninterrupted();
-    for (name, code) in [("TERM", 143), ("INT", 130)] {
+    for (name, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
         let child = case.train(name, false).spawn().unwrap();
         wait_for_steps(&case.path(name), 3);
         signal(&child, name);
@@ -106,6 +106,45 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
     let output = child.wait_with_output().unwrap();
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(output.status.code(), Some(143), "{}", text(&output));
+}
+
+#[test]
+fn a_run_outlives_a_terminal_whose_end_it_was_told_to_ignore() {
+    let case = Case::new(STEPS, 5);
+    let whole = case.uninterrupted();
+    let train = case.train("nohup", false);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(train.get_program()).args(train.get_args());
+    let child = shell.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_steps(&case.path("nohup"), 3);
+    signal(&child, "HUP");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(case.branch("nohup") == whole);
+}
+
+/// Where nobody can hear it, a training goes on, and what it trained is there before it says so.
+#[test]
+fn a_closed_or_full_stream_costs_no_work() {
+    let case = Case::new(STEPS, 5);
+    let whole = case.uninterrupted();
+    let cases = [
+        ("full-stderr", "exec \"$@\" 2>/dev/full", 0),
+        ("no-stderr", "exec \"$@\" 2>&-", 0),
+        ("nobody-reads-stderr", "\"$@\" 2>&1 >/dev/null | true", 0),
+        ("full-stdout", "exec \"$@\" >/dev/full", 6),
+        ("no-stdout", "exec \"$@\" >&-", 0),
+        ("neither", "exec \"$@\" >/dev/full 2>/dev/full", 6),
+    ];
+    for (name, script, code) in cases {
+        let train = case.train(name, false);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(train.get_program()).args(train.get_args());
+        let output = shell.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {}", text(&output));
+        assert!(!text(&output).contains("panicked"), "{name}: {}", text(&output));
+        assert!(case.branch(name) == whole, "{name}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use candle_core::{DType, Device};
-use ebm_face::{Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -36,8 +36,13 @@ fn prepare(root: &Path) {
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     fs::copy(npz, datasets.join("biwi/BIWI_train.npz")).unwrap();
     let store = ParamStore::new(Key::new(1));
-    let form = TrunkConfig { layers: [1, 1, 1, 1], width: 2, norm: TrunkNorm::Train, stride_in_1x1: false };
-    Trunk::new(&form, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+    let form = ResNetBackboneConfig {
+        layers: [1, 1, 1, 1],
+        width: 2,
+        norm: ResNetNorm::Train,
+        stride_in_1x1: false,
+    };
+    ResNetBackbone::new(&form, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
     save_safetensors(&root.join("trunk.safetensors"), &store.tensors().unwrap()).unwrap();
 }
 

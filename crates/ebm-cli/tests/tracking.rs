@@ -29,6 +29,30 @@ fn refused(args: &[&str], part: &str) {
     assert!(!output.status.success() && message.contains(part), "{part:?} is not in {message}");
 }
 
+/// What was finished before its file was written, as after a kill at the wrong moment, goes on; and only a run does.
+#[test]
+fn a_comparison_goes_on_where_its_backbone_is_still_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, empty) = (dir.path().join("runs"), dir.path().join("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    let place = ["--out", text(&out), "--datasets", text(dir.path()), "--weights", text(&empty)];
+    let args = ["reproduce", "tracking", "--scale", "mini", "--smoke", "--seeds", "1", "--json"];
+    let args = [&args[..], &place].concat();
+    let first = succeeds(&args).stdout;
+    let run = out.join("tracking-mini-smoke-1");
+    let backbone = std::fs::read(run.join("backbone.safetensors")).unwrap();
+    std::fs::remove_file(run.join("backbone.safetensors")).unwrap();
+    assert_eq!(succeeds(&[&args[..], &["--resume", text(&run)]].concat()).stdout, first);
+    assert_eq!(std::fs::read(run.join("backbone.safetensors")).unwrap(), backbone);
+
+    let report = empty.join("report.md");
+    std::fs::write(&report, "mine").unwrap();
+    refused(&[&args[..], &["--resume", text(&empty)]].concat(), "this is no run");
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "mine");
+    let ages = ["reproduce", "age", "--scale", "mini", "--smoke", "--resume", text(&run)];
+    refused(&[&ages[..], &place].concat(), "this is a run of tracking-mini-smoke, not of age-mini-smoke");
+}
+
 /// Two sequences, of which the second has no result that fits.
 #[test]
 fn boxes_of_any_tracker_are_scored() {

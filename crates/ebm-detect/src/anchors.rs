@@ -1,4 +1,4 @@
-//! Anchors of the region proposal network (facts/detection.md 4.1).
+//! Anchors of the region proposal network.
 
 use ebm_nn::boxes::{BBox, BoxConvention};
 

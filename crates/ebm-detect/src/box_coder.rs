@@ -1,4 +1,4 @@
-//! Faster-RCNN's box parametrisation: offsets of a box from a reference box (facts/detection.md 4.1).
+//! Faster-RCNN's box parametrisation: offsets of a box from a reference box.
 
 use ebm_nn::boxes::{BBox, BoxConvention};
 

@@ -115,7 +115,7 @@ pub struct ScoredProposals {
 /// Faster-RCNN's box head: class and class-specific box of each proposal.
 pub struct BoxHead {
     pooler: Pooler,
-    trunk: TwoMlpHead,
+    mlp: TwoMlpHead,
     class: Linear,
     offsets: Linear,
     coder: BoxCoder,
@@ -133,7 +133,7 @@ impl BoxHead {
         let predictor = vb.pp("box_predictor");
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         Ok(Self {
-            trunk: TwoMlpHead::new(config, &pooler, vb.pp("box_head"))?,
+            mlp: TwoMlpHead::new(config, &pooler, vb.pp("box_head"))?,
             class: Linear::new(predictor.pp("cls_score"), width, classes, normal(0.01))?,
             offsets: Linear::new(predictor.pp("bbox_pred"), width, 4 * classes, normal(0.001))?,
             coder: BoxCoder { weights: config.roi.box_weights, convention },
@@ -158,7 +158,7 @@ impl BoxHead {
         images: &[u32],
     ) -> Result<(Tensor, Pooled)> {
         let pooled = self.pooler.pool(pyramid, &rows_of_four(boxes, &Device::Cpu)?, images)?;
-        Ok((self.trunk.forward(&pooled.features)?, pooled))
+        Ok((self.mlp.forward(&pooled.features)?, pooled))
     }
 
     /// What the head sees in the proposals, and every (proposal, class) pair with a score above the threshold.

@@ -1,6 +1,6 @@
 //! What a method of Table 2 adds to the frozen detector.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::Baseline;
@@ -12,7 +12,7 @@ use crate::{
     energy_head::EnergyHead,
     error::Result,
     parametric_head::ParametricHead,
-    weights::{load_exactly, new_head},
+    weights::{WeightFile, new_head},
 };
 
 /// The newly added layers, which alone are trained.
@@ -45,20 +45,15 @@ impl Branch {
         Ok((Self::Density(head), store))
     }
 
-    /// The layers saved at `path`, frozen.
+    /// The layers saved in `file`, frozen, for a detector of `config`.
     ///
     /// # Errors
-    /// When the file is not readable or of another method or architecture.
-    pub fn load(
-        density: Option<&Baseline>,
-        config: &DetectorConfig,
-        path: &Path,
-        device: &Device,
-    ) -> Result<Self> {
+    /// When the file is of another method or architecture.
+    pub fn load(density: Option<&Baseline>, config: &DetectorConfig, file: &WeightFile) -> Result<Self> {
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
-        let branch = Self::of_store(density, config, &store, device)?;
-        load_exactly(&store, path, config, device)?;
+        let branch = Self::of_store(density, config, &store, file.device())?;
+        file.fill(&store, config)?;
         Ok(branch)
     }
 

@@ -10,8 +10,7 @@ use ebm_data::{
     loader::{Loader, Sample},
 };
 use ebm_nn::boxes::BBox;
-use ebm_seed::Key;
-use ebm_train::{Class, ModelMetadata, model_file};
+use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
 use crate::{
@@ -22,9 +21,9 @@ use crate::{
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{BoxAscent, Head, Refinement, refine_candidates},
+    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
     input::{original_pixel, to_original},
-    weights::{BRANCH, check_detector, classes, configuration, load_detector, read},
+    weights::{BRANCH, WeightFile, check_detector, classes},
 };
 
 /// What a [`Detector`] is opened with beside its weights.
@@ -145,7 +144,7 @@ pub struct DensityOptions {
 /// What is known of one image.
 struct View {
     /// In the network's input.
-    refinement: Refinement,
+    refinement: RefinedCandidates,
     /// From the input to the image.
     sample: Sample,
     /// P2 … P6.
@@ -168,22 +167,17 @@ impl Detector {
     /// [`Error::Weights`] or [`Error::Train`] with both values, when the file does not hold the architecture, the branch was trained on
     /// another detector, or a file says nothing and `options` do not either.
     pub fn open_with(weights: impl AsRef<Path>, options: &DetectorOptions) -> Result<Self> {
-        let (weights, device) = (weights.as_ref(), options.device.clone());
-        let given = options.config.clone();
-        let mut config = given.map_or_else(|| configuration(weights), Ok)?;
+        let device = options.device.clone();
+        let weights = WeightFile::open(weights.as_ref(), &device)?;
+        let mut config = options.config.clone().map_or_else(|| weights.configuration(), Ok)?;
         config.detector.backbone.maps = options.maps;
-        let network = load_detector(&config.detector, weights, &device)?;
-        let mut files = Vec::new();
-        files.extend(ModelMetadata::read(weights)?.map(|said| (weights.to_owned(), said)));
-        let branch = match &options.branch {
-            None => None,
-            Some(path) => {
-                let said = ModelMetadata::read(path)?;
-                let branch = TrainedBranch::open(path, said.as_ref(), (weights, &config), options)?;
-                files.extend(said.map(|said| (path.clone(), said)));
-                Some(branch)
-            }
-        };
+        let network = weights.detector(&config.detector)?;
+        let of_branch = options.branch.as_ref().map(|path| WeightFile::open(path, &device)).transpose()?;
+        let open = |file| TrainedBranch::open(file, (&weights, &config), options);
+        let branch = of_branch.as_ref().map(open).transpose()?;
+        let files = [Some(&weights), of_branch.as_ref()].into_iter().flatten();
+        let files =
+            files.filter_map(|file| Some((file.path().to_owned(), file.metadata()?.clone()))).collect();
         Ok(Self { config, network, branch, device, files })
     }
 
@@ -266,15 +260,7 @@ impl Detector {
         loader: &Loader,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Evaluation> {
-        let mut heads = Heads::refiners(vec![]);
-        match self.branch.as_ref().map(|branch| (&branch.branch, &branch.ascent)) {
-            Some((Branch::Density(head), _)) => heads.parametric.push(head),
-            Some((Branch::Confidence(head), Some(ascent))) => {
-                heads.refiners.push(Refiner { head, ascent: ascent.clone() });
-            }
-            _ => {}
-        }
-        evaluate(&self.network, dataset, loader, &heads, &self.device, progress)
+        evaluate(&self.network, dataset, loader, &self.heads(), &self.device, progress)
     }
 
     /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is no energy model.
@@ -285,11 +271,16 @@ impl Detector {
         self.energy().map(|_| ())
     }
 
+    /// What finds boxes beside Faster-RCNN's regression: the branch, if there is one.
+    fn heads(&self) -> Heads<'_> {
+        Heads::of(self.branch.iter().map(|trained| (&trained.branch, trained.ascent.as_ref())))
+    }
+
     /// The energy model with Eq. 5 as it was trained with: what has a density p(y | x) of boxes.
     fn energy(&self) -> Result<(&Head, &GaussianMixture)> {
-        let found = self.branch.as_ref().map(|branch| (&branch.branch, &branch.proposal));
-        if let Some((Branch::Confidence(f), Some(proposal))) = found {
-            return Ok((f as &Head, proposal));
+        let proposal = self.branch.as_ref().and_then(|branch| branch.proposal.as_ref());
+        if let (Some(refiner), Some(proposal)) = (self.heads().refiners.first(), proposal) {
+            return Ok((refiner.head, proposal));
         }
         let reason = match &self.branch {
             Some(branch) => {
@@ -305,21 +296,20 @@ impl Detector {
         let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
         let pyramid = self.network.features(&images.pixels, false)?;
         let scored = self.network.scored(&pyramid, &images)?;
-        let unmoved = |candidates: &[Vec<Candidate>]| -> Result<Refinement> {
-            let before = candidates.first().map_or(Ok(vec![]), |c| self.network.suppress(c))?;
-            Ok(Refinement { after: before.clone(), before })
-        };
-        let refinement = match self.branch.as_ref().map(|branch| (&branch.branch, &branch.ascent)) {
-            Some((Branch::Confidence(head), Some(ascent))) => {
+        let heads = self.heads();
+        let refinement = match (heads.refiners.first(), heads.parametric.first()) {
+            (Some(Refiner { head, ascent }), _) => {
                 let candidates = self.network.decode(&scored, None, &images)?;
-                let refined = refine_candidates(head, &pyramid, &candidates, ascent, config)?;
+                let refined = refine_candidates(*head, &pyramid, &candidates, ascent, config)?;
                 refined.into_iter().next().unwrap_or_default()
             }
-            Some((Branch::Density(head), _)) => {
-                let offsets = head.offsets(&scored, &mut Key::new(0).split("latent").rng())?;
-                unmoved(&self.network.decode(&scored, Some(&offsets), &images)?)?
+            (None, density) => {
+                let latent = || heads.key.split("latent").rng();
+                let offsets = density.map(|head| head.offsets(&scored, &mut latent())).transpose()?;
+                let candidates = self.network.decode(&scored, offsets.as_deref(), &images)?;
+                let before = candidates.first().map_or(Ok(vec![]), |c| self.network.suppress(c))?;
+                RefinedCandidates { after: before.clone(), before }
             }
-            _ => unmoved(&self.network.decode(&scored, None, &images)?)?,
         };
         Ok(View { refinement, sample, pyramid })
     }
@@ -327,7 +317,7 @@ impl Detector {
     fn detections(&self, view: &View) -> Vec<Detection> {
         let convention = self.config.detector.convention.into();
         let corners = |c: &Candidate| to_original(&c.bbox, &view.sample, convention);
-        let Refinement { before, after } = &view.refinement;
+        let RefinedCandidates { before, after } = &view.refinement;
         let detection = |(before, after): (&Candidate, &Candidate)| Detection {
             label: after.label,
             class: self.classes().iter().find(|class| class.label == after.label).cloned(),
@@ -341,13 +331,13 @@ impl Detector {
 }
 
 impl TrainedBranch {
-    /// The branch at `path`, which says `said`, for the detector in the file `weights` with `config`.
+    /// The branch in `file`, for the detector in the file `weights` with `config`.
     fn open(
-        path: &Path,
-        said: Option<&ModelMetadata>,
-        (weights, config): (&Path, &ExperimentConfig),
+        file: &WeightFile,
+        (weights, config): (&WeightFile, &ExperimentConfig),
         options: &DetectorOptions,
     ) -> Result<Self> {
+        let (path, said) = (file.path(), file.metadata());
         let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
         if let Some(said) = said {
             said.check_task(path, &[BRANCH])?;
@@ -365,13 +355,12 @@ impl TrainedBranch {
         let trained = match said {
             None => config.clone(),
             Some(said) => {
-                check_detector(said, path, config, &model_file::digest(&read(weights, &options.device)?)?)?;
+                check_detector(said, path, config, &weights.digest()?)?;
                 ExperimentConfig::parse(&path.display().to_string(), &said.config)?
             }
         };
         let row = trained.method(&method)?;
-        let device = &options.device;
-        let branch = Branch::load(row.density.as_ref(), &config.detector, path, device)?;
+        let branch = Branch::load(row.density.as_ref(), &config.detector, file)?;
         let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
         let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
         let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));

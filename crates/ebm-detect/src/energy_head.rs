@@ -151,7 +151,7 @@ impl BoxFeatures {
 #[derive(Clone)]
 pub struct EnergyHead {
     pooler: Pooler,
-    trunk: TwoMlpHead,
+    mlp: TwoMlpHead,
     /// `(K, representation)`, one row per class.
     weight: Tensor,
     /// `(K)`.
@@ -167,7 +167,7 @@ impl EnergyHead {
         let predictor = vb.pp("energy_predictor");
         let init = Init::Randn { mean: 0.0, stdev: 0.001 };
         Ok(Self {
-            trunk: TwoMlpHead::new(config, &pooler, vb.pp("energy_head"))?,
+            mlp: TwoMlpHead::new(config, &pooler, vb.pp("energy_head"))?,
             weight: predictor.get_with_hints(
                 (config.num_classes, config.roi.representation),
                 "weight",
@@ -181,12 +181,12 @@ impl EnergyHead {
 
     /// What serves boxes of this type in prediction, where all parameters are constant: f32 on the CPU.
     fn packed(&self, y: &Tensor) -> Result<Option<Arc<PackedHead>>> {
-        let parameters = self.trunk.parameters().chain([&self.weight, &self.bias]);
+        let parameters = self.mlp.parameters().chain([&self.weight, &self.bias]);
         if !is_packable(y) || !is_packable(&self.weight) || !are_constant(parameters) {
             return Ok(None);
         }
         let bins = self.pooler.size() * self.pooler.size();
-        let packed = || PackedHead::new(self.pooler, self.trunk.pack(bins)?, &self.weight, &self.bias);
+        let packed = || PackedHead::new(self.pooler, self.mlp.pack(bins)?, &self.weight, &self.bias);
         self.prepared.get(packed).map(Some)
     }
 
@@ -225,7 +225,7 @@ impl EnergyHead {
         let (b, m, _) = y.dims3()?;
         let pooled = self.pool(features, y)?;
         let labels = self.labels(features, &pooled, m)?;
-        let hidden = self.trunk.forward(&pooled.features)?;
+        let hidden = self.mlp.forward(&pooled.features)?;
         Ok(self.predict((&hidden, &labels), &pooled, (b, m))?.to_device(y.device())?)
     }
 
@@ -235,11 +235,11 @@ impl EnergyHead {
         let on_host = y.detach().to_device(&Device::Cpu)?;
         let pooled = self.pool(features, &on_host)?;
         let labels = self.labels(features, &pooled, m)?;
-        let activations = self.trunk.activations(&pooled.features)?;
+        let activations = self.mlp.activations(&pooled.features)?;
         let f = self.predict((&activations[1], &labels), &pooled, (b, m))?.detach();
 
         let weight = self.weight.detach().index_select(&labels, 0)?;
-        let gradient = self.trunk.input_gradient(&activations, &weight)?.detach();
+        let gradient = self.mlp.input_gradient(&activations, &weight)?.detach();
         let gradient = gradient.reshape(pooled.features.shape())?;
         let corners = self.pooler.box_gradient(&features.pyramid, &pooled, &gradient)?.reshape((b, m, 4))?;
         let gradient = features.pull_back(&on_host, &corners)?;

@@ -12,6 +12,7 @@ use ebm_seed::Key;
 
 use crate::{
     box_head::Candidate,
+    branch::Branch,
     error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, refine_candidates},
@@ -41,6 +42,21 @@ impl<'a> Heads<'a> {
     /// Confidence branches alone.
     pub fn refiners(refiners: Vec<Refiner<'a>>) -> Self {
         Self { parametric: vec![], refiners, key: Key::new(0) }
+    }
+
+    /// Branches with how their boxes climb, which are sorted by kind. A confidence whose boxes do not climb is left out.
+    pub fn of(branches: impl IntoIterator<Item = (&'a Branch, Option<&'a BoxAscent>)>) -> Self {
+        let mut heads = Self::refiners(vec![]);
+        for branch in branches {
+            match branch {
+                (Branch::Density(head), _) => heads.parametric.push(head),
+                (Branch::Confidence(head), Some(ascent)) => {
+                    heads.refiners.push(Refiner { head, ascent: ascent.clone() });
+                }
+                (Branch::Confidence(_), None) => {}
+            }
+        }
+        heads
     }
 }
 

@@ -1,7 +1,7 @@
 //! Features of frozen layers, computed once for all images and kept in memory.
 
 use candle_core::{Device, Tensor};
-use ebm_data::loader::Loader;
+use ebm_data::loader::{Batch, Loader};
 use ebm_nn::boxes::BoxConvention;
 use ebm_seed::Key;
 use ebm_train::Progress;
@@ -37,6 +37,17 @@ pub struct CachedBatch {
     pub images: ImageBatch,
     /// Their objects.
     pub objects: Vec<Objects>,
+}
+
+impl CachedBatch {
+    /// A batch of the loader, of which nothing was computed before.
+    ///
+    /// # Errors
+    /// When the images have no extent.
+    pub fn of_images(batch: &Batch, convention: BoxConvention, device: &Device) -> Result<Self> {
+        let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
+        Ok(Self { maps: Vec::new(), images: ImageBatch::new(batch, device)?, objects })
+    }
 }
 
 /// How many images' maps are computed at a time: what a machine holds beside the cache itself.

@@ -1,4 +1,4 @@
-//! Detections of a batch by each method (facts/detection.md 4.3).
+//! Detections of a batch by each method.
 
 use candle_core::Tensor;
 use ebm_core::{EnergyModel, GradientAscent, refine};
@@ -36,7 +36,7 @@ impl BoxAscent {
 
 /// Boxes of one image before and after refinement; entry i of both is the same detection.
 #[derive(Clone, Debug, Default)]
-pub struct Refinement {
+pub struct RefinedCandidates {
     /// The survivors of guided suppression, best score first.
     pub before: Vec<Candidate>,
     /// The same with refined boxes.
@@ -55,7 +55,7 @@ pub fn refine_candidates(
     candidates: &[Vec<Candidate>],
     ascent: &BoxAscent,
     config: &DetectorConfig,
-) -> Result<Vec<Refinement>> {
+) -> Result<Vec<RefinedCandidates>> {
     let convention = config.convention.into();
     // In the layout that pooling reads, once for both passes over the candidates.
     let pyramid = &BoxFeatures::readable(pyramid)?;
@@ -68,7 +68,7 @@ pub fn refine_candidates(
     let pair = |(before, boxes): (Vec<Candidate>, Vec<BBox>)| {
         let after =
             before.iter().zip(boxes).map(|(candidate, bbox)| Candidate { bbox, ..*candidate }).collect();
-        Refinement { before, after }
+        RefinedCandidates { before, after }
     };
     Ok(survivors.into_iter().zip(refined).map(pair).collect())
 }

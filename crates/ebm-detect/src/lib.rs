@@ -50,7 +50,7 @@ pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
 pub use feature_cache::{CachedBatch, FeatureCache};
 pub use foreground::{Foreground, ForegroundCache, ForegroundPool};
 pub use guided_nms::{Survivor, iou_guided_nms};
-pub use inference::{BoxAscent, Head, Refinement, refine_candidates};
+pub use inference::{BoxAscent, Head, RefinedCandidates, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};

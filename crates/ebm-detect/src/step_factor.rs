@@ -8,7 +8,7 @@ use ebm_train::Progress;
 
 use crate::{
     error::Result,
-    evaluation::{Heads, Refiner, evaluate},
+    evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
 };
 
@@ -27,6 +27,37 @@ pub struct ValidationImages<'a> {
     pub loader: &'a Loader,
 }
 
+impl ValidationImages<'_> {
+    /// COCO's AP of the detector's own boxes on them, 0 to 1.
+    ///
+    /// # Errors
+    /// When an image cannot be read, or the network fails.
+    pub fn average_precision(
+        &self,
+        detector: &FasterRcnn,
+        device: &Device,
+        progress: &mut dyn Progress,
+    ) -> Result<f64> {
+        let detections =
+            self.evaluate(detector, &Heads::refiners(vec![]), device, progress)?.direct.detections;
+        Ok(evaluate_coco_in_memory(self.truth, &detections)?.ap)
+    }
+
+    fn evaluate(
+        &self,
+        detector: &FasterRcnn,
+        heads: &Heads<'_>,
+        device: &Device,
+        progress: &mut dyn Progress,
+    ) -> Result<Evaluation> {
+        progress.begin(self.name, self.dataset.images.len());
+        let mut report = |done| progress.advance(done, "");
+        let evaluation = evaluate(detector, self.dataset, self.loader, heads, device, &mut report)?;
+        progress.end();
+        Ok(evaluation)
+    }
+}
+
 /// The factor among `factors` of the refiner's step lengths with the best AP (0 to 1) on the images, and that AP; the first of equals.
 /// Where no factor gives an AP, 1 and no number.
 ///
@@ -42,10 +73,7 @@ pub fn best_step_factor(
 ) -> Result<(f64, f64)> {
     let scaled = |&factor: &f64| Refiner { head: refiner.head, ascent: refiner.ascent.scaled(factor) };
     let heads = Heads::refiners(factors.iter().map(scaled).collect());
-    progress.begin(images.name, images.dataset.images.len());
-    let mut report = |done| progress.advance(done, "");
-    let evaluation = evaluate(detector, images.dataset, images.loader, &heads, device, &mut report)?;
-    progress.end();
+    let evaluation = images.evaluate(detector, &heads, device, progress)?;
     let scores = evaluation.refined.iter();
     let scores = scores.map(|refined| Ok(evaluate_coco_in_memory(images.truth, &refined.after)?.ap));
     Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use candle_core::Tensor;
 use ebm_seed::Key;
 
-use crate::{Error, Launch, Reduce, Result, Words};
+use crate::{Error, Launch, Message, Reduce, Result};
 
 /// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few messages.
 const BUCKET: usize = 1 << 22;
@@ -146,8 +146,8 @@ impl Group {
     /// [`Error::Rank`], [`Error::Distributed`].
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let Some(members) = &self.0 else { return Ok(bytes) };
-        let words = members.agree([Act::Share as u64, bytes.len() as u64, 0, 0])?;
-        let length = words.first().map_or(0, |first| first[1]);
+        let messages = members.agree([Act::Share as u64, bytes.len() as u64, 0, 0])?;
+        let length = messages.first().map_or(0, |first| first[1]);
         members.carried(|engine| {
             let mut shared = if engine.rank() == 0 { bytes } else { vec![0; length as usize] };
             engine.broadcast(0, &mut shared)?;
@@ -161,8 +161,8 @@ impl Group {
     /// [`Error::Rank`], [`Error::Distributed`].
     pub fn any(&self, flag: bool) -> Result<bool> {
         let Some(members) = &self.0 else { return Ok(flag) };
-        let words = members.agree([Act::Any as u64, u64::from(flag), 0, 0])?;
-        Ok(words.iter().any(|words| words[1] != 0))
+        let messages = members.agree([Act::Any as u64, u64::from(flag), 0, 0])?;
+        Ok(messages.iter().any(|message| message[1] != 0))
     }
 
     /// The last call where all went well.
@@ -200,11 +200,12 @@ impl Group {
 
 impl Members {
     /// Tells the others what comes next and hears the same from them.
-    fn agree(&self, mine: Words) -> Result<Vec<Words>> {
+    fn agree(&self, mine: Message) -> Result<Vec<Message>> {
         let all = self.exchange(mine)?;
         self.hear_of_failure(&all, Vec::new())?;
-        let differs = |words: &Words| {
-            words[0] != mine[0] || (mine[0] == Act::Mean as u64 && (words[1], words[2]) != (mine[1], mine[2]))
+        let differs = |theirs: &Message| {
+            theirs[0] != mine[0]
+                || (mine[0] == Act::Mean as u64 && (theirs[1], theirs[2]) != (mine[1], mine[2]))
         };
         if let Some(other) = all.iter().position(differs) {
             // Every rank sees some difference.
@@ -228,16 +229,16 @@ impl Members {
         self.hear_of_failure(&all, why.to_vec())
     }
 
-    fn exchange(&self, words: Words) -> Result<Vec<Words>> {
+    fn exchange(&self, message: Message) -> Result<Vec<Message>> {
         if self.state.get() != State::Open {
             return Err(Error::Distributed { reason: "the processes have parted".into() });
         }
-        self.carried(|engine| engine.exchange(words))
+        self.carried(|engine| engine.exchange(message))
     }
 
     /// The first rank's failure, if there is any, with its reason.
-    fn hear_of_failure(&self, all: &[Words], mine: Vec<u8>) -> Result<()> {
-        let Some(rank) = all.iter().position(|words| words[0] == Act::Fail as u64) else { return Ok(()) };
+    fn hear_of_failure(&self, all: &[Message], mine: Vec<u8>) -> Result<()> {
+        let Some(rank) = all.iter().position(|message| message[0] == Act::Fail as u64) else { return Ok(()) };
         let mut message = mine;
         if self.engine.rank() != rank {
             message = vec![0; all[rank][1] as usize];

@@ -28,8 +28,8 @@ pub use group::Group;
 pub use launch::{Launch, Launcher, rendezvous};
 pub use threads::Threads;
 
-/// The words that ranks tell each other before they do anything together.
-pub type Words = [u64; 4];
+/// What ranks tell each other before they do anything together: the act, and numbers that it needs.
+pub type Message = [u64; 4];
 
 /// Communication between the ranks 0, 1, … of a training. Each method is called by all of them, in the same order; [`Group`]
 /// sees to that.
@@ -40,11 +40,11 @@ pub trait Reduce {
     /// How many there are.
     fn world(&self) -> usize;
 
-    /// The words of every rank, in their order.
+    /// The messages of every rank, in their order.
     ///
     /// # Errors
     /// [`Error::Distributed`](crate::Error::Distributed).
-    fn exchange(&self, words: Words) -> Result<Vec<Words>>;
+    fn exchange(&self, message: Message) -> Result<Vec<Message>>;
 
     /// The sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device: the same bytes on every rank.
     ///

@@ -8,7 +8,7 @@ use std::ptr;
 use candle_core::{DType, Device, Tensor};
 use ebm_libraries::{MPI, SharedLibrary, open_first_mpi};
 
-use crate::{Error, Launch, Launcher, Reduce, Result, Words};
+use crate::{Error, Launch, Launcher, Message, Reduce, Result};
 
 /// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both interfaces.
 const FUNNELED: c_int = 1;
@@ -203,14 +203,14 @@ impl<H: Copy> Reduce for Mpi<H> {
     }
 
     #[expect(unsafe_code, reason = "a call of MPI")]
-    fn exchange(&self, words: Words) -> Result<Vec<Words>> {
-        let mut all = vec![Words::default(); self.world];
-        let count = size_of::<Words>() as c_int;
+    fn exchange(&self, message: Message) -> Result<Vec<Message>> {
+        let mut all = vec![Message::default(); self.world];
+        let count = size_of::<Message>() as c_int;
         let (byte, world) = (self.handles.byte, self.handles.world);
-        // SAFETY: `words` is of `count` bytes, and `all` of as many for each rank.
+        // SAFETY: `message` is of `count` bytes, and `all` of as many for each rank.
         let code = unsafe {
             (self.functions.allgather)(
-                words.as_ptr().cast(),
+                message.as_ptr().cast(),
                 count,
                 byte,
                 all.as_mut_ptr().cast(),

@@ -15,7 +15,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{CudaDevice, CudaStorage, DType, Device, Layout, Storage, Tensor};
 use ebm_libraries::{NCCL, SharedLibrary, open_first};
 
-use crate::{Error, Launch, Reduce, Result, Words};
+use crate::{Error, Launch, Message, Reduce, Result};
 
 /// `ncclDataType_t` and `ncclRedOp_t` of nccl.h.
 const UINT8: c_int = 1;
@@ -171,9 +171,9 @@ impl Reduce for Nccl {
     }
 
     #[expect(unsafe_code, reason = "a call of NCCL")]
-    fn exchange(&self, words: Words) -> Result<Vec<Words>> {
-        let mine = self.device.clone_htod(&words)?;
-        let mut all = self.device.alloc_zeros::<u64>(words.len() * self.world)?;
+    fn exchange(&self, message: Message) -> Result<Vec<Message>> {
+        let mine = self.device.clone_htod(&message)?;
+        let mut all = self.device.alloc_zeros::<u64>(message.len() * self.world)?;
         let stream = self.device.cuda_stream();
         {
             let ((from, _reads), (to, _writes)) = (mine.device_ptr(&stream), all.device_ptr_mut(&stream));
@@ -182,7 +182,7 @@ impl Reduce for Nccl {
                 (self.functions.all_gather)(
                     from as *const c_void,
                     to as *mut c_void,
-                    words.len(),
+                    message.len(),
                     UINT64,
                     self.communicator,
                     stream.cu_stream().cast(),

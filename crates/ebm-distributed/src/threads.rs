@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::{Error, Reduce, Result, Words};
+use crate::{Error, Message, Reduce, Result};
 
 /// How long a rank waits for the others before it takes them for lost.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,14 +76,14 @@ impl Reduce for Threads {
         self.world
     }
 
-    fn exchange(&self, words: Words) -> Result<Vec<Words>> {
-        let all = self.gather(words.iter().flat_map(|word| word.to_le_bytes()).collect())?;
+    fn exchange(&self, message: Message) -> Result<Vec<Message>> {
+        let all = self.gather(message.iter().flat_map(|word| word.to_le_bytes()).collect())?;
         let read = |bytes: &Vec<u8>| {
-            let mut words = Words::default();
-            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            let mut message = Message::default();
+            for (word, bytes) in message.iter_mut().zip(bytes.as_chunks::<8>().0) {
                 *word = u64::from_le_bytes(*bytes);
             }
-            words
+            message
         };
         Ok(all.iter().map(read).collect())
     }

@@ -31,16 +31,23 @@ fn with_overlaps(overlaps: &[f64]) -> Vec<Rect> {
 fn success_in_closed_form() {
     let annotation = [[1., 1., 10., 10.]; 5];
     let scores = score(&annotation, &with_overlaps(&[1., 0.8, 0.5, 0.3, 0.]), &Convention::pytracking());
-    close(scores.auc, 5200.0 / 105.0);
-    assert_eq!((scores.op50, scores.op75, scores.curve[10], scores.curve[15]), (40.0, 40.0, 40.0, 40.0));
-    close(scores.average_overlap, 52.0);
+    close(scores.figures.auc, 5200.0 / 105.0);
+    assert_eq!(
+        (scores.figures.op50, scores.figures.op75, scores.figures.curve[10], scores.figures.curve[15]),
+        (40.0, 40.0, 40.0, 40.0)
+    );
+    close(scores.figures.average_overlap, 52.0);
     // Centres off by 0, 1, 2.5 and 3.5 pixels, of a box ten wide; the last is far.
-    assert_eq!((scores.precision, scores.norm_precision), (80.0, 40.0));
-    let shares = [scores.precision_curve[0], scores.precision_curve[1], scores.precision_curve[3]];
+    assert_eq!((scores.figures.precision, scores.figures.norm_precision), (80.0, 40.0));
+    let shares = [
+        scores.figures.precision_curve[0],
+        scores.figures.precision_curve[1],
+        scores.figures.precision_curve[3],
+    ];
     assert_eq!(shares, [20.0, 40.0, 60.0]);
     let trapezoid = score(&annotation, &annotation, &Convention::trackingnet());
-    close(trapezoid.auc, 97.5);
-    assert_eq!(trapezoid.norm_precision, 100.0);
+    close(trapezoid.figures.auc, 97.5);
+    assert_eq!(trapezoid.figures.norm_precision, 100.0);
 }
 
 proptest! {
@@ -49,8 +56,8 @@ proptest! {
         annotation in proptest::collection::vec([1.0..500.0, 1.0..500.0, 1.0..200.0, 1.0..200.0f64], 1..30)
     ) {
         let scores = score(&annotation, &annotation, &Convention::pytracking());
-        prop_assert!((scores.auc - 100.0 * 20.0 / 21.0).abs() < 1e-9);
-        prop_assert_eq!((scores.op50, scores.precision, scores.norm_precision), (100.0, 100.0, 100.0));
+        prop_assert!((scores.figures.auc - 100.0 * 20.0 / 21.0).abs() < 1e-9);
+        prop_assert_eq!((scores.figures.op50, scores.figures.precision, scores.figures.norm_precision), (100.0, 100.0, 100.0));
     }
 }
 
@@ -62,8 +69,8 @@ fn far_in(second: Rect, visible: Option<&[bool]>, convention: &Convention) -> (f
         ..TrackingGroundTruth::new("a", &annotation[..])
     };
     let scores = score_sequence(&truth, &[annotation[0], FAR], convention).unwrap();
-    assert_eq!(scores.op50, 50.0, "an invalid frame is a failure in success");
-    (scores.precision, scores.norm_precision)
+    assert_eq!(scores.figures.op50, 50.0, "an invalid frame is a failure in success");
+    (scores.figures.precision, scores.figures.norm_precision)
 }
 
 #[test]
@@ -90,8 +97,8 @@ fn invalid_frames_can_be_left_out() {
     let all = score(&annotation, &prediction, &Convention::pytracking());
     let valid = score(&annotation, &prediction, &Convention::pytracking().excluding_invalid_frames());
     assert_eq!((all.counted, valid.counted, valid.frames), (3, 2, 3));
-    close(all.op50, 200.0 / 3.0);
-    assert_eq!(valid.op50, 100.0);
+    close(all.figures.op50, 200.0 / 3.0);
+    assert_eq!(valid.figures.op50, 100.0);
 }
 
 #[test]
@@ -113,10 +120,10 @@ fn average_overlap_is_that_of_all_seen_frames_but_the_first() {
     )
     .unwrap();
     assert_eq!((report.sequences, report.frames), (2, 3));
-    close(report.average_overlap, 50.0);
-    close(report.op50, 200.0 / 3.0);
-    close(report.op75, 100.0 / 3.0);
-    assert_eq!(report.curve.len(), 101);
+    close(report.figures.average_overlap, 50.0);
+    close(report.figures.op50, 200.0 / 3.0);
+    close(report.figures.op75, 100.0 / 3.0);
+    assert_eq!(report.figures.curve.len(), 101);
 }
 
 #[test]
@@ -128,7 +135,7 @@ fn boxes_are_clipped_to_the_image_as_the_toolkit_clips() {
     };
     let prediction = [annotation[0], [90., 0., 30., 10.]];
     let overlap = |truth: &TrackingGroundTruth<'_>| {
-        score_sequence(truth, &prediction, &Convention::got10k()).unwrap().average_overlap
+        score_sequence(truth, &prediction, &Convention::got10k()).unwrap().figures.average_overlap
     };
     close(overlap(&clipped), 100.0);
     close(overlap(&TrackingGroundTruth { image_size: None, ..clipped }), 100.0 / 3.0);
@@ -148,9 +155,9 @@ fn sequences_count_alike_and_a_bad_one_is_listed() {
         (truth("good"), good.as_slice()),
     ];
     let report = evaluate(all, &Convention::pytracking()).unwrap();
-    assert_eq!((report.sequences, report.op50), (2, 62.5));
-    assert_eq!(report.curve[10], 62.5);
-    close(report.auc, report.curve.iter().sum::<f64>() / 21.0);
+    assert_eq!((report.sequences, report.figures.op50), (2, 62.5));
+    assert_eq!(report.figures.curve[10], 62.5);
+    close(report.figures.auc, report.figures.curve.iter().sum::<f64>() / 21.0);
     let failed: Vec<&str> = report.failed.iter().map(|failed| failed.name.as_str()).collect();
     assert_eq!(failed, ["foreign", "good"]);
     assert!(report.failed[0].reason.contains("another"), "{}", report.failed[0].reason);
@@ -171,7 +178,7 @@ fn sequences_are_scored_with_what_they_know() {
     let predictions = [with_overlaps(&[1., 0.6, 0.6, 0.4])];
     let sequences = [sequence];
     let report = evaluate_sequences(&sequences, &predictions, &Convention::pytracking()).unwrap();
-    assert_eq!((report.op50, report.frames), (50.0, 4));
+    assert_eq!((report.figures.op50, report.frames), (50.0, 4));
     let missing = evaluate_sequences(&sequences, &[], &Convention::pytracking());
     assert!(matches!(missing, Err(ebm_eval::Error::Lengths { found: 0, expected: 1, .. })));
 }
@@ -189,9 +196,9 @@ fn runs_are_taken_together() {
     };
     let merged = merge(&[run(0.6, true), run(0.4, false), run(0.4, true)]).unwrap();
     assert_eq!((merged.runs, merged.sequences), (3, 1));
-    close(merged.op50.mean, 200.0 / 3.0);
-    close(merged.op50.standard_deviation.unwrap(), (2500.0f64 / 3.0).sqrt());
-    close(merged.curve[10], merged.op50.mean);
+    close(merged.figures.op50.mean, 200.0 / 3.0);
+    close(merged.figures.op50.standard_deviation.unwrap(), (2500.0f64 / 3.0).sqrt());
+    close(merged.figures.curve[10], merged.figures.op50.mean);
     assert_eq!(merged.failed[0].name, "b");
     let other = evaluate(
         [(TrackingGroundTruth::new("a", annotation.as_slice()), annotation.as_slice())],
@@ -240,7 +247,7 @@ fn a_folder_is_scored_without_the_results_that_can_not_be() {
     let report = evaluate_directory(&annotations, &results, &Convention::pytracking_lasot()).unwrap();
     let scored: Vec<&str> = report.rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(scored, ["Deer", "Human4", "Jogging.1", "Skating2.1"]);
-    close(report.auc, 100.0 * 20.0 / 21.0);
+    close(report.figures.auc, 100.0 * 20.0 / 21.0);
     let expected = [
         ("odd", "groundtruth.txt"),
         ("absent", "no result file"),
@@ -259,7 +266,7 @@ fn a_folder_is_scored_without_the_results_that_can_not_be() {
     assert_eq!(report.unmatched, [results.join("another.txt").display().to_string()]);
     // pytracking pads what is short.
     let padded = evaluate_directory(&annotations, &results, &Convention::pytracking()).unwrap();
-    assert_eq!(padded.rows.iter().find(|row| row.name == "short").unwrap().op50, 50.0);
+    assert_eq!(padded.rows.iter().find(|row| row.name == "short").unwrap().figures.op50, 50.0);
 }
 
 #[test]
@@ -302,7 +309,7 @@ fn the_runs_of_got10k_are_found() {
     let runs = evaluate_runs(&annotations, dir.path(), &Convention::got10k()).unwrap();
     let merged = merge(&runs).unwrap();
     assert_eq!(merged.runs, 3);
-    close(merged.average_overlap.mean, 70.0);
+    close(merged.figures.average_overlap.mean, 70.0);
     let one = evaluate_directory(&annotations, dir.path(), &Convention::got10k());
     assert!(matches!(one, Err(ebm_eval::Error::SeveralRuns { runs: 3, .. })));
 }
@@ -329,7 +336,7 @@ fn all_sequences_of_otb100_are_known_by_their_published_names() {
         let report =
             evaluate_directory(&annotations, &dir.path().join(tracker), &Convention::pytracking()).unwrap();
         assert_eq!((report.sequences, &report.failed[..], &report.unmatched[..]), (100, &[][..], &[][..]));
-        close(report.auc, 100.0 * 20.0 / 21.0);
+        close(report.figures.auc, 100.0 * 20.0 / 21.0);
     }
 }
 
@@ -348,7 +355,7 @@ fn every_convention_agrees_with_arrays() {
         for (name, convention) in &conventions {
             let report = published(tracker, convention);
             assert_eq!((report.sequences, report.failed.len(), report.unmatched.len()), (7, 0, 0));
-            let TrackingReport { auc, op50, op75, precision, norm_precision, .. } = report;
+            let TrackingFigures { auc, op50, op75, precision, norm_precision, .. } = report.figures;
             let expected: Vec<f64> = serde_json::from_value(golden[tracker][*name].clone()).unwrap();
             for (found, expected) in [auc, op50, op75, precision, norm_precision].into_iter().zip(expected) {
                 assert!((found - expected).abs() < 1e-9, "{tracker}, {name}: {found} is not {expected}");

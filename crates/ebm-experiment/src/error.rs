@@ -3,14 +3,17 @@
 #[non_exhaustive]
 pub enum Error {
     /// A training failed, or was interrupted.
-    #[error("the training ended")]
-    Train(#[source] Box<ebm_train::Error>),
+    #[error(transparent)]
+    Train(Box<ebm_train::Error>),
+    /// The network in training could not be judged.
+    #[error(transparent)]
+    Validation(ebm_train::BoxError),
     /// A density could not be computed.
     #[error(transparent)]
-    Method(#[from] ebm_core::Error),
+    Method(Box<ebm_core::Error>),
     /// A metric could not be computed.
     #[error(transparent)]
-    Metric(#[from] ebm_eval::Error),
+    Metric(Box<ebm_eval::Error>),
     /// Settings that cannot be read or contradict themselves.
     #[error("configuration {name}: {reason}")]
     Config {
@@ -27,5 +30,17 @@ impl From<ebm_train::Error> for Error {
     }
 }
 
+impl From<ebm_core::Error> for Error {
+    fn from(error: ebm_core::Error) -> Self {
+        Self::Method(Box::new(error))
+    }
+}
+
+impl From<ebm_eval::Error> for Error {
+    fn from(error: ebm_eval::Error) -> Self {
+        Self::Metric(Box::new(error))
+    }
+}
+
 /// This crate's result.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -5,17 +5,23 @@
 //! | settings: embedded or a file, one extending another, changed from the command line | [`config`] |
 //! | the best of several step lengths, on validation data | [`best`] |
 //! | what an experiment would do | [`plan`] |
+//! | a training, the same course for every task | [`Training`], [`train`] |
+//! | a network in training that is judged and kept | [`Validation`], [`train_validated`] |
+//! | its validations | [`read_validations`] |
 //! | predicted densities: their likelihood, coverage, calibration | [`Predictions`] |
-//! | training that keeps what is best on validation data | [`train_validated`] |
 
 mod choice;
 pub mod config;
 mod error;
 pub mod plan;
 mod predictions;
+mod record;
+mod training;
 mod validated;
 
 pub use choice::best;
 pub use error::{Error, Result};
 pub use predictions::{Calibration, Predictions};
-pub use validated::{KeptBest, Validated, Validation, train_validated};
+pub use record::{Validated, read_validations};
+pub use training::{Built, Run, Session, Training, train};
+pub use validated::{KeptBest, Measure, Validation, train_validated};

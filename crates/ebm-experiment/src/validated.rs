@@ -2,166 +2,138 @@
 
 use std::path::PathBuf;
 
-use ebm_data::files::{read_settings, write_atomic};
 use ebm_nn::params::ParamStore;
-use ebm_train::{
-    BoxError, Error as TrainError, GradientTask, Group, Progress, RunSpec, TrainTask, train_together,
-};
-use serde::{Deserialize, Serialize};
+use ebm_train::{BoxError, Error as TrainError, GradientTask, RunSpec, TrainTask, train_together};
 
+use crate::record::{Record, Validated};
+use crate::training::{Run, Session};
 use crate::{Error, Result};
 
-/// The record of a run's validations, a line of JSON each, in its folder.
-const RECORD: &str = "validation.jsonl";
-
-/// The loss on the validation data after so many steps.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Validated {
-    /// Completed steps.
-    pub step: usize,
-    /// The loss, lower is better.
-    #[serde(with = "ebm_eval::json::or_null")]
-    pub loss: f64,
+/// A number that says how good a network is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether a network is better the higher it is.
+    pub higher_is_better: bool,
 }
 
-impl Validated {
-    /// What is no number is worse than what is one.
-    fn is_better_than(&self, other: &Self) -> bool {
-        self.loss < other.loss || other.loss.is_nan()
+impl Measure {
+    /// The mean loss.
+    pub const LOSS: Self = Self { name: "loss", higher_is_better: false };
+    /// COCO's average precision, 0 to 1.
+    pub const AP: Self = Self { name: "AP", higher_is_better: true };
+
+    /// Whether `a` is better than `b`; what is no number is worse than what is one.
+    pub fn is_better(&self, a: f64, b: f64) -> bool {
+        let better = if self.higher_is_better { a > b } else { a < b };
+        better || (b.is_nan() && !a.is_nan())
+    }
+
+    /// A value of it in words.
+    fn say(&self, value: f64) -> String {
+        format!("{} {value:.4} on the validation data", self.name)
     }
 }
 
 /// What a network in training is judged by, and how the best of it is kept. Only the first of several processes asks.
-pub trait Validation<T> {
-    /// The loss of the network as it is now on the validation data.
+pub trait Validation<N> {
+    /// What can go wrong.
+    type Error: From<Error>;
+
+    /// What [`score`](Self::score) is.
+    const MEASURE: Measure;
+
+    /// The measure of the network as it is now on the validation data; none where there are no such data.
     ///
     /// # Errors
-    /// The task's own; they end the run.
-    fn loss(&mut self, task: &T) -> std::result::Result<f64, BoxError>;
+    /// When an operation fails or data cannot be read; it ends the run.
+    fn score(&mut self, network: &N, session: &mut Session<'_>) -> Result<Option<f64>, Self::Error>;
 
     /// Writes the network as it is now, the best so far, to its file.
     ///
     /// # Errors
-    /// The task's own; they end the run.
-    fn keep(&mut self, task: &T) -> std::result::Result<(), BoxError>;
+    /// When the file cannot be written; it ends the run.
+    fn keep(&mut self, network: &N) -> Result<(), Self::Error>;
 }
 
-/// A [`Validation`] by a function of the parameters, which keeps the best of them in a file.
+/// A [`Validation`] by a loss, a function of the parameters, which keeps the best of them in a file.
 pub struct KeptBest<L> {
     /// A safetensors file, of the parameters alone.
     pub file: PathBuf,
-    /// [`Validation::loss`].
+    /// The loss.
     pub loss: L,
 }
 
-impl<T, L, E> Validation<T> for KeptBest<L>
+impl<N, L, E> Validation<N> for KeptBest<L>
 where
-    T: GradientTask,
-    L: FnMut(&ParamStore) -> std::result::Result<f64, E>,
+    N: GradientTask,
+    L: FnMut(&ParamStore) -> Result<f64, E>,
     E: Into<BoxError>,
 {
-    fn loss(&mut self, task: &T) -> std::result::Result<f64, BoxError> {
-        (self.loss)(task.learner().store()).map_err(Into::into)
+    type Error = Error;
+
+    const MEASURE: Measure = Measure::LOSS;
+
+    fn score(&mut self, network: &N, _: &mut Session<'_>) -> Result<Option<f64>> {
+        let loss = (self.loss)(network.learner().store());
+        Ok(Some(loss.map_err(|source| Error::Validation(source.into()))?))
     }
 
-    fn keep(&mut self, task: &T) -> std::result::Result<(), BoxError> {
-        Ok(task.learner().store().save(&self.file)?)
+    fn keep(&mut self, network: &N) -> Result<()> {
+        Ok(network.learner().store().save(&self.file).map_err(TrainError::from)?)
     }
 }
 
-/// Trains `task` as `spec` says and judges it every `every` steps and at the end (0: at the end alone); the best is kept, and returned on
-/// the first process. A run that is resumed goes on with the validations that it recorded.
+/// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at the end. The best is kept, and
+/// its validation returned, on the first process and where there was something to validate on; else the last is kept. A run that is
+/// resumed goes on with the validations that it recorded.
 ///
 /// # Errors
 /// Those of [`train_together`] and of `validation`, and when the record cannot be read or written.
-pub fn train_validated<T: TrainTask>(
-    spec: &RunSpec<'_>,
-    every: usize,
-    task: &mut T,
-    validation: &mut impl Validation<T>,
-    progress: &mut dyn Progress,
-    group: &Group,
-) -> Result<Option<Validated>> {
-    let record = Record { path: spec.root.join(spec.name).join(RECORD) };
-    if group.is_first() {
-        spec.check()?;
+pub fn train_validated<N: TrainTask, V: Validation<N>>(
+    run: &Run<'_>,
+    network: &mut N,
+    validation: &mut V,
+    session: &mut Session<'_>,
+) -> Result<Option<Validated>, V::Error> {
+    let spec = &run.spec;
+    let record = Record::new(spec.root.join(spec.name), V::MEASURE);
+    if session.group.is_first() {
+        spec.check().map_err(Error::from)?;
     }
-    let done = record.last_step(group)?;
+    let done = record.last_step(session.group)?;
     let (mut end, mut resume) = (0, spec.resume);
     while end < spec.steps {
-        end = if every == 0 { spec.steps } else { spec.steps.min(end + every) };
+        end = if run.validate_every == 0 { spec.steps } else { spec.steps.min(end + run.validate_every) };
         if end <= done {
             continue;
         }
-        train_together(&RunSpec { steps: end, resume, ..*spec }, task, progress, group)?;
+        let until = RunSpec { steps: end, resume, ..*spec };
+        train_together(&until, network, session.progress, session.group).map_err(Error::from)?;
         resume = true;
-        if group.is_first() {
-            record.judge(end, task, validation, progress)?;
+        if !session.group.is_first() || record.has(end)? {
+            continue;
+        }
+        match validation.score(network, session)? {
+            Some(value) => {
+                session.progress.message(&format!("after {end} steps: {}", V::MEASURE.say(value)));
+                // First the network: a record without it would be one of a network that is lost.
+                if record.is_best(value)? {
+                    validation.keep(network)?;
+                }
+                record.add(Validated { step: end, value })?;
+            }
+            None if end == spec.steps => validation.keep(network)?,
+            None => {}
         }
     }
-    Ok(if group.is_first() { record.best()? } else { None })
-}
-
-/// The file of a run's validations.
-struct Record {
-    path: PathBuf,
-}
-
-impl Record {
-    fn judge<T: TrainTask>(
-        &self,
-        step: usize,
-        task: &T,
-        validation: &mut impl Validation<T>,
-        progress: &mut dyn Progress,
-    ) -> Result<()> {
-        let known = self.read()?;
-        if known.iter().any(|validated| validated.step == step) {
-            return Ok(());
-        }
-        let failed = |source| TrainError::Task { step, source };
-        let loss = validation.loss(task).map_err(failed)?;
-        let this = Validated { step, loss };
-        let is_best = known.iter().all(|other| this.is_better_than(other));
-        progress.message(&format!("after {step} steps: {loss:.4} on the validation data"));
-        // First the network: a record without it would be one of a network that is lost.
-        if is_best {
-            validation.keep(task).map_err(failed)?;
-        }
-        self.write(known.into_iter().chain([this]))
+    if !session.group.is_first() {
+        return Ok(None);
     }
-
-    /// The last step that the first process has recorded, as all processes know it; 0 where there is none.
-    fn last_step(&self, group: &Group) -> Result<usize> {
-        let own = if group.is_first() { self.read()?.last().map_or(0, |last| last.step) } else { 0 };
-        let sent = group.share(own.to_string().into_bytes()).map_err(TrainError::from)?;
-        Ok(String::from_utf8_lossy(&sent).parse().unwrap_or(0))
+    let best = record.best()?;
+    if let Some(Validated { step, value }) = best {
+        session.progress.message(&format!("kept: step {step}, {}", V::MEASURE.say(value)));
     }
-
-    /// The best; the first among equals.
-    fn best(&self) -> Result<Option<Validated>> {
-        let better = |best, one: Validated| if one.is_better_than(&best) { one } else { best };
-        Ok(self.read()?.into_iter().reduce(better))
-    }
-
-    fn read(&self) -> Result<Vec<Validated>> {
-        if !self.path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = read_settings(&self.path).map_err(|error| self.refusal(&error))?;
-        text.lines().map(|line| serde_json::from_str(line).map_err(|error| self.refusal(&error))).collect()
-    }
-
-    fn write(&self, all: impl Iterator<Item = Validated>) -> Result<()> {
-        let mut text = String::new();
-        for one in all {
-            text += &serde_json::to_string(&one).map_err(|error| self.refusal(&error))?;
-            text.push('\n');
-        }
-        write_atomic(&self.path, text.as_bytes()).map_err(|error| self.refusal(&error))
-    }
-
-    fn refusal(&self, error: &dyn std::fmt::Display) -> Error {
-        Error::Config { name: self.path.display().to_string(), reason: error.to_string() }
-    }
+    Ok(best)
 }

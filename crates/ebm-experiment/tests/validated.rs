@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use candle_core::{DType, Device};
-use ebm_experiment::{KeptBest, train_validated};
+use ebm_experiment::{KeptBest, Run, Session, train_validated};
 use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::schedule::Schedule;
 use ebm_nn::{import, init, params::ParamStore};
@@ -26,9 +26,11 @@ fn the_best_parameters_are_kept() {
     };
     let mut best = KeptBest { file: folder.path().join("best.safetensors"), loss: distance_from_1 };
     let spec = RunSpec::new((folder.path(), "run"), "steps = 3", 3, 0);
-    let found = train_validated(&spec, 1, &mut task, &mut best, &mut (), &Group::alone()).unwrap().unwrap();
+    let run = Run { spec, validate_every: 1 };
+    let mut session = Session { group: &Group::alone(), device: &Device::Cpu, progress: &mut () };
+    let found = train_validated(&run, &mut task, &mut best, &mut session).unwrap().unwrap();
 
-    assert_eq!((found.step, found.loss), (2, 0.0));
+    assert_eq!((found.step, found.value), (2, 0.0));
     let kept = import::load(&best.file, &Device::Cpu).unwrap();
     assert_eq!(kept["w"].to_vec1::<f32>().unwrap(), [1.0]);
     assert_eq!(w.to_vec1::<f32>().unwrap(), [0.5]);

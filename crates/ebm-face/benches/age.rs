@@ -26,7 +26,9 @@ use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{ENERGY, Head, Network, TRUNK};
-use ebm_face::{BaselineHead, EnergyHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{
+    Backbone, BaselineHead, EnergyHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig, ResNetNorm,
+};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::Updater;
@@ -38,7 +40,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const FEATURES: usize = 2048;
 
 struct Networks {
-    trunk: Trunk,
+    trunk: ResNetBackbone,
     direct: BaselineHead,
     baseline: Baseline,
     energy: EnergyHead,
@@ -50,7 +52,7 @@ impl Networks {
     fn new() -> Self {
         let store = ParamStore::new(Key::new(1));
         let vb = |name: &str| store.var_builder(DType::F32, &Device::Cpu).pp(name);
-        drop(Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap());
+        drop(ResNetBackbone::new(&ResNetBackboneConfig::resnet50(ResNetNorm::Train), vb("trunk")).unwrap());
         let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2).unwrap());
         let energy = EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap();
         let rule = StepRule::EarlyStopping {
@@ -63,7 +65,8 @@ impl Networks {
         let constants = store.constants().unwrap();
         let vb = |name: &str| constants.var_builder(DType::F32, &Device::Cpu).pp(name);
         Self {
-            trunk: Trunk::new(&TrunkConfig::resnet50(TrunkNorm::Train), vb("trunk")).unwrap(),
+            trunk: ResNetBackbone::new(&ResNetBackboneConfig::resnet50(ResNetNorm::Train), vb("trunk"))
+                .unwrap(),
             direct: BaselineHead::new(&baseline, FEATURES, FEATURES, vb("direct")).unwrap(),
             baseline,
             constant: EnergyHead::new(&EnergyHeadConfig::paper(1), FEATURES, vb("energy")).unwrap(),

@@ -129,7 +129,7 @@ impl FeatureTable {
     }
 }
 
-/// Feature tables on disk, each under the hash of all that it depends on: the trunk's weights, every image's bytes, its
+/// Feature tables on disk, each under the hash of all that it depends on: the backbone's weights, every image's bytes, its
 /// target, the transform and the key of its augmentation. A file that is damaged is computed again.
 pub struct FeatureCache<'a> {
     /// Where the files are.

@@ -4,7 +4,7 @@
 //!
 //! | in the paper | item |
 //! |---|---|
-//! | ResNet50, its features g_x | [`Trunk`]; from a weight file by [`load_trunk`] or [`preload_trunk`] |
+//! | ResNet50, its features g_x | [`ResNetBackbone`]; from a weight file by [`load_resnet`] or [`preload_resnet`] |
 //! | f(x, y) from g_x and y | [`EnergyHead`] |
 //! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
 //!
@@ -18,7 +18,7 @@
 //!
 //! | `kind` | network | g_x | images | names | trained |
 //! |---|---|---|---|---|---|
-//! | `resnet` | [`Trunk`] | mean of the last map | any | torchvision's | yes |
+//! | `resnet` | [`ResNetBackbone`] | mean of the last map | any | torchvision's | yes |
 //! | `convnext` | [`ConvNeXt`], of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
 //! | `dinov2` | [`Dinov2`], of `candle_transformers` | class token | square, multiples of 14 | the published | no: predicts only |
 
@@ -35,16 +35,13 @@ pub mod reproduce;
 pub mod saved;
 mod shapes;
 pub mod training;
-mod trunk;
-mod trunk_weights;
 
 pub use backbone::{
     Backbone, BackboneConfig, ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2, Dinov2Config,
-    ImageSize, preload_backbone,
+    ImageSize, ResNetBackbone, ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone,
+    preload_resnet,
 };
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use error::{Error, Result};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
-pub use trunk::{Trunk, TrunkConfig, TrunkNorm};
-pub use trunk_weights::{TrunkFile, load_trunk, preload_trunk};

@@ -16,7 +16,7 @@ pub const ENERGY: &str = "ebm";
 
 /// What a head's parameters are named under.
 const HEAD: &str = "head";
-/// What a trunk's parameters are named under.
+/// What a backbone's parameters are named under.
 pub const TRUNK: &str = "trunk";
 
 /// A head and its objective.
@@ -116,7 +116,7 @@ pub fn num_clamped(model: &Baseline, faces: &Faces) -> usize {
     numbers.filter(|&&number| bins.containing(f64::from(number)).is_none()).count()
 }
 
-/// A head, and the trunk below it where that is trained too.
+/// A head, and the backbone below it where that is trained too.
 pub struct Network {
     /// Without it the inputs are features g_x.
     pub trunk: Option<Box<dyn Backbone>>,
@@ -125,7 +125,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The scalar training loss of a batch: `x` is images `(B, 3, H, W)` under a trunk, features `(B, X)` without one.
+    /// The scalar training loss of a batch: `x` is images `(B, 3, H, W)` under a backbone, features `(B, X)` without one.
     ///
     /// # Errors
     /// As [`Head::loss`].

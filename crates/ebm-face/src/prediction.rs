@@ -51,7 +51,7 @@ impl From<&str> for Initial {
 /// What a [`Predictor`] is opened with beside its networks.
 #[derive(Clone, Debug, Default)]
 pub struct PredictorOptions {
-    /// The trunk's weights, where they are no longer where they were in training.
+    /// The backbone's weights, where they are no longer where they were in training.
     pub weights: Option<PathBuf>,
     /// λ of the refinement, in place of the one that the validation split chose.
     pub step_length: Option<f64>,

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
 use crate::{
-    Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, Result, TrunkFile, load_trunk,
+    Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, ResNetFile, Result, load_resnet,
     preload_backbone,
 };
 
@@ -39,16 +39,16 @@ pub struct RunConfig {
     pub method: String,
     /// Seed of the initial values, the order and the noise.
     pub seed: u64,
-    /// Where the trunk's weights are.
-    pub trunk: TrunkSource,
+    /// Where the backbone's weights are.
+    pub trunk: BackboneSource,
     /// The experiment.
     pub experiment: ExperimentConfig,
 }
 
-/// Where a run has its trunk from.
+/// Where a run has its backbone from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TrunkSource {
+pub enum BackboneSource {
     /// It was trained with the head and is in the run's own file.
     Own(BackboneConfig),
     /// A weight file that the head was trained on top of.
@@ -109,8 +109,8 @@ impl Stored {
             |error: toml::ser::Error| Error::Settings { name: "run".into(), reason: error.to_string() };
         let RunConfig { method, seed, trunk, experiment } = &self.run;
         let base = match trunk {
-            TrunkSource::Own(_) => None,
-            TrunkSource::File { path, sha256 } => {
+            BackboneSource::Own(_) => None,
+            BackboneSource::File { path, sha256 } => {
                 // As seen from the model's file.
                 let file = if path.is_absolute() { path.clone() } else { Path::new("..").join(path) };
                 Some(BaseNetwork { digest: sha256.clone(), file: Some(file) })
@@ -212,11 +212,11 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads the model's file `path`, or that of the run in the directory `path`. `weights` is where its trunk's file is if it is no
+    /// Reads the model's file `path`, or that of the run in the directory `path`. `weights` is where its backbone's file is if it is no
     /// longer where it was.
     ///
     /// # Errors
-    /// [`Error::Settings`] for a file of something else; [`Error::Weights`] when the trunk's file is not the one that the run was
+    /// [`Error::Settings`] for a file of something else; [`Error::Weights`] when the backbone's file is not the one that the run was
     /// trained on, or when the parameters are not those of the configuration.
     pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
         let path = if path.is_dir() { path.join(MODEL) } else { path.to_owned() };
@@ -226,11 +226,11 @@ impl Saved {
         store.freeze(|_| true);
         let experiment = &config.experiment;
         let trunk = match &config.trunk {
-            TrunkSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
-            TrunkSource::File { path: file, sha256 } => {
+            BackboneSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
+            BackboneSource::File { path: file, sha256 } => {
                 let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
                 let file = weights.map_or_else(|| runs.join(file), Path::to_owned);
-                open_trunk(&experiment.trunk, &file, Some(sha256))?
+                open_backbone(&experiment.trunk, &file, Some(sha256))?
             }
         };
         let num_features = trunk.num_features();
@@ -244,12 +244,16 @@ impl Saved {
     }
 }
 
-/// The trunk of the kind of `config` in a weight file, for prediction; with `sha256`, only if that is the file's. A residual
+/// The backbone of the kind of `config` in a weight file, for prediction; with `sha256`, only if that is the file's. A residual
 /// network's sizes are told from the file.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_trunk`] and [`preload_backbone`].
-pub fn open_trunk(config: &BackboneConfig, path: &Path, sha256: Option<&str>) -> Result<Box<dyn Backbone>> {
+/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`].
+pub fn open_backbone(
+    config: &BackboneConfig,
+    path: &Path,
+    sha256: Option<&str>,
+) -> Result<Box<dyn Backbone>> {
     if let Some(expected) = sha256 {
         let found = file_digest(path)?;
         if found != expected {
@@ -261,7 +265,7 @@ pub fn open_trunk(config: &BackboneConfig, path: &Path, sha256: Option<&str>) ->
     }
     let device = Device::Cpu;
     if let BackboneConfig::Resnet(_) = config {
-        return Ok(Box::new(load_trunk(path, TrunkFile::default(), &device)?.1));
+        return Ok(Box::new(load_resnet(path, ResNetFile::default(), &device)?.1));
     }
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);

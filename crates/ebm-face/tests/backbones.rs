@@ -10,7 +10,7 @@ use candle_transformers::models::convnext::{Config, convnext, convnext_no_final_
 use candle_transformers::models::dinov2::DinoVisionTransformer;
 use ebm_face::{
     Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config, Error,
-    TrunkConfig, TrunkNorm, preload_backbone,
+    ResNetBackboneConfig, ResNetNorm, preload_backbone,
 };
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::init::{draw, normal};
@@ -188,7 +188,12 @@ fn convnext_has_its_gradients() {
 
 #[test]
 fn residual_networks_have_their_gradients() {
-    let trunk = TrunkConfig { layers: [1, 1, 1, 1], width: 4, norm: TrunkNorm::Folded, stride_in_1x1: true };
+    let trunk = ResNetBackboneConfig {
+        layers: [1, 1, 1, 1],
+        width: 4,
+        norm: ResNetNorm::Folded,
+        stride_in_1x1: true,
+    };
     let parameters = ["conv1.weight", "layer2.0.conv1.weight", "layer4.0.downsample.0.bias"];
     // A small step: few kinks of the rectifier are crossed.
     check_gradients(&BackboneConfig::Resnet(trunk), &[2, 3, 45, 38], &parameters, 1e-7, 1e-4);
@@ -290,7 +295,7 @@ fn candles_layer_norm_cuts_dinov2s_graph() {
 #[test]
 fn configurations_are_told_by_kind() {
     let read = |text: &str| serde_json::from_str::<BackboneConfig>(text);
-    let resnet = BackboneConfig::Resnet(TrunkConfig::resnet50(TrunkNorm::Train));
+    let resnet = BackboneConfig::Resnet(ResNetBackboneConfig::resnet50(ResNetNorm::Train));
     let text = r#"{"kind": "resnet", "layers": [3, 4, 6, 3], "width": 64, "norm": "train"}"#;
     assert_eq!(read(text).unwrap(), resnet);
     assert_eq!(read(r#"{"kind": "convnext", "size": "atto"}"#).unwrap(), atto(ConvNeXtVersion::V1));
@@ -315,7 +320,12 @@ fn published_files_load_by_their_names() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("weights.safetensors");
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &CPU).unwrap();
-    let resnet = TrunkConfig { layers: [1, 1, 1, 1], width: 2, norm: TrunkNorm::Train, stride_in_1x1: false };
+    let resnet = ResNetBackboneConfig {
+        layers: [1, 1, 1, 1],
+        width: 2,
+        norm: ResNetNorm::Train,
+        stride_in_1x1: false,
+    };
     for (config, images, surplus, one) in [
         (BackboneConfig::Resnet(resnet), [1, 3, 40, 40], "fc.weight", "layer1.0.bn3.running_mean"),
         (atto(ConvNeXtVersion::V1), [1, 3, 64, 64], "head.fc.weight", "stages.2.blocks.5.gamma"),

@@ -13,7 +13,7 @@ use ebm_data::faces::{Face, Faces, Pixels};
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::{Outcome, Row, evaluate};
-use ebm_face::saved::{RunConfig, Saved, TrunkSource, save};
+use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
 use ebm_nn::params::ParamStore;
 
 /// Faces with these targets; what they look like is of no importance here.
@@ -31,7 +31,7 @@ fn saved(config: &ExperimentConfig, method: &str, root: &Path, edit: impl Fn(&Pa
     edit(&store);
     let dir = root.join(format!("{method}-0"));
     std::fs::create_dir(&dir).unwrap();
-    let trunk = TrunkSource::Own(config.trunk.clone());
+    let trunk = BackboneSource::Own(config.trunk.clone());
     let run = RunConfig { method: method.to_owned(), seed: 0, trunk, experiment: config.clone() };
     std::fs::write(dir.join("config.toml"), run.to_toml().unwrap()).unwrap();
     save(&store, &dir, &run).unwrap();

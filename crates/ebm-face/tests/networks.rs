@@ -4,7 +4,10 @@
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_face::{BaselineHead, EnergyHead, EnergyHeadConfig, Error, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{
+    Backbone, BaselineHead, EnergyHead, EnergyHeadConfig, Error, ResNetBackbone, ResNetBackboneConfig,
+    ResNetNorm,
+};
 use ebm_nn::init::{draw, normal};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -25,15 +28,15 @@ fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
     assert!(difference <= bound * largest(b).max(1.0), "{difference} of {}", largest(b));
 }
 
-fn tiny_trunk(norm: TrunkNorm) -> TrunkConfig {
-    TrunkConfig { layers: [1, 1, 1, 1], width: 4, norm, stride_in_1x1: false }
+fn tiny_trunk(norm: ResNetNorm) -> ResNetBackboneConfig {
+    ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 4, norm, stride_in_1x1: false }
 }
 
 #[test]
 fn the_trunk_has_torchvisions_names() {
     let store = ParamStore::new(Key::new(1));
-    let config = TrunkConfig { width: 1, ..TrunkConfig::resnet50(TrunkNorm::Train) };
-    Trunk::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
+    let config = ResNetBackboneConfig { width: 1, ..ResNetBackboneConfig::resnet50(ResNetNorm::Train) };
+    ResNetBackbone::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
     // 53 convolutions, each followed by a normalisation of two parameters and two buffers.
     let names = store.names();
     assert_eq!(names.len(), 53 * 5);
@@ -46,15 +49,15 @@ fn the_trunk_has_torchvisions_names() {
     ] {
         assert!(names.iter().any(|n| n == name), "{name}");
     }
-    assert_eq!(TrunkConfig::resnet50(TrunkNorm::Train).num_features(), 2048);
+    assert_eq!(ResNetBackboneConfig::resnet50(ResNetNorm::Train).num_features(), 2048);
 }
 
 #[test]
 fn features_are_means_of_the_last_map() {
-    for norm in [TrunkNorm::Train, TrunkNorm::Frozen, TrunkNorm::Folded] {
+    for norm in [ResNetNorm::Train, ResNetNorm::Frozen, ResNetNorm::Folded] {
         let config = tiny_trunk(norm);
         let store = ParamStore::new(Key::new(2));
-        let trunk = Trunk::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
+        let trunk = ResNetBackbone::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
         let images = noise(&[2, 3, 75, 64], DType::F32, 1);
         // Records statistics, so that there is something to fold.
         let trained = trunk.features(&images, true).unwrap();
@@ -62,12 +65,12 @@ fn features_are_means_of_the_last_map() {
         let features = trunk.features(&images, false).unwrap();
         assert!(largest(&features) > 1e-3);
         let constants = store.constants().unwrap().var_builder(DType::F32, &CPU);
-        let constant = Trunk::new(&config, constants).unwrap();
+        let constant = ResNetBackbone::new(&config, constants).unwrap();
         assert_close(&constant.features(&images, false).unwrap(), &features, 1e-5);
     }
     let store = ParamStore::new(Key::new(2));
-    let config = TrunkConfig { layers: [1, 1, 0, 1], ..tiny_trunk(TrunkNorm::Train) };
-    let refused = Trunk::new(&config, store.var_builder(DType::F32, &CPU));
+    let config = ResNetBackboneConfig { layers: [1, 1, 0, 1], ..tiny_trunk(ResNetNorm::Train) };
+    let refused = ResNetBackbone::new(&config, store.var_builder(DType::F32, &CPU));
     assert!(matches!(refused, Err(Error::Config { part: "trunk", .. })));
 }
 

@@ -13,7 +13,9 @@ use ebm_core::{GaussianMixture, MonteCarloNll, Objective, Proposal};
 use ebm_face::config::{MethodConfig, TrainingConfig};
 use ebm_face::network::{Head, Network};
 use ebm_face::training::FaceTask;
-use ebm_face::{BackboneConfig, BaselineHead, EnergyHead, EnergyHeadConfig, TrunkConfig, TrunkNorm};
+use ebm_face::{
+    BackboneConfig, BaselineHead, EnergyHead, EnergyHeadConfig, ResNetBackboneConfig, ResNetNorm,
+};
 use ebm_nn::import::{LoadPolicy, load_safetensors, metadata};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -164,7 +166,12 @@ fn training_takes_torchs_steps() {
 fn a_network_end_to_end_has_torchs_gradients_and_statistics() {
     let case = case("end_to_end");
     let mut config = config();
-    let form = TrunkConfig { layers: [1, 1, 1, 1], width: 2, norm: TrunkNorm::Train, stride_in_1x1: false };
+    let form = ResNetBackboneConfig {
+        layers: [1, 1, 1, 1],
+        width: 2,
+        norm: ResNetNorm::Train,
+        stride_in_1x1: false,
+    };
     config.trunk = BackboneConfig::Resnet(form);
     config.head.hidden = 6;
     let (network, store) = network(&config, "direct_l2", 1);

@@ -18,7 +18,7 @@ use ebm_face::features::FeatureCache;
 use ebm_face::network::ENERGY;
 use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, evaluate, mini, runs};
-use ebm_face::saved::{RunConfig, Saved, TrainedHead, TrunkSource, save};
+use ebm_face::saved::{BackboneSource, RunConfig, Saved, TrainedHead, save};
 use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
 use ebm_seed::Key;
 use ebm_train::{RunSpec, TrainTask, train_run};
@@ -243,7 +243,7 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     let (config, faces, dir) = (config(), faces(16), tempfile::tempdir().unwrap());
     let (network, store) = network(&config, ENERGY, 1);
     let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
-    let trunk = TrunkSource::Own(config.trunk.clone());
+    let trunk = BackboneSource::Own(config.trunk.clone());
     let saved = RunConfig { method: ENERGY.to_owned(), seed: 1, trunk, experiment: config.clone() };
     let text = saved.to_toml().unwrap();
     let spec = RunSpec::new((dir.path(), "ebm-1"), &text, 3, 1);

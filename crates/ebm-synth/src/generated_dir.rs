@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ebm_data::files::{read_limited, write_atomic};
 use ebm_data::staging::Staging;
 use ebm_data::{Error, Result};
 use ebm_seed::Key;
 use rand::RngCore as _;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// What is generated.
@@ -36,7 +37,7 @@ struct Manifest {
 }
 
 /// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there, and says whether it was. `write` writes its files
-/// into a directory and returns their size in bytes; `size` is the size of those in `dir`, smaller if any is missing.
+/// into a directory; `files` are their paths in it.
 ///
 /// # Errors
 /// [`Error::Argument`] if `dir` holds anything else; else those of `write`, and [`Error::Io`].
@@ -44,18 +45,20 @@ pub(crate) fn make(
     dir: &Path,
     kind: &Kind,
     (config, count, key): (&impl Serialize, usize, Key),
-    size: impl Fn(&Path) -> Result<u64>,
-    write: impl FnOnce(&Path) -> Result<u64>,
+    files: impl Fn(&Path) -> Result<Vec<PathBuf>>,
+    write: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<bool> {
     let fail = |error: serde_json::Error| Error::Argument { name: "config", detail: error.to_string() };
     let digest = digest(kind, &serde_json::to_string(config).map_err(fail)?, count, key);
     let config = serde_json::to_value(config).map_err(fail)?;
+    let size = |dir: &Path| Ok(size_of(&files(dir)?));
     let whole = || holds(dir, kind, &digest, &size);
     if whole()? {
         return Ok(true);
     }
     let staging = Staging::beside(dir)?;
-    let bytes = write(staging.path())?;
+    write(staging.path())?;
+    let bytes = size(staging.path())?;
     write_json(
         &staging.path().join(kind.manifest),
         &Manifest { digest: digest.clone(), bytes, count, config },
@@ -68,9 +71,9 @@ pub(crate) fn make(
     }
 }
 
-/// The size of a file in bytes.
-pub(crate) fn size_of(path: &Path) -> Result<u64> {
-    Ok(fs::metadata(path).map_err(|source| Error::io("read", path, source))?.len())
+/// The size of the files in bytes; too small if one is missing or cut short.
+fn size_of(files: &[PathBuf]) -> u64 {
+    files.par_iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
 }
 
 /// Writes `value` as JSON, atomically.

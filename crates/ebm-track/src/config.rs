@@ -1,11 +1,11 @@
 //! The settings of tracking's experiments.
 
-pub use ebm_experiment::config::Settings;
 use ebm_experiment::config::row;
+pub use ebm_experiment::config::{AblationConfig, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::method::MethodConfig;
+use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
 use crate::training::{BoxTraining, SmallBackboneConfig};
 
@@ -23,8 +23,11 @@ pub struct ExperimentConfig {
     pub pairs: PairsConfig,
     /// The rows of Table 3.
     pub methods: Vec<MethodConfig>,
-    /// The proposals of the supplement's ablation, for the energy model.
-    pub ablation: Vec<AblationConfig>,
+    /// The trackers of Table 3 beside those that are compared here.
+    #[serde(default)]
+    pub rivals: Vec<RivalConfig>,
+    /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
+    pub ablation: Vec<AblationConfig<[f64; 3]>>,
     /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
     #[serde(default)]
     pub step_factors: Vec<f64>,
@@ -37,16 +40,6 @@ pub struct ExperimentConfig {
     /// Generated videos, at mini scale.
     #[serde(default)]
     pub generated: Option<GeneratedConfig>,
-}
-
-/// A proposal of the supplement's ablation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AblationConfig {
-    /// σ_l of the proposal.
-    pub sigmas: Vec<f64>,
-    /// OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
-    pub published: [f64; 3],
 }
 
 /// Pairs of frames.
@@ -88,6 +81,9 @@ impl Settings for ExperimentConfig {
         }
         if !self.step_factors.iter().all(|factor| factor.is_finite() && *factor >= 0.0) {
             return Err("step_factors must not be negative".into());
+        }
+        for MethodConfig { key, refinement, .. } in &self.methods {
+            refinement.ascent().check().map_err(|error| format!("methods.{key}.refinement: {error}"))?;
         }
         Ok(())
     }
@@ -131,6 +127,13 @@ mod tests {
         let text = "extends = 'paper'\n[tracker]\nserach_factor = 4.0\n";
         let error = ExperimentConfig::parse("mine", text).unwrap_err().to_string();
         assert!(error.contains("did you mean `search_factor`?"), "{error}");
+    }
+
+    #[test]
+    fn a_refinement_that_can_not_climb_is_refused() {
+        let text = "extends = 'paper'\nmethods.ebm.refinement.step_length = [-1e-4, 1e-3]";
+        let error = ExperimentConfig::parse("mine", text).unwrap_err().to_string();
+        assert!(error.contains("methods.ebm.refinement: step_length = [-0.0001"), "{error}");
     }
 
     #[test]

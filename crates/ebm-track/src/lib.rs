@@ -30,6 +30,6 @@ pub use backbone::{Backbone, BackboneFeatures};
 pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};
-pub use method::{MethodConfig, Published, Refinement, StepCoordinates};
+pub use method::{MethodConfig, Published, Quoted, Refinement, RivalConfig, StepCoordinates};
 pub use sequence::{TrackedSequence, Watch, track_sequence};
 pub use trained::{Tracker, TrackerOptions};

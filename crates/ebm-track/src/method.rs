@@ -32,6 +32,31 @@ pub struct Published {
     pub uav123: [f64; 3],
 }
 
+/// Another tracker, as Table 3 quotes it, in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RivalConfig {
+    /// Its name.
+    pub name: String,
+    /// Precision, normalised precision and success on TrackingNet's test set.
+    pub tracking_net: [f64; 3],
+    /// On UAV123.
+    #[serde(default)]
+    pub uav123: Quoted,
+}
+
+/// Figures in percent, none where the table has a dash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quoted {
+    /// OP50.
+    pub op50: Option<f64>,
+    /// OP75.
+    pub op75: Option<f64>,
+    /// AUC.
+    pub auc: Option<f64>,
+}
+
 impl MethodConfig {
     /// The same, trained with samples from Eq. 5 with these standard deviations.
     ///

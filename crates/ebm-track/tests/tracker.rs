@@ -174,7 +174,7 @@ fn one_bad_sequence_does_not_stop_a_benchmark() {
     let report = all[0].report(&sequences, &Convention::pytracking()).unwrap();
     assert_eq!((report.sequences, report.failed.len(), all[0].tracked.len()), (1, 1, 1));
     assert!(report.failed[0].reason.contains("frame 3"));
-    assert!(report.auc > 60.0, "{}", report.auc);
+    assert!(report.figures.auc > 60.0, "{}", report.figures.auc);
     assert_eq!(all[0].cost().0, 4);
     let folder = run_folder(&results, 1);
     assert_eq!(read_boxes(&folder.join("good.txt")).unwrap(), all[0].tracked[0].boxes);

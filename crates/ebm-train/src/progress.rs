@@ -77,14 +77,21 @@ impl<'a> RunSpec<'a> {
     /// [`Error::RunExists`], [`Error::OtherSettings`].
     pub fn check(&self) -> Result<()> {
         let path = self.root.join(self.name);
-        match (RunDir::exists(&path), self.resume) {
-            (false, _) => Ok(()),
-            (true, false) => Err(Error::RunExists { path }),
-            (true, true) => {
-                let config = RunDir::read_config(&path)?;
-                self.check_settings(path, &config)
-            }
+        self.check_new()?;
+        if !RunDir::exists(&path) {
+            return Ok(());
         }
+        let config = RunDir::read_config(&path)?;
+        self.check_settings(path, &config)
+    }
+
+    /// [`check`](Self::check) where the settings are not known yet.
+    ///
+    /// # Errors
+    /// [`Error::RunExists`].
+    pub fn check_new(&self) -> Result<()> {
+        let path = self.root.join(self.name);
+        if !self.resume && RunDir::exists(&path) { Err(Error::RunExists { path }) } else { Ok(()) }
     }
 
     pub(crate) fn open(&self, environment: &Environment) -> Result<RunDir> {

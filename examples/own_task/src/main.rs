@@ -10,17 +10,16 @@ use candle_core::{Device, Tensor};
 use ebm_core::{AnyObjective, EnergyModel, GaussianMixture, Grid, Objective};
 use ebm_eval::AbsoluteError;
 use ebm_experiment::config::{Configured, Overrides, Settings};
-use ebm_experiment::{KeptBest, Predictions, train_validated};
+use ebm_experiment::{KeptBest, Predictions, Run, Session, train_validated};
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_nn::{import, params::ParamStore};
 use ebm_plot::DensityCurves;
 use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// What `count.toml` says.
-#[derive(Serialize, Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     seed: u64,
@@ -63,15 +62,16 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
     let mut task = Descent { learner: Learner::new(store.clone(), updater), loss };
     let validation = data::Split::read(folder, "validation")?;
     let loss = |store: &ParamStore| -> Result<f64> {
-        let nll = predict(&network::Counter::new(&store.constants()?)?, &validation)?.nll()?;
-        eprintln!("{nll:.3} nats on the validation pictures");
-        Ok(nll)
+        Ok(predict(&network::Counter::new(&store.constants()?)?, &validation)?.nll()?)
     };
     let mut best = KeptBest { file: run.join("best.safetensors"), loss };
     let place = run.parent().zip(run.file_name().and_then(OsStr::to_str)).context("RUN names no folder")?;
     let text = config.to_toml()?;
     let spec = RunSpec { resume: true, ..RunSpec::new(place, &text, config.steps, config.seed) };
-    train_validated(&spec, config.validate_every, &mut task, &mut best, &mut (), &Group::alone())?;
+    let mut session = Session { group: &Group::alone(), device: &Device::Cpu, progress: &mut () };
+    let run = Run { spec, validate_every: config.validate_every };
+    let kept = train_validated(&run, &mut task, &mut best, &mut session)?.context("nothing was validated")?;
+    eprintln!("step {} was best: {:.3} nats on the validation pictures", kept.step, kept.value);
     store.load(&import::load(&best.file, &Device::Cpu)?, import::LoadPolicy::STRICT)?;
     network::Counter::new(&store.constants()?)
 }

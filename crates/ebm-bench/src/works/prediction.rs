@@ -6,7 +6,7 @@ use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
-use ebm_face::{BaselineHead, EnergyHeadConfig, Trunk, TrunkConfig, TrunkNorm};
+use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 use ebm_nn::boxes::BBox;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
@@ -113,9 +113,9 @@ pub fn detector(
 pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Result<Run> {
     place.freeze();
     let vb = place.var_builder();
-    let trunk_config = TrunkConfig::resnet50(TrunkNorm::Train);
+    let trunk_config = ResNetBackboneConfig::resnet50(ResNetNorm::Train);
     let width = trunk_config.num_features();
-    let trunk = Trunk::new(&trunk_config, vb.pp("trunk"))?;
+    let trunk = ResNetBackbone::new(&trunk_config, vb.pp("trunk"))?;
     let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2)?);
     let direct = BaselineHead::new(&baseline, width, width, vb.pp("direct"))?;
     let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use ebm_data::fetch::{Error, Event, FetchOptions, Hub, Manifest, Outcome, State, embedded, get_entry};
+use ebm_data::fetch::{Error, Event, FetchOptions, FileStatus, Hub, Manifest, State, embedded, get_entry};
 use ebm_seed::Key;
 use ebm_train::Progress as _;
 
@@ -87,7 +87,7 @@ fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
     Err(Error::UnknownName { name: name.into(), known: known.chain([ALL_WEIGHTS.into()]).collect() }.into())
 }
 
-fn line(Outcome { path, state }: &Outcome, page: &str) -> String {
+fn line(FileStatus { path, state }: &FileStatus, page: &str) -> String {
     let path = path.display();
     match state {
         State::Verified { sha256 } => format!("{path}: verified, SHA-256 {sha256}"),

@@ -22,7 +22,7 @@ pub struct RunArgs {
     /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of one.
     #[arg(long)]
     run: PathBuf,
-    /// The trunk's weights, if they are no longer where they were in training.
+    /// The backbone's weights, if they are no longer where they were in training.
     #[arg(long)]
     weights: Option<PathBuf>,
     /// λ of the refinement, in place of the one that the validation split chose.

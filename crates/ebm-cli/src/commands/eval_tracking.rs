@@ -162,12 +162,12 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
         "sequences": merged.sequences,
         "frames": frames,
         "rows": [{
-            "auc": fraction(&merged.auc),
-            "op50": fraction(&merged.op50),
-            "op75": fraction(&merged.op75),
-            "precision": fraction(&merged.precision),
-            "norm_precision": fraction(&merged.norm_precision),
-            "average_overlap": fraction(&merged.average_overlap),
+            "auc": fraction(&merged.figures.auc),
+            "op50": fraction(&merged.figures.op50),
+            "op75": fraction(&merged.figures.op75),
+            "precision": fraction(&merged.figures.precision),
+            "norm_precision": fraction(&merged.figures.norm_precision),
+            "average_overlap": fraction(&merged.figures.average_overlap),
         }],
         "failed": merged.failed,
         "unmatched": unmatched,
@@ -177,12 +177,12 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
 fn print_table(merged: &RunsReport, runs: &[TrackingReport]) {
     println!("{} sequences, {} run(s), by {}", merged.sequences, merged.runs, merged.convention.name);
     for (name, value) in [
-        ("AUC", &merged.auc),
-        ("OP50", &merged.op50),
-        ("OP75", &merged.op75),
-        ("precision", &merged.precision),
-        ("normalised precision", &merged.norm_precision),
-        ("average overlap", &merged.average_overlap),
+        ("AUC", &merged.figures.auc),
+        ("OP50", &merged.figures.op50),
+        ("OP75", &merged.figures.op75),
+        ("precision", &merged.figures.precision),
+        ("normalised precision", &merged.figures.norm_precision),
+        ("average overlap", &merged.figures.average_overlap),
     ] {
         println!("{name:<21} {:6.2}", value.mean);
     }

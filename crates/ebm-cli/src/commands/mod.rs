@@ -16,20 +16,15 @@ pub mod predict_face;
 pub mod predict_tracking;
 pub mod reproduce;
 pub mod settings;
-pub mod step_factor;
 pub mod track_dataset;
 pub mod train;
-pub mod train_face;
-pub mod train_run;
-pub mod train_tracker;
-pub mod training_curve;
-pub mod training_data;
 pub mod weights;
 pub mod weights_card;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use ebm_data::files::{read_settings, write_atomic};
 use ebm_data::quarantine::Quarantine;
 use ebm_detect::config::ExperimentConfig;
 use ebm_experiment::config::{Configured, Overrides};
@@ -53,18 +48,25 @@ pub fn dataset_name(path: &Path) -> String {
     plain.unwrap_or(&stem).to_owned()
 }
 
-/// Where a run's files go: to the one that is resumed, or to a fresh one.
+/// The file by which a folder is known as a run: it holds the run's name without its number.
+const RUN: &str = "run.txt";
+
+/// Where a run's files go: to the one that is resumed, or to a fresh one. A folder that is no run of this name is refused, and nothing
+/// in it is changed.
 pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
-    match resume {
-        Some(run) if !run.is_dir() => {
-            anyhow::bail!(
-                "--resume {}: there is no such run; give the directory that it named",
-                run.display()
-            )
-        }
-        Some(run) => Ok(run.to_owned()),
-        None => fresh_run(root, name),
-    }
+    let Some(run) = resume else {
+        let run = fresh_run(root, name)?;
+        write_atomic(&run.join(RUN), name.as_bytes())?;
+        return Ok(run);
+    };
+    let place = run.display();
+    ensure!(run.is_dir(), "--resume {place}: there is no such run; give the directory that it named");
+    let found = read_settings(&run.join(RUN));
+    let found =
+        found.with_context(|| format!("--resume {place}: this is no run, it has no {RUN}; give one"))?;
+    let found = found.trim();
+    ensure!(found == name, "--resume {place}: this is a run of {found}, not of {name}; give one of these");
+    Ok(run.to_owned())
 }
 
 /// What a run of `ebm reproduce` is called: a smoke run apart from those whose results mean something.

@@ -49,50 +49,62 @@ fn no_decay() -> f64 {
 }
 
 impl GradientAscent {
-    /// λ for each of `dim` coordinates, after a check of all settings.
-    pub(super) fn step_lengths(&self, dim: usize) -> Result<Vec<f64>> {
-        let require = |name, ok: bool, value: String, expected| {
-            if ok { Ok(()) } else { Err(Error::Setting { name, value, expected }) }
-        };
-
+    /// Refuses settings with which nothing can climb, whatever y is.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], naming the setting.
+    pub fn check(&self) -> Result<()> {
         let lambda = &self.step_length;
         require(
             "step_length",
             lambda.iter().all(|length| (0.0..f64::INFINITY).contains(length)),
-            format!("{lambda:?}"),
+            || format!("{lambda:?}"),
             "made of finite numbers that are not negative",
         )?;
-        require(
-            "step_length",
-            lambda.len() == 1 || lambda.len() == dim,
-            format!("{lambda:?}"),
-            "one number, or as many as y has coordinates",
-        )?;
-
         let eta = self.decay;
-        require("decay", eta > 0.0 && eta <= 1.0, eta.to_string(), "in (0, 1]")?;
+        require("decay", eta > 0.0 && eta <= 1.0, || eta.to_string(), "in (0, 1]")?;
         require(
             "decay",
             eta == 1.0 || self.rule == StepRule::Backtracking,
-            eta.to_string(),
+            || eta.to_string(),
             "1 unless the rule is backtracking: the other rules reject no step",
         )?;
-
         if let StepRule::EarlyStopping { change_threshold, degeneration_tolerance, .. } = self.rule {
             require(
                 "change_threshold",
                 (0.0..f64::INFINITY).contains(&change_threshold),
-                change_threshold.to_string(),
+                || change_threshold.to_string(),
                 "finite and not negative",
             )?;
             require(
                 "degeneration_tolerance",
                 (0.0..f64::INFINITY).contains(&-degeneration_tolerance),
-                degeneration_tolerance.to_string(),
+                || degeneration_tolerance.to_string(),
                 "finite and not positive",
             )?;
         }
+        Ok(())
+    }
 
+    /// λ for each of `dim` coordinates, after a check of all settings.
+    pub(super) fn step_lengths(&self, dim: usize) -> Result<Vec<f64>> {
+        self.check()?;
+        let lambda = &self.step_length;
+        require(
+            "step_length",
+            lambda.len() == 1 || lambda.len() == dim,
+            || format!("{lambda:?}"),
+            "one number, or as many as y has coordinates",
+        )?;
         Ok(if lambda.len() == 1 { vec![lambda[0]; dim] } else { lambda.clone() })
     }
+}
+
+fn require(
+    name: &'static str,
+    ok: bool,
+    value: impl FnOnce() -> String,
+    expected: &'static str,
+) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::Setting { name, value: value(), expected }) }
 }

@@ -69,8 +69,16 @@ fn is_annotation_file(path: &Path) -> Result<bool> {
     let read = File::open(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
     read.map_err(|source| Error::io("read", path, source))?;
     let text = String::from_utf8_lossy(&start);
-    let keys = ["\"images\"", "\"annotations\"", "\"categories\"", "\"info\"", "\"licenses\""];
-    Ok(text.trim_start().starts_with('{') && keys.iter().any(|key| text.contains(key)))
+    let holds = |key: &str| {
+        let after =
+            text.split_once(&format!("\"{key}\"")).and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
+        // Lists of objects, and one object of facts.
+        let value: String =
+            after.unwrap_or_default().chars().filter(|c| !c.is_whitespace()).take(2).collect();
+        value == "[{" || value == "[]" || key == "info" && value.starts_with('{')
+    };
+    let mut keys = ["images", "annotations", "categories", "licenses", "info"].into_iter();
+    Ok(text.trim_start().starts_with('{') && keys.any(holds))
 }
 
 /// Loads the annotation file of a split.

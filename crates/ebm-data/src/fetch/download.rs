@@ -86,7 +86,7 @@ pub(super) fn download(target: &Target<'_>, options: &FetchOptions, report: Repo
     let mut urls = target.urls.iter().peekable();
     while let Some(url) = urls.next() {
         let mut part = Part::open(target.path)?;
-        match from_address(target, url, &mut part, options, report) {
+        match (Transfer { target, url, options }).run(&mut part, report) {
             Ok(sha256) => {
                 if target.record {
                     hash::record(target.path, &sha256)?;
@@ -107,30 +107,6 @@ pub(super) fn download(target: &Target<'_>, options: &FetchOptions, report: Repo
     }
     let detail = "has no address to fetch it from".into();
     Err(Error::Manifest { path: target.path.into(), detail })
-}
-
-fn from_address(
-    target: &Target<'_>,
-    url: &str,
-    part: &mut Part,
-    options: &FetchOptions,
-    report: Report<'_>,
-) -> Result<String> {
-    let mut patience = Patience::new(url, options);
-    let mut furthest = part.len();
-    loop {
-        let attempt = attempt(target, url, part, options, report).and_then(|()| check(target, url, part));
-        let (error, asked) = match attempt {
-            Ok(sha256) => return Ok(sha256),
-            Err(Failure::Final(error)) => return Err(*error),
-            Err(Failure::Passing(error, asked)) => (*error, asked),
-        };
-        if part.len() >= furthest.saturating_add(PROGRESS) {
-            patience.failures = 0;
-        }
-        furthest = furthest.max(part.len());
-        patience.wait(error, asked, report)?;
-    }
 }
 
 /// The head of the answer, after as many attempts as a download has.
@@ -179,99 +155,187 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// One request; afterwards the part is whole.
-fn attempt(
-    target: &Target<'_>,
-    url: &str,
-    part: &mut Part,
-    options: &FetchOptions,
-    report: Report<'_>,
-) -> std::result::Result<(), Failure> {
-    let path = target.path;
-    let resumed = resumable(target, url, part);
-    if let Some(meta) = &resumed
-        && meta.total == Some(part.len())
-    {
-        return Ok(());
-    }
-    let resume = resumed.as_ref().map(|meta| Resume { start: part.len(), validator: meta.validator() });
-    let ask = Ask { path, url, resume, stall: options.stall, bearer: target.bearer, facts: false };
-    let answer = http::get(&ask).map_err(|error| match error {
-        Error::Network { .. } => Failure::Passing(error.into(), None),
-        other => Failure::Final(other.into()),
-    })?;
-    accept(target, url, part, &answer, resumed.as_ref(), options)?;
-    if let Some(encoding) = &answer.encoding {
-        part.restart(None)?;
-        let detail = format!("the answer is in the encoding {encoding}, which was not asked for");
-        return Err(protocol(path, url, &detail).into());
-    }
-    receive(target, url, part, answer, options, report)
+/// A download from one address.
+struct Transfer<'a> {
+    target: &'a Target<'a>,
+    url: &'a str,
+    options: &'a FetchOptions,
 }
 
-/// Makes the part ready for the answer's body: all of the file, or the rest of the same content.
-fn accept(
-    target: &Target<'_>,
-    url: &str,
-    part: &mut Part,
-    answer: &Answer,
-    resumed: Option<&Meta>,
-    options: &FetchOptions,
-) -> std::result::Result<(), Failure> {
-    let path = target.path;
-    match (answer.status, resumed) {
-        (200, _) => {
-            let meta = Meta {
-                url: url.into(),
-                total: answer.length.or(target.size),
-                etag: answer.etag.clone(),
-                last_modified: answer.last_modified.clone(),
+type Attempt<T> = std::result::Result<T, Failure>;
+
+impl Transfer<'_> {
+    /// Attempts until the part is whole, or no further one may do better; its hash.
+    fn run(&self, part: &mut Part, report: Report<'_>) -> Result<String> {
+        let mut patience = Patience::new(self.url, self.options);
+        let mut furthest = part.len();
+        loop {
+            let (error, asked) = match self.attempt(part, report).and_then(|()| self.check(part)) {
+                Ok(sha256) => return Ok(sha256),
+                Err(Failure::Final(error)) => return Err(*error),
+                Err(Failure::Passing(error, asked)) => (*error, asked),
             };
-            if let (Some(expected), Some(actual)) = (target.size, answer.length)
-                && expected != actual
-            {
-                return Err(Error::Size { path: path.into(), origin: url.into(), expected, actual }.into());
+            if part.len() >= furthest.saturating_add(PROGRESS) {
+                patience.failures = 0;
             }
-            if meta.total.is_none() && !answer.chunked && *target.pin == Pin::FirstUse {
-                let detail = "the answer tells no length, so a broken one could not be told";
-                return Err(protocol(path, url, detail).into());
-            }
-            part.restart(Some(meta))?;
+            furthest = furthest.max(part.len());
+            patience.wait(error, asked, report)?;
         }
-        (206, Some(meta)) => {
-            let same = answer.range == meta.total.map(|total| (part.len(), total))
-                && agrees(&answer.etag, &meta.etag)
-                && agrees(&answer.last_modified, &meta.last_modified);
-            if !same {
-                part.restart(None)?;
-                let detail = "the content has changed since the first part was fetched; starting over";
-                return Err(Failure::Passing(protocol(path, url, detail).into(), None));
-            }
-            part.mended = true;
-        }
-        (416, Some(_)) => {
-            part.restart(None)?;
-            let detail = "the server has no such part; starting over";
-            return Err(Failure::Passing(protocol(path, url, detail).into(), None));
-        }
-        (status, _) => return Err(refusal(path, url, status, answer.retry_after, options)),
     }
-    Ok(())
-}
 
-fn protocol(path: &Path, url: &str, detail: &str) -> Error {
-    Error::Protocol { path: path.into(), url: url.into(), detail: detail.into() }
-}
+    /// One request; afterwards the part is whole.
+    fn attempt(&self, part: &mut Part, report: Report<'_>) -> Attempt<()> {
+        let resumed = self.resumable(part);
+        if resumed.as_ref().is_some_and(|meta| meta.total == Some(part.len())) {
+            return Ok(());
+        }
+        let resume = resumed.as_ref().map(|meta| Resume { start: part.len(), validator: meta.validator() });
+        let Self { target: Target { path, bearer, .. }, url, options } = *self;
+        let ask = Ask { path, url, resume, stall: options.stall, bearer: *bearer, facts: false };
+        let answer = http::get(&ask).map_err(|error| match error {
+            Error::Network { .. } => Failure::Passing(error.into(), None),
+            other => Failure::Final(other.into()),
+        })?;
+        self.accept(part, &answer, resumed.as_ref())?;
+        if let Some(encoding) = &answer.encoding {
+            part.restart(None)?;
+            let detail = format!("the answer is in the encoding {encoding}, which was not asked for");
+            return Err(self.protocol(&detail).into());
+        }
+        self.receive(part, answer, report)
+    }
 
-/// The description of the part, if the rest of it may be asked for.
-fn resumable(target: &Target<'_>, url: &str, part: &Part) -> Option<Meta> {
-    let meta = part.meta()?;
-    let total = meta.total?;
-    let sizes_agree = target.size.is_none_or(|size| size == total);
-    // Without a validator of the server, only the hash of the whole can tell that two halves belong together.
-    let told_apart = meta.validator().is_some() || *target.pin != Pin::FirstUse;
-    (part.len() > 0 && part.len() <= total && meta.url == url && sizes_agree && told_apart)
-        .then(|| meta.clone())
+    /// The description of the part, if the rest of it may be asked for.
+    fn resumable(&self, part: &Part) -> Option<Meta> {
+        let (meta, target) = (part.meta()?, self.target);
+        let total = meta.total?;
+        let sizes_agree = target.size.is_none_or(|size| size == total);
+        // Without a validator of the server, only the hash of the whole can tell that two halves belong together.
+        let told_apart = meta.validator().is_some() || *target.pin != Pin::FirstUse;
+        (part.len() > 0 && part.len() <= total && meta.url == self.url && sizes_agree && told_apart)
+            .then(|| meta.clone())
+    }
+
+    /// Makes the part ready for the answer's body: all of the file, or the rest of the same content.
+    fn accept(&self, part: &mut Part, answer: &Answer, resumed: Option<&Meta>) -> Attempt<()> {
+        let Self { target: Target { path, size, pin, .. }, url, options } = *self;
+        match (answer.status, resumed) {
+            (200, _) => {
+                let meta = Meta {
+                    url: url.into(),
+                    total: answer.length.or(*size),
+                    etag: answer.etag.clone(),
+                    last_modified: answer.last_modified.clone(),
+                };
+                if let (Some(expected), Some(actual)) = (*size, answer.length)
+                    && expected != actual
+                {
+                    let (path, origin) = (path.to_path_buf(), url.to_owned());
+                    return Err(Error::Size { path, origin, expected, actual }.into());
+                }
+                if meta.total.is_none() && !answer.chunked && **pin == Pin::FirstUse {
+                    let detail = "the answer tells no length, so a broken one could not be told";
+                    return Err(self.protocol(detail).into());
+                }
+                Ok(part.restart(Some(meta))?)
+            }
+            (206, Some(meta)) => {
+                let same = answer.range == meta.total.map(|total| (part.len(), total))
+                    && agrees(&answer.etag, &meta.etag)
+                    && agrees(&answer.last_modified, &meta.last_modified);
+                if !same {
+                    let why = "the content has changed since the first part was fetched; starting over";
+                    return self.start_over(part, self.protocol(why));
+                }
+                part.mended = true;
+                Ok(())
+            }
+            (416, Some(_)) => {
+                self.start_over(part, self.protocol("the server has no such part; starting over"))
+            }
+            (status, _) => Err(refusal(path, url, status, answer.retry_after, options)),
+        }
+    }
+
+    /// Appends the answer's body.
+    fn receive(&self, part: &mut Part, mut answer: Answer, report: Report<'_>) -> Attempt<()> {
+        let Self { target: &Target { path, reserve, .. }, url, options } = *self;
+        let total = part.meta().and_then(|meta| meta.total);
+        let left =
+            |part: &Part| total.map_or(0, |total| total - part.len().min(total)).saturating_add(reserve);
+        let free = path.parent().and_then(space::free);
+        if let Some(free) = free.filter(|&free| free < left(part)) {
+            return Err(Error::DiskFull { path: path.into(), needed: left(part), free: Some(free) }.into());
+        }
+        report(Event::Begin { path, url, done: part.len(), total });
+        let least = (options.min_rate * options.stall.as_secs_f64()) as u64;
+        let passing = |error: Error| Err(Failure::Passing(error.into(), None));
+        let stalled = |received| {
+            let window = options.stall;
+            passing(Error::Stalled { path: path.into(), url: url.into(), received, least, window })
+        };
+        let (mut window, mut in_window) = (Instant::now(), 0);
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let n = match answer.body.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return stalled(part.len()),
+                Err(_) if total.is_some_and(|total| part.len() < total) => break,
+                Err(error) => {
+                    let detail = error.to_string();
+                    return passing(Error::Network { path: path.into(), url: url.into(), detail });
+                }
+            };
+            if let Some(expected) = total.filter(|&total| part.len() + n as u64 > total) {
+                return Err(Error::LongBody { path: path.into(), url: url.into(), expected }.into());
+            }
+            part.append(&buffer[..n], left(part))?;
+            report(Event::Advance { done: part.len() });
+            in_window += n as u64;
+            if window.elapsed() >= options.stall {
+                if in_window < least {
+                    return stalled(part.len());
+                }
+                (window, in_window) = (Instant::now(), 0);
+            }
+        }
+        match total.filter(|&expected| part.len() < expected) {
+            Some(expected) => {
+                let actual = part.len();
+                passing(Error::ShortBody { path: path.into(), url: url.into(), expected, actual })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The hash of the whole part, if it is the right one.
+    fn check(&self, part: &mut Part) -> Attempt<String> {
+        let (pin, actual) = (self.target.pin, part.sha256());
+        if pin.admits(&actual) {
+            return Ok(actual);
+        }
+        let error = Error::WrongHash {
+            path: self.target.path.into(),
+            origin: self.url.into(),
+            expected: pin.expected(),
+            actual,
+            remedy: "what was fetched is removed; if the publisher has changed the file, mend the manifest or the record beside it",
+        };
+        // The halves may be of different contents: once from the start tells.
+        if part.mended { self.start_over(part, error) } else { Err(error.into()) }
+    }
+
+    /// Drops what is here, for another attempt.
+    fn start_over<T>(&self, part: &mut Part, why: Error) -> Attempt<T> {
+        part.restart(None)?;
+        Err(Failure::Passing(why.into(), None))
+    }
+
+    fn protocol(&self, detail: &str) -> Error {
+        Error::Protocol { path: self.target.path.into(), url: self.url.into(), detail: detail.into() }
+    }
 }
 
 fn agrees(now: &Option<String>, before: &Option<String>) -> bool {
@@ -288,85 +352,4 @@ fn refusal(path: &Path, url: &str, status: u16, asked: Option<Duration>, options
         _ if busy => Failure::Passing(Error::Status { path, url, status }.into(), asked),
         _ => Failure::Final(Error::Status { path, url, status }.into()),
     }
-}
-
-/// Appends the answer's body.
-fn receive(
-    target: &Target<'_>,
-    url: &str,
-    part: &mut Part,
-    mut answer: Answer,
-    options: &FetchOptions,
-    report: Report<'_>,
-) -> std::result::Result<(), Failure> {
-    let (path, url) = (target.path, url.to_owned());
-    let total = part.meta().and_then(|meta| meta.total);
-    let left =
-        |part: &Part| total.map_or(0, |total| total - part.len().min(total)).saturating_add(target.reserve);
-    let free = path.parent().and_then(space::free);
-    if let Some(free) = free.filter(|&free| free < left(part)) {
-        return Err(Error::DiskFull { path: path.into(), needed: left(part), free: Some(free) }.into());
-    }
-    report(Event::Begin { path, url: &url, done: part.len(), total });
-    let least = (options.min_rate * options.stall.as_secs_f64()) as u64;
-    let stalled = |received| {
-        let error =
-            Error::Stalled { path: path.into(), url: url.clone(), received, least, window: options.stall };
-        Failure::Passing(error.into(), None)
-    };
-    let (mut window, mut in_window) = (Instant::now(), 0);
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        let n = match answer.body.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(stalled(part.len())),
-            Err(_) if total.is_some_and(|total| part.len() < total) => break,
-            Err(error) => {
-                let error = Error::Network { path: path.into(), url, detail: error.to_string() };
-                return Err(Failure::Passing(error.into(), None));
-            }
-        };
-        if let Some(expected) = total.filter(|&total| part.len() + n as u64 > total) {
-            return Err(Error::LongBody { path: path.into(), url, expected }.into());
-        }
-        part.append(&buffer[..n], left(part))?;
-        report(Event::Advance { done: part.len() });
-        in_window += n as u64;
-        if window.elapsed() >= options.stall {
-            if in_window < least {
-                return Err(stalled(part.len()));
-            }
-            (window, in_window) = (Instant::now(), 0);
-        }
-    }
-    match total {
-        Some(expected) if part.len() < expected => {
-            let error = Error::ShortBody { path: path.into(), url, expected, actual: part.len() };
-            Err(Failure::Passing(error.into(), None))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The hash of the whole part, if it is the right one.
-fn check(target: &Target<'_>, url: &str, part: &mut Part) -> std::result::Result<String, Failure> {
-    let actual = part.sha256();
-    if target.pin.admits(&actual) {
-        return Ok(actual);
-    }
-    let error = Error::WrongHash {
-        path: target.path.into(),
-        origin: url.into(),
-        expected: target.pin.expected(),
-        actual,
-        remedy: "what was fetched is removed; if the publisher has changed the file, mend the manifest or the record beside it",
-    };
-    if part.mended {
-        // The halves may be of different contents: once from the start tells.
-        part.restart(None)?;
-        return Err(Failure::Passing(error.into(), None));
-    }
-    Err(Failure::Final(error.into()))
 }

@@ -113,7 +113,7 @@ impl State {
 
 /// A file of a manifest and how it stands.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct FileStatus {
     /// Where it is or belongs.
     pub path: PathBuf,
     /// How it stands.
@@ -129,7 +129,7 @@ pub fn get(
     dir: &Path,
     options: &FetchOptions,
     report: Report<'_>,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<FileStatus>> {
     manifest.files.iter().map(|entry| get_entry(entry, dir, options, report)).collect()
 }
 
@@ -137,7 +137,12 @@ pub fn get(
 ///
 /// # Errors
 /// [`Error::Locked`] at once if another process fetches it; every other [`enum@Error`] when it is not to be had or wrong.
-pub fn get_entry(entry: &Entry, dir: &Path, options: &FetchOptions, report: Report<'_>) -> Result<Outcome> {
+pub fn get_entry(
+    entry: &Entry,
+    dir: &Path,
+    options: &FetchOptions,
+    report: Report<'_>,
+) -> Result<FileStatus> {
     let path = dir.join(&entry.path);
     let state = match present(entry, &path, report)? {
         Some(state) => state,
@@ -147,7 +152,7 @@ pub fn get_entry(entry: &Entry, dir: &Path, options: &FetchOptions, report: Repo
             None => fetch(entry, &path, options, report)?,
         },
     };
-    Ok(Outcome { path, state })
+    Ok(FileStatus { path, state })
 }
 
 fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>) -> Result<State> {

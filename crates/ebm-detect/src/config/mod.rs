@@ -4,8 +4,8 @@ mod detector;
 mod method;
 mod training;
 
-pub use ebm_experiment::config::Settings;
 use ebm_experiment::config::row;
+pub use ebm_experiment::config::{AblationConfig, Settings};
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
@@ -41,18 +41,21 @@ pub struct ExperimentConfig {
     /// Generated scenes, at mini scale.
     #[serde(default)]
     pub generated: Option<GeneratedConfig>,
-    /// The proposals of Table 1 and its supplement, for the energy model.
-    pub ablation: Vec<AblationConfig>,
+    /// The proposals of Table 1 and its supplement, for the energy model, with the AP on val2017 that is printed there, in per cent.
+    pub ablation: Vec<AblationConfig<f64>>,
+    /// The points of Figure 3a.
+    #[serde(default)]
+    pub figure3a: Vec<TradeConfig>,
 }
 
-/// A proposal of Table 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A point of Figure 3a.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AblationConfig {
-    /// {σ_l} of Eq. 5.
-    pub sigmas: Vec<f64>,
-    /// AP on val2017 that the supplement prints, per cent.
-    pub published: f64,
+pub struct TradeConfig {
+    /// T of Algorithm S1.
+    pub steps: usize,
+    /// AP on val2017 in per cent and frames per second on a TITAN Xp, as the figure shows them.
+    pub published: [f64; 2],
 }
 
 /// How many generated scenes.
@@ -85,6 +88,8 @@ impl Settings for ExperimentConfig {
             if method.density.is_some() && method.confidence.is_some() {
                 return Err(format!("methods.{}: a density or a confidence, not both", method.key));
             }
+            let ascent = method.ascent().map_or(Ok(()), |own| own.ascent.check());
+            ascent.map_err(|error| format!("methods.{}.confidence: {error}", method.key))?;
         }
         self.detector.check()
     }
@@ -167,6 +172,8 @@ mod tests {
         let both = "[methods.ebm.density]\nkind = 'gaussian'\ndim = 4";
         assert!(refused(both).contains("methods.ebm: a density or a confidence"));
         assert!(refused("methods.ebm.confidence.objective.samples = 3").contains("num_samples"));
+        let decay = refused("methods.ebm.confidence.step_decay = 1.5");
+        assert!(decay.contains("methods.ebm.confidence: decay = 1.5 is not allowed"), "{decay}");
     }
 
     #[test]

@@ -77,8 +77,8 @@ fn small() -> (EnergyHead, BoxFeatures) {
 /// The same branch with constant parameters.
 fn constant(head: &EnergyHead) -> EnergyHead {
     let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
-    let (pooler, trunk, prepared) = (head.pooler, head.trunk.detached(), Prepared::new());
-    EnergyHead { pooler, trunk, weight, bias, prepared }
+    let (pooler, mlp, prepared) = (head.pooler, head.mlp.detached(), Prepared::new());
+    EnergyHead { pooler, mlp, weight, bias, prepared }
 }
 
 fn difference(a: &Tensor, b: &Tensor) -> f32 {

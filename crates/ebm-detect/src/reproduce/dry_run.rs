@@ -21,7 +21,7 @@ use crate::{
     error::Result,
     faster_rcnn::{FasterRcnn, ImageBatch},
     training::BranchTask,
-    weights::{load_detector, read},
+    weights::WeightFile,
 };
 
 /// Images per step of a dry run; the plan's own batch size is for a GPU.
@@ -43,10 +43,8 @@ pub fn dry_run(
     let found = options.detector();
     let device = &options.device;
     let mut plan = Plan::default();
-    let (weights, detector) = match &found {
-        Some((path, _)) => (read(path, device)?, load_detector(&config.detector, path, device)?),
-        None => random_detector(&config.detector, device)?,
-    };
+    let path = found.as_ref().map(|(path, _)| path.as_path());
+    let (weights, detector) = frozen_detector(path, &config.detector, device)?;
     let detector = Rc::new(detector);
     plan.line(match &found {
         Some((path, name)) => format!("detector: {} ({name} convention)", path.display()),
@@ -100,7 +98,7 @@ fn works(
     ablation: bool,
 ) -> Result<Vec<(String, Wanted)>> {
     if ablation {
-        let titled = |(i, (wanted, row)): (usize, (Wanted, &AblationConfig))| {
+        let titled = |(i, (wanted, row)): (usize, (Wanted, &AblationConfig<f64>))| {
             (format!("EBM with σ {:?}", row.sigmas), Wanted { name: format!("ablation-{i:02}"), ..wanted })
         };
         return Ok(ablated(config, 1)?.into_iter().zip(&config.ablation).enumerate().map(titled).collect());
@@ -122,10 +120,17 @@ fn settings(method: &MethodConfig, training: &TrainingConfig) -> String {
     text
 }
 
-fn random_detector(
+/// The parameters and the network of the detector in a file, or of a random one.
+fn frozen_detector(
+    path: Option<&Path>,
     config: &DetectorConfig,
     device: &Device,
 ) -> Result<(BTreeMap<String, Tensor>, FasterRcnn)> {
+    if let Some(path) = path {
+        let file = WeightFile::open(path, device)?;
+        let detector = file.detector(config)?;
+        return Ok((file.into_tensors(), detector));
+    }
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
     let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;

@@ -3,25 +3,12 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Precision, Setup};
+use super::{AveragePrecision, Setup};
 use crate::{
-    branch::Branch,
     config::ExperimentConfig,
-    error::Result,
+    error::{Error, Result},
     evaluation::{Heads, Refiner},
 };
-
-/// T, with AP on val2017 in per cent and frames per second on a TITAN Xp as the figure shows them.
-pub const STEPS: [(usize, f64, f64); 8] = [
-    (0, 38.15, 8.4),
-    (1, 38.35, 8.0),
-    (2, 38.57, 7.4),
-    (4, 38.89, 6.7),
-    (8, 39.08, 5.6),
-    (16, 39.12, 4.2),
-    (32, 39.14, 2.7),
-    (64, 39.13, 1.6),
-];
 
 /// One T and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,29 +20,34 @@ pub struct TradeRow {
     pub seed: u64,
     /// Of the refined detections.
     #[serde(flatten)]
-    pub precision: Precision,
+    pub precision: AveragePrecision,
     /// Images per second with everything.
     pub frames_per_second: f64,
 }
 
-/// The energy model on the test images with each T.
+/// The energy model on the test images with each T of [`ExperimentConfig::figure3a`].
 ///
 /// # Errors
-/// When a training fails, or data can not be read.
-pub fn figure3a(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
-    let energy = place.config.method(ExperimentConfig::ENERGY)?.clone();
-    let trained = place.trained(&[energy], seeds, progress)?;
+/// When there is no point, a training fails, or data can not be read.
+pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<TradeRow>> {
+    let config = &setup.config;
+    let steps: Vec<usize> = config.figure3a.iter().map(|point| point.steps).collect();
+    if steps.is_empty() {
+        let reason = "the figure needs at least one point".to_owned();
+        return Err(Error::Config { name: "figure3a".to_owned(), reason });
+    }
+    let trained = setup.trained(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds, progress)?;
     let mut rows = Vec::new();
     for one in &trained {
-        let (Branch::Confidence(head), Some(ascent)) = (&one.branch, &one.ascent) else { continue };
-        let refiner = |(steps, ..): (usize, f64, f64)| Refiner { head, ascent: ascent.with_steps(steps) };
-        let heads = Heads::refiners(STEPS.into_iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.test, &heads, progress)?;
-        for ((steps, ..), refined) in STEPS.into_iter().zip(&evaluation.refined) {
+        let Some(Refiner { head, ascent }) = one.refiner() else { continue };
+        let refiner = |&steps: &usize| Refiner { head, ascent: ascent.with_steps(steps) };
+        let heads = Heads::refiners(steps.iter().map(refiner).collect());
+        let evaluation = setup.evaluate(&setup.test, &heads, progress)?;
+        for (&steps, refined) in steps.iter().zip(&evaluation.refined) {
             rows.push(TradeRow {
                 steps,
                 seed: one.seed,
-                precision: place.test.score(&refined.after)?,
+                precision: setup.test.score(&refined.after)?,
                 frames_per_second: evaluation.frames_per_second(refined.duration),
             });
         }

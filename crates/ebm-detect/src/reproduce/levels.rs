@@ -22,17 +22,17 @@ pub struct LevelRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn levels(
-    place: &Setup,
+    setup: &Setup,
     levels: &[Split],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<LevelRow>> {
-    let row = |key| place.config.method(key).cloned();
+    let row = |key| setup.config.method(key).cloned();
     let methods = [row(ExperimentConfig::DIRECT)?, row(ExperimentConfig::ENERGY)?];
-    let trained = place.trained(&methods, seeds, progress)?;
+    let trained = setup.trained(&methods, seeds, progress)?;
     let mut rows = Vec::new();
     for split in levels {
-        let found = place.compare(split, &trained, (&methods, seeds), progress)?;
+        let found = setup.compare(split, &trained, (&methods, seeds), progress)?;
         rows.extend(found.into_iter().map(|row| LevelRow { level: split.name.clone(), row }));
     }
     Ok(rows)

@@ -10,7 +10,7 @@ use ebm_data::{
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, Difficulty, GeneratedSet, SceneConfig};
-use ebm_train::{Progress, RunSpec, model_file::digest, train_run};
+use ebm_train::{Progress, RunSpec, train_run};
 
 use super::setup::{Setup, Split, TrainedHeads, eval_loader, load_dataset};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     feature_cache::FeatureCache,
     foreground::ForegroundCache,
     training::{BranchSource, CachedSource, DetectorTask, ForegroundSource, StreamSource},
-    weights::{classes, detector_metadata, load_detector, read, save},
+    weights::{WeightFile, classes, detector_metadata, save},
 };
 
 /// What to run and where.
@@ -70,8 +70,8 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
     let test = options.split("test", (Difficulty::Normal, scenes.test), config)?;
     progress.end();
 
-    let detector = Rc::new(base_detector(config, options, &train, &device, progress)?);
-    let weights = read(&options.base_path(), &device)?;
+    let weights = base_weights(config, options, &train, progress)?;
+    let detector = Rc::new(weights.detector(&config.detector)?);
     let mut dataset = load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector)?;
     dataset.images.truncate(scenes.heads);
     let classes = classes(&dataset);
@@ -88,8 +88,8 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
         config: config.clone(),
         device,
         detector,
-        digest: digest(&weights)?,
-        weights,
+        digest: weights.digest()?,
+        weights: weights.into_tensors(),
         classes,
         source: Box::new(move |method, batch_size, key, progress| {
             training.source(method, batch_size, key, progress)
@@ -136,15 +136,15 @@ impl MiniOptions {
     }
 }
 
-/// The detector of `base_weights`, or a new one trained on the scenes and saved to where the branches read it.
-fn base_detector(
+/// The file at [`MiniOptions::base_weights`], or a new detector's that is trained on the scenes and saved first. Also what was just trained
+/// is read: everybody measures the stored, half-precision weights.
+fn base_weights(
     config: &ExperimentConfig,
     options: &MiniOptions,
     train: &GeneratedSet,
-    device: &Device,
     progress: &mut dyn Progress,
-) -> Result<FasterRcnn> {
-    let path = options.base_path();
+) -> Result<WeightFile> {
+    let (path, device) = (options.base_path(), &options.device);
     if options.from_scratch {
         let key = Key::new(DATA_SEED).split("detector");
         let store = ParamStore::new(key.split("init"));
@@ -161,8 +161,7 @@ fn base_detector(
         train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
         save(&store, &path, true, &metadata)?;
     }
-    // Read back even when just trained: everybody measures the stored, half-precision weights.
-    load_detector(&config.detector, &path, device)
+    WeightFile::open(&path, device)
 }
 
 /// What branches are trained on. The detector is frozen, so that its features are computed once, when the first branch needs them.

@@ -16,7 +16,7 @@ use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
 pub use dry_run::dry_run;
-pub use figure3a::{STEPS, TradeRow, figure3a};
+pub use figure3a::{TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
 pub use mini::{LEVELS, MiniOptions, mini};
 pub use paper::{DETECTORS, PaperOptions, paper};
@@ -28,7 +28,7 @@ pub use table2::{Row, table2};
 
 /// What the tables show of a set of detections; fractions, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Precision {
+pub struct AveragePrecision {
     /// Average precision over IoU thresholds 0.5 to 0.95.
     #[serde(with = "ebm_eval::json::or_null")]
     pub ap: f64,
@@ -40,7 +40,7 @@ pub struct Precision {
     pub ap75: f64,
 }
 
-impl From<CocoFigures> for Precision {
+impl From<CocoFigures> for AveragePrecision {
     fn from(figures: CocoFigures) -> Self {
         Self { ap: figures.ap, ap50: figures.ap50, ap75: figures.ap75 }
     }

@@ -7,14 +7,14 @@ use ebm_data::{
     coco::{CocoDataset, Purpose},
     loader::{Loader, LoaderConfig},
 };
-use ebm_train::{Progress, model_file::digest};
+use ebm_train::Progress;
 
 use super::setup::{Setup, Source, Split, TrainedHeads, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
     training::{BranchSource, StreamSource},
-    weights::{classes, load_detector, read},
+    weights::{WeightFile, classes},
 };
 
 /// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.
@@ -81,18 +81,18 @@ pub fn paper(
 ) -> Result<Setup> {
     let path = options.detector().map_or_else(|| options.weights.join(DETECTORS[0].0), |(path, _)| path);
     let device = options.device.clone();
-    let detector = Rc::new(load_detector(&config.detector, &path, &device)?);
+    let weights = WeightFile::open(&path, &device)?;
+    let detector = Rc::new(weights.detector(&config.detector)?);
     progress.begin("reading annotations", 1);
     let (annotations, images) = options.split("train");
     let train = Arc::new(load_dataset((&annotations, &images), Purpose::Train, &config.detector)?);
     let test = Rc::new(Split::open("val2017", options.split("val"), 1, &config.detector)?);
     progress.end();
-    let weights = read(&path, &device)?;
     Ok(Setup {
-        digest: digest(&weights)?,
+        digest: weights.digest()?,
         classes: classes(&train),
         source: streamed(config, train, &device, options.workers),
-        weights,
+        weights: weights.into_tensors(),
         config: config.clone(),
         device,
         detector,

@@ -16,7 +16,7 @@ use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
 use ebm_seed::Key;
 use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::Precision;
+use super::AveragePrecision;
 use crate::{
     branch::Branch,
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
@@ -26,7 +26,7 @@ use crate::{
     inference::BoxAscent,
     step_factor::{ValidationImages, best_step_factor},
     training::{BranchSource, BranchTask},
-    weights::{BRANCH, branch_metadata, check_branch, classes, save},
+    weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes, save},
 };
 
 /// Annotated images to measure on.
@@ -60,7 +60,7 @@ impl Split {
     }
 
     /// How good detections of it are.
-    pub(super) fn score(&self, detections: &[Detection]) -> Result<Precision> {
+    pub(super) fn score(&self, detections: &[Detection]) -> Result<AveragePrecision> {
         Ok(evaluate_coco_in_memory(&self.truth, detections)?.into())
     }
 }
@@ -107,13 +107,14 @@ pub(super) struct Trained {
     pub ascent: Option<BoxAscent>,
     /// The factor of the configured step lengths that was chosen, where one was.
     pub step_factor: Option<f64>,
+    /// Where its weights are.
+    pub file: PathBuf,
 }
 
 impl Trained {
-    /// Takes steps `factor` times as long as the configured ones.
-    pub fn climb_by(&mut self, factor: f64) {
-        self.ascent = self.ascent.take().map(|ascent| ascent.scaled(factor));
-        self.step_factor = Some(factor);
+    /// How its boxes climb its confidence, where they do.
+    pub fn refiner(&self) -> Option<Refiner<'_>> {
+        heads([self]).refiners.pop()
     }
 }
 
@@ -226,9 +227,10 @@ impl Setup {
     pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
         let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |path: &Path| -> Result<Trained> {
-            let branch = Branch::load(method.density.as_ref(), detector, path, &self.device)?;
-            let (method, ascent) = (method.clone(), method.ascent());
-            Ok(Trained { method, seed: *seed, branch, ascent, step_factor: None })
+            let file = WeightFile::open(path, &self.device)?;
+            let branch = Branch::load(method.density.as_ref(), detector, &file)?;
+            let (method, ascent, file) = (method.clone(), method.ascent(), path.to_owned());
+            Ok(Trained { method, seed: *seed, branch, ascent, step_factor: None, file })
         };
         let known = self.heads.as_ref().map(|heads| wanted.file(&heads.path));
         if let Some(path) = known.filter(|path| path.is_file()) {
@@ -273,9 +275,7 @@ impl Setup {
     /// The factor of the configured step lengths with the best AP on the validation images, as in the paper. Where there is but one
     /// factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
-        let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
-            return Ok(1.0);
-        };
+        let Some(refiner) = trained.refiner() else { return Ok(1.0) };
         let factors = match self.config.step_factors.as_slice() {
             [] => return Ok(1.0),
             [only] => return Ok(*only),
@@ -285,13 +285,30 @@ impl Setup {
         let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
         let (dataset, truth) = (&*split.dataset, &split.truth);
         let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
-        let refiner = Refiner { head, ascent: ascent.clone() };
         let (factor, ap) =
             best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
         let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
         Ok(factor)
+    }
+
+    /// Takes steps `factor` times as long as the configured ones. A branch that was trained in this run says so in its file, by which
+    /// others predict with it.
+    pub(super) fn climb_by(&self, factor: f64, trained: &mut Trained) -> Result<()> {
+        trained.ascent = trained.ascent.take().map(|ascent| ascent.scaled(factor));
+        trained.step_factor = Some(factor);
+        if !trained.file.starts_with(&self.run) {
+            return Ok(());
+        }
+        let file = WeightFile::open(&trained.file, &Device::Cpu)?;
+        match file.metadata() {
+            Some(said) if said.step_factor != Some(factor) => {
+                let said = ModelMetadata { step_factor: Some(factor), ..said.clone() };
+                Ok(said.save(&trained.file, file.tensors())?)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes COCO's result file of some detections on a split.
@@ -306,19 +323,8 @@ impl Setup {
 }
 
 /// The branches as [`evaluate`] takes them; its results come in the same order by kind.
-pub(super) fn heads(trained: &[Trained]) -> Heads<'_> {
-    let mut found = Heads::refiners(vec![]);
-    for one in trained {
-        match (&one.branch, &one.ascent) {
-            (Branch::Density(head), _) => found.parametric.push(head),
-            (Branch::Confidence(head), Some(ascent)) => {
-                found.refiners.push(Refiner { head, ascent: ascent.clone() })
-            }
-            // Without a way to climb, guided suppression alone.
-            (Branch::Confidence(_), None) => {}
-        }
-    }
-    found
+pub(super) fn heads<'a>(trained: impl IntoIterator<Item = &'a Trained>) -> Heads<'a> {
+    Heads::of(trained.into_iter().map(|one| (&one.branch, one.ascent.as_ref())))
 }
 
 /// Where results are measured, and where settings are chosen.

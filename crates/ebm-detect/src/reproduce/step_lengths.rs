@@ -5,18 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setup, setup::Wanted};
 use crate::{
-    branch::Branch,
     config::MethodConfig,
     error::Result,
     evaluation::{Heads, Refiner},
     inference::BoxAscent,
+    step_factor::STEP_FACTORS,
 };
 
-/// Factors of the configured step lengths …
-const FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
-/// … of the lengths for size by those for position, around the configured ratio …
+/// Factors of the lengths for size by those for position, around the configured ratio.
 const RATIOS: [f64; 3] = [0.25, 1.0, 4.0];
-/// … and η.
+/// η.
 const DECAYS: [f64; 3] = [0.2, 0.5, 0.8];
 
 /// A method with some settings of Algorithm S1.
@@ -43,26 +41,24 @@ pub struct StepLengthRow {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn step_lengths(
-    place: &Setup,
+    setup: &Setup,
     methods: &[MethodConfig],
     progress: &mut dyn Progress,
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
     let climbing = methods.iter().filter(|method| method.confidence.is_some());
     let wanted: Vec<Wanted> = climbing.map(|method| Wanted::new(method, 0)).collect();
-    place.check_heads(&wanted)?;
+    setup.check_heads(&wanted)?;
     for wanted in &wanted {
-        let trained = place.train(wanted, progress)?;
-        let (Branch::Confidence(head), Some(ascent)) = (&trained.branch, &trained.ascent) else {
-            continue;
-        };
-        let trials = grid(ascent);
+        let trained = setup.train(wanted, progress)?;
+        let Some(Refiner { head, ascent }) = trained.refiner() else { continue };
+        let trials = grid(&ascent);
         let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
         let heads = Heads::refiners(trials.iter().map(refiner).collect());
-        let evaluation = place.evaluate(&place.validation, &heads, progress)?;
+        let evaluation = setup.evaluate(&setup.validation, &heads, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
             let [position, .., size] = ascent.step_length[..] else { continue };
-            let ap = place.validation.score(&refined.after)?.ap;
+            let ap = setup.validation.score(&refined.after)?.ap;
             let method = wanted.method.key.clone();
             rows.push(StepLengthRow { method, position, size, decay: ascent.decay, ap });
         }
@@ -73,7 +69,7 @@ pub fn step_lengths(
 /// The configured ascent with every combination of factor, ratio and η.
 fn grid(configured: &BoxAscent) -> Vec<BoxAscent> {
     let mut trials = Vec::new();
-    for factor in FACTORS {
+    for factor in STEP_FACTORS {
         for ratio in RATIOS {
             for decay in DECAYS {
                 let mut trial = configured.scaled(factor);

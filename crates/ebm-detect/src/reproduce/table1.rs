@@ -7,7 +7,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Precision, Setup,
+    AveragePrecision, Setup,
     setup::{Wanted, heads},
 };
 use crate::{
@@ -24,7 +24,7 @@ pub struct AblationRow {
     pub seed: u64,
     /// Of the refined detections.
     #[serde(flatten)]
-    pub precision: Precision,
+    pub precision: AveragePrecision,
     /// AP before refinement.
     pub ap_before: f64,
     /// The factor of the configured step lengths that the validation images chose for this proposal.
@@ -38,33 +38,33 @@ pub struct AblationRow {
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
-pub fn table1(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
+pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
     let mut rows = Vec::new();
-    let wanted = ablated(&place.config, seeds)?;
-    place.check_heads(&wanted)?;
+    let wanted = ablated(&setup.config, seeds)?;
+    setup.check_heads(&wanted)?;
     for (AblationConfig { sigmas, published }, wanted) in
-        place.config.ablation.iter().zip(wanted.chunks((seeds as usize).max(1)))
+        setup.config.ablation.iter().zip(wanted.chunks((seeds as usize).max(1)))
     {
         let mut factor = None;
         for wanted in wanted {
             let seed = wanted.seed;
-            let kept = place.run.join(&wanted.name).join(ROW_FILE);
-            if let Some(row) = measured(place, &kept)? {
+            let kept = setup.run.join(&wanted.name).join(ROW_FILE);
+            if let Some(row) = measured(setup, &kept)? {
                 factor = factor.or(Some(row.step_factor));
                 rows.push(row);
                 continue;
             }
-            let mut trained = place.train(wanted, progress)?;
+            let mut trained = setup.train(wanted, progress)?;
             let step_factor = match factor {
                 Some(factor) => factor,
-                None => place.step_factor(&trained, progress)?,
+                None => setup.step_factor(&trained, progress)?,
             };
             factor = Some(step_factor);
-            trained.climb_by(step_factor);
-            let evaluation = place.evaluate(&place.test, &heads(&[trained]), progress)?;
+            setup.climb_by(step_factor, &mut trained)?;
+            let evaluation = setup.evaluate(&setup.test, &heads(&[trained]), progress)?;
             for refined in &evaluation.refined {
-                let precision = place.test.score(&refined.after)?;
-                let ap_before = place.test.score(&refined.before)?.ap;
+                let precision = setup.test.score(&refined.after)?;
+                let ap_before = setup.test.score(&refined.before)?.ap;
                 let (sigmas, published) = (sigmas.clone(), *published);
                 progress.message(&format!("{sigmas:?}, seed {seed}: AP {:.1}", 100.0 * precision.ap));
                 let row = AblationRow { sigmas, seed, precision, ap_before, step_factor, published };
@@ -81,8 +81,8 @@ pub fn table1(place: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
 const ROW_FILE: &str = "row.json";
 
 /// What an interrupted run had measured already.
-fn measured(place: &Setup, path: &Path) -> Result<Option<AblationRow>> {
-    if !place.resume || !path.is_file() {
+fn measured(setup: &Setup, path: &Path) -> Result<Option<AblationRow>> {
+    if !setup.resume || !path.is_file() {
         return Ok(None);
     }
     let row = serde_json::from_str(&read_settings(path)?).map_err(|error| unreadable(path, &error))?;

@@ -7,7 +7,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Precision, Split,
+    AveragePrecision, Split,
     setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub struct Row {
     pub seed: u64,
     /// Of its detections.
     #[serde(flatten)]
-    pub precision: Precision,
+    pub precision: AveragePrecision,
     /// AP before its boxes climbed, where they do.
     pub ap_before: Option<f64>,
     /// Images per second with everything: backbone, proposals, boxes.
@@ -41,13 +41,13 @@ pub struct Row {
 /// # Errors
 /// When a training fails, or data can not be read.
 pub fn table2(
-    place: &Setup,
+    setup: &Setup,
     methods: &[MethodConfig],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
-    let trained = place.trained(methods, seeds, progress)?;
-    place.compare(&place.test, &trained, (methods, seeds), progress)
+    let trained = setup.trained(methods, seeds, progress)?;
+    setup.compare(&setup.test, &trained, (methods, seeds), progress)
 }
 
 impl Setup {
@@ -71,7 +71,7 @@ impl Setup {
                     Some(factor) => factor,
                     None => self.step_factor(&trained, progress)?,
                 };
-                trained.climb_by(factor);
+                self.climb_by(factor, &mut trained)?;
             }
             all.push(trained);
         }

@@ -3,10 +3,11 @@
 
 use std::rc::Rc;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use ebm_core::{AnyObjective, Objective, Proposal};
+use ebm_data::loader::Loader;
 use ebm_nn::{boxes::BBox, params::ParamStore};
-use ebm_seed::Key;
+use ebm_seed::{Key, Rng};
 use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BranchSource;
@@ -16,6 +17,7 @@ use crate::{
     energy_head::BoxFeatures,
     error::{Error, Result},
     faster_rcnn::{FasterRcnn, Objects},
+    feature_cache::CachedBatch,
     foreground::ForegroundPool,
 };
 
@@ -62,9 +64,60 @@ impl BranchTask {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
+    /// The mean loss of the branch as it is now on the images of `loader`, which are read one by one and whole, with samples drawn from
+    /// `key`. Every object counts alike (for a density every sampled proposal). NaN where there is none.
+    ///
+    /// # Errors
+    /// When an image cannot be read or an operation fails.
+    pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
+        let (mut sum, mut count) = (0.0, 0);
+        for (number, batch) in (0u64..).zip(loader.epoch(0)?) {
+            let batch = CachedBatch::of_images(&batch?, self.detector.config().convention.into(), device)?;
+            if batch.objects.iter().all(|(boxes, _)| boxes.is_empty()) {
+                continue;
+            }
+            let key = key.index(number);
+            let (loss, terms) = self.loss_of(&batch, |name| key.split(name).rng())?;
+            sum += terms as f64 * f64::from(loss.to_scalar::<f32>()?);
+            count += terms;
+        }
+        Ok(sum / count as f64)
+    }
+
+    /// The branch's parameters.
+    pub fn store(&self) -> &ParamStore {
+        self.learner.store()
+    }
+
     /// The branch, trained so far.
     pub fn into_branch(self) -> (Branch, ParamStore) {
         (self.branch, self.learner.into_store())
+    }
+
+    /// The mean loss of a batch, and over how many terms.
+    fn loss_of(&self, batch: &CachedBatch, rng: impl Fn(&str) -> Rng) -> Result<(Tensor, usize)> {
+        let pyramid = match batch.maps.as_slice() {
+            [] => self.detector.features(&batch.images.pixels, false)?,
+            levels => levels.to_vec(),
+        };
+        match (&self.branch, &self.objective) {
+            // The paper's training step: the true boxes y_i, their samples, and the objective.
+            (Branch::Confidence(head), Some(objective)) => {
+                let features = self.true_boxes(&pyramid, &batch.objects)?;
+                let y = features.targets()?.squeeze(1)?;
+                let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
+                Ok((loss, batch.objects.iter().map(|(boxes, _)| boxes.len()).sum()))
+            }
+            (Branch::Density(head), _) => {
+                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
+                let pools: Vec<&ForegroundPool> = pools.iter().collect();
+                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
+                Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size))
+            }
+            (Branch::Confidence(_), None) => {
+                Err(self.refuse("a confidence is trained by an objective, which the method has not got"))
+            }
+        }
     }
 
     fn refuse(&self, reason: &str) -> Error {
@@ -86,7 +139,8 @@ impl GradientTask for BranchTask {
     type Error = Error;
 
     fn loss(&mut self, step: usize) -> Result<Loss> {
-        let rng = |name: &str| self.key.split(name).index(step as u64).rng();
+        let key = self.key;
+        let rng = |name: &str| key.split(name).index(step as u64).rng();
         let batch = match (&mut self.source, &self.branch) {
             (BranchSource::Images(source), _) => source.batch(step)?,
             (BranchSource::Foreground(source), Branch::Density(head)) => {
@@ -97,28 +151,8 @@ impl GradientTask for BranchTask {
                 return Err(self.refuse("a confidence is trained on features, not on proposals"));
             }
         };
-        let pyramid = match batch.maps.as_slice() {
-            [] => self.detector.features(&batch.images.pixels, false)?,
-            levels => levels.to_vec(),
-        };
-        match (&self.branch, &self.objective) {
-            // The paper's training step: the true boxes y_i, their samples, and the objective.
-            (Branch::Confidence(head), Some(objective)) => {
-                let features = self.true_boxes(&pyramid, &batch.objects)?;
-                let y = features.targets()?.squeeze(1)?;
-                let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
-                Ok(Loss::mean_over(batch.objects.iter().map(|(boxes, _)| boxes.len()).sum(), loss))
-            }
-            (Branch::Density(head), _) => {
-                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
-                let pools: Vec<&ForegroundPool> = pools.iter().collect();
-                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
-                Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?))
-            }
-            (Branch::Confidence(_), None) => {
-                Err(self.refuse("a confidence is trained by an objective, which the method has not got"))
-            }
-        }
+        let (loss, terms) = self.loss_of(&batch, rng)?;
+        Ok(Loss::mean_over(terms, loss))
     }
 
     fn learner(&self) -> &Learner {

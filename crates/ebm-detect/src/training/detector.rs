@@ -41,6 +41,11 @@ impl<S: BatchSource> DetectorTask<S> {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
+    /// The network's parameters.
+    pub fn store(&self) -> &ParamStore {
+        self.learner.store()
+    }
+
     /// The network, trained so far.
     pub fn into_detector(self) -> FasterRcnn {
         self.detector

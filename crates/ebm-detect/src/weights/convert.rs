@@ -15,7 +15,6 @@ use super::{family::Family, file::WeightFile, metadata::detector_metadata};
 use crate::{
     config::{ExperimentConfig, Settings},
     error::{Error, Result},
-    faster_rcnn::FasterRcnn,
 };
 
 /// What [`convert`] found and wrote.
@@ -63,13 +62,13 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
     let file = WeightFile::open(input, &Device::Cpu)?;
     let (mut metadata, configuration) = match file.family {
         Some(Family::ResNet) => {
-            check_resnet(&file, input)?;
+            check_resnet(&file)?;
             (resnet_metadata(&file.all_metadata), None)
         }
         Some(Family::Ours) => {
             return refuse("a branch that was trained here; it is used as it is, with --head");
         }
-        _ => check_detector(&file, input, options)?,
+        _ => check_detector(&file, options)?,
     };
     let Some(family) = file.family else { return refuse("its names are nobody's") };
     metadata.insert(FAMILY.to_owned(), family.name().to_owned());
@@ -90,40 +89,12 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
 }
 
 /// The metadata of the detector in `file` and its configuration's name, after all of it was checked.
-fn check_detector(
-    file: &WeightFile,
-    path: &Path,
-    options: &ConvertOptions<'_>,
-) -> Result<(Metadata, Option<String>)> {
-    let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
-    let known;
-    let config = match (options.config, &file.metadata, file.published()) {
-        (Some(given), ..) => given,
-        (None, Some(metadata), _) => {
-            known = ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?;
-            &known
-        }
-        (None, None, Some(name)) => {
-            known = ExperimentConfig::embedded(name)?;
-            &known
-        }
-        (None, None, None) => {
-            // What names tell comes first: those of no family are answered with what was expected.
-            file.check(path, &ExperimentConfig::embedded("torchvision")?.detector)?;
-            return Err(refuse(
-                "its names do not tell the configuration that it was trained with; give it with --config"
-                    .to_owned(),
-            ));
-        }
-    };
-    file.check(path, &config.detector)?;
-    let store = ParamStore::new(Key::new(0));
-    store.freeze(|_| true);
-    FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &Device::Cpu))?;
-    super::fill(&store, file, path, &config.detector)?;
+fn check_detector(file: &WeightFile, options: &ConvertOptions<'_>) -> Result<(Metadata, Option<String>)> {
+    let config = options.config.map_or_else(|| file.configuration(), |given| Ok(given.clone()))?;
+    file.detector(&config.detector)?;
     let (seed, classes) =
         file.metadata.as_ref().map(|found| (found.seed, &found.classes[..])).unwrap_or_default();
-    let metadata = detector_metadata(config, seed, options.classes.as_deref().unwrap_or(classes))?;
+    let metadata = detector_metadata(&config, seed, options.classes.as_deref().unwrap_or(classes))?;
     Ok((metadata.to_metadata()?, embedded_name(&metadata.config).map(str::to_owned)))
 }
 
@@ -142,7 +113,7 @@ fn resnet_metadata(metadata: &Metadata) -> Metadata {
 }
 
 /// Refuses what is not exactly a residual network; its blocks are told from the names.
-fn check_resnet(file: &WeightFile, path: &Path) -> Result<()> {
+fn check_resnet(file: &WeightFile) -> Result<()> {
     // More than any published network has; the network that is built to compare with stays small.
     const MAX: usize = 256;
     let has = |name: &str| file.tensors.contains_key(name);
@@ -159,9 +130,9 @@ fn check_resnet(file: &WeightFile, path: &Path) -> Result<()> {
     };
     if config.width > MAX || config.layers.iter().sum::<usize>() > MAX {
         let reason = format!("a ResNet of {:?} blocks and width {} is not read", config.layers, config.width);
-        return Err(Error::Weights { path: path.to_owned(), reason });
+        return Err(file.refusal(reason));
     }
     let store = ParamStore::new(Key::new(0));
     ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu))?;
-    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?, None)
+    file.check_exact(&store.load(&file.tensors, LoadPolicy::LENIENT)?, None)
 }

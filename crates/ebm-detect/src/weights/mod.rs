@@ -5,29 +5,33 @@ mod convert;
 mod detectron;
 mod family;
 mod file;
+mod fit;
 mod metadata;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::{import::LoadPolicy, params::ParamStore};
+use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 pub use conventions::Conventions;
 pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
+pub use file::WeightFile;
 pub use metadata::{
     BRANCH, DETECTION, branch_metadata, check_branch, check_detector, classes, detector_metadata,
 };
 
 use crate::{
-    config::{DetectorConfig, ExperimentConfig, Settings},
+    config::{DetectorConfig, ExperimentConfig},
     energy_head::EnergyHead,
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
-use file::WeightFile;
 
 /// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the names of any
 /// [`Family`] of detectors.
@@ -36,13 +40,7 @@ use file::WeightFile;
 /// [`Error::Weights`](crate::Error::Weights) when the file's names or shapes are not the architecture's (nothing is
 /// drawn in their place), or when it is of another convention than `config`.
 pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> Result<FasterRcnn> {
-    let file = WeightFile::open(path, device)?;
-    file.check(path, config)?;
-    let store = ParamStore::new(Key::new(0));
-    store.freeze(|_| true);
-    let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))?;
-    fill(&store, &file, path, config)?;
-    Ok(detector)
+    WeightFile::open(path, device)?.detector(config)
 }
 
 /// All tensors of a weight file in single precision, by our names where it has a [`Family`]'s.
@@ -50,25 +48,15 @@ pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> R
 /// # Errors
 /// When the file cannot be read.
 pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    Ok(WeightFile::open(path, device)?.tensors)
+    Ok(WeightFile::open(path, device)?.into_tensors())
 }
 
-/// The configuration of the detector at `path`: the one that the file holds, or else that of its [`Family`]'s published detectors.
+/// [`WeightFile::configuration`] of the file at `path`.
 ///
 /// # Errors
-/// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their configuration; else when
-/// the file cannot be read.
+/// As there; else when the file cannot be read.
 pub fn configuration(path: &Path) -> Result<ExperimentConfig> {
-    let file = WeightFile::open(path, &Device::Cpu)?;
-    if let Some(metadata) = &file.metadata {
-        metadata.check_task(path, &[DETECTION])?;
-        return Ok(ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?);
-    }
-    let unknown = || Error::Weights {
-        path: path.to_owned(),
-        reason: "it does not say with which configuration it was trained; give it with --config".to_owned(),
-    };
-    Ok(ExperimentConfig::embedded(file.published().ok_or_else(unknown)?)?)
+    WeightFile::open(path, &Device::Cpu)?.configuration()
 }
 
 /// A new, trainable confidence branch: fc6 and fc7 start from the detector's box head, as in the paper.
@@ -79,11 +67,11 @@ pub fn new_head(
     key: Key,
 ) -> Result<(EnergyHead, ParamStore)> {
     let store = ParamStore::new(key);
-    let trunk = detector.iter().filter_map(|(name, tensor)| {
+    let mlp = detector.iter().filter_map(|(name, tensor)| {
         let layer = name.strip_prefix("roi_heads.box_head.")?;
         Some((format!("roi_heads.energy_head.{layer}"), tensor.clone()))
     });
-    store.preload(trunk.collect());
+    store.preload(mlp.collect());
     let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
     Ok((head, store))
 }
@@ -103,31 +91,43 @@ pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadat
     Ok(metadata.save(path, &tensors)?)
 }
 
-/// Fills `store` from the file at `path`; every name and shape must agree.
-pub(crate) fn load_exactly(
-    store: &ParamStore,
-    path: &Path,
-    config: &DetectorConfig,
-    device: &Device,
-) -> Result<()> {
-    fill(store, &WeightFile::open(path, device)?, path, config)
+/// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier `fc`, or a fixed-point file of
+/// [`ebm_nn::import`].
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Whether the body may be more than the file holds, and the file more than the body.
+    pub partial: bool,
 }
 
-/// Fills `store`, a network of `config`, from `file`; every name and shape must agree.
-fn fill(store: &ParamStore, file: &WeightFile, path: &Path, config: &DetectorConfig) -> Result<()> {
-    file.check_exact(path, &store.load(&file.tensors, LoadPolicy::LENIENT)?, Some(config))
-}
-
-/// Sets aside the ResNet at `path` as the detector's body, frozen; call it before the detector is built.
-///
-/// Takes torchvision's names, with or without the classifier `fc`, and the fixed-point files of [`ebm_nn::import`].
-///
-/// # Errors
-/// When the file is not readable.
-pub fn preload_backbone(store: &ParamStore, path: &Path, device: &Device) -> Result<()> {
-    let tensors = read(path, device)?;
-    let body = tensors.into_iter().filter(|(name, _)| !name.starts_with("fc."));
-    store.preload(body.map(|(name, tensor)| (format!("backbone.body.{name}"), tensor)).collect());
-    store.freeze(|name| name.starts_with("backbone.body."));
-    Ok(())
+impl Body<'_> {
+    /// A new detector with the parameters of `store`, of whose body those that the file holds are frozen; and the names of the others,
+    /// which begin with drawn values and are trained: none unless [`partial`](Self::partial).
+    ///
+    /// # Errors
+    /// [`Error::Weights`] with the names and shapes that differ; else when the file is not readable.
+    pub fn detector(
+        self,
+        config: &DetectorConfig,
+        store: &ParamStore,
+        device: &Device,
+    ) -> Result<(FasterRcnn, Vec<String>)> {
+        const PREFIX: &str = "backbone.body.";
+        let refuse = |reason: String| Error::Weights { path: self.path.to_owned(), reason };
+        let tensors = read(self.path, device)?.into_iter().filter(|(name, _)| !name.starts_with("fc."));
+        let tensors: BTreeMap<_, _> =
+            tensors.map(|(name, tensor)| (format!("{PREFIX}{name}"), tensor)).collect();
+        let names: BTreeSet<String> = tensors.keys().cloned().collect();
+        store.preload(tensors);
+        store.freeze(move |name| names.contains(name));
+        let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))
+            .map_err(|error| refuse(format!("its shapes are not those of the detector's body: {error}")))?;
+        let mut report = store.preload_report();
+        report.missing.retain(|name| name.starts_with(PREFIX));
+        if report.loaded.is_empty() || !(self.partial || report.is_exact()) {
+            return Err(refuse(format!("its names are not those of the detector's body: {report}")));
+        }
+        Ok((detector, report.missing))
+    }
 }

@@ -134,7 +134,7 @@ def density(method, noise):
 
 
 def LAPLACE(d, s):
-    """|d| / e^s + s, the published code's form (facts/detection.md 4.2)."""
+    """|d| / e^s + s, the published code's form."""
     return (d.abs() / s.exp() + s).sum((1, 2))
 
 

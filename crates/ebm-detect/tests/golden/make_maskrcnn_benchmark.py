@@ -2,7 +2,7 @@
 
     python make_maskrcnn_benchmark.py          # writes beside itself
 
-Written from facts/detection.md 4.1 in plain torch, without that project's code: affine normalisation without epsilon,
+Written in plain torch, without that project's code: affine normalisation without epsilon,
 the stride in the first 1x1, inclusive boxes everywhere, the table of anchors, suppression at equality. The network has
 a 32nd of the channels. Its input is a formula, repeated in tests/maskrcnn_benchmark.rs.
 """

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::convention::Convention;
-use super::report::{FailedSequence, TrackingReport, weighted_sum};
+use super::figures::TrackingFigures;
+use super::report::{FailedSequence, TrackingReport};
 use crate::error::{Error, Result};
 use crate::stats::Summary;
 
@@ -18,33 +19,9 @@ pub struct RunsReport {
     pub runs: usize,
     /// The number of sequences that all runs have.
     pub sequences: usize,
-    /// The area under the success curve.
-    #[serde(with = "crate::json::per_cent")]
-    pub auc: Summary,
-    /// Frames with an overlap above 0.5.
-    #[serde(with = "crate::json::per_cent")]
-    pub op50: Summary,
-    /// Frames with an overlap above 0.75.
-    #[serde(with = "crate::json::per_cent")]
-    pub op75: Summary,
-    /// Frames with a centre error of at most 20 pixels.
-    #[serde(with = "crate::json::per_cent")]
-    pub precision: Summary,
-    /// Normalised precision.
-    #[serde(with = "crate::json::per_cent")]
-    pub norm_precision: Summary,
-    /// The mean overlap.
-    #[serde(with = "crate::json::per_cent")]
-    pub average_overlap: Summary,
-    /// The mean success curve.
-    #[serde(with = "crate::json::per_cent")]
-    pub curve: Vec<f64>,
-    /// The mean precision curve.
-    #[serde(with = "crate::json::per_cent")]
-    pub precision_curve: Vec<f64>,
-    /// The mean normalised precision curve.
-    #[serde(with = "crate::json::per_cent")]
-    pub norm_precision_curve: Vec<f64>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub figures: TrackingFigures<Summary>,
     /// What could not be scored in a run, and so counts in none.
     pub failed: Vec<FailedSequence>,
 }
@@ -65,24 +42,13 @@ pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
     let failed = failures(runs, &common);
     let runs: Vec<TrackingReport> =
         runs.iter().map(|run| restrict(run, &common, &failed)).collect::<Result<_>>()?;
-    let summary =
-        |field: fn(&TrackingReport) -> f64| Summary::new(&runs.iter().map(field).collect::<Vec<f64>>());
-    let mean = |field: fn(&TrackingReport) -> &Vec<f64>| {
-        weighted_sum(runs.iter().map(|run| (field(run), 1.0 / runs.len() as f64)))
-    };
+    let parts: Vec<&TrackingFigures> = runs.iter().map(|run| &run.figures).collect();
+    let shares = vec![1.0 / runs.len() as f64; runs.len()];
     Ok(RunsReport {
         convention: first.convention.clone(),
         runs: runs.len(),
         sequences: common.len(),
-        auc: summary(|run| run.auc)?,
-        op50: summary(|run| run.op50)?,
-        op75: summary(|run| run.op75)?,
-        precision: summary(|run| run.precision)?,
-        norm_precision: summary(|run| run.norm_precision)?,
-        average_overlap: summary(|run| run.average_overlap)?,
-        curve: mean(|run| &run.curve),
-        precision_curve: mean(|run| &run.precision_curve),
-        norm_precision_curve: mean(|run| &run.norm_precision_curve),
+        figures: TrackingFigures::of_parts(&parts, &shares, Summary::new)?,
         failed,
     })
 }

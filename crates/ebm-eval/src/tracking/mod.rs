@@ -19,6 +19,7 @@ mod center_error;
 mod convention;
 mod curves;
 mod directory;
+mod figures;
 mod matching;
 mod merge;
 mod prediction;
@@ -36,6 +37,7 @@ pub use convention::{
 };
 pub use directory::{evaluate_directory, evaluate_runs};
 pub use ebm_data::rect::overlap;
+pub use figures::TrackingFigures;
 pub use merge::{RunsReport, merge};
 pub use problem::TrackingProblem;
 pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};

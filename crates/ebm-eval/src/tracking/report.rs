@@ -6,11 +6,12 @@ use ebm_data::sequences::{Rect, Sequence};
 use serde::{Deserialize, Serialize};
 
 use super::convention::{Convention, Weighting};
+use super::figures::TrackingFigures;
 use super::problem::TrackingProblem;
 use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
 use crate::error::{Error, Result};
 
-/// The figures of a tracker on a dataset; all but the counts in percent.
+/// The figures of a tracker on a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackingReport {
     /// How frames became figures.
@@ -19,33 +20,9 @@ pub struct TrackingReport {
     pub sequences: usize,
     /// The number of frames that count.
     pub frames: usize,
-    /// The area under `curve`.
-    #[serde(with = "crate::json::per_cent")]
-    pub auc: f64,
-    /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
-    #[serde(with = "crate::json::per_cent")]
-    pub op50: f64,
-    /// Frames with an overlap above 0.75.
-    #[serde(with = "crate::json::per_cent")]
-    pub op75: f64,
-    /// Frames with a centre error of at most 20 pixels.
-    #[serde(with = "crate::json::per_cent")]
-    pub precision: f64,
-    /// Normalised precision, as the convention reads it off its curve.
-    #[serde(with = "crate::json::per_cent")]
-    pub norm_precision: f64,
-    /// The mean overlap: AO.
-    #[serde(with = "crate::json::per_cent")]
-    pub average_overlap: f64,
-    /// The success curve over evenly spaced thresholds from 0 to 1.
-    #[serde(with = "crate::json::per_cent")]
-    pub curve: Vec<f64>,
-    /// The precision curve over 0, 1, … 50 pixels.
-    #[serde(with = "crate::json::per_cent")]
-    pub precision_curve: Vec<f64>,
-    /// The normalised precision curve over evenly spaced thresholds from 0 to 0.5.
-    #[serde(with = "crate::json::per_cent")]
-    pub norm_precision_curve: Vec<f64>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub figures: TrackingFigures,
     /// The same of each sequence.
     pub rows: Vec<SequenceScores>,
     /// The sequences that could not be scored.
@@ -84,42 +61,23 @@ impl TrackingReport {
             Weighting::Sequences => 1.0,
             Weighting::Frames => row.counted as f64,
         };
-        let total: f64 = rows.iter().map(weight).sum();
-        let mean = |field: fn(&SequenceScores) -> f64| {
-            rows.iter().map(|row| weight(row) * field(row)).sum::<f64>() / total
+        let weights: Vec<f64> = rows.iter().map(weight).collect();
+        let total: f64 = weights.iter().sum();
+        let mean = |values: &[f64]| -> Result<f64> {
+            Ok(values.iter().zip(&weights).map(|(value, weight)| weight * value).sum::<f64>() / total)
         };
-        let mean_curve = |field: fn(&SequenceScores) -> &Vec<f64>| {
-            let weighted = rows.iter().map(|row| (field(row), weight(row) / total));
-            weighted_sum(weighted)
-        };
+        let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+        let parts: Vec<&TrackingFigures> = rows.iter().map(|row| &row.figures).collect();
         Ok(Self {
             convention: convention.clone(),
             sequences: rows.len(),
             frames: rows.iter().map(|row| row.counted).sum(),
-            // The area is linear in the curve, and every value is one of its curve or an area.
-            auc: mean(|row| row.auc),
-            op50: mean(|row| row.op50),
-            op75: mean(|row| row.op75),
-            precision: mean(|row| row.precision),
-            norm_precision: mean(|row| row.norm_precision),
-            average_overlap: mean(|row| row.average_overlap),
-            curve: mean_curve(|row| &row.curve),
-            precision_curve: mean_curve(|row| &row.precision_curve),
-            norm_precision_curve: mean_curve(|row| &row.norm_precision_curve),
+            figures: TrackingFigures::of_parts(&parts, &shares, mean)?,
             rows,
             failed,
             unmatched,
         })
     }
-}
-
-/// Σ weight · curve.
-pub(super) fn weighted_sum<'a>(curves: impl Iterator<Item = (&'a Vec<f64>, f64)>) -> Vec<f64> {
-    curves.fold(Vec::new(), |mut sum, (curve, weight)| {
-        sum.resize(curve.len(), 0.0);
-        sum.iter_mut().zip(curve).for_each(|(sum, value)| *sum += weight * value);
-        sum
-    })
 }
 
 /// Scores predictions in memory: for each sequence its annotation and the predicted boxes, one for each frame from the

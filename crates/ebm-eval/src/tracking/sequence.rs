@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::center_error::{center_error, normalized_center_error};
 use super::convention::{Convention, FirstFrame, InvalidError, NormalizedPrecision, ValidBox};
+use super::figures::TrackingFigures;
 use super::overlap;
 use super::prediction::prepare;
 use super::problem::TrackingProblem;
@@ -40,7 +41,7 @@ impl<'a> From<&'a Sequence> for TrackingGroundTruth<'a> {
     }
 }
 
-/// The figures of one sequence; all but the numbers of frames in percent.
+/// The figures of one sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SequenceScores {
     /// The sequence's name.
@@ -49,33 +50,9 @@ pub struct SequenceScores {
     pub frames: usize,
     /// Frames that count.
     pub counted: usize,
-    /// The area under `curve`.
-    #[serde(with = "crate::json::per_cent")]
-    pub auc: f64,
-    /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
-    #[serde(with = "crate::json::per_cent")]
-    pub op50: f64,
-    /// Frames with an overlap above 0.75.
-    #[serde(with = "crate::json::per_cent")]
-    pub op75: f64,
-    /// Frames with a centre error of at most 20 pixels.
-    #[serde(with = "crate::json::per_cent")]
-    pub precision: f64,
-    /// Normalised precision, as the convention reads it off its curve.
-    #[serde(with = "crate::json::per_cent")]
-    pub norm_precision: f64,
-    /// The mean overlap; 0 in frames without a valid box.
-    #[serde(with = "crate::json::per_cent")]
-    pub average_overlap: f64,
-    /// Frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
-    #[serde(with = "crate::json::per_cent")]
-    pub curve: Vec<f64>,
-    /// Frames with a centre error of at most 0, 1, … 50 pixels.
-    #[serde(with = "crate::json::per_cent")]
-    pub precision_curve: Vec<f64>,
-    /// Frames with a normalised centre error of at most each of the evenly spaced thresholds from 0 to 0.5.
-    #[serde(with = "crate::json::per_cent")]
-    pub norm_precision_curve: Vec<f64>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub figures: TrackingFigures,
 }
 
 /// Scores the boxes that a tracker predicted on a sequence, one for each frame from the first.
@@ -173,15 +150,17 @@ impl Measured {
             name: name.to_owned(),
             frames,
             counted: overlaps.len(),
-            auc: area(&curve, convention.area),
-            op50: curves::percentage(overlaps, |overlap| overlap > 0.5),
-            op75: curves::percentage(overlaps, |overlap| overlap > 0.75),
-            precision: precision_curve[curves::PRECISION_AT],
-            norm_precision,
-            average_overlap: 100.0 * overlaps.iter().sum::<f64>() / overlaps.len() as f64,
-            curve,
-            precision_curve,
-            norm_precision_curve,
+            figures: TrackingFigures {
+                auc: area(&curve, convention.area),
+                op50: curves::percentage(overlaps, |overlap| overlap > 0.5),
+                op75: curves::percentage(overlaps, |overlap| overlap > 0.75),
+                precision: precision_curve[curves::PRECISION_AT],
+                norm_precision,
+                average_overlap: 100.0 * overlaps.iter().sum::<f64>() / overlaps.len() as f64,
+                curve,
+                precision_curve,
+                norm_precision_curve,
+            },
         }
     }
 }

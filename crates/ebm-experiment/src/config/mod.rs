@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ebm_data::files::read_settings;
 use ebm_eval::Expected;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
 pub use change::Change;
@@ -143,6 +143,16 @@ impl<S: Settings> Configured<S> {
         settings.check().map_err(fail)?;
         Ok(Self { settings, expected: expected.filter(|_| changes.is_empty() && !smoke) })
     }
+}
+
+/// A proposal of a table that compares proposals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AblationConfig<P> {
+    /// {σ_l} of Eq. 5.
+    pub sigmas: Vec<f64>,
+    /// What was published of it.
+    pub published: P,
 }
 
 /// The row of that key.

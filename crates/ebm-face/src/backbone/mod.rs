@@ -3,12 +3,14 @@
 mod convnext;
 mod dinov2;
 mod parameters;
-mod trunk;
+mod resnet;
+mod resnet_file;
 mod weights;
 
 pub use convnext::{ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
 pub use dinov2::{Dinov2, Dinov2Config};
-pub(crate) use weights::join;
+pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
+pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
 pub use weights::preload_backbone;
 
 use std::collections::BTreeSet;
@@ -18,7 +20,7 @@ use candle_nn::VarBuilder;
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Trunk, TrunkConfig, shapes};
+use crate::{Error, Result, shapes};
 
 /// A network from normalised images to g_x, on which the heads stand.
 ///
@@ -88,7 +90,7 @@ impl std::fmt::Display for ImageSize {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum BackboneConfig {
     /// A residual network, the paper's.
-    Resnet(TrunkConfig),
+    Resnet(ResNetBackboneConfig),
     /// A convolutional network of `candle_transformers`.
     Convnext(ConvNeXtConfig),
     /// A vision transformer of `candle_transformers`, for prediction only.
@@ -110,7 +112,7 @@ impl BackboneConfig {
     ) -> Result<Box<dyn Backbone>> {
         if !self.is_trainable() {
             let names = shapes::record(|vb| self.build_from(vb))?;
-            let names: BTreeSet<_> = names.into_keys().map(|name| join(prefix, &name)).collect();
+            let names: BTreeSet<_> = names.into_keys().map(|name| weights::join(prefix, &name)).collect();
             store.freeze(move |name| names.contains(name));
         }
         let vb = store.var_builder(dtype, device);
@@ -124,7 +126,7 @@ impl BackboneConfig {
 
     fn build_from(&self, vb: VarBuilder) -> Result<Box<dyn Backbone>> {
         Ok(match self {
-            Self::Resnet(config) => Box::new(Trunk::new(config, vb)?),
+            Self::Resnet(config) => Box::new(ResNetBackbone::new(config, vb)?),
             Self::Convnext(config) => Box::new(ConvNeXt::new(config, vb)?),
             Self::Dinov2(config) => Box::new(Dinov2::new(config, vb)?),
         })

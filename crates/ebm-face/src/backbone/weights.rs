@@ -13,7 +13,7 @@ use crate::{Error, Result, shapes};
 /// the parameters of the backbone of `config` in `store`, under `prefix` (may be empty): to be called before
 /// [`BackboneConfig::build`]. What the backbone does without is left out: the classifier, torch's counters of
 /// batches, and DINOv2's `mask_token`. Of a residual network the configuration need not be known: see
-/// [`preload_trunk`](crate::preload_trunk).
+/// [`preload_resnet`](crate::preload_resnet).
 ///
 /// # Errors
 /// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file cannot be
@@ -46,6 +46,6 @@ fn is_surplus(config: &BackboneConfig, name: &str) -> bool {
 }
 
 /// A parameter's name under `prefix`.
-pub(crate) fn join(prefix: &str, name: &str) -> String {
+pub(super) fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }

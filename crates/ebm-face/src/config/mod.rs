@@ -7,8 +7,8 @@ use ebm_experiment::config::row;
 use serde::{Deserialize, Serialize};
 
 pub use parts::{
-    AblationConfig, EnergyConfig, FrozenConfig, GeneratedConfig, HeadConfig, InputConfig, MethodConfig,
-    RefinementConfig, TrainingConfig, TrunkTraining,
+    AblationConfig, BackboneTraining, EnergyConfig, FrozenConfig, GeneratedConfig, HeadConfig, InputConfig,
+    MethodConfig, RefinementConfig, TrainingConfig,
 };
 
 use crate::error::Result;
@@ -86,6 +86,10 @@ impl Settings for ExperimentConfig {
         if self.ablation.sigmas.len() != self.ablation.published.len() {
             return Err("ablation: as many published figures as sigmas are needed".into());
         }
+        for &step_length in &self.refinement.step_lengths {
+            let ascent = self.refinement.ascent(step_length);
+            ascent.check().map_err(|error| format!("refinement: {error}"))?;
+        }
         self.training.check("training")?;
         self.energy.training.check("energy.training")?;
         if let Some(frozen) = &self.frozen {
@@ -142,6 +146,8 @@ mod tests {
         assert!(message("extends = \"age_paper\"\n[energy]\nsigma = 3").contains("sigma"));
         assert!(message("extends = \"age_paper\"\n[training]\nepochs = -1.0").contains("training.epochs"));
         assert!(message("extends = \"age_paper\"\ncoordinates = [\"a\", \"b\"]").contains("flip_signs"));
+        let refinement = message("extends = \"age_paper\"\n[refinement]\nchange_threshold = -1.0");
+        assert!(refinement.contains("refinement: change_threshold = -1 is not allowed"), "{refinement}");
         assert!(message("title = ").contains("mine"));
     }
 }

@@ -184,15 +184,15 @@ pub struct MethodConfig {
 pub struct FrozenConfig {
     /// How many views of a training image have features: the image itself and augmented ones.
     pub views: usize,
-    /// How the trunk is trained before it is frozen; without it, its weights are given.
+    /// How the backbone is trained before it is frozen; without it, its weights are given.
     #[serde(default)]
-    pub trunk: Option<TrunkTraining>,
+    pub trunk: Option<BackboneTraining>,
 }
 
-/// Training of a trunk that is then frozen.
+/// Training of a backbone that is then frozen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TrunkTraining {
+pub struct BackboneTraining {
     /// The key of the method whose head and loss it is trained with.
     pub method: String,
     /// The optimiser.

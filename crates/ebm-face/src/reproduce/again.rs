@@ -16,7 +16,7 @@ use super::Outcome;
 use super::heads::{Entry, Seen, choose_step_length, compare, coordinate_densities};
 use crate::features::FeatureTable;
 use crate::network::ENERGY;
-use crate::saved::{RunConfig, Saved, TrainedHead, TrunkSource};
+use crate::saved::{BackboneSource, RunConfig, Saved, TrainedHead};
 use crate::{Error, Result};
 
 /// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it, or, where it is the
@@ -35,7 +35,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).map_err(fail)? {
         let dir = entry.map_err(fail)?.path();
-        // The ablation's runs are energy models too, and the trunk's has no head.
+        // The ablation's runs are energy models too, and the backbone's has no head.
         if let Ok(config) = RunConfig::read(&dir)
             && dir.file_name() == Some(format!("{}-{}", config.method, config.seed).as_ref())
         {
@@ -74,13 +74,13 @@ pub fn evaluate(
         None if !saved.iter().any(is_energy) => config.refinement.ascent(0.0),
         None => return Err(fail("the energy model says no step length; give one")),
     };
-    // Heads on one trunk share its features.
+    // Heads on one backbone share its features.
     let mut tables: BTreeMap<String, Rc<Seen>> = BTreeMap::new();
     let mut entries = Vec::new();
     for (number, Saved { config, trunk, head, .. }) in saved.into_iter().enumerate() {
         let name = match &config.trunk {
-            TrunkSource::File { sha256, .. } => sha256.clone(),
-            TrunkSource::Own(_) => number.to_string(),
+            BackboneSource::File { sha256, .. } => sha256.clone(),
+            BackboneSource::Own(_) => number.to_string(),
         };
         let seen = match tables.get(&name) {
             Some(seen) => Rc::clone(seen),

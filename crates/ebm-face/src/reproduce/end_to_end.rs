@@ -17,7 +17,7 @@ use super::{Options, Outcome};
 use crate::config::ExperimentConfig;
 use crate::features::FeatureTable;
 use crate::network::{ENERGY, TRUNK};
-use crate::saved::{TrainedHead, TrunkSource};
+use crate::saved::{BackboneSource, TrainedHead};
 use crate::training::{WholeNetwork, WholeTraining};
 use crate::{BackboneConfig, Error, Result};
 
@@ -53,7 +53,7 @@ impl Trainer<'_> {
         let (device, group) = (self.device, &Group::alone());
         let training = WholeTraining { config, method, seed, faces, weights, device, group };
         let WholeNetwork { task, steps, run } = training.start()?;
-        let TrunkSource::Own(form) = &run.trunk else {
+        let BackboneSource::Own(form) = &run.trunk else {
             let reason = "it is trained end to end, and has no trunk of its own".to_owned();
             return Err(Error::Config { part: "network", reason });
         };

@@ -12,7 +12,7 @@ use super::results::{AblationRow, Example, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
 use crate::network::{ENERGY, num_clamped};
-use crate::saved::{RunConfig, TrainedHead, TrunkSource, save, save_refinement};
+use crate::saved::{BackboneSource, RunConfig, TrainedHead, save, save_refinement};
 use crate::training::{BatchSource, FaceTask};
 use crate::{EnergyHead, Error, Result};
 
@@ -58,7 +58,7 @@ impl Wanted<'_> {
         &self,
         mut task: FaceTask<S>,
         steps: usize,
-        trunk: TrunkSource,
+        trunk: BackboneSource,
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<ParamStore> {

@@ -2,7 +2,7 @@
 //!
 //! | scale | data | networks |
 //! |---|---|---|
-//! | mini | generated faces | a small trunk is trained, then heads on its fixed features |
+//! | mini | generated faces | a small backbone is trained, then heads on its fixed features |
 //! | frozen | UTKFace or BIWI | heads on the fixed features of a pretrained ResNet-50 |
 //! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
 

@@ -1,4 +1,4 @@
-//! Heads on the fixed features of one trunk: the frozen and the mini scale.
+//! Heads on the fixed features of one backbone: the frozen and the mini scale.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,17 +15,17 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::data::Data;
 use super::heads::{Entry, Seen, Wanted, reproduce};
 use super::{Options, Outcome};
-use crate::config::{ExperimentConfig, FrozenConfig, Settings, TrunkTraining};
+use crate::config::{BackboneTraining, ExperimentConfig, FrozenConfig, Settings};
 use crate::features::{FeatureCache, FeatureTable};
 use crate::network::{Head, Network, TRUNK};
-use crate::saved::{TrainedHead, TrunkSource, open_trunk};
+use crate::saved::{BackboneSource, TrainedHead, open_backbone};
 use crate::training::{CachedSource, FaceTask, StreamSource};
 use crate::{Error, Result};
 
-/// Root of the seeds that all heads share: views, and a trunk's training. The same for every run, so that results compare.
+/// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that results compare.
 const SHARED_SEED: u64 = 2020;
 
-/// Heads on the features of the trunk in the file `weights`.
+/// Heads on the features of the backbone in the file `weights`.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -37,14 +37,14 @@ pub fn frozen(
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
-    let source = TrunkSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
+    let source = BackboneSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
     let tables = Tables::compute(config, &frozen, data, (weights, &source), options, progress)?;
     let mut train =
         |wanted: &Wanted<'_>, progress: &mut dyn Progress| tables.entry(wanted, &source, options, progress);
     reproduce(config, data, options, &mut train, progress)
 }
 
-/// Trains a trunk on the training split, then heads on its features.
+/// Trains a backbone on the training split, then heads on its features.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -67,10 +67,10 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
 }
 
-/// Trains a trunk with a baseline's head and writes its weights by torchvision's names.
+/// Trains a backbone with a baseline's head and writes its weights by torchvision's names.
 fn train_trunk(
     config: &ExperimentConfig,
-    TrunkTraining { method, training }: &TrunkTraining,
+    BackboneTraining { method, training }: &BackboneTraining,
     faces: &Arc<Faces>,
     (options, weights): (&Options, &Path),
     progress: &mut dyn Progress,
@@ -108,14 +108,14 @@ impl Tables {
         config: &ExperimentConfig,
         frozen: &FrozenConfig,
         data: &Data,
-        (weights, source): (&Path, &TrunkSource),
+        (weights, source): (&Path, &BackboneSource),
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let trunk = open_trunk(&config.trunk, weights, None)?;
+        let trunk = open_backbone(&config.trunk, weights, None)?;
         let trunk_digest = match source {
-            TrunkSource::File { sha256, .. } => sha256.clone(),
-            TrunkSource::Own(form) => format!("{form:?}"),
+            BackboneSource::File { sha256, .. } => sha256.clone(),
+            BackboneSource::Own(form) => format!("{form:?}"),
         };
         let cache = FeatureCache { dir: options.cache.clone(), trunk: &*trunk, trunk_digest };
         let plain = config.input.transform(false);
@@ -143,7 +143,7 @@ impl Tables {
     fn entry(
         &self,
         wanted: &Wanted<'_>,
-        trunk: &TrunkSource,
+        trunk: &BackboneSource,
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Entry> {

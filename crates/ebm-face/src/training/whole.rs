@@ -13,8 +13,8 @@ use ebm_train::Group;
 use super::{Batch, FaceTask, StreamSource, images, targets};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, Network, TRUNK};
-use crate::saved::{RunConfig, TrunkSource};
-use crate::{BackboneConfig, Result, TrunkFile, preload_backbone, preload_trunk};
+use crate::saved::{BackboneSource, RunConfig};
+use crate::{BackboneConfig, ResNetFile, Result, preload_backbone, preload_resnet};
 
 /// What is trained, on what and where.
 pub struct WholeTraining<'a> {
@@ -26,7 +26,7 @@ pub struct WholeTraining<'a> {
     pub seed: u64,
     /// The images with their targets.
     pub faces: &'a Arc<Faces>,
-    /// The trunk's pretrained weights; without them it begins with drawn ones.
+    /// The backbone's pretrained weights; without them it begins with drawn ones.
     pub weights: Option<&'a Path>,
     /// Where it is trained.
     pub device: &'a Device,
@@ -65,18 +65,18 @@ impl WholeTraining<'_> {
         let source = StreamSource::new(loader, faces.faces.len(), device.clone());
         let network = Network { trunk: Some(trunk), head };
         let task = FaceTask::new(network, store, source, training, key.split("train")).over(group);
-        let (method, trunk, experiment) = (method.to_owned(), TrunkSource::Own(form), config.clone());
+        let (method, trunk, experiment) = (method.to_owned(), BackboneSource::Own(form), config.clone());
         let run = RunConfig { method, seed, trunk, experiment };
         Ok(WholeNetwork { task, steps: training.steps(faces.faces.len()), run })
     }
 
-    /// Puts the trunk's weights into `store`; returns its sizes.
+    /// Puts the backbone's weights into `store`; returns its sizes.
     fn preload(&self, store: &ParamStore) -> Result<BackboneConfig> {
         Ok(match (&self.config.trunk, self.weights) {
             (form, None) => form.clone(),
             (BackboneConfig::Resnet(_), Some(weights)) => {
-                let file = TrunkFile::default();
-                BackboneConfig::Resnet(preload_trunk(store, TRUNK, weights, file, self.device)?)
+                let file = ResNetFile::default();
+                BackboneConfig::Resnet(preload_resnet(store, TRUNK, weights, file, self.device)?)
             }
             (other, Some(weights)) => {
                 preload_backbone(store, TRUNK, other, weights, self.device)?;

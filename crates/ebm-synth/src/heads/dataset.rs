@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::config::HeadConfig;
 use super::latents::{YOUNGEST, age_latents};
 use super::sample::{check_count, render_age};
-use crate::generated_dir::{Kind, make, size_of};
+use crate::generated_dir::{Kind, make};
 use ebm_data::encode::write_png;
 use ebm_data::files::write_atomic;
 use ebm_data::{Error, Result};
@@ -47,37 +47,33 @@ const KIND: Kind = Kind { what: "heads", manifest: "heads.json", digest: "age di
 pub fn generate_ages(dir: &Path, config: &HeadConfig, count: usize, key: Key) -> Result<GeneratedAges> {
     config.validate()?;
     check_count(count)?;
-    let size = |dir: &Path| {
-        let mut total = size_of(&dir.join(SPLIT)).unwrap_or(0);
-        for index in 0..count {
+    let files = |dir: &Path| {
+        let image = |index| {
             let age = age_latents(config, key, index as u64)?.age;
-            // A file that is missing makes the sum too small.
-            total += size_of(&dir.join(IMAGES).join(file_name(age, index))).unwrap_or(0);
-        }
-        Ok(total)
+            Ok(dir.join(IMAGES).join(file_name(age, index)))
+        };
+        (0..count).map(image).chain([Ok(dir.join(SPLIT))]).collect()
     };
     let write = |dir: &Path| write_heads(dir, config, count, key);
-    Ok(GeneratedAges::at(dir, make(dir, &KIND, (config, count, key), size, write)?))
+    Ok(GeneratedAges::at(dir, make(dir, &KIND, (config, count, key), files, write)?))
 }
 
-fn write_heads(dir: &Path, config: &HeadConfig, count: usize, key: Key) -> Result<u64> {
+fn write_heads(dir: &Path, config: &HeadConfig, count: usize, key: Key) -> Result<()> {
     let images = dir.join(IMAGES);
     fs::create_dir(&images).map_err(|source| Error::io("create", &images, source))?;
     let write = |index: usize| {
         let (image, age) = render_age(config, key, index as u64)?;
         let name = file_name(age, index);
-        let path = images.join(&name);
-        write_png(&path, &image)?;
-        Ok((size_of(&path)?, name, age))
+        write_png(&images.join(&name), &image)?;
+        Ok((name, age))
     };
-    let written: Vec<(u64, String, u8)> = (0..count).into_par_iter().map(write).collect::<Result<_>>()?;
+    let written: Vec<(String, u8)> = (0..count).into_par_iter().map(write).collect::<Result<_>>()?;
     let mut table = ",file,age\n".to_owned();
-    for (index, (_, name, age)) in written.iter().enumerate() {
+    for (index, (name, age)) in written.iter().enumerate() {
         // A String takes every write.
         let _ = writeln!(table, "{index},{name},{}", age - YOUNGEST);
     }
-    write_atomic(&dir.join(SPLIT), table.as_bytes())?;
-    Ok(table.len() as u64 + written.iter().map(|file| file.0).sum::<u64>())
+    write_atomic(&dir.join(SPLIT), table.as_bytes())
 }
 
 /// As UTKFace's: age, gender, race, and a number.

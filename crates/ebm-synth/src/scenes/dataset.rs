@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::attributes::ObjectAttributes;
 use super::config::SceneConfig;
 use super::render::{SceneObject, render_scene};
-use crate::generated_dir::{Kind, make, size_of, write_json};
+use crate::generated_dir::{Kind, make, write_json};
 use ebm_data::encode::write_jpeg;
 use ebm_data::{Error, Result};
 
@@ -49,32 +49,27 @@ pub fn generate(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Res
     if !(1..=999_999).contains(&count) {
         return Err(Error::Argument { name: "count", detail: "of scenes must be in 1..=999999".to_owned() });
     }
-    let size = |dir: &Path| {
+    let files = |dir: &Path| {
         let paths = (0..count).map(|index| dir.join(IMAGES).join(file_name(index)));
-        // A file that is missing makes the sum too small.
-        Ok(paths.chain([dir.join(ANNOTATIONS)]).map(|path| size_of(&path).unwrap_or(0)).sum())
+        Ok(paths.chain([dir.join(ANNOTATIONS)]).collect())
     };
     let write = |dir: &Path| write_set(dir, config, count, key);
-    Ok(GeneratedSet::at(dir, make(dir, &KIND, (config, count, key), size, write)?))
+    Ok(GeneratedSet::at(dir, make(dir, &KIND, (config, count, key), files, write)?))
 }
 
-fn write_set(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<u64> {
+fn write_set(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<()> {
     let images = dir.join(IMAGES);
     fs::create_dir(&images).map_err(|source| Error::io("create", &images, source))?;
-    let scenes: Vec<(u64, Vec<SceneObject>)> = (0..count)
+    let scenes: Vec<Vec<SceneObject>> = (0..count)
         .into_par_iter()
         .map(|index| {
             let (image, objects) = render_scene(config, key.index(index as u64))?;
-            let path = images.join(file_name(index));
             // Chroma is subsampled below quality 90.
-            write_jpeg(&path, &image, config.jpeg_quality)?;
-            Ok((size_of(&path)?, objects))
+            write_jpeg(&images.join(file_name(index)), &image, config.jpeg_quality)?;
+            Ok(objects)
         })
         .collect::<Result<_>>()?;
-    let image_bytes: u64 = scenes.iter().map(|scene| scene.0).sum();
-    let annotations = dir.join(ANNOTATIONS);
-    write_json(&annotations, &coco(config, scenes))?;
-    Ok(image_bytes + size_of(&annotations)?)
+    write_json(&dir.join(ANNOTATIONS), &coco(config, scenes))
 }
 
 fn file_name(index: usize) -> String {
@@ -114,7 +109,7 @@ struct CocoCategory {
     name: &'static str,
 }
 
-fn coco(config: &SceneConfig, scenes: Vec<(u64, Vec<SceneObject>)>) -> CocoFile {
+fn coco(config: &SceneConfig, scenes: Vec<Vec<SceneObject>>) -> CocoFile {
     let image = |index| CocoImage {
         id: index + 1,
         file_name: file_name(index),
@@ -125,7 +120,7 @@ fn coco(config: &SceneConfig, scenes: Vec<(u64, Vec<SceneObject>)>) -> CocoFile 
     let objects = scenes
         .into_iter()
         .enumerate()
-        .flat_map(|(index, (_, objects))| objects.into_iter().map(move |object| (index + 1, object)));
+        .flat_map(|(index, objects)| objects.into_iter().map(move |object| (index + 1, object)));
     let annotation = |(index, (image_id, object)): (usize, (usize, SceneObject))| CocoAnnotation {
         id: index + 1,
         image_id,

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::config::VideoConfig;
 use super::video::Video;
-use crate::generated_dir::{Kind, make, size_of};
+use crate::generated_dir::{Kind, make};
 use ebm_data::encode::write_jpeg;
 use ebm_data::sequences::{Frames, Sequence, read_boxes, write_boxes};
 use ebm_data::{Error, Result};
@@ -33,38 +33,32 @@ pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Res
         let detail = format!("{count} videos: give a number in 1..={MOST}");
         return Err(Error::Argument { name: "count", detail });
     }
-    let size = |dir: &Path| {
+    let files = |dir: &Path| {
         let of_video = |index| {
             let dir = dir.join(name(index));
             let frames = (0..config.frames).map(|frame| dir.join(IMAGES).join(file_name(frame)));
-            // A file that is missing makes the sum too small.
-            frames.chain([dir.join(BOXES)]).map(|path| size_of(&path).unwrap_or(0)).sum::<u64>()
+            frames.chain([dir.join(BOXES)]).collect::<Vec<_>>()
         };
-        Ok((0..count).into_par_iter().map(of_video).sum())
+        Ok((0..count).flat_map(of_video).collect())
     };
     let write = |dir: &Path| {
         let videos = (0..count).into_par_iter();
-        videos.map(|index| write_video(&dir.join(name(index)), config, key.index(index as u64))).sum()
+        videos.try_for_each(|index| write_video(&dir.join(name(index)), config, key.index(index as u64)))
     };
-    make(dir, &KIND, (config, count, key), size, write)?;
+    make(dir, &KIND, (config, count, key), files, write)?;
     (0..count).map(|index| sequence(dir, index, config.frames)).collect()
 }
 
-/// Returns the size of the files in bytes.
-fn write_video(dir: &Path, config: &VideoConfig, key: Key) -> Result<u64> {
+fn write_video(dir: &Path, config: &VideoConfig, key: Key) -> Result<()> {
     let images = dir.join(IMAGES);
     fs::create_dir_all(&images).map_err(|source| Error::io("create", &images, source))?;
     let video = Video::new(config, key)?;
-    let boxes = dir.join(BOXES);
-    write_boxes(&boxes, &video.boxes(), ",", |number| format!("{number:.3}"))?;
-    let mut bytes = size_of(&boxes)?;
+    write_boxes(&dir.join(BOXES), &video.boxes(), ",", |number| format!("{number:.3}"))?;
     for frame in 0..config.frames {
-        let path = images.join(file_name(frame));
         // Chroma is subsampled below quality 90.
-        write_jpeg(&path, &video.frame(frame)?, config.jpeg_quality)?;
-        bytes += size_of(&path)?;
+        write_jpeg(&images.join(file_name(frame)), &video.frame(frame)?, config.jpeg_quality)?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn sequence(dir: &Path, index: usize, count: usize) -> Result<Sequence> {

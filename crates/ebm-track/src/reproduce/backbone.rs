@@ -55,7 +55,7 @@ impl BackboneSource {
         &self,
         config: &ExperimentConfig,
         videos: &[Sequence],
-        run: &Path,
+        (run, resume): (&Path, bool),
         device: &Device,
         progress: &mut dyn Progress,
     ) -> Result<(PathBuf, Backbone)> {
@@ -64,7 +64,8 @@ impl BackboneSource {
             // It is written when its training is done.
             Self::Trained(path) if path.is_file() => path.clone(),
             Self::Trained(path) => {
-                train(config, videos, run, path, device, progress)?;
+                let spec = RunSpec { resume, ..RunSpec::new((run, "backbone"), "", 0, 0) };
+                train(config, videos, &spec, path, device, progress)?;
                 path.clone()
             }
         };
@@ -77,7 +78,7 @@ impl BackboneSource {
 fn train(
     config: &ExperimentConfig,
     videos: &[Sequence],
-    run: &Path,
+    spec: &RunSpec<'_>,
     path: &Path,
     device: &Device,
     progress: &mut dyn Progress,
@@ -90,7 +91,7 @@ fn train(
     let crops = CropStream::new(loader, device.clone());
     let mut task = SmallBackboneTask::new(small, store, crops, videos.len(), device)?;
     let text = config.to_toml()?;
-    train_run(&RunSpec::new((run, "backbone"), &text, small.steps, 0), &mut task, progress)?;
+    train_run(&RunSpec { config: &text, steps: small.steps, ..*spec }, &mut task, progress)?;
     let all = task.into_store().tensors()?;
     let own =
         all.into_iter().filter_map(|(name, tensor)| Some((name.strip_prefix(PREFIX)?.to_owned(), tensor)));

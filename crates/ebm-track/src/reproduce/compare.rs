@@ -168,9 +168,9 @@ impl Setup<'_> {
             if variant.sigmas.is_some() {
                 continue;
             }
-            outcome.add_curve(&test.name, &variant.method.key, &report.curve);
+            outcome.add_curve(&test.name, &variant.method.key, &report.figures.curve);
             if let (0, 0, Some(one), Some(report)) = (place, seed, all.into_iter().next(), reports.first()) {
-                let figures = report.rows.iter().map(|row| (row.name.clone(), row.auc)).collect();
+                let figures = report.rows.iter().map(|row| (row.name.clone(), row.figures.auc)).collect();
                 let method = variant.method.key.clone();
                 outcome.first.push(FirstRun { method, boxes: one, auc: figures });
             }

@@ -73,7 +73,7 @@ pub fn mini(
     progress.begin("generating videos", 1);
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;
     progress.end();
-    let (path, backbone) = options.backbone.open(config, &train, run, device, progress)?;
+    let (path, backbone) = options.backbone.open(config, &train, (run, options.resume), device, progress)?;
     let place =
         Setup { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
 

@@ -9,7 +9,7 @@ mod paper;
 mod rivals;
 mod study;
 
-use ebm_eval::tracking::RunsReport;
+use ebm_eval::tracking::{RunsReport, TrackingFigures};
 use serde::{Deserialize, Serialize};
 
 pub use accuracy::box_accuracy;
@@ -19,8 +19,7 @@ pub use data::{Videos, coco_sequences};
 pub(crate) use mini::step_factor;
 pub use mini::{MiniOptions, mini};
 pub use paper::{PaperOptions, dry_run, missing, paper};
-
-pub use rivals::{QUOTED, Quoted, RivalRow};
+pub use rivals::RivalRow;
 pub use study::Study;
 
 use self::study::Variant;
@@ -51,7 +50,8 @@ pub struct Figures {
 
 impl From<&RunsReport> for Figures {
     fn from(report: &RunsReport) -> Self {
-        let RunsReport { runs, auc, op50, op75, precision, norm_precision, .. } = report;
+        let RunsReport { runs, figures, .. } = report;
+        let TrackingFigures { auc, op50, op75, precision, norm_precision, .. } = figures;
         let [auc, op50, op75, precision, norm_precision] =
             [auc, op50, op75, precision, norm_precision].map(|summary| summary.mean);
         Self { runs: *runs, auc, op50, op75, precision, norm_precision }

@@ -206,36 +206,38 @@ impl DetectionArgs {
             device: at.device.clone(),
             workers: self.workers.count(),
         };
-        let place = mini(config, &options, progress)?;
+        let setup = mini(config, &options, progress)?;
         if self.levels {
             let splits = options.levels(config)?;
-            let rows = reproduce::levels(&place, &splits, self.task.seeds, progress)?;
+            let rows = reproduce::levels(&setup, &splits, self.task.seeds, progress)?;
             eval_strata::write(at.run, &strata_of(&splits, at.run, self.task.seeds)?)?;
-            return of("Levels of difficulty", place.remarks(None), &rows, &tables::levels(&rows)?);
+            return of("Levels of difficulty", setup.remarks(None), &rows, &tables::levels(&rows)?);
         }
-        self.study_in(&place, at.run, progress)
+        self.study_in(&setup, at.run, progress)
     }
 
     /// The study that the arguments name.
-    fn study_in(&self, place: &Setup, run: &Path, progress: &mut Console) -> Result<Study> {
-        let (methods, seeds) = (self.methods(place.config())?, self.task.seeds);
+    fn study_in(&self, setup: &Setup, run: &Path, progress: &mut Console) -> Result<Study> {
+        let (methods, seeds) = (self.methods(setup.config())?, self.task.seeds);
         if self.grid == Some(Grid::Lambda) {
-            let rows = step_lengths(place, &methods, progress)?;
+            let rows = step_lengths(setup, &methods, progress)?;
             let table = tables::step_lengths(&methods, &rows)?;
-            return of("Step lengths", vec![place.search_remark()], &rows, &table);
+            return of("Step lengths", vec![setup.search_remark()], &rows, &table);
         }
         if self.figure.is_some() {
-            let rows = figure3a(place, seeds, progress)?;
-            tables::plot_figure3a(run, &rows)?;
-            return of("Figure 3a", place.remarks(Some("val2017")), &rows, &tables::figure3a(&rows)?);
+            let rows = figure3a(setup, seeds, progress)?;
+            let published = &setup.config().figure3a;
+            tables::plot_figure3a(run, published, &rows)?;
+            let table = tables::figure3a(published, &rows)?;
+            return of("Figure 3a", setup.remarks(Some("val2017")), &rows, &table);
         }
         if self.table == 1 {
-            let rows = table1(place, seeds, progress)?;
-            return of("Table 1", place.remarks(Some("val2017")), &rows, &tables::table1(&rows)?);
+            let rows = table1(setup, seeds, progress)?;
+            return of("Table 1", setup.remarks(Some("val2017")), &rows, &tables::table1(&rows)?);
         }
-        let rows = table2(place, &methods, seeds, progress)?;
+        let rows = table2(setup, &methods, seeds, progress)?;
         let title = if self.objectives { "Objectives" } else { "Table 2" };
-        of(title, place.remarks(Some("test-dev")), &rows, &tables::table2(&methods, &rows)?)
+        of(title, setup.remarks(Some("test-dev")), &rows, &tables::table2(&methods, &rows)?)
     }
 }
 

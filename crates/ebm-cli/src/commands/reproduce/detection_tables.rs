@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_detect::config::{ExperimentConfig, MethodConfig};
-use ebm_detect::reproduce::{AblationRow, LevelRow, Row, STEPS, StepLengthRow, TradeRow};
+use ebm_detect::config::{ExperimentConfig, MethodConfig, TradeConfig};
+use ebm_detect::reproduce::{AblationRow, LevelRow, Row, StepLengthRow, TradeRow};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_plot::{PointPanel, PointPlot};
 
@@ -80,11 +80,11 @@ pub fn table1(rows: &[AblationRow]) -> Result<Table> {
     Ok(table)
 }
 
-/// Figure 3a as a table.
-pub fn figure3a(rows: &[TradeRow]) -> Result<Table> {
+/// Figure 3a as a table, beside its published points.
+pub fn figure3a(published: &[TradeConfig], rows: &[TradeRow]) -> Result<Table> {
     let mut table = Table::new(["T", "AP", "AP75", "frames/s", "paper: AP", "FPS"]);
-    for (steps, ap, fps) in STEPS {
-        let own: Vec<&TradeRow> = rows.iter().filter(|row| row.steps == steps).collect();
+    for TradeConfig { steps, published: [ap, fps] } in published {
+        let own: Vec<&TradeRow> = rows.iter().filter(|row| row.steps == *steps).collect();
         let rates: Vec<f64> = own.iter().map(|row| row.frames_per_second).collect();
         table.push([
             steps.to_string(),
@@ -99,14 +99,14 @@ pub fn figure3a(rows: &[TradeRow]) -> Result<Table> {
 }
 
 /// Figure 3a: AP and speed over T, as `trade.svg` and `.png`.
-pub fn plot_figure3a(run: &Path, rows: &[TradeRow]) -> Result<()> {
+pub fn plot_figure3a(run: &Path, published: &[TradeConfig], rows: &[TradeRow]) -> Result<()> {
     let points = |value: &dyn Fn(&TradeRow) -> f64| -> Result<Vec<[f64; 3]>> {
-        let at = |(steps, ..): (usize, f64, f64)| {
+        let at = |&TradeConfig { steps, .. }: &TradeConfig| {
             let own = rows.iter().filter(|row| row.steps == steps).map(value);
             let summary = Summary::new(&own.collect::<Vec<f64>>())?;
             Ok([steps as f64, summary.mean, summary.spread(Spread::StandardDeviation).unwrap_or(0.0)])
         };
-        STEPS.into_iter().map(at).collect()
+        published.iter().map(at).collect()
     };
     let panels = [
         PointPanel { title: "AP in %".to_owned(), points: points(&|row| 100.0 * row.precision.ap)? },

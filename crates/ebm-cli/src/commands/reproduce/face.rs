@@ -30,7 +30,7 @@ pub struct FaceArgs {
     /// A study of the supplement to make as well.
     #[arg(long, value_enum)]
     ablation: Option<Ablation>,
-    /// The trunk's weights, of the kind that the settings name; by default a known ResNet-50 in --weights.
+    /// The backbone's weights, of the kind that the settings name; by default a known ResNet-50 in --weights.
     #[arg(long)]
     trunk: Option<PathBuf>,
     /// Where features of images are kept.
@@ -141,7 +141,7 @@ impl Reproduction for Faces {
 }
 
 impl Faces {
-    /// The trunk's weights.
+    /// The backbone's weights.
     fn trunk(&self) -> Option<PathBuf> {
         let known = || TRUNKS.iter().map(|name| self.args().weights.join(name)).find(|path| path.is_file());
         self.args.trunk.clone().or_else(known)

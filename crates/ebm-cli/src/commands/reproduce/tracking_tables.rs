@@ -3,7 +3,8 @@
 use anyhow::Result;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{Comparison, Figures, QUOTED, RivalRow, Row, Study};
+use ebm_track::reproduce::{Comparison, Figures, RivalRow, Row, Study};
+use ebm_track::{Quoted, RivalConfig};
 
 /// All tables as Markdown; with the paper's figures beside those of paper scale.
 pub fn tables(
@@ -84,8 +85,9 @@ fn methods(
         cells.extend(figures.map(|value| format!("{value:.1}")));
         cells.push("–".to_owned());
         if with_paper {
-            let quoted = QUOTED.iter().find(|quoted| quoted.name.eq_ignore_ascii_case(&row.name));
-            cells.extend(quoted.map_or([None; 3], |quoted| quoted.uav123).map(figure));
+            let quoted = config.rivals.iter().find(|quoted| quoted.name.eq_ignore_ascii_case(&row.name));
+            let Quoted { op50, op75, auc } = quoted.map_or_else(Quoted::default, |quoted| quoted.uav123);
+            cells.extend([op50, op75, auc].map(figure));
         }
         table.push(cells)?;
     }
@@ -123,8 +125,8 @@ fn paper(config: &ExperimentConfig) -> Result<Table> {
         let figures = tracking_net.map(Some).into_iter().chain(uav123).map(figure);
         table.push(std::iter::once(name.to_owned()).chain(figures))
     };
-    for quoted in &QUOTED {
-        push(quoted.name, quoted.tracking_net, quoted.uav123)?;
+    for RivalConfig { name, tracking_net, uav123: Quoted { op50, op75, auc } } in &config.rivals {
+        push(name, *tracking_net, [*op50, *op75, *auc])?;
     }
     for method in &config.methods {
         if let Some(published) = method.published {

@@ -8,7 +8,7 @@ use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::quarantine::Tolerance;
 
-use super::train::at_least_one;
+use super::detector::at_least_one;
 
 /// Which images, and how many of them may be defective.
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! Trunks from weight files.
+//! Residual networks from weight files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,15 +8,15 @@ use candle_nn::VarBuilder;
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 
-use crate::backbone::join;
-use crate::{Error, Result, Trunk, TrunkConfig, TrunkNorm, shapes};
+use super::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm, weights::join};
+use crate::{Error, Result, shapes};
 
-/// What a file's names and shapes do not tell about a trunk.
+/// What a file's names and shapes do not tell about a backbone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrunkFile {
-    /// Whether batch normalisation stays a fixed affine map in training, [`TrunkNorm::Frozen`].
+pub struct ResNetFile {
+    /// Whether batch normalisation stays a fixed affine map in training, [`ResNetNorm::Frozen`].
     pub frozen_norm: bool,
-    /// [`TrunkConfig::stride_in_1x1`]. `None`: as the file's metadata say (see [`load_trunk`]); where they do not,
+    /// [`ResNetBackboneConfig::stride_in_1x1`]. `None`: as the file's metadata say (see [`load_resnet`]); where they do not,
     /// as torchvision has it, which is refused for folded weights: these come from anywhere.
     pub stride_in_1x1: Option<bool>,
 }
@@ -32,37 +32,45 @@ pub struct TrunkFile {
 /// # Errors
 /// [`Error::Weights`] when a name is missing or surplus or a shape is another, or when the file does not say where
 /// the stride is and has to; else when the file cannot be read.
-pub fn load_trunk(path: &Path, file: TrunkFile, device: &Device) -> Result<(TrunkConfig, Trunk)> {
+pub fn load_resnet(
+    path: &Path,
+    file: ResNetFile,
+    device: &Device,
+) -> Result<(ResNetBackboneConfig, ResNetBackbone)> {
     let (config, tensors) = read(path, file, device)?;
     let vb = VarBuilder::from_tensors(tensors.into_iter().collect(), DType::F32, device);
-    let trunk = Trunk::new(&config, vb)?;
+    let trunk = ResNetBackbone::new(&config, vb)?;
     Ok((config, trunk))
 }
 
-/// Sets aside the weights at `path`, read as by [`load_trunk`], as the first values of a trunk's parameters in
-/// `store`, under `prefix` (may be empty). Then `Trunk::new` with the returned configuration takes them; what is not
+/// Sets aside the weights at `path`, read as by [`load_resnet`], as the first values of a backbone's parameters in
+/// `store`, under `prefix` (may be empty). Then `ResNetBackbone::new` with the returned configuration takes them; what is not
 /// frozen in `store` is trained, as in the paper.
 ///
 /// # Errors
-/// As [`load_trunk`].
-pub fn preload_trunk(
+/// As [`load_resnet`].
+pub fn preload_resnet(
     store: &ParamStore,
     prefix: &str,
     path: &Path,
-    file: TrunkFile,
+    file: ResNetFile,
     device: &Device,
-) -> Result<TrunkConfig> {
+) -> Result<ResNetBackboneConfig> {
     let (config, tensors) = read(path, file, device)?;
     store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
     Ok(config)
 }
 
-/// The configuration of the trunk at `path` and exactly its tensors.
-fn read(path: &Path, file: TrunkFile, device: &Device) -> Result<(TrunkConfig, BTreeMap<String, Tensor>)> {
+/// The configuration of the backbone at `path` and exactly its tensors.
+fn read(
+    path: &Path,
+    file: ResNetFile,
+    device: &Device,
+) -> Result<(ResNetBackboneConfig, BTreeMap<String, Tensor>)> {
     let mut tensors = import::load(path, device)?;
     tensors.retain(|name, _| !name.starts_with("fc.") && !name.ends_with("num_batches_tracked"));
     let config = examine(path, file, &tensors)?;
-    let report = shapes::compare(|vb| Trunk::new(&config, vb), &tensors)?;
+    let report = shapes::compare(|vb| ResNetBackbone::new(&config, vb), &tensors)?;
     if report.is_exact() {
         return Ok((config, tensors));
     }
@@ -71,7 +79,11 @@ fn read(path: &Path, file: TrunkFile, device: &Device) -> Result<(TrunkConfig, B
     Err(Error::Weights { path: path.to_owned(), reason })
 }
 
-fn examine(path: &Path, file: TrunkFile, tensors: &BTreeMap<String, Tensor>) -> Result<TrunkConfig> {
+fn examine(
+    path: &Path,
+    file: ResNetFile,
+    tensors: &BTreeMap<String, Tensor>,
+) -> Result<ResNetBackboneConfig> {
     let refuse = |reason: &str| Error::Weights { path: path.to_owned(), reason: reason.to_owned() };
     let width = match tensors.get("conv1.weight").map(Tensor::dims) {
         Some([width, 3, 7, 7]) => *width,
@@ -86,9 +98,9 @@ fn examine(path: &Path, file: TrunkFile, tensors: &BTreeMap<String, Tensor>) -> 
         return Err(refuse("has not all of layer1 to layer4, which a trunk needs"));
     }
     let norm = match (tensors.contains_key("bn1.weight"), tensors.contains_key("conv1.bias")) {
-        (true, _) if file.frozen_norm => TrunkNorm::Frozen,
-        (true, _) => TrunkNorm::Train,
-        (false, true) => TrunkNorm::Folded,
+        (true, _) if file.frozen_norm => ResNetNorm::Frozen,
+        (true, _) => ResNetNorm::Train,
+        (false, true) => ResNetNorm::Folded,
         (false, false) => {
             return Err(refuse("has neither bn1.weight nor conv1.bias: it lacks its normalisation"));
         }
@@ -96,14 +108,14 @@ fn examine(path: &Path, file: TrunkFile, tensors: &BTreeMap<String, Tensor>) -> 
     let stride_in_1x1 = match (file.stride_in_1x1, noted_stride(path)?, norm) {
         (Some(given), _, _) => given,
         (None, Some(noted), _) => noted,
-        (None, None, TrunkNorm::Train | TrunkNorm::Frozen) => false,
-        (None, None, TrunkNorm::Folded) => {
+        (None, None, ResNetNorm::Train | ResNetNorm::Frozen) => false,
+        (None, None, ResNetNorm::Folded) => {
             return Err(refuse(
                 "folded weights whose metadata do not say where the stride is; say so as stride_in_1x1",
             ));
         }
     };
-    Ok(TrunkConfig { layers, width, norm, stride_in_1x1 })
+    Ok(ResNetBackboneConfig { layers, width, norm, stride_in_1x1 })
 }
 
 /// What the metadata say about the stride, if there are any.

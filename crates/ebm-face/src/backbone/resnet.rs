@@ -5,12 +5,13 @@ use candle_nn::VarBuilder;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use serde::{Deserialize, Serialize};
 
+use super::{Backbone, ImageSize};
 use crate::{Error, Result};
 
-/// How the trunk normalises.
+/// How the backbone normalises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TrunkNorm {
+pub enum ResNetNorm {
     /// Batch normalisation that is trained: the paper's.
     Train,
     /// Batch normalisation as a fixed affine map, with torchvision's ε.
@@ -19,29 +20,29 @@ pub enum TrunkNorm {
     Folded,
 }
 
-/// The shape of a [`Trunk`]: bottleneck blocks, as in ResNet-50.
+/// The shape of a [`ResNetBackbone`]: bottleneck blocks, as in ResNet-50.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TrunkConfig {
+pub struct ResNetBackboneConfig {
     /// The number of blocks in each stage; at least one.
     pub layers: [usize; 4],
     /// The channels of the stem.
     pub width: usize,
     /// How it normalises.
-    pub norm: TrunkNorm,
+    pub norm: ResNetNorm,
     /// Whether a block's stride is in its first 1×1 convolution (the original ResNet) or in its 3×3 (torchvision).
     #[serde(default)]
     pub stride_in_1x1: bool,
 }
 
-impl TrunkConfig {
+impl ResNetBackboneConfig {
     /// ResNet-50, the paper's.
-    pub fn resnet50(norm: TrunkNorm) -> Self {
+    pub fn resnet50(norm: ResNetNorm) -> Self {
         Self { layers: [3, 4, 6, 3], width: 64, norm, stride_in_1x1: false }
     }
 
     /// ResNet-50 as it was first published, with the stride in the first 1×1 convolutions.
-    pub fn resnet50_msra(norm: TrunkNorm) -> Self {
+    pub fn resnet50_msra(norm: ResNetNorm) -> Self {
         Self { stride_in_1x1: true, ..Self::resnet50(norm) }
     }
 
@@ -52,9 +53,9 @@ impl TrunkConfig {
 
     fn resnet(&self) -> ResNetConfig {
         let norm = match self.norm {
-            TrunkNorm::Train => Norm::Train,
-            TrunkNorm::Frozen => Norm::Frozen { eps: 1e-5 },
-            TrunkNorm::Folded => Norm::Folded,
+            ResNetNorm::Train => Norm::Train,
+            ResNetNorm::Frozen => Norm::Frozen { eps: 1e-5 },
+            ResNetNorm::Folded => Norm::Folded,
         };
         let Self { layers, width, stride_in_1x1, .. } = *self;
         ResNetConfig { layers, width, stride_in_1x1, ..ResNetConfig::resnet50(norm) }
@@ -63,17 +64,17 @@ impl TrunkConfig {
 
 /// The network from an image to g_x, with torchvision's parameter names: its checkpoints load without their `fc`.
 #[derive(Clone, Debug)]
-pub struct Trunk {
+pub struct ResNetBackbone {
     resnet: ResNet,
     num_features: usize,
 }
 
-impl Trunk {
+impl ResNetBackbone {
     /// The network whose parameters are those of `vb`, directly under it.
     ///
     /// # Errors
     /// [`Error::Config`] for a stage without blocks or a width of 0; else when `vb` refuses a tensor.
-    pub fn new(config: &TrunkConfig, vb: VarBuilder) -> Result<Self> {
+    pub fn new(config: &ResNetBackboneConfig, vb: VarBuilder) -> Result<Self> {
         if config.layers.contains(&0) || config.width == 0 {
             let reason = format!(
                 "layers {:?} and width {}: each stage needs a block, and the stem a channel",
@@ -83,13 +84,14 @@ impl Trunk {
         }
         Ok(Self { resnet: ResNet::new(&config.resnet(), vb)?, num_features: config.num_features() })
     }
+}
 
-    /// Normalised `images`, (B, 3, H, W) -> g_x (B, C). With `train`, batch normalisation that is trained uses and records
-    /// the batch's statistics.
-    ///
-    /// # Errors
-    /// When `images` has another shape.
-    pub fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+/// Any height and width.
+const ANY_SIZE: ImageSize = ImageSize { multiple: 1, smallest: 1, square: false };
+
+impl Backbone for ResNetBackbone {
+    fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+        ANY_SIZE.check(images)?;
         let [.., map] = self.resnet.forward(images, train)?;
         if map.is_contiguous() {
             return Ok(map.flatten_from(2)?.mean(2)?);
@@ -98,8 +100,11 @@ impl Trunk {
         Ok(map.permute((0, 2, 3, 1))?.flatten(1, 2)?.mean(1)?)
     }
 
-    /// C, the length of g_x.
-    pub fn num_features(&self) -> usize {
+    fn num_features(&self) -> usize {
         self.num_features
+    }
+
+    fn images(&self) -> ImageSize {
+        ANY_SIZE
     }
 }

@@ -1,0 +1,263 @@
+//! `ebm train detector`, and what training a branch has in common with it.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::{Context, Error, Result, bail};
+use candle_core::{DType, Tensor};
+use clap::Args;
+use ebm_data::coco::CocoDataset;
+use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_detect::config::{ExperimentConfig, Settings};
+use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
+use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
+use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
+use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_train::ModelMetadata;
+
+use super::TrainArgs;
+use super::held_out::{HeldOut, ValidationArgs};
+use super::images::DataArgs;
+use super::run::RunArgs;
+use crate::exit;
+use crate::workers::WorkersArgs;
+
+/// Data and length of a training on annotated images.
+#[derive(Args)]
+pub struct CommonArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub validation: ValidationArgs,
+    /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
+    #[arg(long, value_parser = at_least_one)]
+    steps: Option<usize>,
+    /// Images per update, in place of the configuration's; several processes share them equally.
+    #[arg(long, value_parser = at_least_one)]
+    batch_size: Option<usize>,
+    /// Compute the frozen layers once per image and keep the result in memory: no flips then.
+    #[arg(long)]
+    pub cache: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub workers: WorkersArgs,
+}
+
+/// A number of things of which there must be one.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("with 0 nothing is trained; give 1 or more".into()),
+        other => other.map_err(|error| format!("not a number of things: {error}")),
+    }
+}
+
+impl CommonArgs {
+    /// What says how long a training is.
+    pub const LENGTH: &'static [&'static str] = &["steps", "milestones", "warmup_steps"];
+
+    /// The configuration that is given, or else that of the detector's file, or else mini, with the changes of the command line.
+    pub fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
+        let mut config: ExperimentConfig = match (&self.run.config, detector) {
+            (None, Some(detector)) => {
+                let own = configuration(detector)?.to_toml()?;
+                self.run.settings.parse(&detector.display().to_string(), &own)?.settings
+            }
+            _ => self.run.settings("mini")?,
+        };
+        config.detector.backbone.maps = self.run.device.maps();
+        for training in config.trainings_mut() {
+            if let Some(steps) = self.steps {
+                training.set_steps(steps);
+            }
+            training.batch_size = self.batch_size.unwrap_or(training.batch_size);
+        }
+        Ok(config)
+    }
+
+    /// The seed's key.
+    pub fn key(&self) -> Key {
+        Key::new(self.run.seed)
+    }
+
+    /// This process's share of the batches, with images from the loader.
+    pub fn stream(
+        &self,
+        config: &ExperimentConfig,
+        dataset: Arc<CocoDataset>,
+        (batch_size, key): (usize, Key),
+        Session { group, device, .. }: &Session<'_>,
+    ) -> Result<Box<dyn BatchSource>> {
+        let part = group.share_of(batch_size)?;
+        let whole = LoaderConfig::train(config.detector.input.transform(), batch_size);
+        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..whole };
+        let loader = if group.world() > 1 { whole.part(part) } else { whole };
+        let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
+        Ok(Box::new(StreamSource::new(loader, (*device).clone(), config.detector.convention.into())))
+    }
+
+    /// What `maps` makes of every image, computed once.
+    pub fn features(
+        &self,
+        config: &ExperimentConfig,
+        dataset: Arc<CocoDataset>,
+        maps: &dyn Fn(&ImageBatch) -> ebm_detect::Result<Vec<Tensor>>,
+        Session { device, progress, .. }: &mut Session<'_>,
+    ) -> Result<Rc<FeatureCache>> {
+        // One batch pads all images alike, so that any of them can be trained on together.
+        let all = dataset.images.len();
+        let loader = LoaderConfig::eval(config.detector.input.transform(), all);
+        let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
+        let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
+        let convention = config.detector.convention.into();
+        let stage = ("features of the frozen layers", all);
+        Ok(Rc::new(FeatureCache::compute(&loader, convention, device, maps, stage, *progress)?))
+    }
+
+    /// Writes the parameters of `store` to `path` with what they say of themselves.
+    pub fn save(path: &Path, store: &ParamStore, metadata: &ModelMetadata) -> Result<()> {
+        save(store, path, false, metadata).map_err(|error| no_space(error.into(), path))
+    }
+}
+
+/// What to do where the disk is full; other errors speak for themselves.
+fn no_space(error: Error, path: &Path) -> Error {
+    if !exit::is_of_resources(&error) {
+        return error;
+    }
+    error.context(format!(
+        "no space for {}; free some and go on with --resume: the checkpoints are whole",
+        path.display()
+    ))
+}
+
+/// Arguments of `ebm train detector`.
+#[derive(Args)]
+pub struct DetectorArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Weights of the body (a ResNet by torchvision's names); it is frozen then.
+    #[arg(long)]
+    body: Option<PathBuf>,
+    /// Take what --body has of the body, and draw and train the rest; else every name must be there.
+    #[arg(long, requires = "body", conflicts_with = "cache")]
+    partial_body: bool,
+}
+
+/// What a detector is trained on and judged by.
+pub struct DetectorData {
+    config: ExperimentConfig,
+    metadata: ModelMetadata,
+    /// Until the network has it.
+    images: Option<Arc<CocoDataset>>,
+    held_out: Option<HeldOut>,
+}
+
+impl TrainArgs for DetectorArgs {
+    fn run(&self) -> &RunArgs {
+        &self.common.run
+    }
+
+    fn result(&self) -> Result<PathBuf> {
+        Ok(self.common.run.run.join("detector.safetensors"))
+    }
+}
+
+impl Training for DetectorArgs {
+    type Error = Error;
+    type Data = DetectorData;
+    type Network = DetectorTask<Box<dyn BatchSource>>;
+
+    const MEASURE: Measure = Measure::AP;
+    const LENGTH: &'static [&'static str] = CommonArgs::LENGTH;
+
+    /// The data tell the number of classes, unless a configuration does.
+    fn settings(&self, data: Option<&DetectorData>) -> Result<Option<String>> {
+        Ok(match data {
+            Some(data) => Some(data.config.to_toml()?),
+            None if self.common.run.config.is_some() => Some(self.common.config(None)?.to_toml()?),
+            None => None,
+        })
+    }
+
+    fn open(&mut self, session: &mut Session<'_>) -> Result<DetectorData> {
+        let common = &self.common;
+        if common.cache && self.body.is_none() {
+            bail!("--cache keeps the output of a frozen body: give its weights with --body");
+        }
+        let mut config = common.config(None)?;
+        let labels = common.run.config.as_ref().map(|_| config.detector.labels());
+        let images = Arc::new(common.data.train(labels)?);
+        let classes = classes(&images);
+        if labels.is_none() {
+            config.detector.num_classes = classes.len() + 1;
+        }
+        let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+        session.progress.message(&format!(
+            "{} images, {} classes: {}",
+            images.images.len(),
+            names.len(),
+            names.join(", ")
+        ));
+        let held_out = common.validation.given(config.detector.labels(), &common.data)?;
+        let metadata = detector_metadata(&config, Some(common.run.seed), &classes)?;
+        Ok(DetectorData { config, metadata, images: Some(images), held_out })
+    }
+
+    fn build(&mut self, data: &mut DetectorData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {
+        let (common, config) = (&self.common, &data.config);
+        let images = data.images.take().context("the images are trained on once")?;
+        let key = common.key();
+        let store = ParamStore::new(key.split("init"));
+        let detector = match &self.body {
+            None => FasterRcnn::new(&config.detector, store.var_builder(DType::F32, session.device))?,
+            Some(path) => {
+                let body = Body { path, partial: self.partial_body };
+                let (detector, drawn) = body.detector(&config.detector, &store, session.device)?;
+                if !drawn.is_empty() {
+                    let text = format!("not in {}, drawn and trained: {}", path.display(), drawn.join(", "));
+                    session.progress.message(&text);
+                }
+                detector
+            }
+        };
+        let batches = (config.base.batch_size, key.split("data"));
+        let source: Box<dyn BatchSource> = if common.cache {
+            let maps = |images: &ImageBatch| {
+                Ok(detector.body(&images.pixels, false)?.iter().map(Tensor::detach).collect())
+            };
+            let features = common.features(config, images, &maps, session)?;
+            let part = session.group.share_of(batches.0)?;
+            Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?)
+        } else {
+            common.stream(config, images, batches, session)?
+        };
+        let task = DetectorTask::new(detector, store, source, &config.base, key.split("train"));
+        let network = task.over(session.group);
+        Ok(Built { network, settings: config.to_toml()?, steps: config.base.steps })
+    }
+
+    fn score(
+        &mut self,
+        data: &mut DetectorData,
+        network: &Self::Network,
+        session: &mut Session<'_>,
+    ) -> Result<Option<f64>> {
+        let Some(held_out) = &data.held_out else { return Ok(None) };
+        let parameters = network.store().constants()?;
+        let config = &data.config.detector;
+        let detector = FasterRcnn::new(config, parameters.var_builder(DType::F32, session.device))?;
+        Ok(Some(held_out.average_precision(&detector, self.common.workers.count(), session)?))
+    }
+
+    fn keep(&mut self, data: &DetectorData, network: &Self::Network) -> Result<()> {
+        CommonArgs::save(&self.result()?, network.store(), &data.metadata)
+    }
+
+    fn finish(&mut self, _: &mut DetectorData, _: &mut Session<'_>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! `ebm train`: the same course for every task, [`ebm_experiment::train`].
+
+mod branch;
+mod curve;
+mod detector;
+mod face;
+mod held_out;
+mod images;
+mod run;
+mod tracker;
+
+use anyhow::Result;
+use clap::Subcommand;
+use ebm_experiment::{Session, Training};
+
+use super::create_dir;
+use crate::parallel;
+use crate::progress::Console;
+use crate::signals::Signals;
+use curve::training_curves;
+use run::RunArgs;
+
+/// What to train.
+#[derive(Subcommand)]
+pub enum Train {
+    /// Faster-RCNN: all of it, or all but a body with given weights.
+    Detector(detector::DetectorArgs),
+    /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
+    #[command(alias = "confidence")]
+    Branch(branch::BranchArgs),
+    /// The box module of a tracker, on one's own sequences.
+    Tracker(tracker::TrackerArgs),
+    /// A network of ages, on one's own faces.
+    Age(face::FaceArgs<face::AgeImages>),
+    /// A network of head poses, on one's own faces.
+    HeadPose(face::FaceArgs<face::PoseImages>),
+}
+
+/// The arguments of a task, which train it.
+trait TrainArgs: Training<Error = anyhow::Error> {
+    /// Those that all tasks have.
+    fn run(&self) -> &RunArgs;
+
+    /// What standard output names at the end: by default the run's folder.
+    fn result(&self) -> Result<std::path::PathBuf> {
+        Ok(self.run().run.clone())
+    }
+}
+
+/// Runs the command.
+pub fn run(command: Train, signals: &Signals) -> Result<()> {
+    match command {
+        Train::Detector(args) => train(args, signals),
+        Train::Branch(args) => train(args, signals),
+        Train::Tracker(args) => train(args, signals),
+        Train::Age(args) => train(args, signals),
+        Train::HeadPose(args) => train(args, signals),
+    }
+}
+
+fn train<T: TrainArgs>(mut args: T, signals: &Signals) -> Result<()> {
+    let (engine, device) = args.run().engine();
+    let (group, device) = engine.join(device)?;
+    let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
+    if !group.is_first() {
+        progress = progress.silent();
+    }
+    let mut session = Session { group: &group, device: &device, progress: &mut progress };
+    let result = course(&mut args, &mut session);
+    parallel::end(&group, result)
+}
+
+fn course<T: TrainArgs>(args: &mut T, session: &mut Session<'_>) -> Result<()> {
+    let own = args.run().clone();
+    let run = own.place()?;
+    if session.group.is_first() {
+        create_dir(run.spec.root)?;
+    }
+    ebm_experiment::train(args, &run, session)?;
+    if session.group.is_first() {
+        training_curves(&own.run, T::MEASURE)?;
+        println!("{}", args.result()?.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! What the trainings of all tasks are asked for.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use ebm_experiment::Run;
+use ebm_experiment::config::Settings;
+use ebm_train::RunSpec;
+
+use crate::commands::settings::SettingsArgs;
+use crate::device::DeviceArgs;
+use crate::parallel::EngineArgs;
+
+/// Settings, place and devices of a training.
+#[derive(Args, Clone)]
+pub struct RunArgs {
+    /// Settings instead of the task's own: an embedded configuration, or a TOML file, which may extend one.
+    #[arg(long)]
+    pub config: Option<String>,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// Seed.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Directory of the run; must not hold one yet, unless it is resumed.
+    #[arg(long)]
+    pub run: PathBuf,
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop. A run that is
+    /// over goes on too, where it is made longer.
+    #[arg(long)]
+    pub resume: bool,
+    /// Steps between checkpoints.
+    #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
+    checkpoint_every: usize,
+    /// Steps between validations, after which the best network is kept; 0: at the end alone.
+    #[arg(long, default_value_t = 500)]
+    validate_every: usize,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+impl RunArgs {
+    /// How several processes meet, and on which devices.
+    pub fn engine(&self) -> (EngineArgs, DeviceArgs) {
+        (self.engine, self.device)
+    }
+
+    /// The settings, the embedded ones of the name `own` unless others are given.
+    pub fn settings<S: Settings>(&self, own: &str) -> Result<S> {
+        Ok(self.settings.load(self.config.as_deref().unwrap_or(own), false)?.settings)
+    }
+
+    /// Where the training keeps its files.
+    pub fn place(&self) -> Result<Run<'_>> {
+        let root = self.run.parent().unwrap_or(Path::new("."));
+        let name = self.run.file_name().and_then(|name| name.to_str());
+        let name = name.context("--run needs a directory's name")?;
+        let spec = RunSpec::new((root, name), "", 0, self.seed);
+        let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
+        Ok(Run { spec, validate_every: self.validate_every })
+    }
+}

@@ -1,0 +1,133 @@
+//! Whether the weights in a file are those of a network, and what to do where they are not.
+
+use ebm_nn::import::LoadReport;
+
+use super::{conventions::Conventions, family::Family, file::WeightFile, metadata::DETECTION};
+use crate::{
+    anchors::AnchorGenerator,
+    config::{DetectorConfig, ExperimentConfig, Settings},
+    error::Result,
+};
+
+/// Anchors of a file may differ from ours by this, in pixels: rounding, not another rule.
+const ANCHOR_TOLERANCE: f32 = 0.01;
+
+impl WeightFile {
+    /// What the weights take for granted, where the file or its family says it. torchvision's names alone do not:
+    /// the detectors that are trained here have them too.
+    fn conventions(&self) -> Result<Option<Conventions>> {
+        if let Some(metadata) = &self.metadata {
+            let parsed = toml::from_str(&metadata.input);
+            return parsed.map(Some).map_err(|error| self.refusal(format!("its metadata input: {error}")));
+        }
+        let family = self.family.filter(|&family| family != Family::Torchvision);
+        let published = family.and_then(Family::configuration).map(ExperimentConfig::embedded).transpose()?;
+        Ok(published.map(|published| Conventions::of(&published.detector)))
+    }
+
+    /// Whose names it has; refuses those of nobody that is known.
+    pub(super) fn check_family(&self) -> Result<Family> {
+        self.family.ok_or_else(|| {
+            let names: Vec<String> = self.tensors.keys().cloned().collect();
+            self.refusal(format!("its names are not {}; it has {}", Family::expected(), first_of(&names)))
+        })
+    }
+
+    /// Refuses names of no family, and a configuration of other conventions or other anchors than the weights'.
+    pub(super) fn check(&self, config: &DetectorConfig) -> Result<()> {
+        let family = self.check_family()?;
+        let refuse = |reason: String| Err(self.refusal(reason));
+        if let Some(metadata) = &self.metadata {
+            metadata.check_task(self.path(), &[DETECTION])?;
+        }
+        if let Some(conventions) = self.conventions()? {
+            let differences = conventions.differences(&Conventions::of(config));
+            if !differences.is_empty() {
+                return refuse(format!(
+                    "the weights are of another convention than the configuration: {}; {}",
+                    differences.join(", "),
+                    self.remedy(config)
+                ));
+            }
+        }
+        let anchors = AnchorGenerator::of(config);
+        for (&level, found) in &self.anchors {
+            let rows = found.to_vec2::<f32>().unwrap_or_default();
+            let ours = anchors.cells().get(level).map_or(&[][..], Vec::as_slice);
+            let close = |(row, cell): (&Vec<f32>, &[f32; 4])| {
+                row.len() == 4 && row.iter().zip(cell).all(|(a, b)| (a - b).abs() <= ANCHOR_TOLERANCE)
+            };
+            if rows.len() != ours.len() || !rows.iter().zip(ours).all(close) {
+                return refuse(format!(
+                    "{family}'s anchors of level P{} are {rows:?}, the configuration's {ours:?}; {}",
+                    level + 2,
+                    self.remedy(config)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses weights that are not exactly those of the network, a detector's of `config` or a ResNet, with everything that differs.
+    pub(super) fn check_exact(&self, report: &LoadReport, config: Option<&DetectorConfig>) -> Result<()> {
+        if report.is_exact() {
+            return Ok(());
+        }
+        let mismatched: Vec<String> = (report.mismatched.iter())
+            .map(|m| format!("{} (expected {:?}, found {:?})", m.name, m.expected, m.found))
+            .collect();
+        let lists = [
+            ("missing", &report.missing),
+            ("left over", &report.unexpected),
+            ("of another shape", &mismatched),
+        ];
+        let lists: Vec<String> = (lists.into_iter())
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{} {what}: {}", names.len(), first_of(names)))
+            .collect();
+        let (fit, lists) = (report.loaded.len(), lists.join("; "));
+        let reason = match config {
+            None => format!("not a ResNet with torchvision's names ({fit} of its parameters fit); {lists}"),
+            Some(config) => format!(
+                "the weights are of another architecture than the configuration's ({fit} of its parameters fit); \
+                 {lists}; {}",
+                self.remedy(config)
+            ),
+        };
+        Err(self.refusal(reason))
+    }
+
+    /// What to do where the weights do not fit `config`.
+    fn remedy(&self, config: &DetectorConfig) -> String {
+        if self.metadata.is_some() {
+            return "leave --config out: the file holds its own configuration".to_owned();
+        }
+        let Some(name) = self.published() else {
+            return "give --config with the configuration that they were trained with".to_owned();
+        };
+        let mut named = ExperimentConfig::embedded(name).map(|named| named.detector);
+        if let Ok(named) = &mut named {
+            named.backbone.maps = config.backbone.maps;
+        }
+        if named.is_ok_and(|named| named == *config) {
+            let read = match self.family {
+                Some(Family::Torchvision) => {
+                    "of torchvision's, fasterrcnn_resnet50_fpn is read, its _v2 is not"
+                }
+                _ => "such a network is not read",
+            };
+            return format!("no configuration has this architecture: {read}");
+        }
+        format!("give --config {name}")
+    }
+}
+
+/// The first few names, and how many more there are.
+fn first_of(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
+    }
+}

@@ -1,0 +1,72 @@
+//! What ARCHITECTURE.md and docs/glossary.md say is in the code, is there.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What stands in backticks in a line.
+fn quoted(line: &str) -> Vec<&str> {
+    line.split('`').skip(1).step_by(2).collect()
+}
+
+/// The names in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty()).collect()
+}
+
+/// Every name in the sources of the crates.
+fn names_in_code() -> BTreeSet<String> {
+    let (mut open, mut found) = (vec![root().join("crates")], BTreeSet::new());
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.extend(names(&text).into_iter().map(str::to_owned));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_way_to_eq_4_is_six_files_long_and_as_it_is_told() {
+    let page = read("ARCHITECTURE.md");
+    let section =
+        page.split("\n## ").find(|section| section.starts_with("From the command to Eq. 4")).unwrap();
+    let steps: Vec<&str> =
+        section.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert_eq!(steps.len(), 6);
+    for step in steps {
+        let [file, items @ ..] = &quoted(step)[..] else { panic!("{step}") };
+        let text = read(file);
+        let there = names(&text);
+        for item in items.iter().filter(|item| !item.contains(' ') && **item != "ebm") {
+            assert!(text.contains(item) && names(item).is_subset(&there), "{file} does not name {item}");
+        }
+    }
+}
+
+#[test]
+fn the_glossary_names_what_is_in_the_code() {
+    let (page, code) = (read("docs/glossary.md"), names_in_code());
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+    assert!(rows.len() > 40, "{} rows", rows.len());
+    for row in rows {
+        let items = row.trim_end_matches(" |").rsplit_once(" | ").map(|(_, items)| quoted(items)).unwrap();
+        assert!(!items.is_empty(), "no item: {row}");
+        for name in items.iter().flat_map(|item| names(item)) {
+            assert!(code.contains(name), "{name} is not in the code: {row}");
+        }
+    }
+}

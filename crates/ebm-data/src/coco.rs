@@ -15,6 +15,7 @@ pub(crate) use sound::{Origin, Sound};
 
 use std::path::{Path, PathBuf};
 
+use crate::digest::digest;
 use crate::error::{Error, Result};
 use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
 
@@ -117,6 +118,13 @@ impl CocoDataset {
     }
 
     /// As [`load`](Self::load), of a file that was read.
+    /// SHA-256 of all that is trained on but the pixels: names, sizes and objects of the images, wherever they lie.
+    pub fn digest(&self) -> String {
+        digest(
+            self.images.iter().map(|image| (&image.file_name, [image.width, image.height], &image.objects)),
+        )
+    }
+
     pub(crate) fn from_file(
         file: AnnotationFile,
         origin: &Origin<'_>,

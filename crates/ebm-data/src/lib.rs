@@ -14,6 +14,7 @@ pub mod check;
 pub mod coco;
 pub mod decode;
 pub mod detection_folder;
+mod digest;
 mod draw;
 pub mod encode;
 pub mod error;

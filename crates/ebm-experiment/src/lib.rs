@@ -23,5 +23,5 @@ pub use choice::best;
 pub use error::{Error, Result};
 pub use predictions::{Calibration, Predictions};
 pub use record::{Validated, read_validations};
-pub use training::{Built, Run, Session, Training, train};
+pub use training::{Built, Inputs, Run, Session, Training, train};
 pub use validated::{KeptBest, Measure, Validation, train_validated};

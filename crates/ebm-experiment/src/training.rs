@@ -1,5 +1,7 @@
 //! A training on a user's data, the same course for every task.
 
+use std::collections::BTreeMap;
+
 use candle_core::Device;
 use ebm_train::{Group, Progress, RunSpec, TrainTask};
 
@@ -27,6 +29,13 @@ pub trait Training {
     /// # Errors
     /// When they contradict themselves.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>, Self::Error>;
+
+    /// What the numbers of the network depend on beside the settings, such as its data and the weights that it begins with: by name, the
+    /// digest of each, wherever its file lies. A run goes on with the same alone.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    fn inputs(&self, data: &Self::Data) -> Result<Inputs, Self::Error>;
 
     /// Opens the data.
     ///
@@ -69,6 +78,9 @@ pub trait Training {
     fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<(), Self::Error>;
 }
 
+/// Digests by the names of [`Training::inputs`].
+pub type Inputs = BTreeMap<&'static str, String>;
+
 /// A network that is about to be trained.
 pub struct Built<N> {
     /// The network.
@@ -109,13 +121,17 @@ pub fn train<T: Training>(
     run: &Run<'_>,
     session: &mut Session<'_>,
 ) -> Result<Option<Validated>, T::Error> {
-    let spec = RunSpec { changeable: T::LENGTH, ..run.spec };
-    check(&spec, training.settings(None)?, session)?;
+    // Before the data are open their digests are not known.
+    let changeable = [T::LENGTH, INPUTS].concat();
+    check(&RunSpec { changeable: &changeable, ..run.spec }, training.settings(None)?, session)?;
     let mut data = training.open(session)?;
-    check(&spec, training.settings(Some(&data))?, session)?;
+    let inputs = table(&training.inputs(&data)?);
+    let with_inputs = |settings: String| settings + &inputs;
+    let spec = RunSpec { changeable: T::LENGTH, ..run.spec };
+    check(&spec, training.settings(Some(&data))?.map(with_inputs), session)?;
     let Built { mut network, settings, steps } = training.build(&mut data, session)?;
+    let settings = with_inputs(settings);
     let spec = RunSpec { config: &settings, steps, ..spec };
-    check(&spec, Some(settings.clone()), session)?;
     let run = Run { spec, ..*run };
     let mut judge = Judge { training, data: &mut data };
     let best = train_validated(&run, &mut network, &mut judge, session)?;
@@ -123,6 +139,15 @@ pub fn train<T: Training>(
         training.finish(&mut data, session)?;
     }
     Ok(best)
+}
+
+/// The names that inputs may have; no setting ends in one of them.
+const INPUTS: &[&str] = &["data_sha256", "weights_sha256"];
+
+/// Inputs as a table of a run's configuration.
+fn table(inputs: &Inputs) -> String {
+    let lines = inputs.iter().map(|(name, digest)| format!("{name} = \"{digest}\"\n"));
+    format!("\n[inputs]\n{}", lines.collect::<String>())
 }
 
 /// A task as the judge of its network.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
-use ebm_experiment::{Built, Error, Measure, Run, Session, Training, read_validations, train};
+use ebm_experiment::{Built, Error, Inputs, Measure, Run, Session, Training, read_validations, train};
 use ebm_train::{
     BoxError, CheckpointData, Error as TrainError, Group, Progress, RunSpec, StepReport, TrainTask,
 };
@@ -44,11 +44,14 @@ struct Task {
     /// The measure by the number that the network has become.
     score: Option<fn(f64) -> f64>,
     kept: Vec<f64>,
+    /// The digest of its data.
+    data: &'static str,
 }
 
 impl Task {
     fn new(score: Option<fn(f64) -> f64>) -> Self {
-        Self { asked: vec![], settings: [Some("a = 1\nsteps = 8\n"); 3], steps: 8, score, kept: vec![] }
+        let settings = [Some("a = 1\nsteps = 8\n"); 3];
+        Self { asked: vec![], settings, steps: 8, score, kept: vec![], data: "01" }
     }
 }
 
@@ -62,6 +65,10 @@ impl Training for Task {
 
     fn settings(&self, data: Option<&()>) -> Result<Option<String>, Error> {
         Ok(self.settings[usize::from(data.is_some())].map(str::to_owned))
+    }
+
+    fn inputs(&self, (): &()) -> Result<Inputs, Error> {
+        Ok(Inputs::from([("data_sha256", self.data.to_owned())]))
     }
 
     fn open(&mut self, _: &mut Session<'_>) -> Result<(), Error> {
@@ -172,6 +179,20 @@ fn what_cannot_be_trained_is_refused_before_anything_slow() {
         assert!(if resume { differs } else { exists }, "{error}");
         assert_eq!((task.asked, task.kept), (asked.to_vec(), vec![]));
     }
+}
+
+#[test]
+fn a_run_goes_on_with_its_own_inputs_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    go(&mut Task::new(None), dir.path(), false, &mut ()).unwrap();
+    let mut other = Task { data: "02", ..Task::new(None) };
+    let error = refusal(go(&mut other, dir.path(), true, &mut ())).to_string();
+    assert!(error.contains("inputs.data_sha256 = \"01\" (here: \"02\")"), "{error}");
+    assert_eq!((other.asked, other.kept), (vec!["open"], vec![]));
+    // It may lie elsewhere.
+    let moved = tempfile::tempdir().unwrap();
+    std::fs::rename(dir.path().join("run"), moved.path().join("run")).unwrap();
+    go(&mut Task::new(None), moved.path(), true, &mut ()).unwrap();
 }
 
 #[test]

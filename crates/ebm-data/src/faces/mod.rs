@@ -86,6 +86,13 @@ pub struct Face {
     pub target: Vec<f32>,
 }
 
+impl Faces {
+    /// SHA-256 of the names and targets of the faces, in their order.
+    pub fn digest(&self) -> String {
+        crate::digest::digest(self.faces.iter().map(|face| (&face.name, &face.target)))
+    }
+}
+
 /// The faces of a dataset, and what was left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faces {

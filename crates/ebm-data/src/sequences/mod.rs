@@ -50,6 +50,11 @@ impl Sequence {
     }
 }
 
+/// SHA-256 of the names and boxes of sequences, in their order.
+pub fn digest(sequences: &[Sequence]) -> String {
+    crate::digest::digest(sequences.iter().map(|one| (&one.name, &one.boxes, &one.visible)))
+}
+
 /// The sequences of a dataset, and what was left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequences {

@@ -66,7 +66,9 @@ impl Wanted<'_> {
         let saved = RunConfig { method, seed: self.seed, trunk, experiment };
         let text = saved.to_toml()?;
         let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
-        let run = train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
+        // The trunk's file is known by its digest, wherever it lies.
+        let spec = RunSpec { resume: options.resume, changeable: &["path"], ..spec };
+        let run = train_run(&spec, &mut task, progress)?;
         let (_, store) = task.into_network();
         save(&store, run.path(), &saved)?;
         Ok(store)

@@ -11,7 +11,7 @@ use ebm_detect::config::{ExperimentConfig, MethodConfig, Settings, TrainingConfi
 use ebm_detect::training::{BranchSource, BranchTask, CachedSource, ForegroundSource};
 use ebm_detect::weights::{WeightFile, branch_metadata, classes};
 use ebm_detect::{Branch, FasterRcnn, ForegroundCache, ImageBatch};
-use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_train::ModelMetadata;
 
 use super::TrainArgs;
@@ -46,6 +46,7 @@ pub struct BranchData {
     /// Until the branch has them.
     images: Option<Arc<CocoDataset>>,
     held_out: Option<HeldOut>,
+    inputs: Inputs,
 }
 
 impl TrainArgs for BranchArgs {
@@ -71,6 +72,10 @@ impl Training for BranchArgs {
         Ok(Some(data.map_or_else(of_file, |data| Ok(data.config.clone()))?.to_toml()?))
     }
 
+    fn inputs(&self, data: &BranchData) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
     fn open(&mut self, session: &mut Session<'_>) -> Result<BranchData> {
         let (common, device) = (&self.common, session.device);
         let config = common.config(Some(&self.detector))?;
@@ -91,8 +96,9 @@ impl Training for BranchArgs {
         if held_out.is_none() && method.confidence.is_some() && self.step_factor.is_none() {
             held_out = HeldOut::fifth_of(&mut images);
         }
+        let inputs = Inputs::from([("data_sha256", images.digest()), ("weights_sha256", weights.digest()?)]);
         let images = Some(Arc::new(images));
-        Ok(BranchData { config, method, training, detector, weights, metadata, images, held_out })
+        Ok(BranchData { config, method, training, detector, weights, metadata, images, held_out, inputs })
     }
 
     fn build(&mut self, data: &mut BranchData, session: &mut Session<'_>) -> Result<Built<BranchTask>> {

@@ -13,10 +13,11 @@ use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
 use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
-use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
+use ebm_train::model_file::file_digest;
 
 use super::TrainArgs;
 use super::held_out::{HeldOut, ValidationArgs};
@@ -154,6 +155,7 @@ pub struct DetectorData {
     /// Until the network has it.
     images: Option<Arc<CocoDataset>>,
     held_out: Option<HeldOut>,
+    inputs: Inputs,
 }
 
 impl TrainArgs for DetectorArgs {
@@ -183,6 +185,10 @@ impl Training for DetectorArgs {
         })
     }
 
+    fn inputs(&self, data: &DetectorData) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
     fn open(&mut self, session: &mut Session<'_>) -> Result<DetectorData> {
         let common = &self.common;
         if common.cache && self.body.is_none() {
@@ -204,7 +210,11 @@ impl Training for DetectorArgs {
         ));
         let held_out = common.validation.given(config.detector.labels(), &common.data)?;
         let metadata = detector_metadata(&config, Some(common.run.seed), &classes)?;
-        Ok(DetectorData { config, metadata, images: Some(images), held_out })
+        let mut inputs = Inputs::from([("data_sha256", images.digest())]);
+        if let Some(body) = &self.body {
+            inputs.insert("weights_sha256", file_digest(body)?);
+        }
+        Ok(DetectorData { config, metadata, images: Some(images), held_out, inputs })
     }
 
     fn build(&mut self, data: &mut DetectorData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {

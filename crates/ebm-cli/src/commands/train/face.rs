@@ -7,13 +7,15 @@ use anyhow::{Context, Error, Result, ensure};
 use clap::Args;
 use ebm_data::faces::split::Split;
 use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
-use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::choose_refinement;
 use ebm_face::saved::{RunConfig, Saved, save, save_refinement};
 use ebm_face::training::{Batch, FaceTask, StreamSource, WholeNetwork, WholeTraining, whole_batches};
 use ebm_seed::Key;
+
+use ebm_train::model_file::file_digest;
 
 use super::TrainArgs;
 use super::run::RunArgs;
@@ -89,6 +91,8 @@ pub struct FaceData {
     faces: Arc<Faces>,
     held_out: Arc<Faces>,
     batches: Vec<Batch>,
+    /// What the network's file says, as soon as there is a network.
+    run: Option<RunConfig>,
 }
 
 impl<I: FaceImages> TrainArgs for FaceArgs<I> {
@@ -114,6 +118,14 @@ impl<I: FaceImages> Training for FaceArgs<I> {
         Ok(None)
     }
 
+    fn inputs(&self, data: &FaceData) -> Result<Inputs> {
+        let mut inputs = Inputs::from([("data_sha256", data.faces.digest())]);
+        if let Some(trunk) = &self.trunk {
+            inputs.insert("weights_sha256", file_digest(trunk)?);
+        }
+        Ok(inputs)
+    }
+
     fn open(&mut self, session: &mut Session<'_>) -> Result<FaceData> {
         let config: ExperimentConfig = self.run.settings(I::SETTINGS)?;
         let faces = self.images.read()?;
@@ -126,15 +138,17 @@ impl<I: FaceImages> Training for FaceArgs<I> {
         } else {
             vec![]
         };
-        Ok(FaceData { config, faces, held_out, batches })
+        Ok(FaceData { config, faces, held_out, batches, run: None })
     }
 
     fn build(&mut self, data: &mut FaceData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {
         let (weights, method, seed) = (self.trunk.as_deref(), self.method.as_str(), self.run.seed);
-        let (FaceData { config, faces, .. }, Session { device, group, .. }) = (data, session);
+        let (FaceData { config, faces, .. }, Session { device, group, .. }) = (&*data, session);
         let training = WholeTraining { config, method, seed, faces, weights, device, group };
         let WholeNetwork { task, steps, run } = training.start()?;
-        Ok(Built { network: task, settings: run.to_toml()?, steps })
+        let settings = run.to_toml()?;
+        data.run = Some(run);
+        Ok(Built { network: task, settings, steps })
     }
 
     fn score(
@@ -147,9 +161,9 @@ impl<I: FaceImages> Training for FaceArgs<I> {
         Ok(Some(network.validation_loss(&data.batches, key)?))
     }
 
-    fn keep(&mut self, _: &FaceData, network: &Self::Network) -> Result<()> {
-        let run = &self.run.run;
-        Ok(save(network.store(), run, &RunConfig::read(run)?)?)
+    fn keep(&mut self, data: &FaceData, network: &Self::Network) -> Result<()> {
+        let run = data.run.as_ref().context("a network is kept after it was built")?;
+        Ok(save(network.store(), &self.run.run, run)?)
     }
 
     fn finish(&mut self, data: &mut FaceData, session: &mut Session<'_>) -> Result<()> {

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result, ensure};
 use candle_core::Device;
 use clap::Args;
-use ebm_data::sequences::{Sequence, SequenceOptions, otb};
+use ebm_data::sequences::{Sequence, SequenceOptions, digest, otb};
 use ebm_distributed::Group;
 use ebm_experiment::config::Settings;
-use ebm_experiment::{Built, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_seed::Key;
 use ebm_track::Backbone;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::saved::SavedConfig;
 use ebm_track::training::{BoxModuleTask, ModuleTraining, PairFeatures, StreamPairs};
+
+use ebm_train::model_file::file_digest;
 
 use super::TrainArgs;
 use super::run::RunArgs;
@@ -86,6 +88,11 @@ impl Training for TrackerArgs {
     fn settings(&self, _: Option<&TrackerData>) -> Result<Option<String>> {
         let config = self.config()?;
         Ok(Some(config.with_method(config.method(&self.method)?).to_toml()?))
+    }
+
+    fn inputs(&self, data: &TrackerData) -> Result<Inputs> {
+        let [train, _] = &data.sequences;
+        Ok(Inputs::from([("data_sha256", digest(train)), ("weights_sha256", file_digest(&self.backbone)?)]))
     }
 
     fn open(&mut self, session: &mut Session<'_>) -> Result<TrackerData> {

@@ -75,7 +75,7 @@ impl RunConfig {
     /// # Errors
     /// [`Error::Settings`] when that is something else.
     pub fn of_model(path: &Path) -> Result<Self> {
-        if path.is_dir() { Self::read(path) } else { Ok(Stored::read(path)?.run) }
+        Ok(Stored::read(&if path.is_dir() { path.join(MODEL) } else { path.to_owned() })?.run)
     }
 
     /// Of the run in `dir`.
@@ -129,8 +129,11 @@ impl Stored {
     /// What the model's file at `path` says. One that says nothing is the one of the run that it lies in.
     fn read(path: &Path) -> Result<Self> {
         let Some(metadata) = ModelMetadata::read(path)? else {
-            let run = RunConfig::read(path.parent().unwrap_or(Path::new(".")))?;
-            return Ok(Self { run, refinement: None });
+            let run = RunConfig::read(path.parent().unwrap_or(Path::new("."))).map_err(|error| {
+                let reason = format!("it does not say what it is: {error}");
+                Error::Settings { name: path.display().to_string(), reason }
+            });
+            return Ok(Self { run: run?, refinement: None });
         };
         toml::from_str(&metadata.config).map_err(|error| Error::Settings {
             name: path.display().to_string(),

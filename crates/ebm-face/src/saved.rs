@@ -78,11 +78,8 @@ impl RunConfig {
         Ok(Stored::read(&if path.is_dir() { path.join(MODEL) } else { path.to_owned() })?.run)
     }
 
-    /// Of the run in `dir`.
-    ///
-    /// # Errors
-    /// [`Error::Settings`] when there is none or it is not one of a face network.
-    pub fn read(dir: &Path) -> Result<Self> {
+    /// Of the run in `dir`, written before a model's file said what it is.
+    fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.toml");
         let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
         let text = read_settings(&path).map_err(|error| {

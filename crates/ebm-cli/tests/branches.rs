@@ -291,6 +291,23 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     let [_, said] = go(&["--steps", "4", "--resume"]);
     assert!(said.contains("going on from step 2") && said.contains("2 of 4 done"), "{said}");
     assert!(losses().starts_with(&first) && losses().lines().count() == 4);
+    // So are other images, wherever they lie, and another detector.
+    let [fewer, detector] = ["--limit", "--detector"];
+    let other = place.path("other.safetensors");
+    let mut tensors = ebm_nn::import::load(Path::new(DETECTOR), &Device::Cpu).unwrap();
+    let bias = tensors.get_mut("roi_heads.box_predictor.cls_score.bias").unwrap();
+    *bias = (&*bias + 1.0).unwrap();
+    let metadata = ebm_nn::import::metadata(Path::new(DETECTOR)).unwrap();
+    ebm_nn::import::save_safetensors_with(&other, &tensors, &metadata).unwrap();
+    for (option, value, name) in [(fewer, "2", "data_sha256"), (detector, text(&other), "weights_sha256")] {
+        let args = train(&["--steps", "6", "--resume"]);
+        let mut args: Vec<&str> = args.split('\n').collect();
+        match args.iter().position(|&arg| arg == option) {
+            Some(at) => args[at + 1] = value,
+            None => args.extend([option, value]),
+        }
+        refused(&args, &["inputs.", name, "(here: "]);
+    }
     // Another setting is named, before the features are computed.
     let other = train(&["--steps", "6", "--resume", "--set", "confidence.decay=0.5"]);
     let output = ebm(&other.split('\n').collect::<Vec<_>>());
@@ -326,9 +343,9 @@ fn a_body_must_be_the_detectors() {
     more.extend(linear.clone());
     let cases = [
         (file("linear.safetensors", &linear), ["linear.weight", "conv1.weight"]),
-        (file("half.safetensors", &half), ["layer4.0.conv1.weight", "missing"]),
+        (file("half.safetensors", &half), ["layer4.0.bn1.bias", "25 missing"]),
         (file("more.safetensors", &more), ["linear.weight", "unexpected"]),
-        (Path::new(DETECTOR).to_owned(), ["roi_heads", "unexpected"]),
+        (Path::new(DETECTOR).to_owned(), ["backbone.body.backbone.", "unexpected"]),
     ];
     let train = |run: &str, body: &Path, more: &[&str]| {
         let own = ["--steps", "1", "--batch-size", "1", "--body", text(body)];

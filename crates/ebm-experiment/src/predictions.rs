@@ -7,6 +7,21 @@ use serde::Serialize;
 use crate::Result;
 
 /// p(y | x) of some inputs x, with the y that was observed for each.
+///
+/// ```
+/// use ebm_core::{Grid, GridDensity};
+/// use ebm_experiment::Predictions;
+///
+/// let grid = Grid::new(-6.0, 6.0, 1201)?;
+/// let gaussian = GridDensity::from_scores(&grid, &grid.points().iter().map(|y| -0.5 * y * y).collect::<Vec<_>>())?;
+/// // One y from each hundredth of the distribution.
+/// let y = (0..100).map(|i| gaussian.quantile((f64::from(i) + 0.5) / 100.0)).collect::<ebm_core::Result<_>>()?;
+/// let ideal = Predictions { densities: vec![gaussian; 100], y };
+/// let calibration = ideal.calibration(&ideal)?;
+/// assert!(calibration.coverage == 0.9 && calibration.ece < 1e-6);
+/// assert!((calibration.width - 2.0 * 1.645).abs() < 1e-3 && (ideal.conformal_mass()? - 0.91).abs() < 1e-6);
+/// # Ok::<(), ebm_experiment::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Predictions {
     /// A density for each x.

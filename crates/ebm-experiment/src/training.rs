@@ -53,8 +53,13 @@ pub trait Training {
         session: &mut Session<'_>,
     ) -> Result<Built<Self::Network>, Self::Error>;
 
-    /// The measure of the network as it is now on the validation data; none where there are no such data. Of several processes only the
-    /// first is asked.
+    /// Whether there are data to judge the network by; else the last network is kept.
+    fn is_judged(&self, data: &Self::Data) -> bool {
+        let _ = data;
+        true
+    }
+
+    /// The measure of the network as it is now on the validation data. Of several processes only the first is asked.
     ///
     /// # Errors
     /// When an operation fails or data cannot be read; it ends the run.
@@ -63,7 +68,7 @@ pub trait Training {
         data: &mut Self::Data,
         network: &Self::Network,
         session: &mut Session<'_>,
-    ) -> Result<Option<f64>, Self::Error>;
+    ) -> Result<f64, Self::Error>;
 
     /// Writes the network as it is now, the best so far, to its file.
     ///
@@ -161,7 +166,11 @@ impl<T: Training> Validation<T::Network> for Judge<'_, T> {
 
     const MEASURE: Measure = T::MEASURE;
 
-    fn score(&mut self, network: &T::Network, session: &mut Session<'_>) -> Result<Option<f64>, T::Error> {
+    fn is_possible(&self) -> bool {
+        self.training.is_judged(self.data)
+    }
+
+    fn score(&mut self, network: &T::Network, session: &mut Session<'_>) -> Result<f64, T::Error> {
         self.training.score(self.data, network, session)
     }
 

@@ -44,11 +44,16 @@ pub trait Validation<N> {
     /// What [`score`](Self::score) is.
     const MEASURE: Measure;
 
-    /// The measure of the network as it is now on the validation data; none where there are no such data.
+    /// Whether there are validation data.
+    fn is_possible(&self) -> bool {
+        true
+    }
+
+    /// The measure of the network as it is now on the validation data.
     ///
     /// # Errors
     /// When an operation fails or data cannot be read; it ends the run.
-    fn score(&mut self, network: &N, session: &mut Session<'_>) -> Result<Option<f64>, Self::Error>;
+    fn score(&mut self, network: &N, session: &mut Session<'_>) -> Result<f64, Self::Error>;
 
     /// Writes the network as it is now, the best so far, to its file.
     ///
@@ -75,9 +80,9 @@ where
 
     const MEASURE: Measure = Measure::LOSS;
 
-    fn score(&mut self, network: &N, _: &mut Session<'_>) -> Result<Option<f64>> {
+    fn score(&mut self, network: &N, _: &mut Session<'_>) -> Result<f64> {
         let loss = (self.loss)(network.learner().store());
-        Ok(Some(loss.map_err(|source| Error::Validation(source.into()))?))
+        loss.map_err(|source| Error::Validation(source.into()))
     }
 
     fn keep(&mut self, network: &N) -> Result<()> {
@@ -103,9 +108,11 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
         spec.check().map_err(Error::from)?;
     }
     let done = record.last_step(session.group)?;
+    let every =
+        if validation.is_possible() && run.validate_every > 0 { run.validate_every } else { spec.steps };
     let (mut end, mut resume) = (0, spec.resume);
     while end < spec.steps {
-        end = if run.validate_every == 0 { spec.steps } else { spec.steps.min(end + run.validate_every) };
+        end = spec.steps.min(end + every);
         if end <= done {
             continue;
         }
@@ -115,18 +122,17 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
         if !session.group.is_first() || record.has(end)? {
             continue;
         }
-        match validation.score(network, session)? {
-            Some(value) => {
-                session.progress.message(&format!("after {end} steps: {}", V::MEASURE.say(value)));
-                // First the network: a record without it would be one of a network that is lost.
-                if record.is_best(value)? {
-                    validation.keep(network)?;
-                }
-                record.add(Validated { step: end, value })?;
-            }
-            None if end == spec.steps => validation.keep(network)?,
-            None => {}
+        if !validation.is_possible() {
+            validation.keep(network)?;
+            continue;
         }
+        let value = validation.score(network, session)?;
+        session.progress.message(&format!("after {end} steps: {}", V::MEASURE.say(value)));
+        // First the network: a record without it would be one of a network that is lost.
+        if record.is_best(value)? {
+            validation.keep(network)?;
+        }
+        record.add(Validated { step: end, value })?;
     }
     if !session.group.is_first() {
         return Ok(None);

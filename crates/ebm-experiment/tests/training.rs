@@ -82,8 +82,12 @@ impl Training for Task {
         Ok(Built { network: Counter(0.0), settings, steps: self.steps })
     }
 
-    fn score(&mut self, (): &mut (), network: &Counter, _: &mut Session<'_>) -> Result<Option<f64>, Error> {
-        Ok(self.score.map(|score| score(network.0)))
+    fn is_judged(&self, (): &()) -> bool {
+        self.score.is_some()
+    }
+
+    fn score(&mut self, (): &mut (), network: &Counter, _: &mut Session<'_>) -> Result<f64, Error> {
+        Ok(self.score.map_or(f64::NAN, |score| score(network.0)))
     }
 
     fn keep(&mut self, (): &(), network: &Counter) -> Result<(), Error> {
@@ -211,6 +215,16 @@ fn a_stopped_run_goes_on_and_a_finished_one_becomes_longer() {
         let mut over = Task::new(Some(from_five));
         assert_eq!(go(&mut over, &root, true, &mut ()).unwrap(), Some((4, 1.0)));
         assert_eq!((over.kept, over.asked.last()), (vec![], Some(&"finish")));
+    }
+    // So does one with nothing to judge by, at whatever checkpoint.
+    for stop in 1..8 {
+        let root = dir.path().join(format!("unjudged-{stop}"));
+        std::fs::create_dir(&root).unwrap();
+        let stopped = refusal(go(&mut Task::new(None), &root, false, &mut StopAfter(stop)));
+        assert!(matches!(stopped, TrainError::Interrupted { .. }), "{stopped}");
+        let mut again = Task::new(None);
+        assert_eq!(go(&mut again, &root, true, &mut ()).unwrap(), None);
+        assert_eq!(again.kept, [8.0]);
     }
     let longer = [Some("a = 1\nsteps = 12\n"); 3];
     let mut task = Task { settings: longer, steps: 12, ..Task::new(Some(|w| -w)) };

@@ -75,14 +75,11 @@ impl RunConfig {
     /// # Errors
     /// [`Error::Settings`] when that is something else.
     pub fn of_model(path: &Path) -> Result<Self> {
-        if path.is_dir() { Self::read(path) } else { Ok(Stored::read(path)?.run) }
+        Ok(Stored::read(&if path.is_dir() { path.join(MODEL) } else { path.to_owned() })?.run)
     }
 
-    /// Of the run in `dir`.
-    ///
-    /// # Errors
-    /// [`Error::Settings`] when there is none or it is not one of a face network.
-    pub fn read(dir: &Path) -> Result<Self> {
+    /// Of the run in `dir`, written before a model's file said what it is.
+    fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.toml");
         let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
         let text = read_settings(&path).map_err(|error| {
@@ -129,8 +126,11 @@ impl Stored {
     /// What the model's file at `path` says. One that says nothing is the one of the run that it lies in.
     fn read(path: &Path) -> Result<Self> {
         let Some(metadata) = ModelMetadata::read(path)? else {
-            let run = RunConfig::read(path.parent().unwrap_or(Path::new(".")))?;
-            return Ok(Self { run, refinement: None });
+            let run = RunConfig::read(path.parent().unwrap_or(Path::new("."))).map_err(|error| {
+                let reason = format!("it does not say what it is: {error}");
+                Error::Settings { name: path.display().to_string(), reason }
+            });
+            return Ok(Self { run: run?, refinement: None });
         };
         toml::from_str(&metadata.config).map_err(|error| Error::Settings {
             name: path.display().to_string(),

@@ -168,3 +168,22 @@ fn equal_tensors_and_metadata_are_equal_bytes() {
         assert!(found.iter().all(|(name, tensor)| to_vec(tensor) == to_vec(&tensors[name])));
     }
 }
+
+#[test]
+fn numbers_that_are_not_finite_are_refused_with_their_tensor() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, dtype) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY]
+        .into_iter()
+        .flat_map(|number| [DType::F32, DType::F64, DType::F16, DType::BF16].map(|dtype| (number, dtype)))
+    {
+        let path = dir.path().join("weights.safetensors");
+        let mut numbers = vec![1f32; 1000];
+        numbers[777] = number;
+        let tensor = Tensor::new(numbers, &candle_core::Device::Cpu).unwrap().to_dtype(dtype).unwrap();
+        let whole = Tensor::zeros(3, DType::F32, &candle_core::Device::Cpu).unwrap();
+        let tensors = BTreeMap::from([("fc.bias".to_owned(), whole), ("fc.weight".to_owned(), tensor)]);
+        import::save_safetensors(&path, &tensors).unwrap();
+        let said = message(import::load(&path, &candle_core::Device::Cpu));
+        assert!(said.contains("fc.weight") && said.contains("not finite"), "{dtype:?}: {said}");
+    }
+}

@@ -112,10 +112,12 @@ impl<'a> RunSpec<'a> {
             return Ok(());
         }
         let fixed = |name: &str| !settings::ends_in(name, self.changeable);
-        let differences = match (settings::flat(found), settings::flat(self.config)) {
-            (Ok(found), Ok(here)) => settings::differences(&found, &here, fixed).join(", "),
-            _ => String::new(),
-        };
+        let found = settings::flat(found).map_err(|error| Error::Model {
+            path: path.clone(),
+            reason: format!("its configuration: {error}"),
+        })?;
+        let differences = settings::flat(self.config)
+            .map_or_else(|_| String::new(), |here| settings::differences(&found, &here, fixed).join(", "));
         if differences.is_empty() && !self.changeable.is_empty() {
             return Ok(());
         }

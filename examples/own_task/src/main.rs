@@ -16,11 +16,10 @@ use ebm_nn::schedule::{Decay, Schedule};
 use ebm_nn::{import, params::ParamStore};
 use ebm_plot::DensityCurves;
 use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// What `count.toml` says.
-#[derive(Serialize, Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     seed: u64,

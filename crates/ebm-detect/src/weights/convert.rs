@@ -13,7 +13,7 @@ use ebm_train::{Class, Metadata};
 
 use super::{family::Family, file::WeightFile, metadata::detector_metadata};
 use crate::{
-    config::{ExperimentConfig, Settings},
+    config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
 };
 
@@ -95,14 +95,12 @@ fn check_detector(file: &WeightFile, options: &ConvertOptions<'_>) -> Result<(Me
     let (seed, classes) =
         file.metadata.as_ref().map(|found| (found.seed, &found.classes[..])).unwrap_or_default();
     let metadata = detector_metadata(&config, seed, options.classes.as_deref().unwrap_or(classes))?;
-    Ok((metadata.to_metadata()?, embedded_name(&metadata.config).map(str::to_owned)))
+    Ok((metadata.to_metadata()?, embedded_name(&config.detector).map(str::to_owned)))
 }
 
-/// The embedded configuration with this TOML, if there is one.
-fn embedded_name(toml: &str) -> Option<&'static str> {
-    let same = |name: &&str| {
-        ExperimentConfig::embedded(name).and_then(|config| config.to_toml()).is_ok_and(|text| text == toml)
-    };
+/// The embedded configuration of this network, if there is one.
+fn embedded_name(config: &DetectorConfig) -> Option<&'static str> {
+    let same = |name: &&str| ExperimentConfig::embedded(name).is_ok_and(|known| known.detector == *config);
     ExperimentConfig::EMBEDDED.iter().map(|(name, _)| *name).find(same)
 }
 

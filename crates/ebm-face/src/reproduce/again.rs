@@ -26,7 +26,7 @@ use crate::{Error, Result};
 /// [`Error::Settings`] when there is no run, [`Error::Io`].
 pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     if path.join("config.toml").exists() {
-        let config = RunConfig::read(path)?;
+        let config = RunConfig::of_model(path)?;
         let energy = path.with_file_name(format!("{ENERGY}-{}", config.seed));
         let beside = (config.method != ENERGY && energy.join("config.toml").exists()).then_some(energy);
         return Ok(std::iter::once(path.to_owned()).chain(beside).collect());
@@ -36,7 +36,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(path).map_err(fail)? {
         let dir = entry.map_err(fail)?.path();
         // The ablation's runs are energy models too, and the backbone's has no head.
-        if let Ok(config) = RunConfig::read(&dir)
+        if let Ok(config) = RunConfig::of_model(&dir)
             && dir.file_name() == Some(format!("{}-{}", config.method, config.seed).as_ref())
         {
             found.push(dir);

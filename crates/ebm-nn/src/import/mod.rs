@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::{CpuStorage, Device, Storage, Tensor};
 
 use crate::{Error, Result};
 
@@ -36,7 +36,7 @@ const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// torch `.pth` or a numpy `.pkl` file (see [`load_pth`]), told apart by their content.
 ///
 /// # Errors
-/// When the file cannot be read or is neither.
+/// When the file cannot be read or is neither, or holds a number that is not finite.
 pub fn load(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
     Ok(load_with_metadata(path, device)?.0)
 }
@@ -50,10 +50,37 @@ pub fn load_with_metadata(
     device: &Device,
 ) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
     let bytes = read(path)?;
-    if pth::is_pickled(&bytes) {
-        return Ok((pth::from_bytes(path, &bytes, None, device)?, BTreeMap::new()));
+    let (tensors, metadata) = if pth::is_pickled(&bytes) {
+        (pth::from_bytes(path, &bytes, None, device)?, BTreeMap::new())
+    } else {
+        (tensors::from_bytes(path, &bytes, device)?, tensors::header(path, &bytes)?)
+    };
+    for (name, tensor) in &tensors {
+        if !is_finite(tensor)? {
+            return Err(format_error(
+                path,
+                format!("{name} holds numbers that are not finite; take an earlier file"),
+            ));
+        }
     }
-    Ok((tensors::from_bytes(path, &bytes, device)?, tensors::header(path, &bytes)?))
+    Ok((tensors, metadata))
+}
+
+/// Whether all numbers of a tensor are finite. What predicts with others predicts nothing, often without a word.
+fn is_finite(tensor: &Tensor) -> Result<bool> {
+    let tensor = tensor.to_device(&Device::Cpu)?.contiguous()?;
+    let (storage, layout) = tensor.storage_and_layout();
+    let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
+        return Ok(true);
+    };
+    // Without a way out of the loop it is computed several numbers at a time.
+    Ok(match storage {
+        CpuStorage::F32(numbers) => numbers[start..end].iter().fold(true, |all, x| all & x.is_finite()),
+        CpuStorage::F64(numbers) => numbers[start..end].iter().fold(true, |all, x| all & x.is_finite()),
+        CpuStorage::F16(numbers) => numbers[start..end].iter().all(|x| x.is_finite()),
+        CpuStorage::BF16(numbers) => numbers[start..end].iter().all(|x| x.is_finite()),
+        _ => true,
+    })
 }
 
 /// Renames tensors: `name` becomes `rename(name)`, and a tensor whose new name is `None` is dropped.

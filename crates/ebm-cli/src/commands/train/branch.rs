@@ -131,16 +131,20 @@ impl Training for BranchArgs {
         Ok(Built { network, settings: config.to_toml()?, steps: training.steps })
     }
 
+    fn is_judged(&self, data: &BranchData) -> bool {
+        data.held_out.is_some()
+    }
+
     fn score(
         &mut self,
         data: &mut BranchData,
         network: &BranchTask,
         session: &mut Session<'_>,
-    ) -> Result<Option<f64>> {
-        let Some(held_out) = &data.held_out else { return Ok(None) };
+    ) -> Result<f64> {
+        let held_out = data.held_out.as_ref().context("nothing is held out")?;
         let loader = held_out.loader(&data.detector, self.common.workers.count())?;
         let key = self.common.key().split("validation");
-        Ok(Some(network.validation_loss(&loader, session.device, key)?))
+        Ok(network.validation_loss(&loader, session.device, key)?)
     }
 
     fn keep(&mut self, data: &BranchData, network: &BranchTask) -> Result<()> {

@@ -250,17 +250,21 @@ impl Training for DetectorArgs {
         Ok(Built { network, settings: config.to_toml()?, steps: config.base.steps })
     }
 
+    fn is_judged(&self, data: &DetectorData) -> bool {
+        data.held_out.is_some()
+    }
+
     fn score(
         &mut self,
         data: &mut DetectorData,
         network: &Self::Network,
         session: &mut Session<'_>,
-    ) -> Result<Option<f64>> {
-        let Some(held_out) = &data.held_out else { return Ok(None) };
+    ) -> Result<f64> {
+        let held_out = data.held_out.as_ref().context("nothing is held out")?;
         let parameters = network.store().constants()?;
         let config = &data.config.detector;
         let detector = FasterRcnn::new(config, parameters.var_builder(DType::F32, session.device))?;
-        Ok(Some(held_out.average_precision(&detector, self.common.workers.count(), session)?))
+        held_out.average_precision(&detector, self.common.workers.count(), session)
     }
 
     fn keep(&mut self, data: &DetectorData, network: &Self::Network) -> Result<()> {

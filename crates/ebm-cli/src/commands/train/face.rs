@@ -151,14 +151,9 @@ impl<I: FaceImages> Training for FaceArgs<I> {
         Ok(Built { network: task, settings, steps })
     }
 
-    fn score(
-        &mut self,
-        data: &mut FaceData,
-        network: &Self::Network,
-        _: &mut Session<'_>,
-    ) -> Result<Option<f64>> {
+    fn score(&mut self, data: &mut FaceData, network: &Self::Network, _: &mut Session<'_>) -> Result<f64> {
         let key = Key::new(self.run.seed).split("validation");
-        Ok(Some(network.validation_loss(&data.batches, key)?))
+        Ok(network.validation_loss(&data.batches, key)?)
     }
 
     fn keep(&mut self, data: &FaceData, network: &Self::Network) -> Result<()> {

@@ -117,14 +117,9 @@ impl Training for TrackerArgs {
         Ok(Built { network, settings, steps })
     }
 
-    fn score(
-        &mut self,
-        data: &mut TrackerData,
-        network: &Self::Network,
-        _: &mut Session<'_>,
-    ) -> Result<Option<f64>> {
+    fn score(&mut self, data: &mut TrackerData, network: &Self::Network, _: &mut Session<'_>) -> Result<f64> {
         let key = Key::new(self.run.seed).split("validation");
-        Ok(Some(network.validation_loss(&data.pairs, key)?))
+        Ok(network.validation_loss(&data.pairs, key)?)
     }
 
     fn keep(&mut self, data: &TrackerData, network: &Self::Network) -> Result<()> {

@@ -1,0 +1,138 @@
+//! What damaged data, files that are not there, and settings of nothing leave with, command by command: docs/reliability.md's table.
+#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use candle_core::{DType, Device, Tensor};
+use ebm_nn::import::{load, metadata, save_safetensors_with};
+
+const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
+
+const FAILURE: i32 = 1;
+const USAGE: i32 = 2;
+const DATA: i32 = 3;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn leaves_with(code: i32, args: &[&str], part: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    assert!(said.contains(part), "{args:?}: {part:?} is not in {said}");
+    assert!(!said.contains("panicked"), "{args:?}: {said}");
+}
+
+/// Two scenes; the mini detector cut in half, with a number that is none, and one that is of something else.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        let scenes = place.path("scenes");
+        let made = Command::new(env!("CARGO_BIN_EXE_ebm"))
+            .args(["data", "scenes", "--count", "2", "--seed", "4", "--out", &scenes])
+            .status();
+        assert!(made.unwrap().success());
+        let bytes = std::fs::read(DETECTOR).unwrap();
+        std::fs::write(place.path("cut.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
+        let (mut tensors, said) =
+            (load(Path::new(DETECTOR), &Device::Cpu).unwrap(), metadata(Path::new(DETECTOR)).unwrap());
+        let bias = tensors.get_mut("rpn.head.cls_logits.bias").unwrap();
+        *bias = (bias.zeros_like().unwrap() / 0.0).unwrap();
+        save_safetensors_with(Path::new(&place.path("nan.safetensors")), &tensors, &said).unwrap();
+        let other = BTreeMap::from([("a".to_owned(), Tensor::zeros(2, DType::F32, &Device::Cpu).unwrap())]);
+        save_safetensors_with(Path::new(&place.path("other.safetensors")), &other, &BTreeMap::new()).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        text(&self.dir.path().join(name)).to_owned()
+    }
+}
+
+#[test]
+fn damaged_weights_are_data_that_are_not_what_they_should_be() {
+    let place = Place::new();
+    let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));
+    let data = ["--annotations", &annotations, "--images", &images];
+    for name in ["cut.safetensors", "nan.safetensors", "other.safetensors"] {
+        let weights = &place.path(name);
+        let (run, out) = (&place.path("run"), &place.path("out.safetensors"));
+        let branch = ["train", "branch", "--detector", weights, "--run", run];
+        let detector = ["train", "detector", "--body", weights, "--run", run];
+        leaves_with(DATA, &["predict", "detection", &images, "--detector", weights], name);
+        leaves_with(DATA, &[&["eval", "detection", "--detector", weights][..], &data].concat(), name);
+        leaves_with(DATA, &[&branch[..], &data].concat(), name);
+        leaves_with(DATA, &[&detector[..], &data].concat(), name);
+        leaves_with(DATA, &["weights", "convert", weights, out], name);
+        let head = ["predict", "detection", &images, "--detector", DETECTOR, "--head", weights];
+        leaves_with(DATA, &head, name);
+        let tracker = ["predict", "tracking", &images, "--box", "1,1,20,20", "--run", weights, "--out", run];
+        leaves_with(DATA, &tracker, name);
+        let age = ["predict", "age", &images, "--run", weights];
+        leaves_with(DATA, &age, name);
+        assert!(!Path::new(run).exists() && !Path::new(out).exists());
+    }
+}
+
+#[test]
+fn damaged_data_are_too() {
+    let place = Place::new();
+    let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));
+    let json = std::fs::read_to_string(&annotations).unwrap();
+    let cut = place.path("cut.json");
+    std::fs::write(&cut, &json[..json.len() / 2]).unwrap();
+    let data = ["--annotations", &cut, "--images", &images];
+    leaves_with(DATA, &[&["train", "detector", "--run", &place.path("run")][..], &data].concat(), "cut.json");
+    leaves_with(DATA, &[&["eval", "detection", "--detector", DETECTOR][..], &data].concat(), "cut.json");
+    leaves_with(DATA, &["data", "check", "coco", &cut, "--images", &images], "cut.json");
+    let csv = place.path("points.csv");
+    std::fs::write(&csv, "x,y\n1,2\n3\n").unwrap();
+    leaves_with(
+        DATA,
+        &["reproduce", "toy", "--smoke", "--data", &csv, "--out", &place.path("runs")],
+        "points.csv",
+    );
+    let image = place.path("image.jpg");
+    std::fs::write(&image, [0xff, 0xd8, 0xff, 0xe0, 1, 2, 3]).unwrap();
+    leaves_with(DATA, &["predict", "detection", &image, "--detector", DETECTOR], "image.jpg");
+    let archive = place.path("a.zip");
+    std::fs::write(&archive, b"PK\x03\x04 and no more").unwrap();
+    leaves_with(DATA, &["data", "unpack", &archive, &place.path("unpacked")], "a.zip");
+    // A run whose configuration was tampered with.
+    let branch = ["train", "branch", "--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
+    let own = ["--annotations", &annotations, "--images", &images, "--run", &place.path("tampered")];
+    let train = [&branch[..], &own].concat();
+    assert!(Command::new(env!("CARGO_BIN_EXE_ebm")).args(&train).output().unwrap().status.success());
+    std::fs::write(place.path("tampered/config.toml"), "[[[").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(&train).arg("--resume").output().unwrap();
+    assert_eq!(output.status.code(), Some(DATA), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_not_there_is_no_damaged_file() {
+    let place = Place::new();
+    let [images, absent] = ["scenes/images", "absent.safetensors"].map(|name| place.path(name));
+    leaves_with(FAILURE, &["predict", "detection", &images, "--detector", &absent], "absent");
+    leaves_with(FAILURE, &["data", "unpack", &place.path("absent.zip"), &place.path("unpacked")], "absent");
+    let detector = ["predict", "detection", "--detector", DETECTOR];
+    leaves_with(FAILURE, &[&detector[..], &[&place.path("absent.jpg")]].concat(), "absent");
+}
+
+#[test]
+fn a_setting_of_nothing_is_a_matter_of_usage() {
+    let place = Place::new();
+    let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));
+    let data = ["--annotations", &annotations, "--images", &images, "--run", &place.path("run")];
+    let train = [&["train", "detector"][..], &data].concat();
+    leaves_with(USAGE, &[&train[..], &["--set", "base.lerning_rate=1"]].concat(), "learning_rate");
+    leaves_with(USAGE, &[&train[..], &["--set", "base.steps='many'"]].concat(), "steps");
+    leaves_with(USAGE, &[&train[..], &["--steps", "none"]].concat(), "--steps");
+    leaves_with(USAGE, &["predict", "nothing"], "nothing");
+}

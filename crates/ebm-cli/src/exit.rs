@@ -149,15 +149,16 @@ fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
             | FetchError::Missing { .. }
             | FetchError::Size { .. }
             | FetchError::LongBody { .. }
+            | FetchError::Unbounded { .. }
             | FetchError::WrongHash { .. } => Some(DATA),
             _ => None,
         };
     }
     if let Some(error) = cause.downcast_ref::<DataError>() {
-        use DataError::{Argument, Encode, ImageShape, Io, Worker};
+        use DataError::{Argument, Encode, ImageShape, Io, Locked, Worker};
         return (!matches!(
             error,
-            Argument { .. } | Encode { .. } | ImageShape { .. } | Io { .. } | Worker { .. }
+            Argument { .. } | Encode { .. } | ImageShape { .. } | Io { .. } | Locked { .. } | Worker { .. }
         ))
         .then_some(DATA);
     }

@@ -220,7 +220,7 @@ fn bombs_are_not_unpacked() {
     assert!(complaint_about(&bomb).contains("more than 100 times"), "{}", complaint_about(&bomb));
     // Each array is within its ratio, but a face takes more than its one pixel and its pose.
     let mut poses = vec![0; 12 * count];
-    poses.iter_mut().step_by(150).enumerate().for_each(|(at, byte)| *byte = (at * at >> 7) as u8 & 63);
+    poses.iter_mut().step_by(150).enumerate().for_each(|(at, byte)| *byte = ((at * at) >> 7) as u8 & 63);
     let image = npy_of("|u1", &format!("({count}, 1, 1, 3)"), &poses[..3 * count]);
     let pose = npy_of("<f4", &format!("({count}, 3)"), &poses);
     let many = zip(&[("image.npy", &image), ("pose.npy", &pose)], CompressionMethod::Deflated);

@@ -81,10 +81,9 @@ pub(crate) fn create_dir(path: &Path) -> Result<()> {
     created.map_err(|source| io_error(path, "create", 0, source))
 }
 
-/// Removes a file or a directory with all that it holds.
+/// Removes a file, a link or a directory with all that it holds, if there is one.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = fault("remove")
-        .and_then(|()| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
+    let removed = fault("remove").and_then(|()| ebm_files::remove_all(path));
     removed.map_err(|source| io_error(path, "remove", 0, source))
 }
 

@@ -51,6 +51,7 @@ impl MetricsLog {
     pub fn open_at(path: impl Into<PathBuf>, len: u64) -> Result<Self> {
         let path = path.into();
         let open = || {
+            ebm_files::check_output(&path)?;
             let file = OpenOptions::new().create(true).append(true).open(&path)?;
             let text = std::fs::read(&path)?;
             let limit = usize::try_from(len).map_or(text.len(), |len| len.min(text.len()));
@@ -189,6 +190,17 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let error = read_metrics(&path).unwrap_err();
         assert!(matches!(error, Error::MetricsLine { line: 2, .. }), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [victim, path] = ["victim", "metrics.jsonl"].map(|name| dir.path().join(name));
+        std::fs::write(&victim, "no whole line").unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(MetricsLog::open(&path).unwrap_err().to_string().contains("a symbolic link"));
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "no whole line");
     }
 
     #[test]

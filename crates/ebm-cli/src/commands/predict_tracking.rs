@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use ebm_data::Image;
 use ebm_data::encode::write_png;
+use ebm_data::files::write_atomic;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
 use ebm_track::box_module::BoxModule;
@@ -185,7 +186,7 @@ fn video(out: &Path, pictures: &[PathBuf]) -> Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         text.push_str(&format!("file '{name}'\nduration 0.04\n"));
     }
-    std::fs::write(&list, text).with_context(|| format!("cannot write {}", list.display()))?;
+    write_atomic(&list, text.as_bytes())?;
     let run = Command::new("ffmpeg")
         .args(["-loglevel", "error", "-y", "-f", "concat", "-i"])
         .arg(&list)

@@ -151,10 +151,9 @@ impl MaxPool {
                     continue;
                 }
                 for (best, value) in best.iter_mut().zip(pixel) {
-                    // NaN does not even compare with itself.
-                    if *value > *best || value.partial_cmp(value).is_none() {
-                        *best = *value;
-                    }
+                    // Stored in either case, so that many are compared at a time. NaN stays: it does not even compare with itself.
+                    let stays = *best >= *value || best.partial_cmp(best).is_none();
+                    *best = if stays { *best } else { *value };
                 }
             }
         }

@@ -152,7 +152,7 @@ impl MaxPool {
                 }
                 for (best, value) in best.iter_mut().zip(pixel) {
                     // Stored in either case, so that many are compared at a time. NaN stays: it does not even compare with itself.
-                    let stays = *best >= *value || best.partial_cmp(best).is_none();
+                    let stays = *best >= *value || (*best).partial_cmp(&*best).is_none();
                     *best = if stays { *best } else { *value };
                 }
             }

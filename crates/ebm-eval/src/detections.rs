@@ -185,8 +185,7 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
     serde_json::from_slice(&bytes).map_err(|source| Error::Json { path: path.into(), source })
 }
 
-/// Write aside, synchronise, rename. The name aside carries the process id, so that two processes do not
-/// write into each other's file.
+/// Writes a file whole or not at all, and has it on the disk.
 fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = ebm_files::replace(path, bytes, Durability::Synced);
     written.map_err(|source| Error::Io { path: path.into(), action: "write", source })

@@ -16,7 +16,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was being done: "read", "write" or "replace".
+        /// What was being done: "read" or "write".
         action: &'static str,
         /// The operating system's reason.
         source: std::io::Error,

@@ -90,7 +90,7 @@ fn memory_has_a_limit_that_is_named() {
     // Progressive pictures are held as coefficients, of two bytes each, and transparency and 16 bits take room too.
     let progressive = jpeg(&image, |encoder| encoder.set_progressive(true));
     assert!(decode(&progressive).is_ok());
-    for bytes in [progressive, png(60, 40, [16, 6], &[])] {
+    for bytes in [progressive, png(64, 48, [16, 6], &[])] {
         let error = cost(&bytes).unwrap_err();
         assert!(matches!(error, Error::DecodeCost { what: "bytes of memory", limit: 30_000, .. }), "{error}");
         assert!(error.to_string().contains("above the limit of 30000"), "{error}");

@@ -1,30 +1,25 @@
 //! Strict decoding of JPEG and PNG files.
 //!
 //! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls
-//! it a success: the sample would train on a lie instead of reaching the quarantine.
+//! it a success: the sample would train on a lie instead of reaching the quarantine. And at a bounded cost: what a file
+//! would take is told from its headers, and compared with [`DecodeLimits`] before anything of that size is allocated.
 
-use std::io::{Cursor, Read};
+mod jpeg;
+mod png;
+
+use std::io::Read;
 use std::path::Path;
 
-use ::image::codecs::png::PngDecoder;
 use ::image::metadata::Orientation;
-use ::image::{DynamicImage, ImageDecoder, Limits, RgbImage};
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
+use ::image::{DynamicImage, RgbImage};
 
 use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 
-/// How JPEG and PNG files begin.
-const JPEG: &[u8] = &[0xff, 0xd8, 0xff];
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
-/// The last chunk of a PNG.
-const PNG_END: &[u8] = b"IEND\xae\x42\x60\x82";
+pub(crate) use self::jpeg::Frame as JpegFrame;
 
-/// How large a file and its image may be.
+/// How large a file and its image may be, and what decoding it may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Bytes of the file.
@@ -33,13 +28,31 @@ pub struct DecodeLimits {
     pub max_side: usize,
     /// Pixels in all, checked in the header before any pixel is allocated.
     pub max_pixels: usize,
+    /// Bytes that decoding may take at once, those of the decoded pixels and of the file's copy included.
+    pub max_bytes: u64,
+    /// Blocks of 8x8 samples that all scans of a JPEG visit: a progressive picture visits each several times.
+    pub max_blocks: u64,
 }
 
 impl Default for DecodeLimits {
-    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB): far above any image of the datasets.
+    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB), 512 MiB of memory, 2²⁴ visits of blocks (five
+    /// progressive passes over 2²⁶ pixels in three colours): far above any image of the datasets.
     fn default() -> Self {
-        Self { max_file_bytes: 64 << 20, max_side: 16384, max_pixels: 1 << 26 }
+        Self {
+            max_file_bytes: 64 << 20,
+            max_side: 16384,
+            max_pixels: 1 << 26,
+            max_bytes: 512 << 20,
+            max_blocks: 1 << 24,
+        }
     }
+}
+
+/// What decoding a file takes, as its headers tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    bytes: u64,
+    blocks: u64,
 }
 
 impl DecodeLimits {
@@ -50,6 +63,19 @@ impl DecodeLimits {
             return Err(Error::ImageTooLarge { path: path.to_owned(), width, height, max_side, max_pixels });
         }
         Ok(())
+    }
+
+    fn afford(&self, path: &Path, cost: Cost) -> Result<()> {
+        let over = |what, needed, limit| Error::DecodeCost { path: path.to_owned(), what, needed, limit };
+        match cost {
+            Cost { bytes, .. } if bytes > self.max_bytes => {
+                Err(over("bytes of memory", bytes, self.max_bytes))
+            }
+            Cost { blocks, .. } if blocks > self.max_blocks => {
+                Err(over("visits of blocks", blocks, self.max_blocks))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -62,9 +88,10 @@ impl DecodeLimits {
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::FileTooLarge`] and [`Error::ImageTooLarge`] above the
-/// limits, [`Error::ImageFormat`] for a known format that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an
-/// incomplete or damaged image. Damage inside a
-/// JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
+/// limits, [`Error::DecodeCost`] where decoding would take more than they allow, [`Error::ImageFormat`] for a known format
+/// that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an incomplete or damaged image: also a JPEG whose
+/// data end before its last block, or go on behind it. Other damage inside a JPEG's entropy-coded data often decodes to
+/// wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
     read_image_limited(path, &DecodeLimits::default())
 }
@@ -87,14 +114,9 @@ pub fn read_upright(path: &Path) -> Result<Image> {
     Image::new(width, height, image.into_rgb8().into_raw())
 }
 
-/// The orientation tag of a file that was decoded.
+/// The orientation tag of a file.
 fn orientation(bytes: &[u8]) -> Option<Orientation> {
-    if bytes.starts_with(PNG) {
-        return PngDecoder::new(Cursor::new(bytes)).ok()?.orientation().ok();
-    }
-    let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
-    decoder.decode_headers().ok()?;
-    Orientation::from_exif_chunk(decoder.exif()?)
+    if bytes.starts_with(png::MAGIC) { png::orientation(bytes) } else { jpeg::orientation(bytes) }
 }
 
 /// As [`read_image`], with other limits.
@@ -119,10 +141,10 @@ pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<
 }
 
 fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
-    if bytes.starts_with(JPEG) {
-        decode_jpeg(bytes, path, limits, memory)
-    } else if bytes.starts_with(PNG) {
-        decode_png(bytes, path, limits)
+    if bytes.starts_with(jpeg::MAGIC) {
+        jpeg::decode(bytes, path, limits, memory)
+    } else if bytes.starts_with(png::MAGIC) {
+        png::decode(bytes, path, limits)
     } else {
         Err(neither(bytes, path))
     }
@@ -172,14 +194,12 @@ pub fn read_header(path: &Path) -> Result<Header> {
 }
 
 fn header(bytes: &[u8], path: &Path) -> Result<Header> {
-    let (width, height) = if bytes.starts_with(JPEG) {
-        let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
-        decoder.decode_headers().map_err(|error| Error::decode(path, format!("{error:?}")))?;
-        decoder.dimensions().ok_or_else(|| Error::decode(path, "the header tells no dimensions"))?
-    } else if bytes.starts_with(PNG) {
-        let decoder = PngDecoder::new(Cursor::new(bytes)).map_err(|error| Error::decode(path, error))?;
-        let (width, height) = decoder.dimensions();
-        (width as usize, height as usize)
+    let (width, height) = if bytes.starts_with(jpeg::MAGIC) {
+        let frame = JpegFrame::find(bytes).map_err(|detail| Error::decode(path, detail))?;
+        (frame.width, frame.height)
+    } else if bytes.starts_with(png::MAGIC) {
+        let header = png::Header::find(bytes).ok_or_else(|| Error::decode(path, "the header is damaged"))?;
+        (header.width, header.height)
     } else {
         return Err(neither(bytes, path));
     };
@@ -213,80 +233,10 @@ fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     })
 }
 
-fn decode_jpeg(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(limits.max_side)
-        .set_max_height(limits.max_side)
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
-    let fail = |error| match error {
-        zune_jpeg::errors::DecodeErrors::LargeDimensions(side) => {
-            Error::decode(path, format!("a side of {side} pixels exceeds the limit of {}", limits.max_side))
-        }
-        other => Error::decode(path, format!("{other:?}")),
-    };
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(fail)?;
-    let (width, height) =
-        decoder.dimensions().ok_or_else(|| Error::decode(path, "the header tells no dimensions"))?;
-    limits.check(path, width, height)?;
-    if !has_end_of_image(bytes) {
-        return Err(Error::decode(path, "truncated: the end-of-image marker is missing"));
-    }
-    let mut pixels = memory;
-    // Zeros everywhere: what the decoder leaves out of a damaged file must not show an earlier image.
-    pixels.clear();
-    pixels.resize(decoder.output_buffer_size().unwrap_or(0), 0);
-    decoder.decode_into(&mut pixels).map_err(fail)?;
-    Image::new(width, height, pixels).map_err(|error| Error::decode(path, error))
-}
-
-/// Whether the marker chain of a JPEG reaches EOI (ITU-T T.81, annex B).
-///
-/// A progressive file cut between two scans decodes without complaint; its missing end gives it away.
-fn has_end_of_image(bytes: &[u8]) -> bool {
-    let mut rest = bytes.get(2..).unwrap_or_default();
-    loop {
-        match *rest {
-            // Fill bytes, stuffed zeros, restart markers and TEM stand alone.
-            [0xff, 0xff, ..] => rest = &rest[1..],
-            [0xff, 0x00 | 0x01 | 0xd0..=0xd7, ..] => rest = &rest[2..],
-            [0xff, 0xd9, ..] => return true,
-            [0xff, _, high, low, ..] => {
-                let len = usize::from(u16::from_be_bytes([high, low]));
-                rest = rest.get(2 + len..).unwrap_or_default();
-            }
-            [0xff, ..] => return false,
-            [_, ..] => {
-                // Entropy-coded data: on to the next possible marker.
-                let next = rest.iter().position(|&byte| byte == 0xff).unwrap_or(rest.len());
-                rest = &rest[next..];
-            }
-            [] => return false,
-        }
-    }
-}
-
 /// Whether these bytes begin as a JPEG or PNG does and do not end as one.
 pub(crate) fn is_truncated(bytes: &[u8]) -> bool {
-    if bytes.starts_with(PNG) {
-        return !bytes.ends_with(PNG_END);
+    if bytes.starts_with(png::MAGIC) {
+        return !png::has_end(bytes);
     }
-    bytes.starts_with(JPEG) && !has_end_of_image(bytes)
-}
-
-fn decode_png(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    let fail = |error: ::image::ImageError| Error::decode(path, error);
-    if !bytes.ends_with(PNG_END) {
-        return Err(Error::decode(path, "truncated: the file does not end with its IEND chunk"));
-    }
-    let mut decode_limits = Limits::default();
-    // 16-bit RGBA takes 8 bytes per pixel, twice while it is converted.
-    decode_limits.max_alloc = Some(limits.max_pixels as u64 * 16);
-    let decoder = PngDecoder::with_limits(Cursor::new(bytes), decode_limits).map_err(fail)?;
-    let (width, height) = decoder.dimensions();
-    let (width, height) = (width as usize, height as usize);
-    limits.check(path, width, height)?;
-    let rgb = DynamicImage::from_decoder(decoder).map_err(fail)?.into_rgb8();
-    Image::new(width, height, rgb.into_raw()).map_err(|error| Error::decode(path, error))
+    bytes.starts_with(jpeg::MAGIC) && !jpeg::has_end(bytes)
 }

@@ -77,6 +77,18 @@ pub enum Error {
         /// The limit on the product.
         max_pixels: usize,
     },
+    /// Decoding an image would cost more than the limit.
+    #[error("{}: decoding it takes {needed} {what}, above the limit of {limit}", path.display())]
+    DecodeCost {
+        /// The file.
+        path: PathBuf,
+        /// What of: "bytes of memory" or "visits of blocks".
+        what: &'static str,
+        /// How much, as the file's headers tell.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// Sides and number of bytes of an image disagree.
     #[error("{len} bytes are not an RGB image of {width}x{height} pixels")]
     ImageShape {

@@ -217,7 +217,12 @@ fn huge_headers_are_refused_before_allocation() {
 fn limits_apply_to_file_side_and_area() {
     let path = golden("images/rgb.png");
     let fails = |limits: DecodeLimits| read_image_limited(&path, &limits).unwrap_err();
-    let limits = DecodeLimits { max_file_bytes: 1 << 20, max_side: 41, max_pixels: 41 * 29 };
+    let limits = DecodeLimits {
+        max_file_bytes: 1 << 20,
+        max_side: 41,
+        max_pixels: 41 * 29,
+        ..DecodeLimits::default()
+    };
     assert!(read_image_limited(&path, &limits).is_ok());
     assert!(matches!(fails(DecodeLimits { max_file_bytes: 100, ..limits }), Error::FileTooLarge { .. }));
     assert!(matches!(fails(DecodeLimits { max_side: 40, ..limits }), Error::ImageTooLarge { .. }));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::decode::{DecodeLimits, decode_image, is_truncated};
+use crate::decode::{DecodeLimits, JpegFrame, decode_image, is_truncated};
 use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::quarantine::{DefectCode, Finding};
@@ -57,30 +57,11 @@ fn unusual(bytes: &[u8]) -> Option<String> {
             _ => Some(format!("{depth} bits")),
         };
     }
-    let (precision, components) = jpeg_frame(bytes)?;
-    match (components, precision) {
+    let frame = JpegFrame::find(bytes).ok()?;
+    match (frame.components.len(), frame.precision) {
         (3, 8) => None,
         (1, _) => Some("grey".to_owned()),
         (4, _) => Some("CMYK".to_owned()),
-        _ => Some(format!("{components} components of {precision} bits")),
-    }
-}
-
-/// Bits and number of the components of a JPEG, from its frame header (ITU-T T.81, B.2.2).
-fn jpeg_frame(bytes: &[u8]) -> Option<(u8, u8)> {
-    let mut rest = bytes.get(2..)?;
-    loop {
-        match *rest {
-            [0xff, 0xff, ..] => rest = &rest[1..],
-            [0xff, 0x01 | 0xd0..=0xd7, ..] => rest = &rest[2..],
-            // SOF0 to SOF15 without the tables that share their range.
-            [0xff, marker @ 0xc0..=0xcf, ..] if ![0xc4, 0xc8, 0xcc].contains(&marker) => {
-                return Some((*rest.get(4)?, *rest.get(9)?));
-            }
-            [0xff, _, high, low, ..] => {
-                rest = rest.get(2 + usize::from(u16::from_be_bytes([high, low]))..)?;
-            }
-            _ => return None,
-        }
+        (components, precision) => Some(format!("{components} components of {precision} bits")),
     }
 }

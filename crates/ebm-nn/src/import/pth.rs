@@ -58,7 +58,7 @@ pub(super) fn from_bytes(
     device: &Device,
 ) -> Result<BTreeMap<String, Tensor>> {
     let refuse = |reason: String| format_error(path, reason);
-    let (pickle, storages) = if zip::is_zip(bytes) {
+    let (pickle, mut storages) = if zip::is_zip(bytes) {
         zipped(path, bytes)?
     } else if legacy::is_legacy(bytes) {
         let (pickle, storages) = legacy::read(bytes).map_err(refuse)?;
@@ -89,16 +89,39 @@ pub(super) fn from_bytes(
 
 /// The storages of a file.
 enum Storages<'a> {
-    /// Members of an archive, under a prefix.
-    Members(Archive<'a>, String),
+    /// Members of an archive.
+    Members(Members<'a>),
     /// All of them by key.
     Listed(BTreeMap<String, &'a [u8]>),
 }
 
+/// The storages of an archive, each of which is verified once, however many tensors are views of it.
+struct Members<'a> {
+    archive: Archive<'a>,
+    prefix: String,
+    verified: BTreeMap<String, &'a [u8]>,
+    /// How many more bytes are verified: as many as the file has, since its members do not overlap.
+    left: usize,
+}
+
+impl<'a> Members<'a> {
+    fn get(&mut self, path: &Path, key: &str) -> Result<&'a [u8]> {
+        if let Some(data) = self.verified.get(key) {
+            return Ok(data);
+        }
+        let data = self.archive.read(path, &format!("{}data/{key}", self.prefix))?;
+        let overlap =
+            || format_error(path, format!("storage {key} and those before it have more bytes than the file"));
+        self.left = self.left.checked_sub(data.len()).ok_or_else(overlap)?;
+        self.verified.insert(key.to_owned(), data);
+        Ok(data)
+    }
+}
+
 impl<'a> Storages<'a> {
-    fn get(&self, path: &Path, key: &str) -> Result<&'a [u8]> {
+    fn get(&mut self, path: &Path, key: &str) -> Result<&'a [u8]> {
         match self {
-            Self::Members(archive, prefix) => archive.read(path, &format!("{prefix}data/{key}")),
+            Self::Members(members) => members.get(path, key),
             Self::Listed(storages) => {
                 let missing = || format_error(path, format!("storage {key} is missing"));
                 storages.get(key).copied().ok_or_else(missing)
@@ -130,7 +153,9 @@ fn zipped<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Pickle<'a>, Storages<'a>)
         let reason = format!("its pickle of {} bytes is larger than {MAX_PICKLE_BYTES}", pickle.len());
         return Err(format_error(path, reason));
     }
-    Ok((unpickle(path, pickle)?, Storages::Members(archive, prefix)))
+    let pickle = unpickle(path, pickle)?;
+    let members = Members { archive, prefix, verified: BTreeMap::new(), left: bytes.len() };
+    Ok((pickle, Storages::Members(members)))
 }
 
 fn unpickle<'a>(path: &Path, mut bytes: &'a [u8]) -> Result<Pickle<'a>> {

@@ -88,7 +88,7 @@ pub fn assert_summary(what: &str, found: &Tensor, golden: &Tensor, tolerance: f6
     assert!((found[32] - expected[32]).abs() < allowed, "{what}: Σx {} is not {}", found[32], expected[32]);
 }
 
-fn crc32(data: &[u8]) -> u32 {
+pub fn crc32(data: &[u8]) -> u32 {
     !data.iter().fold(!0u32, |mut crc, &byte| {
         crc ^= u32::from(byte);
         for _ in 0..8 {

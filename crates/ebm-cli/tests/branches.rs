@@ -410,7 +410,14 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let head = run.join("ebm.safetensors");
     let model = ["--detector", text(&weights), "--head", text(&head)];
     let evaluate = ["eval", "detection", "--images", text(&images), "--annotations", text(&annotations)];
-    succeeds(&[&evaluate[..], &model].concat());
+    // The folder is scored as its annotation file is.
+    let of_folder = ["eval", "detection", "--data", text(&folder), "--split", "train"];
+    let rows = |evaluate: &[&str]| {
+        let [printed, _] = succeeds(&[evaluate, &model, &["--json"]].concat());
+        serde_json::from_str::<Value>(&printed).unwrap()["rows"].clone()
+    };
+    assert_eq!(rows(&evaluate), rows(&of_folder));
+    refused(&[&of_folder[..4], &model].concat(), &["valid"]);
     let predict = ["predict", "detection", text(&images), "--min-score", "0"];
     let [printed, _] = succeeds(&[&predict[..], &model].concat());
     let known = |line: &str| {

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use ebm_data::{
-    coco::{CocoDataset, LoadOptions, Purpose},
+    coco::CocoDataset,
     loader::{Loader, LoaderConfig},
 };
 use ebm_seed::Key;
@@ -14,21 +14,19 @@ use super::Set;
 use crate::commands::predict::ModelArgs;
 use crate::progress::Console;
 
-/// Detections of Faster-RCNN itself and, with a confidence, before and after refinement, or with a density under its method's name; and
+/// On the images that `load` reads from `source`: detections of Faster-RCNN itself and, with a confidence, before and after refinement, or with a density under its method's name; and
 /// the images.
 pub fn detect(
     args: &ModelArgs,
-    annotations: &Path,
-    images: &Path,
+    (source, load): (&Path, &dyn Fn(usize) -> Result<CocoDataset>),
     limit: Option<usize>,
     workers: usize,
 ) -> Result<(Vec<Set>, CocoDataset)> {
     let detector = args.open()?;
     let config = &detector.config().detector;
-    let options = LoadOptions { labels: Some(config.labels()), ..LoadOptions::new(Purpose::Eval) };
-    let mut dataset = CocoDataset::load(annotations, images, &options)
-        .with_context(|| format!("{} on these annotations", args.weights_name()))?;
-    detector.check_classes(annotations, &dataset)?;
+    let mut dataset =
+        load(config.labels()).with_context(|| format!("{} on these annotations", args.weights_name()))?;
+    detector.check_classes(source, &dataset)?;
     if let Some(limit) = limit {
         dataset.images.truncate(limit);
     }

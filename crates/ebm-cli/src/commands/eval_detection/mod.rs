@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_eval::{Detection, Error, GroundTruth, read_results_for, write_results, write_results_for_server};
 use serde_json::json;
 
@@ -25,8 +26,15 @@ const COMMAND: &str = "eval detection";
 pub struct DetectionArgs {
     /// COCO annotation file; with that of a test set, which has no annotations, the files for the evaluation server are
     /// written.
-    #[arg(long)]
-    annotations: PathBuf,
+    #[arg(long, required_unless_present = "data")]
+    annotations: Option<PathBuf>,
+    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised, in the place of --annotations and
+    /// --images.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["annotations", "images"])]
+    data: Option<PathBuf>,
+    /// Which part of the folder: train, valid or test.
+    #[arg(long, requires = "data", default_value = "valid", value_parser = split)]
+    split: Split,
     /// COCO result file to score.
     #[arg(long, conflicts_with = "detector")]
     results: Option<PathBuf>,
@@ -46,7 +54,7 @@ pub struct DetectionArgs {
     #[arg(long)]
     errors: bool,
     /// Draw the images with the most errors into this PNG; of a model with a confidence branch, those after refinement.
-    #[arg(long, requires = "images")]
+    #[arg(long)]
     contact_sheet: Option<PathBuf>,
     /// How many images to draw.
     #[arg(long, default_value_t = 12, requires = "contact_sheet", value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -63,28 +71,66 @@ pub struct DetectionArgs {
 /// Detections by one method; without a name those of a result file.
 type Set = (String, Vec<Detection>);
 
+/// A split by its name.
+fn split(name: &str) -> Result<Split, String> {
+    let known = Split::ALL.into_iter().find(|split| split.to_string() == name);
+    known.ok_or_else(|| "expected train, valid or test".to_owned())
+}
+
+impl DetectionArgs {
+    /// The annotation file or the folder.
+    fn source(&self) -> &Path {
+        self.annotations.as_deref().or(self.data.as_deref()).unwrap_or(Path::new(""))
+    }
+
+    /// The annotated images, all of which must be there, for a model with so many labels.
+    fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
+        let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
+        if let Some(folder) = &self.data {
+            return Ok(DetectionFolder::open(folder, None)?.load(self.split, &options)?);
+        }
+        let images = self.images.as_deref();
+        let images = images.context("--images is missing: the folder with the images to run the model on")?;
+        Ok(CocoDataset::load(self.source(), images, &options)?)
+    }
+
+    fn truth(&self) -> Result<GroundTruth, Error> {
+        match &self.data {
+            None => GroundTruth::read(self.source()),
+            Some(folder) => {
+                let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
+                Ok(GroundTruth::from(&DetectionFolder::open(folder, None)?.load(self.split, &options)?))
+            }
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
-    match (&args.results, &args.images) {
-        (None, None) => {
+    match (&args.results, &args.images, &args.data) {
+        (None, None, None) => {
             bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
         }
-        (Some(_), Some(_)) if args.contact_sheet.is_none() => {
+        (Some(_), Some(_), _) if args.contact_sheet.is_none() => {
             bail!("--images with --results is for --contact-sheet; leave it out, or say where to draw")
+        }
+        (_, None, None) if args.contact_sheet.is_some() => {
+            bail!("--contact-sheet draws on images: give --images")
         }
         _ => {}
     }
-    let mut truth = match GroundTruth::read(&args.annotations) {
+    let mut truth = match args.truth() {
         Err(Error::NotAnnotated { .. }) if args.results.is_none() => return test_set(args),
         truth => truth?,
     };
-    let (sets, dataset) = match (&args.results, &args.images) {
-        (Some(results), images) => {
+    let (sets, dataset) = match &args.results {
+        Some(results) => {
             let sets = vec![(String::new(), read_results_for(results, &truth)?)];
-            (sets, images.as_deref().map(|images| dataset(args, images)).transpose()?)
+            let drawn = args.contact_sheet.as_ref().map(|_| args.dataset(None));
+            (sets, drawn.transpose()?)
         }
-        (None, images) => {
-            let (sets, dataset) = detections(args, images.as_deref())?;
+        None => {
+            let (sets, dataset) = detections(args)?;
             let kept: std::collections::BTreeSet<u64> = dataset.images.iter().map(|image| image.id).collect();
             truth.images.retain(|id| kept.contains(id));
             truth.boxes.retain(|object| kept.contains(&object.image_id));
@@ -113,7 +159,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if args.json {
         let rows = reports.iter().map(Report::object).collect::<Result<Vec<_>>>()?;
         let mut object =
-            json!({ "dataset": dataset_name(&args.annotations), "images": truth.images.len(), "rows": rows });
+            json!({ "dataset": dataset_name(args.source()), "images": truth.images.len(), "rows": rows });
         if let Some((name, path, sheet)) = sheet {
             object["contact_sheet"] = sheet.value(name, path)?;
         }
@@ -129,20 +175,15 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     Ok(())
 }
 
-/// The images of the annotation file, all of which must be there.
-fn dataset(args: &DetectionArgs, images: &Path) -> Result<CocoDataset> {
-    Ok(CocoDataset::load(&args.annotations, images, &LoadOptions::new(Purpose::Eval))?)
-}
-
 /// What the model finds on the images, and the images.
-fn detections(args: &DetectionArgs, images: Option<&Path>) -> Result<(Vec<Set>, CocoDataset)> {
-    let images = images.context("--images is missing: the folder with the images to run the model on")?;
-    detect(&args.model, &args.annotations, images, args.limit, args.workers.count())
+fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, CocoDataset)> {
+    let load = |labels| args.dataset(Some(labels));
+    detect(&args.model, (args.source(), &load), args.limit, args.workers.count())
 }
 
 /// Writes the files for the server that alone knows the annotations.
 fn test_set(args: &DetectionArgs) -> Result<()> {
-    let file = args.annotations.display();
+    let file = args.source().display();
     if args.per_class || args.errors || args.contact_sheet.is_some() {
         bail!(
             "{file} has no annotations, as the file of a test set: --per-class, --errors and --contact-sheet need \
@@ -153,10 +194,10 @@ fn test_set(args: &DetectionArgs) -> Result<()> {
         format!("{file} has no annotations, as the file of a test set: say with --out where the files for the server go")
     })?;
     // The file is checked before the hours that the images may take.
-    GroundTruth::read_test_set(&args.annotations)?;
-    let (sets, dataset) = detections(args, args.images.as_deref())?;
+    GroundTruth::read_test_set(args.source())?;
+    let (sets, dataset) = detections(args)?;
     create_dir(out)?;
-    let split = dataset_name(&args.annotations);
+    let split = dataset_name(args.source());
     let mut files = Vec::new();
     for (name, detections) in &sets {
         let path = out.join(format!("detections_{split}_{name}_results.json"));

@@ -148,6 +148,43 @@ fn the_first_of_the_best_is_kept() {
     assert_eq!(steps, [2, 4, 6, 8]);
 }
 
+/// Writes down what it is shown.
+#[derive(Default)]
+struct Shown(Vec<String>);
+
+impl Progress for Shown {
+    fn begin(&mut self, stage: &str, total: usize) {
+        self.0.push(format!("{stage}: {total}"));
+    }
+
+    fn advance(&mut self, done: usize, _: &str) {
+        self.0.push(done.to_string());
+    }
+
+    fn end(&mut self) {}
+
+    fn message(&mut self, text: &str) {
+        self.0.push(text.split(':').next().unwrap().to_owned());
+    }
+}
+
+#[test]
+fn validations_do_not_make_several_trainings_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shown = Shown::default();
+    go(&mut Task::new(Some(from_five)), dir.path(), false, &mut shown).unwrap();
+    let part = |first: usize| {
+        [
+            "training run: 8".to_owned(),
+            first.to_string(),
+            (first + 1).to_string(),
+            format!("after {} steps", first + 1),
+        ]
+    };
+    let expected = [1, 3, 5, 7].into_iter().flat_map(part).chain(["kept".to_owned()]);
+    assert_eq!(shown.0, expected.collect::<Vec<_>>());
+}
+
 #[test]
 fn without_validation_data_the_last_is_kept() {
     let dir = tempfile::tempdir().unwrap();

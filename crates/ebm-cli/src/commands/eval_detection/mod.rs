@@ -107,36 +107,12 @@ impl DetectionArgs {
 
 /// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
-    match (&args.results, &args.images, &args.data) {
-        (None, None, None) => {
-            bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
-        }
-        (Some(_), Some(_), _) if args.contact_sheet.is_none() => {
-            bail!("--images with --results is for --contact-sheet; leave it out, or say where to draw")
-        }
-        (_, None, None) if args.contact_sheet.is_some() => {
-            bail!("--contact-sheet draws on images: give --images")
-        }
-        _ => {}
-    }
+    check(args)?;
     let mut truth = match args.truth() {
         Err(Error::NotAnnotated { .. }) if args.results.is_none() => return test_set(args),
         truth => truth?,
     };
-    let (sets, dataset) = match &args.results {
-        Some(results) => {
-            let sets = vec![(String::new(), read_results_for(results, &truth)?)];
-            let drawn = args.contact_sheet.as_ref().map(|_| args.dataset(None));
-            (sets, drawn.transpose()?)
-        }
-        None => {
-            let (sets, dataset) = detections(args)?;
-            let kept: std::collections::BTreeSet<u64> = dataset.images.iter().map(|image| image.id).collect();
-            truth.images.retain(|id| kept.contains(id));
-            truth.boxes.retain(|object| kept.contains(&object.image_id));
-            (sets, Some(dataset))
-        }
-    };
+    let (sets, dataset) = sets(args, &mut truth)?;
     if let (None, Some(out)) = (&args.results, &args.out) {
         create_dir(out)?;
         for (name, detections) in &sets {
@@ -173,6 +149,36 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         print!("{}", sheet.text(path)?);
     }
     Ok(())
+}
+
+/// Refuses what is too little, or too much.
+fn check(args: &DetectionArgs) -> Result<()> {
+    match (&args.results, &args.images, &args.data) {
+        (None, None, None) => {
+            bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
+        }
+        (Some(_), Some(_), _) if args.contact_sheet.is_none() => {
+            bail!("--images with --results is for --contact-sheet; leave it out, or say where to draw")
+        }
+        (_, None, None) if args.contact_sheet.is_some() => {
+            bail!("--contact-sheet draws on images: give --images")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The detections to score, and the images where they are needed; `truth` keeps those that the model has seen.
+fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<(Vec<Set>, Option<CocoDataset>)> {
+    if let Some(results) = &args.results {
+        let sets = vec![(String::new(), read_results_for(results, truth)?)];
+        let drawn = args.contact_sheet.as_ref().map(|_| args.dataset(None));
+        return Ok((sets, drawn.transpose()?));
+    }
+    let (sets, dataset) = detections(args)?;
+    let kept: std::collections::BTreeSet<u64> = dataset.images.iter().map(|image| image.id).collect();
+    truth.images.retain(|id| kept.contains(id));
+    truth.boxes.retain(|object| kept.contains(&object.image_id));
+    Ok((sets, Some(dataset)))
 }
 
 /// What the model finds on the images, and the images.

@@ -62,11 +62,6 @@ impl Record {
         Self { folder, measure }
     }
 
-    /// Whether there is a validation after `step` steps.
-    pub(crate) fn has(&self, step: usize) -> Result<bool> {
-        Ok(read_validations(&self.folder)?.iter().any(|validated| validated.step == step))
-    }
-
     /// The last step that the first process has recorded, as all processes know it; 0 where there is none.
     pub(crate) fn last_step(&self, group: &Group) -> Result<usize> {
         let read = || -> Result<_> { Ok(read_validations(&self.folder)?.last().map_or(0, |last| last.step)) };

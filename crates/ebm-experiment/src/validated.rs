@@ -163,7 +163,7 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
         let mut part = Part { progress: session.progress, whole: spec.steps, quiet: going_on };
         train_together(&until, network, &mut part, session.group).map_err(Error::from)?;
         (resume, going_on) = (true, true);
-        if !session.group.is_first() || record.has(end)? {
+        if !session.group.is_first() {
             continue;
         }
         if !validation.is_possible() {

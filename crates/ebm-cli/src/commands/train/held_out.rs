@@ -69,6 +69,18 @@ impl HeldOut {
         Ok(Loader::new(self.dataset.clone(), loader, Key::new(0))?)
     }
 
+    /// What `of` makes of them, as `detector` expects them.
+    fn with<R>(
+        &self,
+        detector: &FasterRcnn,
+        workers: usize,
+        of: impl FnOnce(&ValidationImages<'_>) -> ebm_detect::Result<R>,
+    ) -> Result<R> {
+        let (loader, truth) = (self.loader(detector, workers)?, GroundTruth::from(&*self.dataset));
+        let Self { name, dataset } = self;
+        Ok(of(&ValidationImages { name, dataset, truth: &truth, loader: &loader })?)
+    }
+
     /// COCO's AP of the detector, 0 to 1.
     pub fn average_precision(
         &self,
@@ -76,10 +88,8 @@ impl HeldOut {
         workers: usize,
         session: &mut Session<'_>,
     ) -> Result<f64> {
-        let (loader, truth) = (self.loader(detector, workers)?, GroundTruth::from(&*self.dataset));
-        let images =
-            ValidationImages { name: self.name, dataset: &self.dataset, truth: &truth, loader: &loader };
-        Ok(images.average_precision(detector, session.device, session.progress)?)
+        let (device, progress) = (session.device, &mut *session.progress);
+        self.with(detector, workers, |images| images.average_precision(detector, device, progress))
     }
 
     /// The best of `configured` factors of the step lengths, or of the usual ones where there is no choice among those.
@@ -91,13 +101,12 @@ impl HeldOut {
         workers: usize,
         session: &mut Session<'_>,
     ) -> Result<f64> {
-        let (loader, truth) = (self.loader(detector, workers)?, GroundTruth::from(&*self.dataset));
-        let images =
-            ValidationImages { name: self.name, dataset: &self.dataset, truth: &truth, loader: &loader };
         let refiner = Refiner { head, ascent };
         let factors = if configured.len() > 1 { configured } else { &STEP_FACTORS };
-        let (factor, ap) =
-            best_step_factor(detector, &refiner, factors, &images, session.device, session.progress)?;
+        let (device, progress) = (session.device, &mut *session.progress);
+        let (factor, ap) = self.with(detector, workers, |images| {
+            best_step_factor(detector, &refiner, factors, images, device, progress)
+        })?;
         session.progress.message(&format!("step lengths × {factor}: AP {:.1} on {}", 100.0 * ap, self.name));
         Ok(factor)
     }

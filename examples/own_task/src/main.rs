@@ -9,7 +9,7 @@ use anyhow::{Context, Error, Result, bail, ensure};
 use candle_core::{Device, Tensor};
 use ebm_core::{AnyObjective, EnergyModel, GaussianMixture, Grid, Objective};
 use ebm_eval::AbsoluteError;
-use ebm_experiment::config::{Configured, Overrides, Settings};
+use ebm_experiment::config::{Configured, Overrides, Settings, settings};
 use ebm_experiment::{KeptBest, Predictions, Run, Session, train_validated};
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
@@ -18,16 +18,18 @@ use ebm_plot::DensityCurves;
 use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
 use serde_json::json;
 
-/// What `count.toml` says.
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    seed: u64,
-    steps: usize,
-    batch: usize,
-    validate_every: usize,
-    learning_rate: f64,
-    objective: AnyObjective<GaussianMixture>,
+settings! {
+    /// What `count.toml` says.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Config {
+        seed: u64 where 0..=u64::MAX,
+        steps: usize where 1..=1_000_000,
+        batch: usize where 1..=4096 => "pictures",
+        validate_every: usize where 0..=1_000_000 => "steps",
+        learning_rate: f64 where 1e-9..=1.0,
+        objective: AnyObjective<GaussianMixture>,
+    }
 }
 
 impl Settings for Config {

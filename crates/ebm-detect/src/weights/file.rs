@@ -134,7 +134,8 @@ impl WeightFile {
     pub fn configuration(&self) -> Result<ExperimentConfig> {
         if let Some(metadata) = &self.metadata {
             metadata.check_task(&self.path, &[DETECTION])?;
-            return Ok(ExperimentConfig::parse(&self.path.display().to_string(), &metadata.config)?);
+            let config = ExperimentConfig::parse("of the file", &metadata.config);
+            return config.map_err(|error| self.refusal(error.to_string()));
         }
         self.check_family()?;
         let unknown = || {

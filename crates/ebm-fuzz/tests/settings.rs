@@ -64,7 +64,7 @@ fn accepted<S: Settings>() -> BTreeSet<String> {
         for key in all.into_iter().filter(|key| seen.insert(key.clone())) {
             for hostile in HOSTILE {
                 let before = std::mem::replace(place(&mut settings, &key), hostile.clone());
-                let text = settings.to_string();
+                let text = toml::to_string(&settings).unwrap();
                 *place(&mut settings, &key) = before;
                 match S::parse(name, &text).map(drop) {
                     Err(Error::OutOfRange(out)) => {

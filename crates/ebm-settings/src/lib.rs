@@ -2,6 +2,7 @@
 //! type and documentation; [`Setting::declaration`] is the same for whoever reads settings or explains them.
 
 mod declare;
+mod explain;
 mod range;
 
 use std::path::PathBuf;

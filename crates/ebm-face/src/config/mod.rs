@@ -54,6 +54,9 @@ settings! {
     }
 }
 
+/// The most points at which a density is computed.
+const MAX_POINTS: f64 = 1e7;
+
 impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("age_paper", include_str!("../../configs/age_paper.toml")),
@@ -71,6 +74,13 @@ impl Settings for ExperimentConfig {
         }
         if self.input.flip_signs.len() != dim {
             return Err(format!("input.flip_signs: {} for {dim} coordinates", self.input.flip_signs.len()));
+        }
+        self.input.transform(true).check().map_err(|error| format!("input: {error}"))?;
+        let points = (self.density.num_points() as f64).powf(dim as f64);
+        if points > MAX_POINTS {
+            return Err(format!(
+                "density.num_points: {points:e} points in {dim} dimensions, at most {MAX_POINTS:e}"
+            ));
         }
         for method in &self.methods {
             if method.baseline.dim() != dim {

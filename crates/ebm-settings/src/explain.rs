@@ -16,7 +16,7 @@ impl Declaration {
         let under = |part: &str| if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") };
         let mut say = |range: &str| {
             let meaning: Vec<&str> = meaning.iter().map(|line| line.trim()).collect();
-            lines.push(format!("{key}: {range}{}", meaning.join(" ")));
+            lines.push(format!("{key}: {range}{}", meaning.join(" ")).trim_end().to_owned());
         };
         match self {
             Self::Plain => say(""),

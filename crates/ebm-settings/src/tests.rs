@@ -62,13 +62,13 @@ fn a_declaration_says_what_was_written() {
     assert_eq!(Network::<f64>::declaration(), expected);
     let lines = [
         "width: a whole number from 1 to 1024. Channels. Of every layer.",
-        "scales: a number from 1e-6 to 1e6, in pixels. ",
-        "published: a number from 0 to 100. ",
-        "name: ",
+        "scales: a number from 1e-6 to 1e6, in pixels.",
+        "published: a number from 0 to 100.",
+        "name:",
         "losses.*.l2: Nothing to set.",
         "losses.*.smooth_l1.beta: a number from 0 to 1. β.",
-        "losses.*.smooth_l1.steps: a whole number from 0 to 9. ",
-        "losses.*.bins: a number from -1 to 1. ",
+        "losses.*.smooth_l1.steps: a whole number from 0 to 9.",
+        "losses.*.bins: a number from -1 to 1.",
     ];
     assert_eq!(expected.explained(), lines);
 }

@@ -56,9 +56,9 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct InputConfig {
-        /// The shorter side after resizing, pixels.
+        /// The shorter side after resizing.
         pub short_side: usize where 16..=8192 => "pixels",
-        /// Upper bound of the longer side, pixels.
+        /// Upper bound of the longer side.
         pub long_side: usize where 16..=8192 => "pixels",
         /// Whose arithmetic the resizing follows.
         pub resample: ResampleKind,
@@ -191,7 +191,7 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RpnConfig {
-        /// Anchor side per level P2 … P6, pixels.
+        /// Anchor side per level P2 … P6.
         pub anchor_sizes: Vec<f32> where 1.0..=8192.0 => "pixels",
         /// Height / width.
         pub anchor_ratios: Vec<f32> where 0.01..=100.0,
@@ -209,7 +209,7 @@ settings! {
         pub sample_size: usize where 1..=65_536,
         /// Largest share of objects among them.
         pub positive_fraction: f32 where 0.0..=1.0,
-        /// Boxes with a smaller side are dropped, pixels.
+        /// Boxes with a smaller side are dropped.
         pub min_size: f32 where 0.0..=8192.0 => "pixels",
     }
 }
@@ -245,7 +245,7 @@ settings! {
         pub nms: f32 where 0.0..=1.0,
         /// Detections kept per image.
         pub max_detections: usize where 1..=10_000,
-        /// Detections with a smaller side are dropped, pixels.
+        /// Detections with a smaller side are dropped.
         pub min_size: f32 where 0.0..=8192.0 => "pixels",
     }
 }

@@ -23,7 +23,7 @@ settings! {
         /// … from this share of the base rate.
         pub warmup_factor: f64 where 0.0..=1.0,
         /// Steps at which the rate is multiplied by `decay`.
-        pub milestones: Vec<usize> where 0..=1_000_000_000 => "steps",
+        pub milestones: Vec<usize> where 0..=10_000_000_000 => "steps",
         /// See `milestones`.
         pub decay: f64 where 1e-6..=1.0,
         /// Upper bound of the gradient's norm; 0 for none.

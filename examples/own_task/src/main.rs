@@ -81,10 +81,8 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
 /// p(y | x) of the pictures of a split, on a grid over counts from 0.6 to 1100.
 fn predict(model: &network::Counter, split: &data::Split) -> Result<Predictions> {
     let grid = Grid::new(-0.5, 7.0, 1024)?;
-    let density = |x: &Tensor| {
-        let features = model.features(&x.unsqueeze(0)?, false)?;
-        Ok(model.bind(&features, 1).grid(&grid)?.remove(0))
-    };
+    let features = |x: &Tensor| model.features(&x.unsqueeze(0)?, false);
+    let density = |x: &Tensor| Ok(model.bind(&features(x)?, 1).grid(&grid)?.remove(0));
     Ok(Predictions { densities: split.x.iter().map(density).collect::<Result<_>>()?, y: split.y.clone() })
 }
 
@@ -94,11 +92,10 @@ fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
     let held_out = predict(model, &data::Split::read(folder, "calibration")?)?;
     let mut known = data::Split::read(folder, "train")?.y;
     known.sort_by(f64::total_cmp);
-    let guesses = vec![known[known.len() / 2]; test.y.len()];
     let medians = test.densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
     let counts = |y: &[f64]| y.iter().map(|y| y.exp()).collect::<Vec<f64>>();
     let mae = |y: &[f64]| AbsoluteError::new(&counts(y), &counts(&test.y), 1);
-    let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&guesses)?.mean];
+    let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&vec![known[known.len() / 2]; test.y.len()])?.mean];
     let calibration = test.calibration(&held_out)?;
     println!("{:#}", json!({ "mae": mae, "mae_of_guess": mae_of_guess, "calibration": calibration }));
     let p = &test.densities[0];

@@ -55,6 +55,15 @@ settings! {
     }
 }
 
+/// Its number is not in its declaration.
+#[derive(Debug, Deserialize)]
+struct Undeclared {
+    #[expect(dead_code, reason = "it is never accepted")]
+    hidden: f64,
+}
+
+impl Setting for Undeclared {}
+
 const PAPER: &str = "title = 'paper'\nascent = { steps = 5, step_lengths = [1.0] }\n\
     objective = { kind = 'ml_is', num_samples = 8 }\n\
     [[methods]]\nkey = 'ebm'\nsamples = 128\n[[methods]]\nkey = 'atom'\nsamples = 16\n\
@@ -148,11 +157,12 @@ fn a_number_out_of_its_range_is_named_with_key_value_and_range() {
             "methods.atom.proposal.spread=[[0.5], [1, 2]]",
             "methods.atom.proposal.spread[1][1] = 2; it must be",
         ),
-        ("title=5", "title = 5; it must be no number"),
     ] {
         let error = with(change).unwrap_err();
         assert!(error.to_string().contains(&format!("configuration paper: {message}")), "{change}: {error}");
     }
+    let error = parse::<Undeclared>("paper", "hidden = 1.0").unwrap_err().to_string();
+    assert!(error.contains("hidden = 1.0; it must be no number"), "{error}");
     let mut toy = Toy::embedded("paper").unwrap();
     toy.ascent.step_lengths = vec![f64::NAN];
     let error = check_ranges("mine", &toy).unwrap_err();

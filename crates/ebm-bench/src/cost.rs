@@ -48,14 +48,14 @@ pub fn cost(work: &Work) -> Result<Cost> {
 
 fn of_task(task: Task) -> Result<Cost> {
     let mut count = Count::default();
-    match task {
+    let gradients = match task {
         Task::Resnet { depth, batch, height, width } => {
             body(&mut count, depth, batch, [height, width])?;
-            Ok(count.cost(false))
+            false
         }
         Task::ResnetStep { depth, batch, height, width } => {
             body(&mut count, depth, batch, [height, width])?;
-            Ok(count.cost(true))
+            true
         }
         Task::ResnetFpn { channels, batch, height, width } => {
             for (inputs, pixels) in body(&mut count, 50, batch, [height, width])? {
@@ -64,57 +64,69 @@ fn of_task(task: Task) -> Result<Cost> {
                 // The pyramid replaces the body's maps as what comes out.
                 count.ends = count.ends + channels * pixels - inputs * pixels;
             }
-            Ok(count.cost(false))
+            false
         }
         Task::Conv { channels, height, width, backward } => {
             count.conv((channels, channels), 3, height * width);
             count.ends = 2 * channels * height * width;
-            Ok(count.cost(backward))
+            backward
         }
         Task::Head { inputs, hidden, classes, rows, backward } => {
             for layer in [(inputs, hidden), (hidden, hidden), (hidden, classes)] {
                 count.conv(layer, 1, rows);
             }
             count.ends = rows * (inputs + classes);
-            Ok(count.cost(backward))
+            backward
         }
         Task::Refinement { boxes, steps, channels, hidden, .. } => {
             climb(&mut count, boxes, steps, (channels, hidden));
-            Ok(count.cost(false))
+            false
         }
         Task::Detector { boxes, steps, channels, hidden, height, width } => {
-            for (inputs, pixels) in body(&mut count, 50, 1, [height, width])? {
-                count.conv((inputs, channels), 1, pixels);
-                // The pyramid's output and the proposal network's layer.
-                count.conv((channels, channels), 3, 2 * pixels);
-            }
-            branch(&mut count, PROPOSALS, (channels, hidden));
+            detector(&mut count, (channels, hidden), [height, width])?;
             if steps > 0 {
                 climb(&mut count, boxes, steps, (channels, hidden));
             }
-            Ok(count.cost(false))
+            false
         }
         Task::HeadStep { images, objects, samples, channels, hidden, .. } => {
-            // The true box is one of the samples; nothing asks for the gradient in the pooled boxes.
-            let rows = images * objects * (samples + 1);
-            branch(&mut count, rows, (channels, hidden));
-            let first = 2.0 * (channels * BINS * hidden * rows) as f64;
-            let all = count.cost(true);
-            Ok(Cost { operations: all.operations - first, ..all })
+            // The true box is one of the samples.
+            return Ok(head_step(images * objects * (samples + 1), (channels, hidden)));
         }
         Task::RoiPool { boxes, channels, height, width } => {
             // The map and its gradient, the pooled boxes and theirs.
             count.ends = 2 * channels * (height * width + boxes * BINS);
             // Two products with an axis' weights for each bin, of two pixels at least, each way.
             count.products = 2 * 4 * boxes * BINS * channels;
-            Ok(count.cost(false))
+            false
         }
         Task::Age { batch, side, .. } => {
             body(&mut count, 50, batch, [side, side])?;
             count.conv((FEATURES, FEATURES), 1, batch);
-            Ok(count.cost(false))
+            false
         }
+    };
+    Ok(count.cost(gradients))
+}
+
+/// The branch's training on so many pooled boxes, in which nothing asks for the gradient.
+fn head_step(rows: usize, widths @ (channels, hidden): (usize, usize)) -> Cost {
+    let mut count = Count::default();
+    branch(&mut count, rows, widths);
+    let first = 2.0 * (channels * BINS * hidden * rows) as f64;
+    let all = count.cost(true);
+    Cost { operations: all.operations - first, ..all }
+}
+
+/// Adds Faster-RCNN's layers up to the scores of its boxes.
+fn detector(count: &mut Count, widths @ (channels, _): (usize, usize), size: [usize; 2]) -> Result<()> {
+    for (inputs, pixels) in body(count, 50, 1, size)? {
+        count.conv((inputs, channels), 1, pixels);
+        // The pyramid's output and the proposal network's layer.
+        count.conv((channels, channels), 3, 2 * pixels);
     }
+    branch(count, PROPOSALS, widths);
+    Ok(())
 }
 
 /// Boxes that the detector classifies.

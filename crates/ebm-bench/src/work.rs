@@ -96,95 +96,139 @@ pub struct Work {
 
 /// All works at their sizes, or with `smoke` at tiny ones that only show that everything runs; those of a GPU's goals need one.
 pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
-    let by = |full: usize, tiny: usize| if smoke { tiny } else { full };
-    let row = |name, title, task, (at_most, text), peers| Work {
-        name,
-        title,
-        task,
-        goal: Goal { at_most, text },
-        unit: MILLISECONDS,
-        peers,
-    };
-    let resnet = |depth, batch, side: usize| Task::Resnet { depth, batch, height: side, width: side };
-    let conv =
-        |backward| Task::Conv { channels: by(256, 8), height: by(100, 10), width: by(136, 12), backward };
-    let head = |rows, backward| Task::Head {
-        inputs: by(12544, 49),
-        hidden: by(1024, 16),
-        classes: by(91, 5),
-        rows: by(rows, 4),
-        backward,
-    };
-    let fpn = Task::ResnetFpn { channels: by(256, 8), batch: 1, height: by(800, 64), width: by(1088, 96) };
-    let step = |batch, side| Task::ResnetStep { depth: 50, batch, height: by(side, 32), width: by(side, 32) };
-    let (level, tenth_less) = ((1.0, "≤ 1.0"), (0.9, "≤ 0.9"));
-    let side = by(224, 32);
-    let (boxes, channels, hidden) = (by(100, 3), by(256, 8), by(1024, 16));
-    let (height, width) = (by(800, 64), by(1088, 96));
-    let refinement = Task::Refinement { boxes, steps: by(10, 2), channels, hidden, height, width };
-    let detector = |steps| Task::Detector { boxes, steps, channels, hidden, height, width };
-    let age = |steps| Task::Age { batch: 1, side: by(200, 32), steps };
-    let kept = if gpu { (1.0 / 0.9, "≥ 90 % of the speed") } else { (1.0 / 0.85, "≥ 85 % of the speed") };
-    let mut works = vec![
-        row("resnet50-b1", "ResNet-50 inference, 224², batch 1", resnet(50, 1, side), level, ON_MAPS),
-        row(
-            "resnet50-b8",
-            "ResNet-50 inference, 224², batch 8",
-            resnet(50, by(8, 2), side),
-            tenth_less,
-            ON_MAPS,
-        ),
-        row("resnet18", "ResNet-18 inference, 288², batch 1", resnet(18, 1, by(288, 32)), level, ON_MAPS),
-        row("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088", fpn, tenth_less, ON_MAPS),
-        row("conv-forward", "3×3 256→256 on 100×136, forward", conv(false), (0.6, "≤ 0.6"), ON_MAPS),
-        row(
-            "conv-backward",
-            "3×3 256→256 on 100×136, forward + backward",
-            conv(true),
-            (0.8, "≤ 0.8"),
-            ON_MAPS,
-        ),
-        row("resnet50-step", "ResNet-50 training step, 64², batch 8", step(by(8, 2), 64), level, ON_MAPS),
-        row("head-100-forward", "head, 100 rows, forward", head(100, false), level, ON_ROWS),
-        row("head-100-backward", "head, 100 rows, forward + backward", head(100, true), level, ON_ROWS),
-        row("head-1000-forward", "head, 1000 rows, forward", head(1000, false), level, ON_ROWS),
-        row("head-1000-backward", "head, 1000 rows, forward + backward", head(1000, true), level, ON_ROWS),
-        row("refinement", "energy head, 100 boxes, T = 10", refinement, (0.35, "≤ 0.35"), PUBLISHED),
-        row("detector", "Faster-RCNN, 800 × 1088", detector(0), (f64::INFINITY, "–"), &[]),
-        row(
-            "detector-refined",
-            "Faster-RCNN and 100 boxes refined, T = 10",
-            detector(by(10, 2)),
-            kept,
-            DETECTOR,
-        ),
-        row("age", "age by direct regression, 200²", age(0), level, ON_MAPS),
-        row(
-            "age-refined",
-            "the same refined, T = 5",
-            age(by(5, 2)),
-            (1.0 / 0.97, "≥ 97 % of the speed"),
-            DIRECT,
-        ),
-    ];
+    let sizes = Sizes { smoke };
+    let mut works = sizes.networks();
+    works.extend(sizes.heads());
+    works.extend(sizes.predictions(gpu));
     if gpu {
-        let (images, objects, samples) = (by(16, 2), by(7, 2), by(128, 3));
-        let head = Task::HeadStep { images, objects, samples, channels, hidden, height, width };
-        let pool = Task::RoiPool { boxes: by(14_448, 3), channels, height: by(200, 16), width: by(272, 24) };
-        let training = "ResNet-50 training step, 200², batch 32";
-        works.extend([
-            row("resnet50-large-step", training, step(by(32, 2), 200), (1.15, "≤ 1.15"), ON_MAPS),
-            row("head-step", "Eq. 4, 16 images × 7 objects × 128 samples", head, level, PUBLISHED),
-            row(
-                "roi-pool",
-                "PrRoIPool of 14 448 boxes, forward + backward",
-                pool,
-                (f64::INFINITY, "floor ≥ 60 %"),
-                PUBLISHED,
-            ),
-        ]);
+        works.extend(sizes.trainings());
     }
     works
+}
+
+const LEVEL: (f64, &str) = (1.0, "≤ 1.0");
+const TENTH_LESS: (f64, &str) = (0.9, "≤ 0.9");
+
+/// A row in milliseconds.
+fn row(
+    (name, title): (&'static str, &'static str),
+    task: Task,
+    (at_most, text): (f64, &'static str),
+    peers: &'static [Peer],
+) -> Work {
+    Work { name, title, task, goal: Goal { at_most, text }, unit: MILLISECONDS, peers }
+}
+
+/// The sizes of the works.
+#[derive(Clone, Copy)]
+struct Sizes {
+    smoke: bool,
+}
+
+impl Sizes {
+    fn by(self, full: usize, tiny: usize) -> usize {
+        if self.smoke { tiny } else { full }
+    }
+
+    /// Channels of the pyramid and its head's width.
+    fn widths(self) -> (usize, usize) {
+        (self.by(256, 8), self.by(1024, 16))
+    }
+
+    /// Height and width of a detector's image.
+    fn image(self) -> (usize, usize) {
+        (self.by(800, 64), self.by(1088, 96))
+    }
+
+    fn step(self, batch: usize, side: usize) -> Task {
+        let (batch, side) = (self.by(batch, 2), self.by(side, 32));
+        Task::ResnetStep { depth: 50, batch, height: side, width: side }
+    }
+
+    /// ResNets and their parts.
+    fn networks(self) -> Vec<Work> {
+        let resnet = |depth, batch, side| {
+            let (batch, side) = (self.by(batch, 2.min(batch)), self.by(side, 32));
+            Task::Resnet { depth, batch, height: side, width: side }
+        };
+        let conv = |backward| {
+            let (channels, height, width) = (self.by(256, 8), self.by(100, 10), self.by(136, 12));
+            Task::Conv { channels, height, width, backward }
+        };
+        let ((channels, _), (height, width)) = (self.widths(), self.image());
+        let fpn = Task::ResnetFpn { channels, batch: 1, height, width };
+        let (forward, backward) =
+            ("3×3 256→256 on 100×136, forward", "3×3 256→256 on 100×136, forward + backward");
+        let step = ("resnet50-step", "ResNet-50 training step, 64², batch 8");
+        vec![
+            row(("resnet50-b1", "ResNet-50 inference, 224², batch 1"), resnet(50, 1, 224), LEVEL, ON_MAPS),
+            row(
+                ("resnet50-b8", "ResNet-50 inference, 224², batch 8"),
+                resnet(50, 8, 224),
+                TENTH_LESS,
+                ON_MAPS,
+            ),
+            row(("resnet18", "ResNet-18 inference, 288², batch 1"), resnet(18, 1, 288), LEVEL, ON_MAPS),
+            row(("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088"), fpn, TENTH_LESS, ON_MAPS),
+            row(("conv-forward", forward), conv(false), (0.6, "≤ 0.6"), ON_MAPS),
+            row(("conv-backward", backward), conv(true), (0.8, "≤ 0.8"), ON_MAPS),
+            row(step, self.step(8, 64), LEVEL, ON_MAPS),
+        ]
+    }
+
+    /// The box head alone.
+    fn heads(self) -> Vec<Work> {
+        let head = |rows, backward| Task::Head {
+            inputs: self.by(12544, 49),
+            hidden: self.widths().1,
+            classes: self.by(91, 5),
+            rows: self.by(rows, 4),
+            backward,
+        };
+        let (few, many) = ("head, 100 rows, forward + backward", "head, 1000 rows, forward + backward");
+        vec![
+            row(("head-100-forward", "head, 100 rows, forward"), head(100, false), LEVEL, ON_ROWS),
+            row(("head-100-backward", few), head(100, true), LEVEL, ON_ROWS),
+            row(("head-1000-forward", "head, 1000 rows, forward"), head(1000, false), LEVEL, ON_ROWS),
+            row(("head-1000-backward", many), head(1000, true), LEVEL, ON_ROWS),
+        ]
+    }
+
+    /// Prediction with its refinement, and without.
+    fn predictions(self, gpu: bool) -> Vec<Work> {
+        let ((channels, hidden), (height, width)) = (self.widths(), self.image());
+        let (boxes, steps) = (self.by(100, 3), self.by(10, 2));
+        let refinement = Task::Refinement { boxes, steps, channels, hidden, height, width };
+        let detector = |steps| Task::Detector { boxes, steps, channels, hidden, height, width };
+        let age = |steps| Task::Age { batch: 1, side: self.by(200, 32), steps };
+        let kept =
+            if gpu { (1.0 / 0.9, "≥ 90 % of the speed") } else { (1.0 / 0.85, "≥ 85 % of the speed") };
+        let (aged, free) = ((1.0 / 0.97, "≥ 97 % of the speed"), (f64::INFINITY, "–"));
+        let refined = ("detector-refined", "Faster-RCNN and 100 boxes refined, T = 10");
+        vec![
+            row(("refinement", "energy head, 100 boxes, T = 10"), refinement, (0.35, "≤ 0.35"), PUBLISHED),
+            row(("detector", "Faster-RCNN, 800 × 1088"), detector(0), free, &[]),
+            row(refined, detector(steps), kept, DETECTOR),
+            row(("age", "age by direct regression, 200²"), age(0), LEVEL, ON_MAPS),
+            row(("age-refined", "the same refined, T = 5"), age(self.by(5, 2)), aged, DIRECT),
+        ]
+    }
+
+    /// What needs a GPU to be worth its time.
+    fn trainings(self) -> Vec<Work> {
+        let ((channels, hidden), (height, width)) = (self.widths(), self.image());
+        let (images, objects, samples) = (self.by(16, 2), self.by(7, 2), self.by(128, 3));
+        let head = Task::HeadStep { images, objects, samples, channels, hidden, height, width };
+        let (boxes, height, width) = (self.by(14_448, 3), self.by(200, 16), self.by(272, 24));
+        let pool = Task::RoiPool { boxes, channels, height, width };
+        let large = ("resnet50-large-step", "ResNet-50 training step, 200², batch 32");
+        let pooling = ("roi-pool", "PrRoIPool of 14 448 boxes, forward + backward");
+        vec![
+            row(large, self.step(32, 200), (1.15, "≤ 1.15"), ON_MAPS),
+            row(("head-step", "Eq. 4, 16 images × 7 objects × 128 samples"), head, LEVEL, PUBLISHED),
+            row(pooling, pool, (f64::INFINITY, "floor ≥ 60 %"), PUBLISHED),
+        ]
+    }
 }
 
 /// The works whose name is one of `only`, or starts with one and a hyphen; all where `only` is empty.

@@ -109,21 +109,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     eprintln!("the machine's peak …");
     let device = open(plan.device)?.device;
     let peaks = ebm_bench::peaks(&device, plan.device.to_string(), plan.threads, plan.smoke)?;
-    let mut rows = Vec::new();
-    let mut failures = Vec::new();
-    for (i, work) in works.iter().enumerate() {
-        eprintln!("{}/{} {} …", i + 1, works.len(), work.name);
-        match row(work, python.as_ref(), &plan) {
-            Ok(row) => {
-                row.measured.notes.iter().for_each(|note| eprintln!("  {note}"));
-                rows.push(row);
-            }
-            Err(error) => {
-                eprintln!("error: {}", chain(&error));
-                failures.push(work.name);
-            }
-        }
-    }
+    let (rows, failures) = measured(&works, python.as_ref(), &plan);
     let report = Report {
         date: today(),
         command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
@@ -173,6 +159,25 @@ fn compute_device(choice: Choice) -> Result<Choice> {
 
 fn row(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Row> {
     Ok(Row { work: *work, cost: ebm_bench::cost(work)?, measured: ebm_bench::measure(work, python, plan)? })
+}
+
+/// The rows of the works, and the names of those that failed, which is said at once.
+fn measured(works: &[Work], python: Option<&Python>, plan: &Plan) -> (Vec<Row>, Vec<&'static str>) {
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for (i, work) in works.iter().enumerate() {
+        eprintln!("{}/{} {} …", i + 1, works.len(), work.name);
+        match row(work, python, plan) {
+            Ok(row) => {
+                row.measured.notes.iter().for_each(|note| eprintln!("  {note}"));
+                rows.push(row);
+            }
+            Err(error) => {
+                eprintln!("error: {}", chain(&error));
+                failures.push(work.name);
+            }
+        }
+    }
+    (rows, failures)
 }
 
 /// The file to write, if any. A part of the table or a smoke test goes into a file only where one is named.

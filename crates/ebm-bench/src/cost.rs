@@ -49,13 +49,9 @@ pub fn cost(work: &Work) -> Result<Cost> {
 fn of_task(task: Task) -> Result<Cost> {
     let mut count = Count::default();
     let gradients = match task {
-        Task::Resnet { depth, batch, height, width } => {
+        Task::Resnet { depth, batch, height, width } | Task::ResnetStep { depth, batch, height, width } => {
             body(&mut count, depth, batch, [height, width])?;
-            false
-        }
-        Task::ResnetStep { depth, batch, height, width } => {
-            body(&mut count, depth, batch, [height, width])?;
-            true
+            matches!(task, Task::ResnetStep { .. })
         }
         Task::ResnetFpn { channels, batch, height, width } => {
             for (inputs, pixels) in body(&mut count, 50, batch, [height, width])? {

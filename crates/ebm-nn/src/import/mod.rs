@@ -50,25 +50,26 @@ pub fn load_with_metadata(
     device: &Device,
 ) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
     let bytes = read(path)?;
-    let (tensors, metadata) = if pth::is_pickled(&bytes) {
-        (pth::from_bytes(path, &bytes, None, device)?, BTreeMap::new())
+    let (mut tensors, metadata) = if pth::is_pickled(&bytes) {
+        (pth::from_bytes(path, &bytes, None, &Device::Cpu)?, BTreeMap::new())
     } else {
-        (tensors::from_bytes(path, &bytes, device)?, tensors::header(path, &bytes)?)
+        (tensors::from_bytes(path, &bytes, &Device::Cpu)?, tensors::header(path, &bytes)?)
     };
-    for (name, tensor) in &tensors {
+    for (name, tensor) in &mut tensors {
         if !is_finite(tensor)? {
             return Err(format_error(
                 path,
                 format!("{name} holds numbers that are not finite; take an earlier file"),
             ));
         }
+        *tensor = tensor.to_device(device)?;
     }
     Ok((tensors, metadata))
 }
 
-/// Whether all numbers of a tensor are finite. What predicts with others predicts nothing, often without a word.
+/// Whether all numbers of a tensor on the CPU are finite. What predicts with others predicts nothing, often without a word.
 fn is_finite(tensor: &Tensor) -> Result<bool> {
-    let tensor = tensor.to_device(&Device::Cpu)?.contiguous()?;
+    let tensor = tensor.contiguous()?;
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
         return Ok(true);

@@ -49,6 +49,9 @@ fn names_resources(cause: &(dyn StdError + 'static)) -> bool {
     if cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY") {
         return true;
     }
+    if cause.is::<rayon::ThreadPoolBuildError>() {
+        return true;
+    }
     let error = cause.downcast_ref::<IoError>();
     error.is_some_and(|e| matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull))
 }
@@ -101,6 +104,7 @@ fn of_training(cause: &(dyn StdError + 'static)) -> Option<u8> {
         return Some(MISSED);
     }
     match cause.downcast_ref()? {
+        TrainError::RunName { .. } => Some(USAGE),
         TrainError::NonFinite { .. } | TrainError::NonFiniteTensor { .. } => Some(NON_FINITE),
         TrainError::DiskFull { .. } => Some(RESOURCES),
         TrainError::NoValidCheckpoint { .. }

@@ -80,7 +80,8 @@ fn main() -> ExitCode {
 /// What the operating system would end without a word becomes an error, or an exit code that says what it was.
 fn prepare() -> anyhow::Result<()> {
     signals::report_file_size_limit()?;
-    signals::report_memory()
+    signals::report_memory()?;
+    workers::start::<Cli>()
 }
 
 fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {

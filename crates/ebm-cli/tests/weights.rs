@@ -213,4 +213,8 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
     write("evaluated.json", "{\"ap\": 0.5, \"ap_small\": -1.0}");
     refused(&args, "ebm/1");
     refused(&["weights", "card", text(dir.path())], "no .safetensors file");
+    // What is no model gets no card.
+    let args = ["weights", "card", text(&run), "--force"];
+    std::fs::write(run.join("cut.safetensors"), "abc").unwrap();
+    refused(&args, "cut.safetensors");
 }

@@ -160,9 +160,12 @@ fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
     }
     if let Some(error) = cause.downcast_ref::<DataError>() {
         use DataError::{Argument, Encode, ImageShape, Io, Locked, Worker};
+        if let Argument { .. } = error {
+            return Some(USAGE);
+        }
         return (!matches!(
             error,
-            Argument { .. } | Encode { .. } | ImageShape { .. } | Io { .. } | Locked { .. } | Worker { .. }
+            Encode { .. } | ImageShape { .. } | Io { .. } | Locked { .. } | Worker { .. }
         ))
         .then_some(DATA);
     }

@@ -63,6 +63,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     };
     assert_eq!(errors(&again), errors(&object));
     assert!(moved.join("results.json").is_file() && !run.exists());
+    // And so it is found in other places once more.
     std::fs::rename(&moved, &run).unwrap();
     for file in ["report.md", "densities.png", "trunk.safetensors", "ebm-1/model.safetensors"] {
         assert!(run.join(file).is_file(), "{file}");

@@ -305,7 +305,7 @@ fn files_that_are_not_coco_are_errors() {
         ("[]", "expected"),
         ("{}", "missing field `images`"),
         (&deep, "recursion limit"),
-        (nan, "line 1"),
+        (nan, "no image with an object"),
         (&nan.replace("NaN", "1e999"), "out of range"),
         (r#"{"images":[],"categories":[]}"#, "no categories"),
         (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":1,"name":"b"}]}"#, "id 1 occurs twice"),

@@ -44,16 +44,16 @@ pub fn is_of_resources(error: &anyhow::Error) -> bool {
 }
 
 fn names_resources(cause: &(dyn StdError + 'static)) -> bool {
-    use ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    // A thread that has no memory for its stack would block.
+    use ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
     // The driver's error reaches here as text only.
     if cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY") {
         return true;
     }
-    if cause.is::<rayon::ThreadPoolBuildError>() {
-        return true;
-    }
     let error = cause.downcast_ref::<IoError>();
-    error.is_some_and(|e| matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull))
+    error.is_some_and(|e| {
+        matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull | WouldBlock)
+    })
 }
 
 /// The error that another one stands for: those of the tasks pass on what happened below them, and say nothing themselves.

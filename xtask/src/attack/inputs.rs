@@ -14,8 +14,8 @@ use super::program::{words, write};
 
 /// What damaged data leave with, where they are not sound by chance.
 const OF_DATA: [i32; 2] = [0, 3];
-/// What a damaged setting leaves with; a finite one may still lead to losses that are not.
-const OF_SETTINGS: [i32; 3] = [0, 2, 4];
+/// What a damaged setting leaves with: one may not fit the data, or lead to losses that are not finite.
+const OF_SETTINGS: [i32; 4] = [0, 2, 3, 4];
 /// What an absurd command line leaves with.
 const OF_LINES: [i32; 4] = [0, 1, 2, 3];
 

@@ -1,72 +1,97 @@
 #!/usr/bin/env bash
-# Everything that only a machine with a GPU can show, in one command; its output goes to DIRECTORY (by default runs/cuda).
+# Everything that only a machine with a GPU can show; its output goes to DIRECTORY (by default runs/cuda).
 #
 #   xtask/cuda/measure.sh [DIRECTORY] [PYTHON]     PYTHON has torch with CUDA; by default python3
 #
-# **It has not been run yet**: nobody had a GPU when it was written. It needs what building needs (`cargo xtask cuda-setup`), the driver,
-# cuBLAS, cuRAND and cuDNN; those of torch's wheels will do, where their folders are on LD_LIBRARY_PATH.
+# PARTS names what to do, by default all: "doctor tests memcheck racecheck bench precision nccl detection". PREBUILT is a folder that
+# xtask/cuda/prebuild.sh filled, for a machine without Rust; without it everything is built here. ROUNDS (15) is for bench, to which BENCH adds
+# options (--no-compile, --only …), STEPS (500) for precision. It needs the driver, cuBLAS, cuRAND and cuDNN; those of torch's wheels will do and are found through PYTHON.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=$(realpath -m "${1:-runs/cuda}")
 python=${2:-python3}
+parts=${PARTS:-doctor tests memcheck racecheck bench precision nccl detection}
 mkdir -p "$out"
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-if [ -z "${CUDA_HOME:-}" ]; then
-  bash xtask/cuda/setup.sh "$target/cuda-13.0"
-  # shellcheck disable=SC1091
-  source "$target/cuda-13.0/env"
-fi
+prebuilt=$(realpath -m "${PREBUILT:-target/cuda-prebuilt}")
+[ -n "${PREBUILT:-}" ] || xtask/cuda/prebuild.sh "$prebuilt"
+ebm=$prebuilt/ebm
 # The libraries that torch brings, unless the system has its own.
 wheels=$("$python" -c 'import nvidia, os; print(":".join(os.path.join(p, d, "lib") for p in nvidia.__path__ for d in os.listdir(p) if os.path.isdir(os.path.join(p, d, "lib"))))' 2>/dev/null || true)
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels
 
 failed=()
 record() { # record <name> <command...>: output to a file, failures counted at the end
-  local name=$1
+  local name=$1 start=$SECONDS code=0
   shift
-  printf '%s: %s\n' "$name" "$*"
-  if ! "$@" >"$out/$name.txt" 2>&1; then
+  "$@" >"$out/$name.txt" 2>&1 || code=$?
+  printf '%s: exit code %d in %d s: %s\n' "$name" "$code" "$((SECONDS - start))" "$*" | tee -a "$out/summary.txt"
+  if ((code != 0)); then
     failed+=("$name")
-    tail -5 "$out/$name.txt"
+    tail -15 "$out/$name.txt"
   fi
 }
 
-# One set of packages: another would build what is below them once more.
-packages=(-p ebm-libraries -p ebm-distributed -p ebm-nn -p ebm-cli --features ebm-cli/cuda --release --locked)
-cargo build "${packages[@]}"
-ebm=$target/release/ebm
-"$ebm" doctor | tee "$out/doctor.txt"
-if ! "$ebm" doctor --json | grep -q '"device":"cuda'; then
-  echo "measure: there is no GPU that this build can use; see above" >&2
-  exit 1
-fi
-# The same test bodies as on the CPU, on the GPU; then under the tool that finds races and bad addresses.
-record tests cargo test "${packages[@]}" --lib --test devices
-if command -v compute-sanitizer >/dev/null; then
-  test=$(cargo test "${packages[@]}" --test devices --no-run --message-format=json 2>/dev/null |
-    grep -o '"executable":"[^"]*devices-[^"]*"' | tail -1 | cut -d'"' -f4)
-  record memcheck compute-sanitizer --tool memcheck --error-exitcode 9 "$test"
-  record racecheck compute-sanitizer --tool racecheck --error-exitcode 9 "$test"
-else
-  echo "compute-sanitizer is not there: memcheck and racecheck are left out" | tee "$out/memcheck.txt"
-fi
-record bench "$ebm" bench --device cuda --python "$python" --out "$out/performance.md"
-record bench-json "$ebm" bench --device cuda --python "$python" --json --out -
+# The test bodies of the CPU, on the GPU, each executable in its package's folder, as under cargo; behind a tool's command, if one is given.
+tests() {
+  local executable package code=0
+  for executable in "$prebuilt"/tests/*; do
+    package=$(basename "$executable")
+    (cd "crates/${package%%.*}" && EBM_REQUIRE=cuda "$@" "$executable") || code=$?
+  done
+  return "$code"
+}
+
 # A detector in each precision, on the same scenes: the losses side by side, and the time.
-"$ebm" data scenes --count 256 --out "$out/scenes"
-for precision in full tf32 bf16; do
-  rm -rf "$out/train-$precision"
-  start=$SECONDS
-  record "train-$precision" "$ebm" train detector --annotations "$out/scenes/annotations.json" --images "$out/scenes/images" --steps 500 \
-    --device cuda --precision "$precision" --run "$out/train-$precision"
-  echo "$precision: $((SECONDS - start)) s, $(tail -1 "$out/train-$precision/metrics.jsonl" 2>/dev/null)" | tee -a "$out/precision.txt"
+precision() {
+  local precision start
+  "$ebm" data scenes --count 256 --out "$out/scenes"
+  for precision in full tf32 bf16; do
+    rm -rf "$out/train-$precision"
+    start=$(date +%s%3N)
+    "$ebm" train detector --annotations "$out/scenes/annotations.json" --images "$out/scenes/images" --steps "${STEPS:-500}" \
+      --device cuda --precision "$precision" --run "$out/train-$precision"
+    echo "$precision: $(($(date +%s%3N) - start)) ms, $(tail -1 "$out/train-$precision/metrics.jsonl")"
+  done
+}
+
+sanitize() { # sanitize <tool>: it comes with the toolkit
+  tests compute-sanitizer --tool "$1" --error-exitcode 9
+}
+
+for part in $parts; do
+  case $part in
+    doctor)
+      record doctor "$ebm" doctor
+      cat "$out/doctor.txt"
+      if ! "$ebm" doctor --json | grep -q '"device":"cuda'; then
+        echo "measure: there is no GPU that this build can use; see above" >&2
+        exit 1
+      fi
+      ;;
+    tests) record tests tests ;;
+    memcheck | racecheck) record "$part" sanitize "$part" ;;
+    bench)
+      # shellcheck disable=SC2086
+      record bench "$ebm" bench ${BENCH:-} --device cuda --rounds "${ROUNDS:-15}" --python "$python" --json --out "$out/performance.md"
+      ;;
+    precision) record precision precision ;;
+    nccl)
+      if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
+        record nccl "$python" -m torch.distributed.run --nproc-per-node 2 --no-python -- "$ebm" train detector --device cuda \
+          --annotations "$out/scenes/annotations.json" --images "$out/scenes/images" --steps 100 --run "$out/train-nccl"
+      fi
+      ;;
+    detection)
+      for device in cuda cpu; do
+        record "detection-$device" "$ebm" reproduce detection --scale mini --device "$device" --seeds 1 --out "$out/detection-$device"
+      done
+      ;;
+    *)
+      echo "measure: there is no part $part" >&2
+      exit 2
+      ;;
+  esac
 done
-if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -gt 1 ]; then
-  record nccl "$python" -m torch.distributed.run --nproc-per-node 2 --no-python -- "$ebm" train detector --device cuda \
-    --annotations "$out/scenes/annotations.json" --images "$out/scenes/images" --steps 100 --run "$out/train-nccl"
-fi
-record detection "$ebm" reproduce detection --scale mini --device cuda --seeds 1 --out "$out"
-record detection-cpu "$ebm" reproduce detection --scale mini --device cpu --seeds 1 --out "$out"
 
 if ((${#failed[@]})); then
   echo "measure: failed: ${failed[*]}; their output is in $out" >&2

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::peer::Python;
 use super::process::Worker;
-use super::work::{Peer, Work};
+use super::work::{COMPILE, Peer, Work};
 
 /// Rounds whose times are not counted.
 const WARM_UP: usize = 2;
@@ -28,6 +28,8 @@ pub struct Plan {
     pub smoke: bool,
     /// Of both sides.
     pub device: Choice,
+    /// Whether PyTorch's compiled form takes part: it takes most of the time of a run.
+    pub compile: bool,
 }
 
 /// The times of one process.
@@ -96,7 +98,7 @@ impl Measured {
 pub fn measure(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Measured> {
     let mut processes = vec![(None, Worker::start(format!("{}, ours", work.name), ours(work.name, plan)?)?)];
     let mut notes = Vec::new();
-    for peer in work.peers {
+    for peer in work.peers.iter().filter(|peer| plan.compile || peer.form != COMPILE.form) {
         let Some(command) = command(work, peer, python, plan)? else { continue };
         match Worker::start(format!("{}, {}", work.name, peer.form), command) {
             Ok(worker) => processes.push((Some(peer.form), worker)),

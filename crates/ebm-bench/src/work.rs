@@ -68,7 +68,7 @@ pub struct Peer {
 
 const EAGER: Peer = Peer { form: "eager", ours: None, optional: false };
 const CHANNELS_LAST: Peer = Peer { form: "channels_last", ..EAGER };
-const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
+pub(crate) const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
 
 const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
 const ON_ROWS: &[Peer] = &[EAGER, COMPILE];

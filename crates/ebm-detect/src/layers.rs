@@ -20,10 +20,10 @@ impl Conv {
         Ok(Self { weight, bias: vb.get_with_hints(output, "bias", Init::Const(0.0))? })
     }
 
-    /// `(N, C, H, W)` → `(N, O, H, W)`.
+    /// `(N, H, W, C)` → `(N, H, W, O)`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let padding = self.weight.dim(2)? / 2;
-        Ok(ebm_nn::ops::conv2d(x, &self.weight, Some(&self.bias), 1, padding)?)
+        Ok(ebm_nn::ops::conv2d_channels_last(x, &self.weight, Some(&self.bias), 1, padding)?)
     }
 }
 

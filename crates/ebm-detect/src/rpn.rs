@@ -3,6 +3,7 @@
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::boxes::{BBox, BoxConvention, batched_nms_on, clip};
+use ebm_nn::ops;
 use rand::RngCore;
 
 use crate::{
@@ -71,16 +72,10 @@ impl Rpn {
         let (mut objectness, mut offsets, mut anchors, mut level_sizes) = (vec![], vec![], vec![], vec![]);
         for (level, features) in pyramid.iter().enumerate() {
             let (n, _, h, w) = features.dims4()?;
-            let hidden = self.conv.forward(features)?.relu()?;
-            // (N, A·c, H, W) -> (N, H·W·A, c)
-            let flatten = |map: Tensor, c: usize| -> Result<Tensor> {
-                let a = self.anchors.per_position();
-                Ok(map.reshape((n, a, c, h * w))?.permute((0, 3, 1, 2))?.contiguous()?.reshape((
-                    n,
-                    h * w * a,
-                    c,
-                ))?)
-            };
+            let innermost = ops::channels_last(features)?.permute((0, 2, 3, 1))?;
+            let hidden = self.conv.forward(&innermost)?.relu()?;
+            // (N, H, W, A·c) -> (N, H·W·A, c)
+            let flatten = |map: Tensor, c: usize| map.reshape((n, h * w * self.anchors.per_position(), c));
             objectness.push(flatten(self.objectness.forward(&hidden)?, 1)?.squeeze(D::Minus1)?);
             offsets.push(flatten(self.offsets.forward(&hidden)?, 4)?);
             let grid = self.anchors.grid(level, (h, w), (input.0 / h, input.1 / w));

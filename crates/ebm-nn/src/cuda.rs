@@ -1,9 +1,9 @@
 //! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
 
-use candle_core::cuda_backend::CudaDType;
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaView, CudaViewMut, DeviceRepr, LaunchConfig, ValidAsZeroBits,
+    CudaSlice, CudaView, CudaViewMut, DeviceRepr, LaunchConfig, ValidAsZeroBits,
 };
+use candle_core::cuda_backend::{CudaDType, CudaDevice};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
@@ -76,6 +76,15 @@ pub(crate) fn from_first<'a, T: Element>(
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
+/// Memory for `len` numbers, whatever stands in it, for a kernel that writes all of them, or all that are read later.
+pub(crate) fn unwritten<T: DeviceRepr>(device: &CudaDevice, len: usize) -> Result<CudaSlice<T>> {
+    #[expect(unsafe_code, reason = "memory that is not zeroed")]
+    // SAFETY: numbers of any bits are numbers, and the caller's kernel writes before anything reads.
+    unsafe {
+        device.alloc::<T>(len)
+    }
+}
+
 /// The full name of a kernel, for elements of type T.
 pub(crate) fn kernel<T: Element>(name: &str) -> String {
     format!("{name}_{}", T::SUFFIX)
@@ -98,6 +107,13 @@ pub(crate) fn count(number: usize) -> Result<u32> {
             bail!("{number} elements are too many for a GPU's kernel; take fewer images or boxes at a time")
         }
     }
+}
+
+/// Threads for `len` numbers whose channels, of this number, change fastest: as many as keep a GPU busy, and a multiple of the
+/// channels, so that a thread that goes on by this number keeps its channel.
+pub(crate) fn threads_by_channel(len: usize, channels: usize) -> usize {
+    const BUSY: usize = 1 << 18;
+    len.min(BUSY.div_ceil(channels.max(1)) * channels)
 }
 
 /// Sizes as the kernels take them.

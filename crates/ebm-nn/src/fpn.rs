@@ -50,6 +50,16 @@ impl Fpn {
     /// # Errors
     /// When there are more or fewer maps than inputs, or one has another number of channels.
     pub fn forward(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
+        let innermost = |map: &Tensor| Ok::<_, Error>(ops::channels_last(map)?.permute((0, 2, 3, 1))?);
+        let levels = self.forward_channels_last(&maps.iter().map(innermost).collect::<Result<Vec<_>>>()?)?;
+        levels.iter().map(ops::of_channels_last).collect()
+    }
+
+    /// The same with the channels innermost: (N, H_i, W_i, inputs\[i\]) -> (N, H_i, W_i, channels).
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_channels_last(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         if maps.len() != self.laterals.len() {
             let reason = format!("{} maps where {} are expected", maps.len(), self.laterals.len());
             return Err(Error::Argument { op: "Fpn::forward", reason });
@@ -57,12 +67,14 @@ impl Fpn {
         let mut levels = Vec::with_capacity(maps.len() + 1);
         let mut above: Option<Tensor> = None;
         for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
-            let (_, _, height, width) = map.dims4()?;
-            let enlarged = above.map(|above| ops::upsample_nearest2d(&above, height, width)).transpose()?;
-            let merged = lateral.forward(map, enlarged.as_ref())?;
-            let level = output.forward(&merged, None)?;
+            let (_, height, width, _) = map.dims4()?;
+            let enlarged = above
+                .map(|above| ops::upsample_nearest2d_channels_last(&above, height, width))
+                .transpose()?;
+            let merged = lateral.forward_channels_last(map, enlarged.as_ref(), false, false)?;
+            let level = output.forward_channels_last(&merged, None, false, false)?;
             if levels.is_empty() {
-                levels.push(ops::max_pool2d(&level, 1, 2, 0)?);
+                levels.push(ops::max_pool2d_channels_last(&level, 1, 2, 0)?);
             }
             levels.push(level);
             above = Some(merged);

@@ -39,6 +39,9 @@ pub struct BenchArgs {
     /// Threads of each process [default: all cores].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     threads: Option<u32>,
+    /// Leave out PyTorch's compiled form, which takes most of the time of a run.
+    #[arg(long)]
+    no_compile: bool,
     /// Where both sides compute: cpu, cuda or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value_t = Choice::Cpu)]
     device: Choice,
@@ -97,6 +100,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         threads: args.threads.map_or(machine.cores, |n| n as usize),
         smoke: args.smoke,
         device: compute_device(args.device)?,
+        compile: !args.no_compile,
     };
     let python = Python::find(&args.python);
     if let Err(error) = &python {

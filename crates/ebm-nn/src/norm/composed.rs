@@ -1,20 +1,27 @@
 //! Normalisation by the batch's statistics as tensor operations, for devices without a kernel, and the kernels' oracle.
 
-use candle_core::{Result, Tensor};
+use candle_core::{D, Result, Tensor};
 
-/// y, and the batch's mean and biased variance, each (C). On any device, by autograd.
+/// y, and the batch's mean and biased variance, each (C), of x (…, C), as [`rows::fused`](super::rows::fused). On any device, by
+/// autograd.
 pub(super) fn composed(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
+    residual: Option<&Tensor>,
+    relu: bool,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    let (n, c) = (x.dim(0)?, x.dim(1)?);
-    let flat = x.reshape((n, c, ()))?;
-    let column = |v: &Tensor| v.reshape((1, c, 1));
-    let mean = flat.mean_keepdim((0, 2))?;
-    let centered = flat.broadcast_sub(&mean)?;
-    let var = centered.sqr()?.mean_keepdim((0, 2))?;
-    let scale = (column(weight)? / (&var + eps)?.sqrt()?)?;
-    let y = centered.broadcast_mul(&scale)?.broadcast_add(&column(bias)?)?;
-    Ok((y.reshape(x.shape())?, mean.detach().flatten_all()?, var.detach().flatten_all()?))
+    let rows = x.reshape(((), x.dim(D::Minus1)?))?;
+    let mean = rows.mean_keepdim(0)?;
+    let centered = rows.broadcast_sub(&mean)?;
+    let var = centered.sqr()?.mean_keepdim(0)?;
+    let scale = weight.broadcast_div(&(&var + eps)?.sqrt()?)?;
+    let mut y = centered.broadcast_mul(&scale)?.broadcast_add(bias)?.reshape(x.shape())?;
+    if let Some(residual) = residual {
+        y = (y + residual)?;
+    }
+    if relu {
+        y = crate::ops::relu(&y).map_err(candle_core::Error::wrap)?;
+    }
+    Ok((y, mean.detach().flatten_all()?, var.detach().flatten_all()?))
 }

@@ -1,14 +1,17 @@
-//! Batch norm in training on a GPU: (N, C, …), with a residual and ReLU in the same pass. The statistics stay on the device.
+//! Batch norm in training on a GPU of rows of channels (…, C), with a residual and ReLU in the same pass. The statistics stay on the device.
 
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Tensor, bail};
 
-use crate::cuda::{Argument, Element, by_any_type, by_type, elements, elements_mut, launch, sizes};
+use crate::cuda::{
+    Argument, Element, by_any_type, by_type, elements, elements_mut, launch, sizes, threads_by_channel,
+    unwritten,
+};
 use crate::ops::channel_sums::{extents, on_gpu, sums};
 use crate::ops::kernel::{Apply, Kernel};
 use crate::ops::relu_gradient;
 
-/// y of x (N, C, …), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C), `residual` is of x's shape.
+/// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C), `residual` is of x's shape.
 pub(super) fn fused(
     x: &Tensor,
     affine: [&Tensor; 2],
@@ -19,7 +22,7 @@ pub(super) fn fused(
     let x = x.contiguous()?;
     let stats = sums(&x.detach(), None, eps)?;
     let op = Normalise { stats: stats.clone(), relu, eps };
-    let affine = Tensor::stack(&affine, 0)?;
+    let affine = Pair.apply(affine)?;
     let y = match residual {
         Some(residual) => op.apply([&x, &affine, residual])?,
         None => op.apply([&x, &affine])?,
@@ -65,6 +68,34 @@ impl InplaceOp2 for Move {
     }
 }
 
+/// (γ, β), each (C), as one tensor (2, C): candle's operations take three at most.
+struct Pair;
+
+impl Kernel<2> for Pair {
+    fn name(&self) -> &'static str {
+        "batch-norm"
+    }
+
+    fn shape(&self, [weight, _]: [&Shape; 2]) -> Result<Shape> {
+        Ok(Shape::from((2, weight.elem_count())))
+    }
+
+    fn cuda(&self, [weight, bias]: [Argument<'_>; 2]) -> Result<CudaStorage> {
+        fn run<T: Element>(weight: Argument<'_>, bias: Argument<'_>) -> Result<CudaStorage> {
+            let (device, channels) = (weight.0.device(), weight.1.shape().elem_count());
+            let (weight, bias) = (elements::<T>(weight.0, weight.1)?, elements::<T>(bias.0, bias.1)?);
+            let ([c], mut affine) = (sizes([channels])?, unwritten::<T>(device, 2 * channels)?);
+            launch!(device, BATCH_NORM::"norm_pair", T, 2 * channels; &weight, &bias, &mut affine, &c);
+            Ok(CudaStorage::wrap_cuda_slice(affine, device.clone()))
+        }
+        by_type!(weight.0, "batch-norm", run(weight, bias))
+    }
+
+    fn gradients(&self, _: [&Tensor; 2], _: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; 2]> {
+        Ok([Some(g.get(0)?), Some(g.get(1)?)])
+    }
+}
+
 /// y = γ (x − mean)/√(variance + ε) + β, plus the residual, if any, cut off at 0 with `relu`.
 struct Normalise {
     /// (2, C): means and biased variances, in f64.
@@ -89,7 +120,7 @@ impl<const N: usize> Kernel<N> for Normalise {
             affine: Argument<'_>,
             residual: Option<Argument<'_>>,
         ) -> Result<CudaStorage> {
-            let [_, channels, plane] = extents(x.1.shape());
+            let [_, channels] = extents(x.1.shape());
             let stats = op.stats.storage_and_layout();
             let stats = elements::<f64>(on_gpu(&stats.0)?, stats.1)?;
             let (device, len) = (x.0.device(), x.1.shape().elem_count());
@@ -97,10 +128,10 @@ impl<const N: usize> Kernel<N> for Normalise {
             let (residual, residual_layout) = residual.unwrap_or(x);
             let residual = elements::<T>(residual, residual_layout)?;
             let (x, affine) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(affine.0, affine.1)?);
-            let [c, p] = sizes([channels, plane])?;
-            let mut y = device.alloc_zeros::<T>(len)?;
-            launch!(device, BATCH_NORM::"norm_forward", T, len;
-                &x, &affine, &residual, &stats, &mut y, &has_residual, &relu, &c, &p, &op.eps);
+            let [c, n] = sizes([channels, len])?;
+            let mut y = unwritten::<T>(device, len)?;
+            launch!(device, BATCH_NORM::"norm_forward", T, threads_by_channel(len, channels);
+                &x, &affine, &residual, &stats, &mut y, &has_residual, &relu, &c, &n, &op.eps);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
         let (x, affine, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
@@ -118,8 +149,7 @@ impl<const N: usize> Kernel<N> for Normalise {
             gradients[0] = Some(op.run([x, &g, affine, &self.stats, &sums])?);
         }
         // γ meets Σ g·x̂, and β Σ g.
-        let d_affine = || Tensor::stack(&[sums.get(1)?, sums.get(0)?], 0)?.to_dtype(affine.dtype());
-        gradients[1] = affine.track_op().then(d_affine).transpose()?;
+        gradients[1] = affine.track_op().then(|| sums.to_dtype(affine.dtype())).transpose()?;
         Ok(gradients)
     }
 }
@@ -140,16 +170,16 @@ impl Kernel<5> for InputGradient {
 
     fn cuda(&self, arguments: [Argument<'_>; 5]) -> Result<CudaStorage> {
         fn run<T: Element>([x, g, affine, stats, sums]: [Argument<'_>; 5], eps: f64) -> Result<CudaStorage> {
-            let [images, channels, plane] = extents(x.1.shape());
+            let [rows, channels] = extents(x.1.shape());
             let (device, len) = (x.0.device(), x.1.shape().elem_count());
             let (x, g) = (elements::<T>(x.0, x.1)?, elements::<T>(g.0, g.1)?);
             let (affine, stats) =
                 (elements::<T::Wide>(affine.0, affine.1)?, elements::<f64>(stats.0, stats.1)?);
-            let (sums, total) = (elements::<f64>(sums.0, sums.1)?, (images * plane) as f64);
-            let [c, p] = sizes([channels, plane])?;
-            let mut dx = device.alloc_zeros::<T>(len)?;
-            launch!(device, BATCH_NORM::"norm_backward", T, len;
-                &x, &g, &affine, &stats, &sums, &mut dx, &c, &p, &total, &eps);
+            let (sums, total) = (elements::<f64>(sums.0, sums.1)?, rows as f64);
+            let [c, n] = sizes([channels, len])?;
+            let mut dx = unwritten::<T>(device, len)?;
+            launch!(device, BATCH_NORM::"norm_backward", T, threads_by_channel(len, channels);
+                &x, &g, &affine, &stats, &sums, &mut dx, &c, &n, &total, &eps);
             Ok(CudaStorage::wrap_cuda_slice(dx, device.clone()))
         }
         by_any_type!(arguments[0].0, "batch-norm", run(arguments, self.eps))

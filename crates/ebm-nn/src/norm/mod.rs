@@ -5,7 +5,7 @@ mod composed;
 mod gpu;
 mod rows;
 
-use candle_core::{DType, Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
 use crate::ops::widened::widened;
@@ -91,19 +91,8 @@ impl BatchNorm {
             return widened(x, |x| self.forward(x, train));
         }
         if self.uses_batch(train) {
-            return self.by_batch(x, channels, |x| {
-                let affine = [&self.weight, &self.bias];
-                #[cfg(feature = "cuda")]
-                if x.device().is_cuda() {
-                    return gpu::fused(x, affine, None, false, self.config.eps);
-                }
-                if !x.device().is_cpu() {
-                    return composed::composed(x, affine, self.config.eps);
-                }
-                let rows = x.permute(channels_last(x.rank()))?;
-                let (y, mean, var) = rows::fused(&rows, affine, None, false, self.config.eps)?;
-                Ok((y.permute(channels_second(x.rank()))?, mean, var))
-            });
+            let y = self.by_batch(&x.permute(channels_last(x.rank()))?, None, false)?;
+            return Ok(y.permute(channels_second(x.rank()))?);
         }
         let (scale, shift) = self.affine()?;
         let mut shape = vec![1; x.rank()];
@@ -133,20 +122,10 @@ impl BatchNorm {
             let reason = format!("x is {:?}, the residual {:?}", x.dims(), residual.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        if self.uses_batch(train) && x.device().is_cpu() && x.dtype() != DType::BF16 {
-            let affine = [&self.weight, &self.bias];
-            let fused = |x: &Tensor| rows::fused(x, affine, residual, relu, self.config.eps);
-            return self.by_batch(x, channels, fused);
+        if self.uses_batch(train) && (x.device().is_cuda() || x.dtype() != DType::BF16) {
+            return self.by_batch(x, residual, relu);
         }
         let (second, last) = (channels_second(x.rank()), channels_last(x.rank()));
-        #[cfg(feature = "cuda")]
-        if self.uses_batch(train) && x.device().is_cuda() {
-            let affine = [&self.weight, &self.bias];
-            let residual = residual.map(|residual| residual.permute(second.as_slice())).transpose()?;
-            let fused = |x: &Tensor| gpu::fused(x, affine, residual.as_ref(), relu, self.config.eps);
-            let y = self.by_batch(&x.permute(second.as_slice())?, channels, fused)?;
-            return Ok(y.permute(last)?);
-        }
         let y = self.forward(&x.permute(second)?, train)?;
         let y = y.permute(last)?;
         match (residual, relu) {
@@ -180,19 +159,21 @@ impl BatchNorm {
         Ok((scale, shift))
     }
 
-    /// The result of `form`, of which the batch's mean and biased variance move the running statistics.
-    fn by_batch(
-        &self,
-        x: &Tensor,
-        channels: usize,
-        form: impl FnOnce(&Tensor) -> candle_core::Result<(Tensor, Tensor, Tensor)>,
-    ) -> Result<Tensor> {
-        let count = x.elem_count() / channels.max(1);
+    /// [`forward_channels_last`](Self::forward_channels_last) by the batch's mean and biased variance, which move the running
+    /// statistics.
+    fn by_batch(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+        let count = x.elem_count() / self.weight.elem_count().max(1);
         if count < 2 {
             let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        let (y, mean, var) = form(x)?;
+        let form = match x.device() {
+            #[cfg(feature = "cuda")]
+            Device::Cuda(_) => gpu::fused,
+            Device::Cpu => rows::fused,
+            _ => composed::composed,
+        };
+        let (y, mean, var) = form(x, self.parameters(), residual, relu, self.config.eps)?;
         move_towards(&self.running_mean, (&mean, 1.), self.config.momentum)?;
         move_towards(&self.running_var, (&var, count as f64 / (count - 1) as f64), self.config.momentum)?;
         Ok(y)

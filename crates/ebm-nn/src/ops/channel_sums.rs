@@ -1,32 +1,32 @@
-//! Sums over the channels of a map on a GPU.
+//! Sums of each channel over rows of channels (…, C) on a GPU.
 
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{CudaStorage, DType, Result, Shape, Storage, Tensor, bail};
 
-use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, tensor};
+use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, tensor, unwritten};
 
-/// Threads of a block of `moments.cu`.
+/// Threads of a block of `moments.cu`, and the channels that it adds up.
 const THREADS: usize = 256;
-/// Numbers of a channel that a block adds up at least.
-const SHARE: usize = 1 << 13;
-/// Most shares of a channel.
-const SHARES: usize = 64;
+const ACROSS: usize = 32;
+/// Rows that a block adds up at least, unless there are fewer.
+const ROWS: usize = 1 << 8;
+/// Most shares of the rows.
+const SHARES: usize = 1 << 8;
 
-/// Σ g of each channel of g (N, C, …), in one order: (C) in f64.
+/// Σ g of each channel of g (…, C), in one order: (C) in f64.
 pub(in crate::ops) fn channel_sums(g: &Tensor) -> Result<Tensor> {
-    let [_, channels, _] = extents(g.shape());
+    let [_, channels] = extents(g.shape());
     let stats = Tensor::zeros((2, channels), DType::F64, g.device())?;
-    sums(g, Some((g, &stats)), 1.0)?.get(0)
+    sums(g, Some((g, &stats)), 1.0)?.get(1)
 }
 
-/// The sizes of (N, C, …): images, channels, numbers of a plane.
-pub(crate) fn extents(shape: &Shape) -> [usize; 3] {
-    let dims = shape.dims();
-    [dims[0], dims[1], dims[2..].iter().product()]
+/// The sizes of (…, C): rows, and channels.
+pub(crate) fn extents(shape: &Shape) -> [usize; 2] {
+    let channels = shape.dims().last().copied().unwrap_or(1);
+    [shape.elem_count() / channels.max(1), channels]
 }
 
-/// (mean, biased variance) of each channel, or with a gradient and these as `stats`, (Σ g, Σ g·x̂): (2, C) in f64.
+/// (mean, biased variance) of each channel, or with a gradient and these as `stats`, (Σ g·x̂, Σ g): (2, C) in f64.
 pub(crate) fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Result<Tensor> {
     fn run<T: Element>(
         x: Argument<'_>,
@@ -34,13 +34,12 @@ pub(crate) fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Re
         stats: Option<Argument<'_>>,
         eps: f64,
     ) -> Result<CudaStorage> {
-        let [images, channels, plane] = extents(x.1.shape());
-        let total = images * plane;
-        let num_shares = total.div_ceil(SHARE).clamp(1, SHARES);
+        let [rows, channels] = extents(x.1.shape());
+        let num_shares = rows.div_ceil(ROWS).clamp(1, SHARES);
         let device = x.0.device();
-        let mut shares = device.alloc_zeros::<f64>(2 * num_shares * channels)?;
-        let mut sums = device.alloc_zeros::<f64>(2 * channels)?;
-        let none: CudaSlice<f64> = device.alloc_zeros::<f64>(1)?;
+        let mut shares = unwritten::<f64>(device, 2 * num_shares * channels)?;
+        let mut sums = unwritten::<f64>(device, 2 * channels)?;
+        let none = unwritten::<f64>(device, 1)?;
         let stats = match stats {
             Some((s, l)) => elements::<f64>(s, l)?,
             None => none.slice(..),
@@ -50,15 +49,15 @@ pub(crate) fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Re
             Some((s, l)) => elements::<T>(s, l)?,
             None => elements::<T>(x.0, x.1)?,
         };
-        let [n, c, p, k] = sizes([images, channels, plane, num_shares])?;
-        launch!(device, MOMENTS::"norm_partial", T, num_shares * channels * THREADS;
-            &numbers, &grad, &stats, &mut shares, &has_grad, &n, &c, &p, &k);
-        let (moments, total) = (1 - has_grad, total as f64);
-        launch!(device, BATCH_NORM::"norm_gather", f64, channels;
+        let ([n, c, k], groups) = (sizes([rows, channels, num_shares])?, channels.div_ceil(ACROSS));
+        launch!(device, MOMENTS::"norm_partial", T, num_shares * groups * THREADS;
+            &numbers, &grad, &stats, &mut shares, &has_grad, &n, &c, &k);
+        let (moments, total) = (1 - has_grad, rows as f64);
+        launch!(device, MOMENTS::"norm_gather", f64, groups * THREADS;
             &shares, &stats, &mut sums, &moments, &c, &k, &total, &eps);
         Ok(CudaStorage::wrap_cuda_slice(sums, device.clone()))
     }
-    let [_, channels, _] = extents(x.shape());
+    let [_, channels] = extents(x.shape());
     let (x, grad, stats) = (
         x.storage_and_layout(),
         with.map(|(g, _)| g.storage_and_layout()),

@@ -1,5 +1,8 @@
 //! The two orders of a map's numbers, and from one to the other.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -38,9 +41,9 @@ pub(crate) fn is_channels_last(map: &Tensor) -> bool {
     map.stride().get(1) == Some(&1) && !map.is_contiguous()
 }
 
-/// A map (N, C, H, W) on the CPU that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for others.
+/// A map (N, C, H, W) that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for others.
 pub(crate) fn innermost(map: &Tensor) -> Result<Option<Tensor>> {
-    if !map.device().is_cpu() || map.rank() != 4 || map.is_contiguous() {
+    if map.rank() != 4 || map.is_contiguous() {
         return Ok(None);
     }
     let stored = map.permute((0, 2, 3, 1))?;
@@ -175,7 +178,7 @@ pub fn channels_last(features: &Tensor) -> Result<Tensor> {
     if innermost.is_contiguous() {
         return Ok(features.clone());
     }
-    if !features.device().is_cpu() || features.dtype() == DType::BF16 {
+    if !has_kernel(features) {
         return Ok(innermost.contiguous()?.permute((0, 3, 1, 2))?);
     }
     let stored = Reorder(Order::ChannelsLast).apply([features])?;
@@ -188,14 +191,43 @@ pub fn channels_last(features: &Tensor) -> Result<Tensor> {
 /// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
 pub fn channels_first(map: &Tensor) -> Result<Tensor> {
     map.dims4()?;
-    if !map.device().is_cpu() || map.dtype() == DType::BF16 {
+    if !has_kernel(map) {
         return Ok(map.permute((0, 3, 1, 2))?.contiguous()?);
     }
     Ok(Reorder(Order::ChannelsFirst).apply([map])?)
 }
 
+/// A map with the channels innermost, (N, H, W, C), as (N, C, H, W): stored as it is, unless gradients go through it, which a view
+/// would slow down. Differentiable.
+///
+/// # Errors
+/// As [`channels_first`].
+pub fn of_channels_last(map: &Tensor) -> Result<Tensor> {
+    if map.track_op() {
+        return channels_first(map);
+    }
+    map.dims4()?;
+    Ok(map.permute((0, 3, 1, 2))?)
+}
+
+/// Whether [`Reorder`] serves this tensor.
+fn has_kernel(map: &Tensor) -> bool {
+    map.device().is_cuda() || (map.device().is_cpu() && map.dtype() != DType::BF16)
+}
+
 /// From the other order to this one.
 struct Reorder(Order);
+
+impl Reorder {
+    /// Images, and rows and columns of the matrix that each is and that is turned.
+    fn sizes(&self, map: &Shape) -> candle_core::Result<[usize; 3]> {
+        let (n, a, b, c) = map.dims4()?;
+        Ok(match self.0 {
+            Order::ChannelsFirst => [n, a * b, c],
+            Order::ChannelsLast => [n, a, b * c],
+        })
+    }
+}
 
 impl Kernel<1> for Reorder {
     fn name(&self) -> &'static str {
@@ -211,12 +243,13 @@ impl Kernel<1> for Reorder {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 1]) -> candle_core::Result<CpuStorage> {
-        let (n, a, b, c) = arguments[0].1.shape().dims4()?;
-        let (rows, columns) = match self.0 {
-            Order::ChannelsFirst => (a * b, c),
-            Order::ChannelsLast => (a, b * c),
-        };
+        let [n, rows, columns] = self.sizes(arguments[0].1.shape())?;
         by_type!("reorder", arguments, |[map]| swap(map, n, rows, columns))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [map]: [crate::cuda::Argument<'_>; 1]) -> candle_core::Result<candle_core::CudaStorage> {
+        cuda::swap(map, self.sizes(map.1.shape())?)
     }
 
     fn gradients(
@@ -227,6 +260,8 @@ impl Kernel<1> for Reorder {
     ) -> candle_core::Result<[Option<Tensor>; 1]> {
         Ok([Some(match self.0 {
             Order::ChannelsFirst => Self(Order::ChannelsLast).run([grad])?,
+            // On a GPU a gradient that is no view is added up much faster.
+            Order::ChannelsLast if grad.device().is_cuda() => Self(Order::ChannelsFirst).run([grad])?,
             Order::ChannelsLast => grad.permute((0, 3, 1, 2))?,
         })])
     }

@@ -38,13 +38,6 @@ pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> R
 /// # Errors
 /// As there.
 pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    // On a GPU, convolutions leave maps in the other order.
-    if x.rank() == 4 && !x.device().is_cpu() {
-        let view = x.permute((0, 3, 1, 2))?;
-        if view.is_contiguous() || !x.device().is_cuda() {
-            return Ok(max_pool2d(&view, kernel, stride, padding)?.permute((0, 2, 3, 1))?);
-        }
-    }
     pool(x, Order::ChannelsLast, Window { kernel, stride, padding })
 }
 

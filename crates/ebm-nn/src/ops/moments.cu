@@ -1,62 +1,91 @@
-// Sums over the batch for batch norm of (N, C, plane), in f64 and in one order: each block adds up a share of a channel's numbers,
-// then a thread for each channel adds up the shares.
+// Sums of each channel over rows of channels (M, C), in f64 and in one order: each block adds up a share of the rows for 32
+// channels, then a block for 32 channels adds up the shares.
 #include "kernels.cuh"
 
-const int THREADS = 256;
+// A block: neighbouring threads have neighbouring channels.
+const int ACROSS = 32, LANES = 8;
 
-// Adds `a` and `b` of the block's threads, pair by pair; thread 0 has the sums. All threads of the block take part.
+// Adds `a` and `b` of the block's threads of one channel; those of the first lane have the sums. All threads of the block take part.
 __device__ void add_up(double &a, double &b) {
-  __shared__ double sums_a[THREADS];
-  __shared__ double sums_b[THREADS];
+  __shared__ double sums_a[ACROSS * LANES];
+  __shared__ double sums_b[ACROSS * LANES];
   int i = threadIdx.x;
   sums_a[i] = a;
   sums_b[i] = b;
   __syncthreads();
-  for (int half = THREADS / 2; half > 0; half /= 2) {
-    if (i < half) {
-      sums_a[i] += sums_a[i + half];
-      sums_b[i] += sums_b[i + half];
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    if (i < half * ACROSS) {
+      sums_a[i] += sums_a[i + half * ACROSS];
+      sums_b[i] += sums_b[i + half * ACROSS];
     }
     __syncthreads();
   }
-  a = sums_a[0];
-  b = sums_b[0];
+  a = sums_a[i % ACROSS];
+  b = sums_b[i % ACROSS];
 }
 
-// Block (share, channel) of `channels · shares` blocks: the sums of x and of x², or with `has_grad` those of g and of g · (x − mean),
-// to shares (2, shares, channels). `stats` are (mean, variance) of each channel, (2, channels).
+// Block (share, 32 channels): the sums of x and of x², or with `has_grad` those of g · (x − mean) and of g, to shares (2, shares,
+// channels). `stats` are (mean, variance) of each channel, (2, channels).
 template <typename T>
-__device__ void partial(u32, const T *x, const T *grad, const double *stats, double *shares, int has_grad, int images, int channels,
-                        int plane, int num_shares) {
-  int channel = blockIdx.x % channels, share = blockIdx.x / channels;
-  i64 total = (i64)images * plane, each = (total + num_shares - 1) / num_shares;
-  i64 end = least(total, (share + 1) * each);
-  double a = 0.0, b = 0.0, mean = has_grad ? stats[channel] : 0.0;
-  for (i64 i = share * each + threadIdx.x; i < end; i += THREADS) {
-    i64 at = (i / plane * channels + channel) * plane + i % plane;
-    double value = (typename Wide<T>::type)x[at];
+__device__ void partial(u32, const T *x, const T *grad, const double *stats, double *shares, int has_grad, int rows, int channels,
+                        int num_shares) {
+  typedef typename Wide<T>::type W;
+  int groups = (channels + ACROSS - 1) / ACROSS, share = blockIdx.x / groups;
+  int c = blockIdx.x % groups * ACROSS + threadIdx.x % ACROSS, lane = threadIdx.x / ACROSS;
+  i64 each = ((i64)rows + num_shares - 1) / num_shares, end = c < channels ? least<i64>(rows, (share + 1) * each) : 0;
+  double a = 0.0, b = 0.0, mean = has_grad && c < channels ? stats[c] : 0.0;
+#pragma unroll 4
+  for (i64 row = share * each + lane; row < end; row += LANES) {
+    double value = (W)x[row * channels + c];
     if (has_grad) {
-      double g = (typename Wide<T>::type)grad[at];
-      a += g;
-      b += g * (value - mean);
+      double g = (W)grad[row * channels + c];
+      a += g * (value - mean);
+      b += g;
     } else {
       a += value;
       b += value * value;
     }
   }
   add_up(a, b);
-  if (threadIdx.x == 0) {
-    shares[(i64)share * channels + channel] = a;
-    shares[((i64)num_shares + share) * channels + channel] = b;
+  if (lane == 0 && c < channels) {
+    shares[(i64)share * channels + c] = a;
+    shares[((i64)num_shares + share) * channels + c] = b;
   }
 }
 
-#define SIZES int has_grad, int images, int channels, int plane, int num_shares
+// shares (2, shares, channels) -> with `moments` (mean, biased variance), else (Σ g · x̂, Σ g), each (2, channels). `stats` are the
+// moments where the sums are of gradients.
+template <typename T>
+__device__ void gather(u32, const double *shares, const double *stats, double *to, int moments, int channels, int num_shares,
+                       double total, double eps) {
+  int c = blockIdx.x * ACROSS + threadIdx.x % ACROSS, lane = threadIdx.x / ACROSS;
+  double a = 0.0, b = 0.0;
+  if (c < channels)
+    for (int s = lane; s < num_shares; s += LANES) {
+      a += shares[(i64)s * channels + c];
+      b += shares[((i64)num_shares + s) * channels + c];
+    }
+  add_up(a, b);
+  if (lane > 0 || c >= channels) return;
+  if (moments) {
+    double mean = a / total;
+    to[c] = mean;
+    to[channels + c] = most(b / total - mean * mean, 0.0);
+  } else {
+    to[c] = a / sqrt(stats[channels + c] + eps);
+    to[channels + c] = b;
+  }
+}
+
+#define SIZES int has_grad, int rows, int channels, int num_shares
+#define GATHER \
+  (u32 count, const double *shares, const double *stats, double *to, int moments, int channels, int num_shares, double total, double eps)
 
 KERNEL(norm_partial, partial,
        (u32 count, const float *x, const float *grad, const double *stats, double *shares, SIZES),
        (u32 count, const double *x, const double *grad, const double *stats, double *shares, SIZES),
-       (count, x, grad, stats, shares, has_grad, images, channels, plane, num_shares))
+       (count, x, grad, stats, shares, has_grad, rows, channels, num_shares))
 KERNEL_BF16(norm_partial, partial,
             (u32 count, const bf16 *x, const bf16 *grad, const double *stats, double *shares, SIZES),
-            (count, x, grad, stats, shares, has_grad, images, channels, plane, num_shares))
+            (count, x, grad, stats, shares, has_grad, rows, channels, num_shares))
+KERNEL(norm_gather, gather, GATHER, GATHER, (count, shares, stats, to, moments, channels, num_shares, total, eps))

@@ -17,10 +17,7 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
     if !has_kernel(x) {
         return masked(x);
     }
-    match channels_second(x)? {
-        Some(stored) => Ok(Relu.apply([&stored])?.permute(CHANNELS_LAST)?),
-        None => Ok(Relu.apply([x])?),
-    }
+    Ok(Relu.apply([x])?)
 }
 
 /// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
@@ -39,10 +36,7 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if !has_kernel(a) {
         return masked(&(a + b)?);
     }
-    match channels_second(a)? {
-        Some(a) => Ok(Relu.apply([&a, &b.permute(CHANNELS_SECOND)?])?.permute(CHANNELS_LAST)?),
-        None => Ok(Relu.apply([a, b])?),
-    }
+    Ok(Relu.apply([a, b])?)
 }
 
 /// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32, f64 or on a GPU
@@ -52,19 +46,6 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// When the types differ.
 pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
     Mask.run([g, y])
-}
-
-/// Of (N, H, W, C), to (N, C, H, W) and back.
-const CHANNELS_SECOND: (usize, usize, usize, usize) = (0, 3, 1, 2);
-const CHANNELS_LAST: (usize, usize, usize, usize) = (0, 2, 3, 1);
-
-/// A map on a GPU (N, H, W, C) that is stored as (N, C, H, W), as convolutions leave it there: in that order, so that nothing is moved.
-fn channels_second(x: &Tensor) -> Result<Option<Tensor>> {
-    if x.device().is_cpu() || x.rank() != 4 || x.is_contiguous() {
-        return Ok(None);
-    }
-    let stored = x.permute(CHANNELS_SECOND)?;
-    Ok(stored.is_contiguous().then_some(stored))
 }
 
 /// Whether the operations below serve this tensor.

@@ -23,33 +23,40 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.
 pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
+    // A view of a map that is stored with the channels innermost is read in place.
+    match innermost(x)? {
+        Some(stored) => Ok(upsample(&stored, Order::ChannelsLast, [out_h, out_w])?.permute((0, 3, 1, 2))?),
+        None => upsample(x, Order::ChannelsFirst, [out_h, out_w]),
+    }
+}
+
+/// [`upsample_nearest2d`] of maps with the channels innermost: (N, H, W, C) gives (N, out_h, out_w, C).
+///
+/// # Errors
+/// As there.
+pub(crate) fn upsample_nearest2d_channels_last(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
+    upsample(x, Order::ChannelsLast, [out_h, out_w])
+}
+
+fn upsample(x: &Tensor, order: Order, large: [usize; 2]) -> Result<Tensor> {
     let refuse = |reason: String| Err(Error::Argument { op: "upsample_nearest2d", reason });
-    let &[batch, channels, height, width] = x.dims() else {
-        return refuse(format!("expected x (N, C, H, W), got {:?}", x.dims()));
+    let &[batch, a, b, c] = x.dims() else {
+        return refuse(format!("expected x {order}, got {:?}", x.dims()));
     };
-    if x.elem_count() == 0 || out_h == 0 || out_w == 0 {
-        return refuse(format!("x {:?} to {out_h} x {out_w}: no size may be zero", x.dims()));
+    let (channels, small) = match order {
+        Order::ChannelsFirst => (a, [b, c]),
+        Order::ChannelsLast => (c, [a, b]),
+    };
+    if x.elem_count() == 0 || large.contains(&0) {
+        return refuse(format!("x {:?} to {} x {}: no size may be zero", x.dims(), large[0], large[1]));
     }
     if is_narrow(x) {
-        return widened(x, |x| upsample_nearest2d(x, out_h, out_w));
+        return widened(x, |x| upsample(x, order, large));
     }
     if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
     }
-    let op = Nearest {
-        order: Order::ChannelsFirst,
-        planes: [batch, channels],
-        small: [height, width],
-        large: [out_h, out_w],
-        adjoint: false,
-    };
-    // A view of a map that is stored with the channels innermost is read in place.
-    match innermost(x)? {
-        Some(stored) => {
-            Ok(Nearest { order: Order::ChannelsLast, ..op }.apply([&stored])?.permute((0, 3, 1, 2))?)
-        }
-        None => Ok(op.apply([x])?),
-    }
+    Ok(Nearest { order, planes: [batch, channels], small, large, adjoint: false }.apply([x])?)
 }
 
 /// The input index of each of `out` output indices.

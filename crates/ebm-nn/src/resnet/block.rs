@@ -106,9 +106,4 @@ impl Residual {
         inner.into_iter().chain(shortcut).for_each(|old| Workspace::shared().recycle(old));
         Ok(y)
     }
-
-    /// Its layers.
-    pub(super) fn layers(&self) -> impl Iterator<Item = &Conv2d> {
-        self.convs.iter().chain(&self.downsample)
-    }
 }

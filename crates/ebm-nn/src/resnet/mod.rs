@@ -11,7 +11,7 @@ use self::block::{Residual, Stride, conv_norm};
 use crate::layers::Conv2d;
 use crate::norm::BatchNormConfig;
 use crate::ops::{self, Workspace};
-use crate::prepared::{are_constant, is_packable};
+
 use crate::{Error, Result};
 
 /// What follows each convolution.
@@ -147,18 +147,26 @@ impl ResNet {
         <[Tensor; 4]>::try_from(maps).map_err(|maps| missing(4, maps.len()))
     }
 
-    /// The outputs of the first `stages` stages; later ones are not computed. Without training, constant parameters and images
-    /// in f32 on the CPU give maps that are stored with the channels innermost.
+    /// The outputs of the first `stages` stages; later ones are not computed. What no gradient goes through is stored with the
+    /// channels innermost.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
     pub fn forward_stages(&self, x: &Tensor, stages: usize, train: bool) -> Result<Vec<Tensor>> {
+        let maps = self.forward_channels_last(x, stages, train)?;
+        maps.iter().map(ops::of_channels_last).collect()
+    }
+
+    /// [`forward_stages`](Self::forward_stages) as maps with the channels innermost, (N, H/4, W/4, channels\[0\]) and so on: the order
+    /// in which the products run.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_channels_last(&self, x: &Tensor, stages: usize, train: bool) -> Result<Vec<Tensor>> {
         if stages > self.stages.len() {
             return Err(missing(stages, self.stages.len()));
         }
         x.dims4()?;
-        let as_they_are = !train && is_packable(x) && are_constant(self.parameters().chain([x]));
-        // The channels innermost from here on: the order in which the products run.
         let x = ops::channels_last(x)?.permute((0, 2, 3, 1))?;
         let stem = self.stem.forward_channels_last(&x, None, true, train)?;
         let mut x = ops::max_pool2d_channels_last(&stem, 3, 2, 1)?;
@@ -178,14 +186,9 @@ impl ResNet {
                 let y = block.forward(&x, train)?;
                 Workspace::shared().recycle(std::mem::replace(&mut x, y));
             }
-            maps.push(if as_they_are { x.permute((0, 3, 1, 2))? } else { ops::channels_first(&x)? });
+            maps.push(x.clone());
         }
         Ok(maps)
-    }
-
-    fn parameters(&self) -> impl Iterator<Item = &Tensor> {
-        let blocks = self.stages.iter().flatten();
-        std::iter::once(&self.stem).chain(blocks.flat_map(Residual::layers)).flat_map(Conv2d::parameters)
     }
 }
 

@@ -327,7 +327,7 @@ int cublasGemmStridedBatchedEx(void *, int ta, int tb, int m, int n, int k, cons
 }
 }
 
-// cuDNN: convolutions in the order (N, C, H, W).
+// cuDNN: convolutions of maps in the order (N, H, W, C), whose filters are (O, kh, kw, C).
 namespace {
 struct Description {
   int type = 0, dims[4] = {}, padding[2] = {}, stride[2] = {}, dilation[2] = {};
@@ -342,39 +342,35 @@ int convolve(Wanted wanted, const Description &x, const Description &w, const De
              T *py) {
   T *out = wanted == Y ? py : wanted == DX ? px : pw;
   std::fill(out, out + total(wanted == Y ? y : wanted == DX ? x : w), T(0));
-  int stride = conv.stride[1];
+  int channels = x.dims[1], filters = y.dims[1];
   for (int n = 0; n < y.dims[0]; ++n)
-    for (int o = 0; o < y.dims[1]; ++o)
-      for (int c = 0; c < x.dims[1]; ++c)
+    for (int i = 0; i < y.dims[2]; ++i)
+      for (int j = 0; j < y.dims[3]; ++j)
         for (int u = 0; u < w.dims[2]; ++u)
           for (int v = 0; v < w.dims[3]; ++v) {
-            // The outputs whose column of x is inside.
-            int shift = v - conv.padding[1], first = shift < 0 ? (-shift + stride - 1) / stride : 0;
-            int last = x.dims[3] - 1 - shift < 0 ? 0 : std::min(y.dims[3], (x.dims[3] - 1 - shift) / stride + 1);
-            T &weight = pw[((size_t)(o * w.dims[1] + c) * w.dims[2] + u) * w.dims[3] + v], sum = 0;
-            for (int i = 0; i < y.dims[2]; ++i) {
-              int r = i * conv.stride[0] + u - conv.padding[0];
-              if (r < 0 || r >= x.dims[2]) continue;
-              T *from = &px[((size_t)(n * x.dims[1] + c) * x.dims[2] + r) * x.dims[3]] + shift;
-              T *to = &py[((size_t)(n * y.dims[1] + o) * y.dims[2] + i) * y.dims[3]];
+            int row = i * conv.stride[0] + u - conv.padding[0], column = j * conv.stride[1] + v - conv.padding[1];
+            if (row < 0 || row >= x.dims[2] || column < 0 || column >= x.dims[3]) continue;
+            T *from = &px[((size_t)(n * x.dims[2] + row) * x.dims[3] + column) * channels];
+            T *to = &py[((size_t)(n * y.dims[2] + i) * y.dims[3] + j) * filters];
+            for (int o = 0; o < filters; ++o) {
+              T *weights = &pw[((size_t)(o * w.dims[2] + u) * w.dims[3] + v) * channels], sum = 0, grad = to[o];
               if (wanted == Y)
-                for (int j = first; j < last; ++j) to[j] += weight * from[j * stride];
+                for (int c = 0; c < channels; ++c) sum += weights[c] * from[c];
               else if (wanted == DX)
-                for (int j = first; j < last; ++j) from[j * stride] += weight * to[j];
+                for (int c = 0; c < channels; ++c) from[c] += weights[c] * grad;
               else
-                for (int j = first; j < last; ++j) sum += from[j * stride] * to[j];
+                for (int c = 0; c < channels; ++c) weights[c] += from[c] * grad;
+              if (wanted == Y) to[o] += sum;
             }
-            if (wanted == DW) weight += sum;
           }
   return 0;
 }
 
-// The types of data are f32 (0), f64 (1) and bfloat16 (9), whose sums are f32.
+// The types of data are f32 (0) and bfloat16 (9), whose sums are f32: cuDNN 9 has no gradients of f64 in this order.
 int convolve_any(Wanted wanted, void *x, const void *px, void *w, const void *pw, void *y, const void *py, void *conv) {
   count("cuDNN");
   Description &dx = *(Description *)x, &dw = *(Description *)w, &dy = *(Description *)y, &dc = *(Description *)conv;
-  if (dx.type != dw.type || dx.type != dy.type || dc.type != (dx.type == 1)) return 3000;
-  if (dx.type == 1) return convolve(wanted, dx, dw, dy, dc, (double *)px, (double *)pw, (double *)py);
+  if (dx.type != dw.type || dx.type != dy.type || dc.type != 0) return 3000;
   if (dx.type == 0) return convolve(wanted, dx, dw, dy, dc, (float *)px, (float *)pw, (float *)py);
   if (dx.type != 9) return 3000;
   std::vector<float> all[] = {widened(px, total(dx)), widened(pw, total(dw)), widened(py, total(dy))};
@@ -412,11 +408,11 @@ int cudnnDestroyFilterDescriptor(void *d) { delete (Description *)d; return 0; }
 int cudnnDestroyConvolutionDescriptor(void *d) { delete (Description *)d; return 0; }
 int cudnnSetTensor4dDescriptor(void *d, int format, int type, int n, int c, int h, int w) {
   *(Description *)d = {type, {n, c, h, w}};
-  return format == 0 ? 0 : 3000;
+  return format == 1 ? 0 : 3000;
 }
 int cudnnSetFilter4dDescriptor(void *d, int type, int format, int o, int c, int h, int w) {
   *(Description *)d = {type, {o, c, h, w}};
-  return format == 0 ? 0 : 3000;
+  return format == 1 ? 0 : 3000;
 }
 int cudnnSetConvolution2dDescriptor(void *d, int ph, int pw, int sh, int sw, int dh, int dw, int mode, int type) {
   *(Description *)d = {type, {}, {ph, pw}, {sh, sw}, {dh, dw}};

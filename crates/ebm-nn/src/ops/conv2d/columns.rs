@@ -11,8 +11,8 @@ use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
 /// Numbers of columns that are made at a time, unless an image has more: 1 GiB of f32.
 const COLUMNS: usize = 1 << 28;
 
-/// x (N, C, H, W), w (O, C, kh, kw), bias (O) -> (N, O, oh, ow), differentiable in all three.
-pub(super) fn conv2d(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry) -> Result<Tensor> {
+/// x (N, C, H, W), w (O, C, kh, kw) -> (N, O, oh, ow), differentiable in both.
+pub(super) fn conv2d(x: &Tensor, w: &Tensor, g: &Geometry) -> Result<Tensor> {
     let [out_h, out_w] = g.output();
     let w = w.reshape((1, g.filters, g.depth()))?;
     let each = (COLUMNS / (g.depth() * g.pixels())).clamp(1, g.batch);
@@ -28,11 +28,7 @@ pub(super) fn conv2d(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry
         parts.push(w.broadcast_as((batch, g.filters, g.depth()))?.contiguous()?.matmul(&columns)?);
     }
     let y = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? };
-    let y = y.reshape((g.batch, g.filters, out_h, out_w))?;
-    Ok(match bias {
-        Some(bias) => y.broadcast_add(&bias.reshape((1, g.filters, 1, 1))?)?,
-        None => y,
-    })
+    Ok(y.reshape((g.batch, g.filters, out_h, out_w))?)
 }
 
 /// x (N, C, H, W) -> its columns (N, C · kh · kw, oh · ow), or the adjoint of that.
@@ -98,7 +94,7 @@ mod cuda {
     use candle_core::{CudaStorage, Layout, Result};
 
     use super::Columns;
-    use crate::cuda::{Element, by_type, elements, launch, sizes};
+    use crate::cuda::{Element, by_type, elements, launch, sizes, unwritten};
 
     pub(super) fn columns(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
         fn run<T: Element>(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
@@ -109,7 +105,7 @@ mod cuda {
             let device = s.device();
             let from = elements::<T>(s, l)?;
             let len = op.len();
-            let mut to = device.alloc_zeros::<T>(len)?;
+            let mut to = unwritten::<T>(device, len)?;
             if op.adjoint {
                 launch!(device, COLUMNS::"col2im", T, len; &from, &mut to, h, w, kh, kw, stride, ph, pw, oh, ow);
             } else {

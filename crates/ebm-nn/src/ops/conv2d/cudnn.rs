@@ -1,4 +1,4 @@
-//! The convolution through cuDNN: forward, and the gradients in x and w.
+//! The convolution through cuDNN, of maps with the channels innermost: forward, and the gradients in x and w.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaView};
 use candle_core::cuda_backend::{CudaDevice, DeviceId, gemm_reduced_precision_f32};
-use candle_core::{CudaStorage, DType, Result, Shape, Tensor};
+use candle_core::{CudaStorage, DType, Result, Shape, Tensor, WithDType};
 use cudarc::cudnn::sys::{
     cudnnConvolutionBwdDataAlgo_t as DataAlgorithm, cudnnConvolutionBwdFilterAlgo_t as FilterAlgorithm,
     cudnnConvolutionFwdAlgo_t as ForwardAlgorithm, cudnnConvolutionMode_t, cudnnMathType_t,
@@ -18,28 +18,18 @@ use cudarc::cudnn::{
     FilterDescriptor, TensorDescriptor,
 };
 
-use super::epilogue::epilogue;
 use super::geometry::Geometry;
-use crate::cuda::{Argument, Element, by_any_type, elements};
+use crate::cuda::{Argument, Element, elements, launch, sizes, unsupported, unwritten};
 use crate::ops::kernel::{Apply, Kernel};
 
 /// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
 const WORKSPACE: usize = 1 << 30;
 
-/// x (N, C, H, W), w (O, C, kh, kw), bias (O) -> (N, O, oh, ow), differentiable in all three.
+/// x (N, H, W, C), w (O, C, kh, kw) -> (N, oh, ow, O), differentiable in both. x and y are f32, or bf16 beside w in f32.
 ///
 /// Products of f32 go through TF32 where the device was opened so and the GPU has it; sums are f32, of bf16 too.
-pub(super) fn conv2d(
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    geometry: Geometry,
-) -> crate::Result<Tensor> {
-    let y = Conv2d { geometry, role: Role::Forward }.apply([x, w])?;
-    Ok(match bias {
-        Some(bias) => epilogue(&y, bias, None, false)?,
-        None => y,
-    })
+pub(super) fn conv2d(x: &Tensor, w: &Tensor, geometry: Geometry) -> crate::Result<Tensor> {
+    Ok(Conv2d { geometry, role: Role::Forward }.apply([x, w])?)
 }
 
 /// Which of a convolution's three tensors is made out of the other two.
@@ -105,7 +95,7 @@ where
     T::Wide: CudnnDataType,
 {
     fn new(cudnn: &Arc<Cudnn>, g: &Geometry) -> Result<Self> {
-        let format = cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+        let format = cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
         let [out_h, out_w] = g.output();
         let pair = |[a, b]: [usize; 2]| [a as i32, b as i32];
         let four = |sizes: [usize; 4]| sizes.map(|size| size as i32);
@@ -198,18 +188,67 @@ where
 }
 
 impl Conv2d {
-    /// Makes `len` numbers.
-    fn made<T: Element + CudnnDataType>(
-        &self,
-        (a, a_layout): Argument<'_>,
-        (b, b_layout): Argument<'_>,
-        len: usize,
-    ) -> Result<CudaStorage>
+    /// The tensor that the role makes: maps in the type T of the maps, filters (O, C, kh, kw) in that of the parameters.
+    fn made<T: Element + CudnnDataType>(&self, a: Argument<'_>, b: Argument<'_>) -> Result<CudaStorage>
     where
         T::Wide: CudnnDataType,
     {
-        let device = a.device();
-        let (a, b) = (elements::<T>(a, a_layout)?, elements::<T>(b, b_layout)?);
+        let (device, g) = (a.0.device(), &self.geometry);
+        match self.role {
+            Role::Forward => {
+                let (x, packed) = (elements::<T>(a.0, a.1)?, self.packed::<T>(b)?);
+                let w = packed.as_ref().map_or_else(|| elements::<T>(b.0, b.1), |w| Ok(w.slice(..)))?;
+                let len = g.batch * g.filters * g.pixels();
+                Ok(CudaStorage::wrap_cuda_slice(self.product(device, (&x, &w), len)?, device.clone()))
+            }
+            Role::Data => {
+                let (dy, packed) = (elements::<T>(b.0, b.1)?, self.packed::<T>(a)?);
+                let w = packed.as_ref().map_or_else(|| elements::<T>(a.0, a.1), |w| Ok(w.slice(..)))?;
+                let len = g.batch * g.channels * g.plane();
+                Ok(CudaStorage::wrap_cuda_slice(self.product(device, (&w, &dy), len)?, device.clone()))
+            }
+            Role::Filter => {
+                let (x, dy) = (elements::<T>(a.0, a.1)?, elements::<T>(b.0, b.1)?);
+                let len = g.filters * g.depth();
+                let dw: CudaSlice<T> = self.product(device, (&x, &dy), len)?;
+                if self.is_in_order::<T>() {
+                    return Ok(CudaStorage::wrap_cuda_slice(dw, device.clone()));
+                }
+                let ([c, taps], mut to) =
+                    (sizes([g.channels, g.taps()])?, unwritten::<T::Wide>(device, len)?);
+                launch!(device, FILTERS::"filters_unpack", T, len; &dw, &mut to, &c, &taps);
+                Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
+            }
+        }
+    }
+
+    /// Whether filters (O, C, kh, kw) of the parameters' type are what cuDNN reads.
+    fn is_in_order<T: Element>(&self) -> bool {
+        (self.geometry.taps() == 1 || self.geometry.channels == 1) && T::DTYPE == T::Wide::DTYPE
+    }
+
+    /// The filters as cuDNN reads them, (O, kh, kw, C) in the maps' type, where they are not.
+    fn packed<T: Element>(&self, (w, layout): Argument<'_>) -> Result<Option<CudaSlice<T>>> {
+        if self.is_in_order::<T>() {
+            return Ok(None);
+        }
+        let (device, g) = (w.device(), &self.geometry);
+        let (w, len) = (elements::<T::Wide>(w, layout)?, g.filters * g.depth());
+        let ([c, taps], mut to) = (sizes([g.channels, g.taps()])?, unwritten::<T>(device, len)?);
+        launch!(device, FILTERS::"filters_pack", T, len; &w, &mut to, &c, &taps);
+        Ok(Some(to))
+    }
+
+    /// What cuDNN makes of two tensors: `len` numbers.
+    fn product<T: Element + CudnnDataType>(
+        &self,
+        device: &CudaDevice,
+        tensors: (&CudaView<'_, T>, &CudaView<'_, T>),
+        len: usize,
+    ) -> Result<CudaSlice<T>>
+    where
+        T::Wide: CudnnDataType,
+    {
         let described = Described::<T>::new(&handle(device)?, &self.geometry)?;
         let problem = Problem(device.id(), self.geometry, self.role, T::DTYPE, gemm_reduced_precision_f32());
         let known = CHOICES.with_borrow(|choices| choices.get(&problem).copied());
@@ -221,25 +260,12 @@ impl Conv2d {
                 choice
             }
         };
-        #[expect(unsafe_code, reason = "memory that is not zeroed")]
-        // SAFETY: cuDNN writes all of the output, and reads of the scratch memory only what it wrote.
+        // cuDNN writes all of the output, and reads of the scratch memory only what it wrote.
         let (mut out, mut scratch) =
-            unsafe { (device.alloc::<T>(len)?, device.alloc::<u8>(workspace.max(1))?) };
-        described.start(algorithm, (&a, &b), &mut out, &mut scratch).map_err(failed)?;
-        Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
+            (unwritten::<T>(device, len)?, unwritten::<u8>(device, workspace.max(1))?);
+        described.start(algorithm, tensors, &mut out, &mut scratch).map_err(failed)?;
+        Ok(out)
     }
-}
-
-fn run<T: Element + CudnnDataType>(
-    op: &Conv2d,
-    a: Argument<'_>,
-    b: Argument<'_>,
-    len: usize,
-) -> Result<CudaStorage>
-where
-    T::Wide: CudnnDataType,
-{
-    op.made::<T>(a, b, len)
 }
 
 impl Kernel<2> for Conv2d {
@@ -251,15 +277,20 @@ impl Kernel<2> for Conv2d {
         let g = &self.geometry;
         let [out_h, out_w] = g.output();
         Ok(match self.role {
-            Role::Forward => Shape::from((g.batch, g.filters, out_h, out_w)),
-            Role::Data => Shape::from((g.batch, g.channels, g.height, g.width)),
+            Role::Forward => Shape::from((g.batch, out_h, out_w, g.filters)),
+            Role::Data => Shape::from((g.batch, g.height, g.width, g.channels)),
             Role::Filter => Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])),
         })
     }
 
     fn cuda(&self, [a, b]: [Argument<'_>; 2]) -> Result<CudaStorage> {
-        let len = self.shape([a.1.shape(), b.1.shape()])?.elem_count();
-        by_any_type!(a.0, "conv2d", run(self, a, b, len))
+        // A map, which says the type.
+        let map = if matches!(self.role, Role::Data) { b } else { a };
+        match map.0.dtype() {
+            DType::F32 => self.made::<f32>(a, b),
+            DType::BF16 => self.made::<half::bf16>(a, b),
+            other => unsupported(Kernel::name(self), other),
+        }
     }
 
     fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> Result<[Option<Tensor>; 2]> {

@@ -5,7 +5,7 @@
 //! | `op` | the candle operations, for both orders of a map's numbers |
 //! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
-//! | `cudnn`, `columns` | on a GPU: cuDNN, or without it products with the image's columns |
+//! | `cudnn`, `columns` | on a GPU, channels innermost: cuDNN, or without it products with the image's columns |
 //! | `epilogue` | on a GPU: the bias, a residual and ReLU, in one pass |
 //! | `cpu`, `im2col` | f64, by which `packed` is tested: products with the image's columns |
 
@@ -31,6 +31,8 @@ pub(crate) use self::epilogue::epilogue;
 use self::geometry::Geometry;
 use self::op::Conv2d;
 use crate::ops::kernel::Apply;
+#[cfg(feature = "cuda")]
+use crate::ops::layout::channels_last;
 use crate::ops::layout::{Order, channels_first};
 use crate::ops::relu::{add_relu, relu as rectified};
 use crate::{Error, Result};
@@ -55,17 +57,15 @@ pub fn conv2d(
     stride: usize,
     padding: usize,
 ) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() && x.rank() == 4 {
+        let innermost = channels_last(x)?.permute((0, 2, 3, 1))?;
+        return Ok(conv2d_channels_last(&innermost, w, bias, stride, padding)?.permute((0, 3, 1, 2))?);
+    }
     if x.dtype() == DType::BF16 {
         return of_bf16(x, w, bias, stride, padding);
     }
     let geometry = check(x, w, bias, stride, padding)?;
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda() {
-        if crate::device::has_cudnn() {
-            return cudnn::conv2d(x, w, bias, geometry);
-        }
-        return columns::conv2d(x, w, bias, &geometry);
-    }
     if !x.device().is_cpu() {
         let y = x.conv2d(w, padding, stride, 1, 1)?;
         return Ok(match bias {
@@ -85,12 +85,23 @@ pub fn conv2d(
 fn of_bf16(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Tensor> {
     let (w, wide) = (w.to_dtype(DType::BF16)?, DType::F32);
     let bias = bias.map(|bias| bias.to_dtype(wide)).transpose()?;
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda() && crate::device::has_cudnn() {
-        return cudnn::conv2d(x, &w, bias.as_ref(), check(x, &w, bias.as_ref(), stride, padding)?);
-    }
     let y = conv2d(&x.to_dtype(wide)?, &w.to_dtype(wide)?, bias.as_ref(), stride, padding)?;
     Ok(y.to_dtype(DType::BF16)?)
+}
+
+/// [`conv2d_channels_last`] on a GPU without the bias: by cuDNN, and without that or in f64, which cuDNN has in the other order only,
+/// a product with the image's columns. Of maps in bf16 the parameters are f32.
+#[cfg(feature = "cuda")]
+fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Result<Tensor> {
+    let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
+    let (maps, wide) = (x.dtype(), if x.dtype() == DType::BF16 { DType::F32 } else { x.dtype() });
+    let w = w.to_dtype(wide)?;
+    let geometry = check(&view, &w, None, stride, padding)?;
+    if maps != DType::F64 && crate::device::has_cudnn() {
+        return cudnn::conv2d(x, &w, geometry);
+    }
+    let y = columns::conv2d(&view.to_dtype(wide)?, &w, &geometry)?;
+    Ok(channels_last(&y)?.permute((0, 2, 3, 1))?.to_dtype(maps)?)
 }
 
 /// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and with `relu` cut off at 0: a layer of a residual network.
@@ -107,9 +118,17 @@ pub(crate) fn conv2d_layer(
 ) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
-        let y = conv2d_channels_last(x, w, None, stride, padding)?.permute((0, 3, 1, 2))?;
-        let residual = residual.map(|residual| residual.permute((0, 3, 1, 2))).transpose()?;
-        return Ok(epilogue(&y, bias, residual.as_ref(), relu)?.permute((0, 2, 3, 1))?);
+        let y = product_on_gpu(x, w, stride, padding)?;
+        if let Some(residual) = residual.filter(|residual| residual.shape() != y.shape()) {
+            let reason = format!("the result is {:?}, the residual {:?}", y.dims(), residual.dims());
+            return Err(Error::Argument { op: "conv2d", reason });
+        }
+        let bias = bias.to_dtype(if y.dtype() == DType::BF16 { DType::F32 } else { y.dtype() })?;
+        if bias.dims() != [y.dim(3)?] {
+            let reason = format!("expected a bias ({}), got {:?}", y.dim(3)?, bias.dims());
+            return Err(Error::Argument { op: "conv2d", reason });
+        }
+        return Ok(epilogue(&y, &bias, residual, relu)?);
     }
     let y = conv2d_channels_last(x, w, bias, stride, padding)?;
     match (residual, relu) {
@@ -132,6 +151,13 @@ pub fn conv2d_channels_last(
     stride: usize,
     padding: usize,
 ) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return match bias {
+            Some(_) => conv2d_layer(x, (w, bias), (stride, padding), None, false),
+            None => product_on_gpu(x, w, stride, padding),
+        };
+    }
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
     if !x.device().is_cpu() || x.dtype() == DType::BF16 {
         return Ok(conv2d(&view, w, bias, stride, padding)?.permute((0, 2, 3, 1))?);
@@ -182,8 +208,7 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
     }
     for (name, other) in [("w", Some(w)), ("bias", bias)] {
         let Some(other) = other else { continue };
-        let rounded = x.dtype() == DType::BF16 && name == "bias";
-        if other.dtype() != if rounded { DType::F32 } else { x.dtype() }
+        if other.dtype() != if x.dtype() == DType::BF16 { DType::F32 } else { x.dtype() }
             || !other.device().same_device(x.device())
         {
             return refuse(format!(

@@ -1,9 +1,9 @@
 use candle_core::{DType, Device, Tensor, Var};
 use proptest::prelude::*;
 
-use super::super::testing::{check_gradients, noise_tensor};
 use super::{conv2d, conv2d_channels_last};
 use crate::Error;
+use crate::ops::testing::{check_devices, check_gradients, noise_tensor};
 
 /// The definition, summed directly in f64.
 pub(super) fn naive(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Tensor {
@@ -246,7 +246,8 @@ fn products_with_columns_agree_with_the_definition_and_central_differences() {
         let args = arguments(n, c, size, o, kernel);
         let geometry = super::check(&args[0], &args[1], Some(&args[2]), stride, padding).unwrap();
         let run = |t: &[Tensor]| {
-            super::columns::conv2d(&t[0], &t[1], Some(&t[2]), &geometry).map_err(candle_core::Error::wrap)
+            let y = super::columns::conv2d(&t[0], &t[1], &geometry).map_err(candle_core::Error::wrap)?;
+            y.broadcast_add(&t[2].reshape((1, (), 1, 1))?)
         };
         let expected = naive(&args[0], &args[1], Some(&args[2]), stride, padding);
         assert!(max_difference(&run(&args).unwrap(), &expected) < 1e-12);
@@ -305,4 +306,25 @@ fn unusable_arguments_are_refused_with_a_reason() {
     refused(&x, &w, None, 1, usize::MAX, "does not fit");
     refused(&x, &w.to_dtype(DType::F64).unwrap(), None, 1, 0, "F64");
     refused(&x.to_dtype(DType::F16).unwrap(), &w.to_dtype(DType::F16).unwrap(), None, 1, 0, "f32 or f64");
+}
+
+#[test]
+fn devices_agree_in_single_precision() {
+    let wrap = candle_core::Error::wrap;
+    for (n, c, hw, o, k, stride, padding) in [
+        (2, 5, (9, 11), 7, 3, 2, 1),
+        (1, 33, (6, 4), 40, 1, 1, 0),
+        (3, 3, (13, 12), 4, 7, 2, 3),
+        (2, 1, (5, 5), 6, 3, 1, 1),
+    ] {
+        let [x, w, bias] = arguments(n, c, hw, o, (k, k)).map(|t| t.to_dtype(DType::F32).unwrap());
+        let last = x.permute((0, 2, 3, 1)).unwrap().contiguous().unwrap();
+        let first = |t: &[Tensor]| conv2d(&t[0], &t[1], t.get(2), stride, padding).map_err(wrap);
+        let innermost =
+            |t: &[Tensor]| conv2d_channels_last(&t[0], &t[1], t.get(2), stride, padding).map_err(wrap);
+        check_devices(first, &[x.clone(), w.clone(), bias.clone()], 1e-5).unwrap();
+        check_devices(first, &[x, w.clone()], 1e-5).unwrap();
+        check_devices(innermost, &[last.clone(), w.clone(), bias], 1e-5).unwrap();
+        check_devices(innermost, &[last, w], 1e-5).unwrap();
+    }
 }

@@ -40,11 +40,8 @@ fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, cut: bool) -> Result<Ten
     let y = match bias {
         #[cfg(feature = "cuda")]
         Some(bias) if x.device().is_cuda() => {
-            // One pass for the bias and ReLU: a row is an image of one pixel.
-            let y = Linear.apply([x, w])?;
-            let (rows, outputs) = y.dims2()?;
-            let y = super::conv2d::epilogue(&y.reshape((rows, outputs, 1, 1))?, bias, None, cut)?;
-            return Ok(y.reshape((rows, outputs))?);
+            // One pass for the bias and ReLU.
+            return Ok(super::conv2d::epilogue(&Linear.apply([x, w])?, bias, None, cut)?);
         }
         Some(bias) if x.device().is_cpu() => Linear.apply([x, w, bias])?,
         Some(bias) => x.matmul(&w.t()?)?.broadcast_add(bias)?,

@@ -4,7 +4,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Result};
 
 use super::{MaxPool, Window};
-use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes};
+use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, unwritten};
 
 impl MaxPool {
     fn parameters(&self) -> Result<[i32; 8]> {
@@ -20,7 +20,7 @@ impl MaxPool {
             let device = x.device();
             let x = elements::<T>(x, layout)?;
             let len = pool.batch * pool.channels * pool.output().iter().product::<usize>();
-            let mut y = device.alloc_zeros::<T>(len)?;
+            let mut y = unwritten::<T>(device, len)?;
             launch!(device, MAX_POOL::"max_pool_forward", T, len;
                 &x, &mut y, &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
@@ -38,7 +38,7 @@ impl MaxPool {
             let [h, w, oh, ow, kernel, stride, padding, inner] = pool.parameters()?;
             let (device, len) = (x.device(), layout.shape().elem_count());
             let (x, dy) = (elements::<T>(x, layout)?, elements::<T>(dy, dy_layout)?);
-            let mut dx = device.alloc_zeros::<T>(len)?;
+            let mut dx = unwritten::<T>(device, len)?;
             launch!(device, MAX_POOL::"max_pool_backward", T, len;
                 &x, &dy, &mut dx, &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner);
             Ok(CudaStorage::wrap_cuda_slice(dx, device.clone()))

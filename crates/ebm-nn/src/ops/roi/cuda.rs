@@ -5,7 +5,9 @@ use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{CudaStorage, DType, Layout, Result, Shape};
 
 use super::op::{Axes, RoiPool};
-use crate::cuda::{Argument, Element, count, elements, from_first, launch, sizes, strides, unsupported};
+use crate::cuda::{
+    Argument, Element, count, elements, from_first, launch, sizes, strides, unsupported, unwritten,
+};
 
 /// The sizes that all kernels take: boxes, images, the map's height and width, the output's.
 pub(crate) type Sizes = [i32; 6];
@@ -27,7 +29,7 @@ impl<T: Element> Weights<T> {
         let ((boxes, _), (images, _, height, width)) = (rois.1.shape().dims2()?, map.dims4()?);
         let rows = boxes * (out.0 + out.1);
         let table = boxes * (out.0 * height + out.1 * width) * if slopes { 3 } else { 1 };
-        let (spans, tables) = (device.alloc_zeros(2 * rows)?, device.alloc_zeros(table)?);
+        let (spans, tables) = (unwritten(device, 2 * rows)?, unwritten(device, table)?);
         Ok((Self { spans, tables, axes: sizes([boxes, images, height, width, out.0, out.1])? }, rows))
     }
 
@@ -45,7 +47,7 @@ impl<T: Element> Weights<T> {
         let inner = i32::from(channel == 1);
         let len = *boxes as usize * channels * self.bins();
         let [c] = sizes([channels])?;
-        let mut out = device.alloc_zeros::<T>(len)?;
+        let mut out = unwritten::<T>(device, len)?;
         launch!(device, ROI::"roi_forward", T, len;
             &features, &rows, &self.spans, &self.tables, &mut out, &c, &inner, &image, &channel, &row, &column,
             boxes, images, height, width, out_h, out_w);
@@ -59,16 +61,16 @@ impl<T: Element> Weights<T> {
         let channels = grad.1.shape().dims4()?.1;
         let (g, rows) = (from_first::<T>(grad.0, grad.1)?, elements::<T>(rois.0, rois.1)?);
         let [g_box, g_channel, g_bin] = bin_strides(grad.1)?;
-        let mut reaches = device.alloc_zeros::<i32>(5 * *boxes as usize)?;
+        let mut reaches = unwritten::<i32>(device, 5 * *boxes as usize)?;
         launch!(device, ROI::"roi_reach", T, *boxes as usize;
             &rows, &self.spans, &mut reaches, boxes, images, height, width, out_h, out_w);
-        let mut ranges = device.alloc_zeros::<i32>(2 * *images as usize)?;
-        launch!(device, ROI::"roi_boxes_of", T, *images as usize; &reaches, &mut ranges, boxes);
-        let pixels = (*images * *height * *width) as usize;
+        let blocks =
+            (*images * *height) as usize * (*width as usize).div_ceil(TILE) * channels.div_ceil(CHUNK);
         let [c, inner] = sizes([channels, usize::from(inner)])?;
-        let mut d_map = device.alloc_zeros::<T>(count(pixels * channels)? as usize)?;
-        launch!(device, ROI::"roi_backward_map", T, pixels * channels.div_ceil(CHANNELS);
-            &g, &reaches, &ranges, &self.spans, &self.tables, &mut d_map, &c, &inner, &g_box, &g_channel, &g_bin,
+        let len = (*images * *height * *width) as usize * channels;
+        let mut d_map = unwritten::<T>(device, count(len)? as usize)?;
+        launch!(device, ROI::"roi_backward_map", T, blocks * THREADS;
+            &g, &reaches, &self.spans, &self.tables, &mut d_map, &c, &inner, &g_box, &g_channel, &g_bin,
             boxes, images, height, width, out_h, out_w);
         Ok(CudaStorage::wrap_cuda_slice(d_map, device.clone()))
     }
@@ -88,20 +90,23 @@ impl<T: Element> Weights<T> {
         let rows = elements::<T>(rois.0, rois.1)?;
         let [g_box, g_channel, g_bin] = bin_strides(grad.1)?;
         let [image, channel, row, column] = strides(map.1)?;
-        let ([c], len) = (sizes([channels])?, *boxes as usize * channels);
-        let mut shares = device.alloc_zeros::<T>(4 * len)?;
+        let each = *out_h as usize * channels;
+        let ([c, each_box], len) = (sizes([channels, each])?, *boxes as usize * each);
+        let mut shares = unwritten::<T>(device, 4 * len)?;
         launch!(device, ROI::"roi_backward_boxes", T, len;
             &g, &features, &rows, &self.spans, &self.tables, &mut shares, &c, &image, &channel, &row, &column,
             &g_box, &g_channel, &g_bin, boxes, images, height, width, out_h, out_w);
         let len = 5 * *boxes as usize;
-        let mut d_rois = device.alloc_zeros::<T>(len)?;
-        launch!(device, ROI::"roi_add_shares", T, len; &shares, &mut d_rois, &c, &scale);
+        let mut d_rois = unwritten::<T>(device, len)?;
+        launch!(device, ROI::"roi_add_shares", T, len * THREADS; &shares, &mut d_rois, &each_box, &scale);
         Ok(CudaStorage::wrap_cuda_slice(d_rois, device.clone()))
     }
 }
 
-/// Channels that a thread of `roi_backward_map` adds up: `CHANNELS` there.
-const CHANNELS: usize = 8;
+/// Threads of a block of `roi_backward_map` and `roi_add_shares`, and the pixels and channels of the first's: as in `roi.cu`.
+const THREADS: usize = 256;
+const TILE: usize = 8;
+const CHUNK: usize = THREADS / TILE * 8;
 
 /// The strides of a gradient (R, C, ph, pw) by box, channel and bin.
 fn bin_strides(layout: &Layout) -> Result<[i64; 3]> {

@@ -59,41 +59,42 @@ __device__ void reach(u32 count, const T *rois, const Span *spans, Reach *reache
   }
 }
 
-// A thread for each image: the boxes between its first and its last one. The same for both types.
-template <typename T>
-__device__ void boxes_of(u32 count, const Reach *reaches, Span *ranges, int boxes) {
-  FOR_EACH(n, count) {
-    Span range = {0, 0};
-    bool any = false;
-    for (int r = 0; r < boxes; ++r)
-      if (reaches[r].image == (int)n) {
-        if (!any) range.first = r;
-        range.until = r + 1;
-        any = true;
-      }
-    ranges[n] = range;
-  }
-}
+// A block of the gradient in the map: THREADS threads for a tile of 8 pixels side by side and CHUNK channels, CHANNELS of them a
+// thread. It takes the boxes THREADS at a time and keeps those that reach its tile, in their order.
+const int THREADS = 256, TILE = 8, ACROSS = THREADS / TILE, CHANNELS = 8, CHUNK = ACROSS * CHANNELS;
 
-// Channels that a thread of the gradient in the map adds up.
-const int CHANNELS = 8;
-
-// The gradient in the map, gathered: a thread for each pixel and each `groups`-th channel adds the boxes in their order. `grad` has
-// strides by box, channel and bin; the result is (N, C, H, W), or (N, H, W, C) with `channels_inner`.
+// The gradient in the map, gathered: a thread adds the boxes in their order. `grad` has strides by box, channel and bin; the result is
+// (N, C, H, W), or (N, H, W, C) with `channels_inner`.
 template <typename T>
-__device__ void backward_map(u32 count, const T *grad, const Reach *reaches, const Span *ranges, const Span *spans,
-                             const T *tables, T *d_map, int channels, int channels_inner, i64 g_box, i64 g_channel, i64 g_bin,
-                             Axes g) {
-  int groups = (channels + CHANNELS - 1) / CHANNELS, pixels = g.height * g.width;
-  FOR_EACH(i, count) {
-    int group = channels_inner ? i % groups : i / pixels % groups;
-    int pixel = channels_inner ? i / groups % pixels : i % pixels;
-    int image = i / pixels / groups, row = pixel / g.width, column = pixel % g.width;
-    T sums[CHANNELS] = {};
-    Span range = ranges[image];
-    for (int r = range.first; r < range.until; ++r) {
-      Reach box = reaches[r];
-      if (box.image != image || row < box.top || row >= box.bottom || column < box.left || column >= box.right) continue;
+__device__ void backward_map(u32, const T *grad, const Reach *reaches, const Span *spans, const T *tables, T *d_map, int channels,
+                             int channels_inner, i64 g_box, i64 g_channel, i64 g_bin, Axes g) {
+  __shared__ int list[THREADS], ends[THREADS];
+  int chunks = (channels + CHUNK - 1) / CHUNK, tiles = (g.width + TILE - 1) / TILE, block = blockIdx.x;
+  int chunk = block % chunks, left = block / chunks % tiles * TILE, row = block / chunks / tiles % g.height;
+  int image = block / chunks / tiles / g.height, me = threadIdx.x;
+  // Neighbouring threads have neighbouring channels, or pixels where those lie together.
+  int column = left + (channels_inner ? me / ACROSS : me % TILE), first = chunk * CHUNK + (channels_inner ? me % ACROSS : me / TILE);
+  T sums[CHANNELS] = {};
+  for (int start = 0; start < g.boxes; start += THREADS) {
+    int mine = start + me, reached = 0;
+    if (mine < g.boxes) {
+      Reach box = reaches[mine];
+      reached = box.image == image && row >= box.top && row < box.bottom && left < box.right && left + TILE > box.left;
+    }
+    // How many boxes up to this one there are: each step adds what is twice as far away.
+    ends[me] = reached;
+    __syncthreads();
+    for (int far = 1; far < THREADS; far *= 2) {
+      int before = me >= far ? ends[me - far] : 0;
+      __syncthreads();
+      ends[me] += before;
+      __syncthreads();
+    }
+    if (reached) list[ends[me] - 1] = mine;
+    int found = ends[THREADS - 1];
+    __syncthreads();
+    for (int k = 0; k < found && column < g.width; ++k) {
+      int r = list[k];
       for (int p = 0; p < g.out_h; ++p) {
         Span y = spans[span_of(g, r, 0, p)];
         if (row < y.first || row >= y.until) continue;
@@ -103,37 +104,36 @@ __device__ void backward_map(u32 count, const T *grad, const Reach *reaches, con
           if (column < x.first || column >= x.until) continue;
           T weight = wy * tables[row_of(g, r, 1, q) + column];
           const T *from = grad + r * g_box + (p * g.out_w + q) * g_bin;
-          for (int k = 0; k < CHANNELS; ++k) {
-            int c = group + k * groups;
-            if (c < channels) sums[k] += weight * from[c * g_channel];
+          for (int j = 0; j < CHANNELS; ++j) {
+            int c = first + j * ACROSS;
+            if (c < channels) sums[j] += weight * from[c * g_channel];
           }
         }
       }
     }
-    for (int k = 0; k < CHANNELS; ++k) {
-      int c = group + k * groups;
-      if (c >= channels) break;
-      if (channels_inner)
-        d_map[((i64)image * pixels + pixel) * channels + c] = sums[k];
-      else
-        d_map[((i64)image * channels + c) * pixels + pixel] = sums[k];
-    }
+    __syncthreads();
+  }
+  if (column >= g.width) return;
+  i64 pixels = (i64)g.height * g.width, pixel = (i64)row * g.width + column;
+  for (int j = 0; j < CHANNELS; ++j) {
+    int c = first + j * ACROSS;
+    if (c >= channels) break;
+    d_map[channels_inner ? (image * pixels + pixel) * channels + c : ((i64)image * channels + c) * pixels + pixel] = sums[j];
   }
 }
 
-// The share of each channel in the gradient of a box's coordinates y0, y1, x0, x1 in pixels of the map: (R, 4, C). A thread for each
-// box and channel.
+// The share of each row of bins and each channel in the gradient of a box's coordinates y0, y1, x0, x1 in pixels of the map:
+// (R, 4, out_h · C). A thread for each of those.
 template <typename T>
 __device__ void backward_boxes(u32 count, const T *grad, const T *map, const T *rois, const Span *spans, const T *tables, T *shares,
                                int channels, Strides s, i64 g_box, i64 g_channel, i64 g_bin, Axes g) {
   i64 table = table_len(g);
   FOR_EACH(i, count) {
-    int c = i % channels, r = i / channels;
+    int c = i % channels, p = i / channels % g.out_h, r = i / channels / g.out_h;
     T y0 = 0, y1 = 0, x0 = 0, x1 = 0;
     const T *plane = 0;
-    for (int p = 0; p < g.out_h; ++p) {
-      Span y = spans[span_of(g, r, 0, p)];
-      if (y.first >= y.until) continue;
+    Span y = spans[span_of(g, r, 0, p)];
+    if (y.first < y.until) {
       const T *wy = tables + row_of(g, r, 0, p);
       for (int q = 0; q < g.out_w; ++q) {
         Span x = spans[span_of(g, r, 1, q)];
@@ -161,29 +161,35 @@ __device__ void backward_boxes(u32 count, const T *grad, const T *map, const T *
         x1 += weight * by_x1;
       }
     }
-    T *to = shares + (i64)r * 4 * channels + c;
+    i64 each = (i64)g.out_h * channels;
+    T *to = shares + r * 4 * each + p * channels + c;
     to[0] = y0;
-    to[channels] = y1;
-    to[2 * (i64)channels] = x0;
-    to[3 * (i64)channels] = x1;
+    to[each] = y1;
+    to[2 * each] = x0;
+    to[3 * each] = x1;
   }
 }
 
-// The gradient of the rows (image, x0, y0, x1, y1) of the boxes, in pixels of the image: the shares added up in f64, in the channels'
-// order. A thread for each number.
+// The gradient of the rows (image, x0, y0, x1, y1) of the boxes, in pixels of the image: each number's `each` shares added up in f64
+// and in one order, by a block.
 template <typename T>
-__device__ void add_shares(u32 count, const T *shares, T *d_rois, int channels, double scale) {
-  FOR_EACH(i, count) {
-    int r = i / 5, which = i % 5;
-    double sum = 0.0;
-    if (which > 0) {
-      // x0, y0, x1, y1 among y0, y1, x0, x1.
-      int at = which == 1 ? 2 : which == 2 ? 0 : which == 3 ? 3 : 1;
-      const T *from = shares + ((i64)r * 4 + at) * channels;
-      for (int c = 0; c < channels; ++c) sum += (double)from[c];
-    }
-    d_rois[i] = (T)(sum * scale);
+__device__ void add_shares(u32, const T *shares, T *d_rois, int each, double scale) {
+  __shared__ double sums[THREADS];
+  int r = blockIdx.x / 5, which = blockIdx.x % 5, me = threadIdx.x;
+  double sum = 0.0;
+  if (which > 0) {
+    // x0, y0, x1, y1 among y0, y1, x0, x1.
+    int at = which == 1 ? 2 : which == 2 ? 0 : which == 3 ? 3 : 1;
+    const T *from = shares + ((i64)r * 4 + at) * each;
+    for (int i = me; i < each; i += THREADS) sum += (double)from[i];
   }
+  sums[me] = sum;
+  __syncthreads();
+  for (int half = THREADS / 2; half > 0; half /= 2) {
+    if (me < half) sums[me] += sums[me + half];
+    __syncthreads();
+  }
+  if (me == 0) d_rois[blockIdx.x] = (T)(sums[0] * scale);
 }
 
 #define GEOMETRY int boxes, int images, int height, int width, int out_h, int out_w
@@ -199,14 +205,10 @@ KERNEL(roi_forward, forward,
        (count, map, rois, spans, tables, out, channels, channels_inner, Strides{s_image, s_channel, s_row, s_column}, AXES))
 KERNEL(roi_reach, reach, (u32 count, const float *rois, const Span *spans, Reach *reaches, GEOMETRY),
        (u32 count, const double *rois, const Span *spans, Reach *reaches, GEOMETRY), (count, rois, spans, reaches, AXES))
-KERNEL(roi_boxes_of, boxes_of, (u32 count, const Reach *reaches, Span *ranges, int boxes),
-       (u32 count, const Reach *reaches, Span *ranges, int boxes), (count, reaches, ranges, boxes))
 KERNEL(roi_backward_map, backward_map,
-       (u32 count, const float *grad, const Reach *reaches, const Span *ranges, const Span *spans, const float *tables,
-        float *d_map, int channels, int channels_inner, GRAD, GEOMETRY),
-       (u32 count, const double *grad, const Reach *reaches, const Span *ranges, const Span *spans, const double *tables,
-        double *d_map, int channels, int channels_inner, GRAD, GEOMETRY),
-       (count, grad, reaches, ranges, spans, tables, d_map, channels, channels_inner, g_box, g_channel, g_bin, AXES))
+       (u32 count, const float *grad, const Reach *reaches, const Span *spans, const float *tables, float *d_map, int channels, int channels_inner, GRAD, GEOMETRY),
+       (u32 count, const double *grad, const Reach *reaches, const Span *spans, const double *tables, double *d_map, int channels, int channels_inner, GRAD, GEOMETRY),
+       (count, grad, reaches, spans, tables, d_map, channels, channels_inner, g_box, g_channel, g_bin, AXES))
 KERNEL(roi_backward_boxes, backward_boxes,
        (u32 count, const float *grad, const float *map, const float *rois, const Span *spans, const float *tables, float *shares,
         int channels, STRIDES, GRAD, GEOMETRY),
@@ -214,5 +216,5 @@ KERNEL(roi_backward_boxes, backward_boxes,
         double *shares, int channels, STRIDES, GRAD, GEOMETRY),
        (count, grad, map, rois, spans, tables, shares, channels, Strides{s_image, s_channel, s_row, s_column}, g_box, g_channel,
         g_bin, AXES))
-KERNEL(roi_add_shares, add_shares, (u32 count, const float *shares, float *d_rois, int channels, double scale),
-       (u32 count, const double *shares, double *d_rois, int channels, double scale), (count, shares, d_rois, channels, scale))
+KERNEL(roi_add_shares, add_shares, (u32 count, const float *shares, float *d_rois, int each, double scale),
+       (u32 count, const double *shares, double *d_rois, int each, double scale), (count, shares, d_rois, each, scale))

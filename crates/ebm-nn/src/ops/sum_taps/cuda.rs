@@ -4,7 +4,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
 use super::Taps;
-use crate::cuda::{Element, by_type, elements, launch, sizes};
+use crate::cuda::{Element, by_type, elements, launch, sizes, unwritten};
 
 impl Taps {
     /// The operation, or its adjoint.
@@ -15,7 +15,7 @@ impl Taps {
             let device = s.device();
             let from = elements::<T>(s, l)?;
             let len = op.shape.iter().product::<usize>() * if op.spread { op.kernel * op.kernel } else { 1 };
-            let mut to = device.alloc_zeros::<T>(len)?;
+            let mut to = unwritten::<T>(device, len)?;
             if op.spread {
                 launch!(device, SUM_TAPS::"spread_taps", T, len; &from, &mut to, &h, &w, &kernel);
             } else {

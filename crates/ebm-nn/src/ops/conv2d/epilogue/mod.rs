@@ -3,12 +3,12 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Result, Shape, Tensor};
 
-use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes};
-use crate::ops::channel_sums::channel_sums;
+use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, threads_by_channel, unwritten};
+use crate::ops::channel_sums::{channel_sums, extents};
 use crate::ops::kernel::{Apply, Kernel};
 use crate::ops::relu_gradient;
 
-/// x (N, C, H, W) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in bf16 is f32.
+/// x (…, C) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in bf16 is f32.
 pub(crate) fn epilogue(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
     match residual {
         Some(residual) => Epilogue { relu }.apply([x, bias, residual]),
@@ -38,14 +38,15 @@ impl<const N: usize> Kernel<N> for Epilogue {
             residual: Option<Argument<'_>>,
             relu: bool,
         ) -> Result<CudaStorage> {
-            let (_, channels, height, width) = x.1.shape().dims4()?;
-            let ([c, p], len) = (sizes([channels, height * width])?, x.1.shape().elem_count());
+            let ([_, channels], len) = (extents(x.1.shape()), x.1.shape().elem_count());
+            let [c, n] = sizes([channels, len])?;
             let (has_residual, relu) = (i32::from(residual.is_some()), i32::from(relu));
             let (residual, layout) = residual.unwrap_or(x);
             let (residual, device) = (elements::<T>(residual, layout)?, x.0.device());
             let (x, bias) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(bias.0, bias.1)?);
-            let mut y = device.alloc_zeros::<T>(len)?;
-            launch!(device, EPILOGUE::"epilogue", T, len; &x, &bias, &residual, &mut y, &has_residual, &relu, &c, &p);
+            let mut y = unwritten::<T>(device, len)?;
+            launch!(device, EPILOGUE::"epilogue", T, threads_by_channel(len, channels);
+                &x, &bias, &residual, &mut y, &has_residual, &relu, &c, &n);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
         let (x, bias, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
@@ -71,7 +72,7 @@ mod tests {
 
     /// The same by single operations, which the CPU has too.
     fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
-        let y = x.broadcast_add(&bias.reshape((1, bias.elem_count(), 1, 1))?.to_dtype(x.dtype())?)?;
+        let y = x.broadcast_add(&bias.to_dtype(x.dtype())?)?;
         let wrap = candle_core::Error::wrap;
         match (residual, relu) {
             (Some(residual), true) => add_relu(&y, residual).map_err(wrap),
@@ -86,7 +87,7 @@ mod tests {
         for dtype in [DType::F64, DType::F32] {
             let tolerance = if dtype == DType::F64 { 1e-13 } else { 1e-5 };
             let [x, residual] =
-                [1, 2].map(|salt| noise_tensor(&[2, 3, 5, 7], salt).unwrap().to_dtype(dtype).unwrap());
+                [1, 2].map(|salt| noise_tensor(&[2, 5, 7, 3], salt).unwrap().to_dtype(dtype).unwrap());
             let bias = noise_tensor(&[3], 3).unwrap().to_dtype(dtype).unwrap();
             for relu in [false, true] {
                 let form = |x: &Tensor, b: &Tensor, r: Option<&Tensor>| {
@@ -105,9 +106,9 @@ mod tests {
             let tensor = |shape: &[usize], salt, dtype| {
                 noise_tensor(shape, salt).unwrap().to_dtype(dtype).unwrap().to_device(&device).unwrap()
             };
-            let x = Var::from_tensor(&tensor(&[2, 3, 5, 7], 1, DType::BF16)).unwrap();
+            let x = Var::from_tensor(&tensor(&[2, 5, 7, 3], 1, DType::BF16)).unwrap();
             let bias = Var::from_tensor(&tensor(&[3], 2, DType::F32)).unwrap();
-            let residual = tensor(&[2, 3, 5, 7], 3, DType::BF16);
+            let residual = tensor(&[2, 5, 7, 3], 3, DType::BF16);
             let y = epilogue(&x, &bias, Some(&residual), true).unwrap();
             let wide = [x.as_tensor(), &residual].map(|t| t.to_dtype(DType::F32).unwrap());
             let expected = composed(&wide[0], &bias, Some(&wide[1]), true).unwrap();
@@ -115,7 +116,7 @@ mod tests {
             let grads = y.to_dtype(DType::F32).unwrap().sqr().unwrap().sum_all().unwrap().backward().unwrap();
             let found = grads.get(&bias).unwrap();
             assert_eq!(found.dtype(), DType::F32);
-            let expected = (expected * 2.0).unwrap().sum((0, 2, 3)).unwrap();
+            let expected = (expected * 2.0).unwrap().sum((0, 1, 2)).unwrap();
             assert!(distance(found, &expected).unwrap() < 1e-2);
         }
     }

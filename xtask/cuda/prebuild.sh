@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What xtask/cuda/measure.sh needs on a machine with a GPU that has no Rust or no network: `ebm` with the feature `cuda` and the tests of
+# devices, stripped, in DIRECTORY (by default target/cuda-prebuilt).
+#
+#   xtask/cuda/prebuild.sh [DIRECTORY]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+out=$(realpath -m "${1:-$target/cuda-prebuilt}")
+if [ -z "${CUDA_HOME:-}" ]; then
+  bash xtask/cuda/setup.sh "$target/cuda-13.0"
+  # shellcheck disable=SC1091
+  source "$target/cuda-13.0/env"
+fi
+# One set of packages: another would build what is below them once more.
+packages=(-p ebm-libraries -p ebm-distributed -p ebm-nn -p ebm-cli --features ebm-cli/cuda --release --locked)
+cargo build "${packages[@]}"
+rm -rf "$out"
+mkdir -p "$out/tests"
+strip -o "$out/ebm" "$target/release/ebm"
+# The package is the part of its id after the last / or before the #: its tests run in that folder, as under cargo.
+cargo test "${packages[@]}" --lib --test devices --no-run --message-format=json |
+  python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable"):
+        print(message["manifest_path"].split("/")[-2], message["target"]["name"], message["executable"])' |
+  while read -r package name executable; do
+    strip -o "$out/tests/$package.$name" "$executable"
+  done
+du -sh "$out"

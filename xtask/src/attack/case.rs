@@ -94,9 +94,7 @@ impl Case<'_> {
             Fault::Memory
         } else if (code.is_none() && !signalled) || (starved && !codes.contains(&NO_MEMORY)) {
             Fault::Abort
-        } else if (!fits && !signalled)
-            || (*code != Some(0) && said.is_empty() && program.streams.is_empty() && !signalled)
-        {
+        } else if !(fits || *signalled && code.is_none()) || self.is_silent(program, outcome) {
             Fault::Exit
         } else {
             return;
@@ -104,6 +102,12 @@ impl Case<'_> {
         let last: String =
             said.lines().rev().take(4).collect::<Vec<_>>().join(" | ").chars().take(600).collect();
         self.note(fault, format!("{code:?}, {} MiB: {}: {last}", peak >> 20, shown(&program.words)));
+    }
+
+    /// Whether it failed without a word, where it could say one.
+    fn is_silent(&self, program: &Program, outcome: &Outcome) -> bool {
+        let Outcome { code, signalled, said, .. } = outcome;
+        *code != Some(0) && said.is_empty() && program.streams.is_empty() && !signalled
     }
 
     /// Notes a fault.

@@ -33,6 +33,9 @@ pub struct AttackArgs {
     /// Only these kinds.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     only: Vec<String>,
+    /// Not these kinds.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub without: Vec<String>,
     /// Only the case of this number, whose folder is kept.
     #[arg(long, value_name = "NUMBER")]
     case: Option<usize>,
@@ -96,7 +99,8 @@ type Found = (usize, Fault, String);
 /// returns how many faults there were.
 pub fn run(ebm: &Path, root: &Path, dir: &Path, args: &AttackArgs) -> Result<usize> {
     let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-    if let Some(unknown) = args.only.iter().find(|name| !known.contains(&name.as_str())) {
+    if let Some(unknown) = args.only.iter().chain(&args.without).find(|name| !known.contains(&name.as_str()))
+    {
         bail!("there is no kind {unknown}; there are {}", known.join(", "));
     }
     if dir.exists() {
@@ -105,9 +109,11 @@ pub fn run(ebm: &Path, root: &Path, dir: &Path, args: &AttackArgs) -> Result<usi
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let base = Base::new(ebm, root, dir, Duration::from_secs(args.seconds))?;
     let mut rows = Vec::new();
-    for kind in
-        KINDS.iter().filter(|kind| args.only.is_empty() || args.only.iter().any(|name| name == kind.name))
-    {
+    let is_wanted = |kind: &&Kind| {
+        let is_in = |names: &[String]| names.iter().any(|name| name == kind.name);
+        (args.only.is_empty() || is_in(&args.only)) && !is_in(&args.without)
+    };
+    for kind in KINDS.iter().filter(is_wanted) {
         if kind.name == "ranks" && ranks::launcher(root).is_none() {
             eprintln!("ranks: left out, as there is no mpiexec; xtask/mpi/setup.sh fetches two");
             continue;

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub code: Option<i32>,
     /// Whether it was ended for taking too long.
     pub timed_out: bool,
-    /// Whether another process ended it, as the case wants.
+    /// Whether it, or a process that it started, was sent a signal by the case.
     pub signalled: bool,
     /// The most memory that was seen, in bytes.
     pub peak: u64,
@@ -131,8 +131,7 @@ impl Running {
         };
         let [_, said] = self.streams.map(|stream| stream.join().unwrap_or_default());
         let said = String::from_utf8_lossy(&said).into_owned();
-        let signalled = self.signalled && status.signal().is_some();
-        Ok(Outcome { code: status.code(), timed_out, signalled, peak, said })
+        Ok(Outcome { code: status.code(), timed_out, signalled: self.signalled, peak, said })
     }
 }
 

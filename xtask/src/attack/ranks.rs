@@ -42,14 +42,10 @@ fn both(case: &Case<'_>, run: &Path, resume: bool, limits: Limits) -> Result<Pro
     training.extend(resume.then(|| OsString::from("--resume")));
     let rank = |rank: usize| {
         let limited = (rank == 0) == limits.first;
-        let mut words = words(&[&"-n", &"1", &"prlimit"]);
+        let note = format!("echo $$ > pid-{rank}; exec \"$0\" \"$@\"");
+        let mut words = words(&[&"-n", &"1", &"bash", &"-c", &note, &"prlimit"]);
         words.extend(limits.memory.filter(|_| limited).map(|bytes| format!("--as={bytes}").into()));
         words.extend(limits.file_size.filter(|_| limited).map(|bytes| format!("--fsize={bytes}").into()));
-        words.extend([
-            "bash".into(),
-            "-c".into(),
-            format!("echo $$ > pid-{rank}; exec \"$0\" \"$@\"").into(),
-        ]);
         words.push(case.base.ebm.clone().into());
         [words, training.clone()].concat()
     };

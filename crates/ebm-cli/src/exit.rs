@@ -178,8 +178,9 @@ fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
     let cut = |error: &IoError| matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
     let io = cause.downcast_ref::<IoError>().is_some_and(cut);
     let json = cause.downcast_ref::<serde_json::Error>().is_some_and(|error| !error.is_io());
+    let toml = cause.is::<toml::de::Error>();
     let csv = cause.downcast_ref::<csv::Error>().is_some_and(|error| !error.is_io_error());
-    (io || json || csv).then_some(DATA)
+    (io || json || toml || csv).then_some(DATA)
 }
 
 #[cfg(test)]

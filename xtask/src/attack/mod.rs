@@ -5,6 +5,7 @@ mod base;
 mod case;
 mod damage;
 mod faults;
+mod further;
 mod inputs;
 mod program;
 mod random;
@@ -63,7 +64,7 @@ const fn kind(name: &'static str, cases: usize, run: fn(&mut Case<'_>) -> Result
     Kind { name, cases, run }
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 26] = [
     kind("archives", 300, inputs::archive),
     kind("images", 450, inputs::image),
     kind("weights", 500, inputs::weights),
@@ -83,6 +84,13 @@ const KINDS: [Kind; 19] = [
     kind("pairs", 12, faults::pairs),
     kind("servers", 42, server::server),
     kind("ranks", 64, ranks::ranks),
+    kind("headers", 120, further::headers),
+    kind("chunks", 80, further::chunks),
+    kind("variables", 100, further::variables),
+    kind("cards", 60, further::cards),
+    kind("sequences", 60, further::sequences),
+    kind("faces", 40, further::faces),
+    kind("points", 40, further::points),
 ];
 
 /// What the cases of a kind found.

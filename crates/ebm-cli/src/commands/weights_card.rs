@@ -101,10 +101,9 @@ impl Results {
         let object: Value =
             serde_json::from_slice(&bytes).with_context(|| format!("{}: not JSON", path.display()))?;
         if object.get("schema").and_then(Value::as_str) != Some(SCHEMA) {
-            bail!(
-                "{}: not a document of {SCHEMA}, which `ebm` prints with --json; see docs/json.md",
-                path.display()
-            );
+            let detail = format!("its schema is not {SCHEMA}; see docs/json.md");
+            let expected = "a document that `ebm` prints with --json";
+            return Err(ebm_data::Error::Format { path: path.to_owned(), expected, detail }.into());
         }
         let about = ["study", "scale", "dataset"]
             .iter()

@@ -103,7 +103,7 @@ struct Decisive {
 }
 
 /// The configuration in the metadata of the file at `path`: data, which nobody at the command line has set.
-pub(super) fn configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
+pub(crate) fn configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
     ExperimentConfig::parse("its configuration", &metadata.config)
         .map_err(|error| Error::Weights { path: path.to_owned(), reason: error.to_string() })
 }
@@ -111,7 +111,8 @@ pub(super) fn configuration(metadata: &ModelMetadata, path: &Path) -> Result<Exp
 /// The same with only those settings in its configuration.
 fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
     let config = configuration(metadata, path)?;
-    let method = config.method(&metadata.method)?;
+    let unknown = |error: Error| Error::Weights { path: path.to_owned(), reason: error.to_string() };
+    let method = config.method(&metadata.method).map_err(unknown)?;
     let (density, confidence) = (method.density.clone(), method.confidence.clone());
     let training = config.training(method);
     let decisive = Decisive { detector: config.detector.clone(), density, confidence, training };

@@ -43,34 +43,33 @@ impl<T: Element> Weights<T> {
         let [boxes, images, height, width, out_h, out_w] = &self.axes;
         let channels = map.1.shape().dims4()?.1;
         let (features, rows) = (from_first::<T>(map.0, map.1)?, elements::<T>(rois.0, rois.1)?);
-        let [image, channel, row, column] = strides(map.1)?;
-        let inner = i32::from(channel == 1);
+        let [image, row, column] = inner_strides(map.1)?;
         let len = *boxes as usize * channels * self.bins();
         let [c] = sizes([channels])?;
         let mut out = unwritten::<T>(device, len)?;
-        launch!(device, ROI::"roi_forward", T, len;
-            &features, &rows, &self.spans, &self.tables, &mut out, &c, &inner, &image, &channel, &row, &column,
+        launch!(device, ROI::"roi_forward", T, *boxes as usize * channels.div_ceil(POOLED) * THREADS;
+            &features, &rows, &self.spans, &self.tables, &mut out, &c, &image, &row, &column,
             boxes, images, height, width, out_h, out_w);
         Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
     }
 
-    /// The gradient in the map from that of the pooled boxes, as (N, C, H, W), or where `inner` as (N, H, W, C).
-    pub fn backward_map(&self, grad: Argument<'_>, rois: Argument<'_>, inner: bool) -> Result<CudaStorage> {
+    /// The gradient in the map (N, H, W, C) from that of the pooled boxes.
+    pub fn backward_map(&self, grad: Argument<'_>, rois: Argument<'_>) -> Result<CudaStorage> {
         let device = grad.0.device();
         let [boxes, images, height, width, out_h, out_w] = &self.axes;
         let channels = grad.1.shape().dims4()?.1;
         let (g, rows) = (from_first::<T>(grad.0, grad.1)?, elements::<T>(rois.0, rois.1)?);
-        let [g_box, g_channel, g_bin] = bin_strides(grad.1)?;
+        let [g_box, g_bin] = bin_strides(grad.1)?;
         let mut reaches = unwritten::<i32>(device, 5 * *boxes as usize)?;
         launch!(device, ROI::"roi_reach", T, *boxes as usize;
             &rows, &self.spans, &mut reaches, boxes, images, height, width, out_h, out_w);
         let blocks =
-            (*images * *height) as usize * (*width as usize).div_ceil(TILE) * channels.div_ceil(CHUNK);
-        let [c, inner] = sizes([channels, usize::from(inner)])?;
+            (*images * *height) as usize * (*width as usize).div_ceil(SIDE) * channels.div_ceil(CHUNK);
+        let [c] = sizes([channels])?;
         let len = (*images * *height * *width) as usize * channels;
         let mut d_map = unwritten::<T>(device, count(len)? as usize)?;
         launch!(device, ROI::"roi_backward_map", T, blocks * THREADS;
-            &g, &reaches, &self.spans, &self.tables, &mut d_map, &c, &inner, &g_box, &g_channel, &g_bin,
+            &g, &reaches, &self.spans, &self.tables, &mut d_map, &c, &g_box, &g_bin,
             boxes, images, height, width, out_h, out_w);
         Ok(CudaStorage::wrap_cuda_slice(d_map, device.clone()))
     }
@@ -88,14 +87,14 @@ impl<T: Element> Weights<T> {
         let channels = map.1.shape().dims4()?.1;
         let (g, features) = (from_first::<T>(grad.0, grad.1)?, from_first::<T>(map.0, map.1)?);
         let rows = elements::<T>(rois.0, rois.1)?;
-        let [g_box, g_channel, g_bin] = bin_strides(grad.1)?;
-        let [image, channel, row, column] = strides(map.1)?;
-        let each = *out_h as usize * channels;
+        let [g_box, g_bin] = bin_strides(grad.1)?;
+        let [image, row, column] = inner_strides(map.1)?;
+        let each = *out_h as usize * channels.div_ceil(SUMMED);
         let ([c, each_box], len) = (sizes([channels, each])?, *boxes as usize * each);
         let mut shares = unwritten::<T>(device, 4 * len)?;
         launch!(device, ROI::"roi_backward_boxes", T, len;
-            &g, &features, &rows, &self.spans, &self.tables, &mut shares, &c, &image, &channel, &row, &column,
-            &g_box, &g_channel, &g_bin, boxes, images, height, width, out_h, out_w);
+            &g, &features, &rows, &self.spans, &self.tables, &mut shares, &c, &image, &row, &column,
+            &g_box, &g_bin, boxes, images, height, width, out_h, out_w);
         let len = 5 * *boxes as usize;
         let mut d_rois = unwritten::<T>(device, len)?;
         launch!(device, ROI::"roi_add_shares", T, len * THREADS; &shares, &mut d_rois, &each_box, &scale);
@@ -103,22 +102,29 @@ impl<T: Element> Weights<T> {
     }
 }
 
-/// Threads of a block of `roi_backward_map` and `roi_add_shares`, and the pixels and channels of the first's: as in `roi.cu`.
+/// The sizes of the kernels' blocks, as in `roi.cu`.
 const THREADS: usize = 256;
-const TILE: usize = 8;
-const CHUNK: usize = THREADS / TILE * 8;
+const SIDE: usize = 8;
+const POOLED: usize = 64;
+const CHUNK: usize = 256;
+const SUMMED: usize = 4;
 
-/// The strides of a gradient (R, C, ph, pw) by box, channel and bin.
-fn bin_strides(layout: &Layout) -> Result<[i64; 3]> {
-    let [boxes, channels, row, column] = strides(layout)?;
-    let (_, _, _, out_w) = layout.shape().dims4()?;
-    if row != column * out_w as i64 {
-        candle_core::bail!(
-            "the bins of a gradient must follow each other, not with strides {:?}",
-            layout.stride()
-        );
+/// The strides of a map (N, C, H, W) with the channels innermost by image, row and column.
+fn inner_strides(layout: &Layout) -> Result<[i64; 3]> {
+    let ([image, channel, row, column], (_, channels, _, _)) = (strides(layout)?, layout.shape().dims4()?);
+    if channel != 1 && channels > 1 {
+        candle_core::bail!("the channels must be innermost, not with strides {:?}", layout.stride());
     }
-    Ok([boxes, channels, column])
+    Ok([image, row, column])
+}
+
+/// The strides of a gradient (R, C, ph, pw) with the channels innermost by box and bin.
+fn bin_strides(layout: &Layout) -> Result<[i64; 2]> {
+    let ([boxes, row, column], (_, _, _, out_w)) = (inner_strides(layout)?, layout.shape().dims4()?);
+    if row != column * out_w as i64 {
+        candle_core::bail!("bins must follow each other, not with strides {:?}", layout.stride());
+    }
+    Ok([boxes, column])
 }
 
 /// The pooled boxes.
@@ -134,16 +140,15 @@ pub(super) fn forward<A: Axes>(
     }
 }
 
-/// The gradient in a map of this shape (N, C, H, W), as that, or where `inner` as (N, H, W, C).
+/// The gradient in a map of this shape (N, C, H, W), as (N, H, W, C).
 pub(super) fn backward_map<A: Axes>(
     pool: &RoiPool<A>,
     map: &Shape,
     (grad, rois): (Argument<'_>, Argument<'_>),
-    inner: bool,
 ) -> Result<CudaStorage> {
     match rois.0.dtype() {
-        DType::F32 => A::weigh::<f32>(pool, rois, map, false)?.backward_map(grad, rois, inner),
-        DType::F64 => A::weigh::<f64>(pool, rois, map, false)?.backward_map(grad, rois, inner),
+        DType::F32 => A::weigh::<f32>(pool, rois, map, false)?.backward_map(grad, rois),
+        DType::F64 => A::weigh::<f64>(pool, rois, map, false)?.backward_map(grad, rois),
         other => unsupported(A::OP, other),
     }
 }

@@ -8,7 +8,7 @@ use super::weights::BoxWeights;
 use crate::error::{Error, Result};
 use crate::ops::float::Float;
 use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
-use crate::ops::layout::{ChannelsLast, is_channels_last};
+use crate::ops::layout::{ChannelsLast, channels_last, is_channels_last};
 use crate::ops::storage::elements;
 
 type CandleResult<T> = candle_core::Result<T>;
@@ -46,12 +46,9 @@ impl<A: Axes> RoiPool<A> {
     pub(crate) fn forward(self, features: &Tensor, rois: &Tensor) -> Result<Tensor> {
         self.check(features, rois)?;
         // What goes back through the boxes reads the map once more.
-        let features = if features.permute((0, 2, 3, 1))?.is_contiguous() {
-            features.clone()
-        } else if A::MOVES && rois.track_op() && features.device().is_cpu() {
-            crate::ops::channels_last(features)?
-        } else {
-            features.contiguous()?
+        let features = match A::MOVES && rois.track_op() {
+            true => channels_last(features)?,
+            false => readable(features)?,
         };
         Ok(self.apply([&features, &rois.contiguous()?])?)
     }
@@ -69,12 +66,7 @@ impl<A: Axes> RoiPool<A> {
             );
             return Err(Error::Argument { op: A::OP, reason });
         }
-        let features = if features.permute((0, 2, 3, 1))?.is_contiguous() {
-            features.clone()
-        } else {
-            features.contiguous()?
-        };
-        Ok(self.box_gradient(&features, &rois.contiguous()?, grad)?)
+        Ok(self.box_gradient(&readable(features)?, &rois.contiguous()?, grad)?)
     }
 
     /// Checks shapes, types and settings, and the rows of boxes where they can be read without a transfer.
@@ -125,9 +117,9 @@ impl<A: Axes> RoiPool<A> {
     }
 
     fn map_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
-        let grad = gradient_for(features, grad)?;
-        let inner = !features.device().is_cpu() && is_channels_last(features);
-        let found = MapGradient { pool: *self, map: features.shape().clone(), inner }.run([&grad, rois])?;
+        let inner = !features.device().is_cpu();
+        let op = MapGradient { pool: *self, map: features.shape().clone(), inner };
+        let found = op.run([&gradient_for(features, grad)?, rois])?;
         if inner { found.permute((0, 3, 1, 2)) } else { Ok(found) }
     }
 }
@@ -144,13 +136,20 @@ pub(crate) fn check_settings(op: &'static str, out: (usize, usize), spatial_scal
     Ok(())
 }
 
-/// A gradient (R, C, ph, pw), on a GPU with its numbers in the order in which those of `features` are, for threads to read
-/// neighbours.
-fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
-    if !features.device().is_cpu() && is_channels_last(features) {
-        return grad.permute((0, 2, 3, 1))?.contiguous()?.permute((0, 3, 1, 2));
+/// A map in an order that the kernels read: on a GPU with the channels innermost, on the CPU in either.
+fn readable(features: &Tensor) -> Result<Tensor> {
+    match features.device().is_cpu() && !is_channels_last(features) {
+        true => Ok(features.contiguous()?),
+        false => channels_last(features),
     }
-    grad.contiguous()
+}
+
+/// A gradient (R, C, ph, pw), on a GPU with the channels innermost.
+fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
+    match features.device().is_cpu() {
+        true => grad.contiguous(),
+        false => channels_last(&grad.detach()).map_err(candle_core::Error::wrap),
+    }
 }
 
 impl<A: Axes> Kernel<2> for RoiPool<A> {
@@ -193,7 +192,7 @@ impl<A: Axes> Kernel<2> for RoiPool<A> {
     }
 }
 
-/// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner` as (N, H, W, C).
+/// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner`, on a GPU, as (N, H, W, C).
 struct MapGradient<A> {
     pool: RoiPool<A>,
     /// (N, C, H, W).
@@ -223,7 +222,7 @@ impl<A: Axes> Kernel<2> for MapGradient<A> {
 
     #[cfg(feature = "cuda")]
     fn cuda(&self, [grad, rois]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_map(&self.pool, &self.map, (grad, rois), self.inner)
+        super::cuda::backward_map(&self.pool, &self.map, (grad, rois))
     }
 }
 

@@ -1,36 +1,53 @@
 // Pooling with separable weights, `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`, and its gradients.
 //
-// Maps have any strides. Threads are numbered so that neighbours read neighbouring numbers: with `channels_inner` a thread's channel
-// is what changes fastest, else its pixel or bin.
+// Maps have their channels innermost: neighbouring threads have neighbouring channels.
 #include "weights.cuh"
 
 // A map's strides, in elements.
 struct Strides {
-  i64 image, channel, row, column;
+  i64 image, row, column;
 };
 
-// A thread for each output.
+// A block: threads for 32 channels each of SIDE bins or pixels, and the channels of each thread, 32 apart.
+const int THREADS = 256, ACROSS = 32, SIDE = THREADS / ACROSS;
+
+// Channels and bins of a block of `forward`.
+const int POOLED = 2 * ACROSS, BINS = 64;
+
+// A block for each box and POOLED channels. The bins go through shared memory: in the result they are innermost.
 template <typename T>
-__device__ void forward(u32 count, const T *map, const T *rois, const Span *spans, const T *tables, T *out, int channels,
-                        int channels_inner, Strides s, Axes g) {
-  int bins = g.out_h * g.out_w;
-  FOR_EACH(i, count) {
-    int c = channels_inner ? i % channels : i / bins % channels;
-    int bin = channels_inner ? i / channels % bins : i % bins;
-    int r = i / bins / channels, p = bin / g.out_w, q = bin % g.out_w;
-    Span y = spans[span_of(g, r, 0, p)], x = spans[span_of(g, r, 1, q)];
-    T sum = 0;
-    if (y.first < y.until && x.first < x.until) {
-      const T *wy = tables + row_of(g, r, 0, p), *wx = tables + row_of(g, r, 1, q);
-      const T *plane = map + (i64)rois[(i64)r * 5] * s.image + c * s.channel;
-      for (int row = y.first; row < y.until; ++row) {
-        T line = 0;
-        for (int column = x.first; column < x.until; ++column)
-          line += wx[column] * plane[row * s.row + column * s.column];
-        sum += wy[row] * line;
+__device__ void forward(u32, const T *map, const T *rois, const Span *spans, const T *tables, T *out, int channels, Strides s, Axes g) {
+  __shared__ T pooled[POOLED][BINS + 1];
+  int chunks = (channels + POOLED - 1) / POOLED, r = blockIdx.x / chunks, first = blockIdx.x % chunks * POOLED;
+  int bins = g.out_h * g.out_w, lane = threadIdx.x % ACROSS;
+  const T *image = map + (i64)rois[(i64)r * 5] * s.image + first + lane;
+  for (int start = 0; start < bins; start += BINS) {
+    int here = least(BINS, bins - start);
+    for (int b = threadIdx.x / ACROSS; b < here; b += SIDE) {
+      int p = (start + b) / g.out_w, q = (start + b) % g.out_w;
+      Span y = spans[span_of(g, r, 0, p)], x = spans[span_of(g, r, 1, q)];
+      T sums[POOLED / ACROSS] = {};
+      if (x.first < x.until) {
+        const T *wy = tables + row_of(g, r, 0, p), *wx = tables + row_of(g, r, 1, q);
+        for (int row = y.first; row < y.until; ++row) {
+          T lines[POOLED / ACROSS] = {};
+          for (int column = x.first; column < x.until; ++column) {
+            const T *pixel = image + row * s.row + column * s.column;
+            T weight = wx[column];
+            for (int j = 0; j < POOLED / ACROSS; ++j)
+              if (first + lane + j * ACROSS < channels) lines[j] += weight * pixel[j * ACROSS];
+          }
+          for (int j = 0; j < POOLED / ACROSS; ++j) sums[j] += wy[row] * lines[j];
+        }
       }
+      for (int j = 0; j < POOLED / ACROSS; ++j) pooled[lane + j * ACROSS][b] = sums[j];
     }
-    out[((i64)r * channels + c) * bins + bin] = sum;
+    __syncthreads();
+    for (int i = threadIdx.x; i < POOLED * here; i += THREADS) {
+      int c = i / here, b = i % here;
+      if (first + c < channels) out[((i64)r * channels + first + c) * bins + start + b] = pooled[c][b];
+    }
+    __syncthreads();
   }
 }
 
@@ -59,27 +76,25 @@ __device__ void reach(u32 count, const T *rois, const Span *spans, Reach *reache
   }
 }
 
-// A block of the gradient in the map: THREADS threads for a tile of 8 pixels side by side and CHUNK channels, CHANNELS of them a
-// thread. It takes the boxes THREADS at a time and keeps those that reach its tile, in their order.
-const int THREADS = 256, TILE = 8, ACROSS = THREADS / TILE, CHANNELS = 8, CHUNK = ACROSS * CHANNELS;
+// The gradient in the map (N, H, W, C), gathered: a block for a tile of SIDE pixels side by side and CHUNK channels, CHANNELS of them
+// a thread. It takes the boxes THREADS at a time, keeps those that reach its tile, in their order, and each thread adds them. `grad`
+// has strides by box and bin.
+const int CHANNELS = 8, CHUNK = ACROSS * CHANNELS;
 
-// The gradient in the map, gathered: a thread adds the boxes in their order. `grad` has strides by box, channel and bin; the result is
-// (N, C, H, W), or (N, H, W, C) with `channels_inner`.
 template <typename T>
 __device__ void backward_map(u32, const T *grad, const Reach *reaches, const Span *spans, const T *tables, T *d_map, int channels,
-                             int channels_inner, i64 g_box, i64 g_channel, i64 g_bin, Axes g) {
+                             i64 g_box, i64 g_bin, Axes g) {
   __shared__ int list[THREADS], ends[THREADS];
-  int chunks = (channels + CHUNK - 1) / CHUNK, tiles = (g.width + TILE - 1) / TILE, block = blockIdx.x;
-  int chunk = block % chunks, left = block / chunks % tiles * TILE, row = block / chunks / tiles % g.height;
+  int chunks = (channels + CHUNK - 1) / CHUNK, tiles = (g.width + SIDE - 1) / SIDE, block = blockIdx.x;
+  int left = block / chunks % tiles * SIDE, row = block / chunks / tiles % g.height;
   int image = block / chunks / tiles / g.height, me = threadIdx.x;
-  // Neighbouring threads have neighbouring channels, or pixels where those lie together.
-  int column = left + (channels_inner ? me / ACROSS : me % TILE), first = chunk * CHUNK + (channels_inner ? me % ACROSS : me / TILE);
+  int column = left + me / ACROSS, first = block % chunks * CHUNK + me % ACROSS;
   T sums[CHANNELS] = {};
   for (int start = 0; start < g.boxes; start += THREADS) {
     int mine = start + me, reached = 0;
     if (mine < g.boxes) {
       Reach box = reaches[mine];
-      reached = box.image == image && row >= box.top && row < box.bottom && left < box.right && left + TILE > box.left;
+      reached = box.image == image && row >= box.top && row < box.bottom && left < box.right && left + SIDE > box.left;
     }
     // How many boxes up to this one there are: each step adds what is twice as far away.
     ends[me] = reached;
@@ -106,7 +121,7 @@ __device__ void backward_map(u32, const T *grad, const Reach *reaches, const Spa
           const T *from = grad + r * g_box + (p * g.out_w + q) * g_bin;
           for (int j = 0; j < CHANNELS; ++j) {
             int c = first + j * ACROSS;
-            if (c < channels) sums[j] += weight * from[c * g_channel];
+            if (c < channels) sums[j] += weight * from[c];
           }
         }
       }
@@ -114,55 +129,51 @@ __device__ void backward_map(u32, const T *grad, const Reach *reaches, const Spa
     __syncthreads();
   }
   if (column >= g.width) return;
-  i64 pixels = (i64)g.height * g.width, pixel = (i64)row * g.width + column;
-  for (int j = 0; j < CHANNELS; ++j) {
-    int c = first + j * ACROSS;
-    if (c >= channels) break;
-    d_map[channels_inner ? (image * pixels + pixel) * channels + c : ((i64)image * channels + c) * pixels + pixel] = sums[j];
-  }
+  T *to = d_map + (((i64)image * g.height + row) * g.width + column) * channels;
+  for (int j = 0; j < CHANNELS && first + j * ACROSS < channels; ++j) to[first + j * ACROSS] = sums[j];
 }
 
-// The share of each row of bins and each channel in the gradient of a box's coordinates y0, y1, x0, x1 in pixels of the map:
-// (R, 4, out_h · C). A thread for each of those.
+// Channels whose shares a thread of `backward_boxes` adds up.
+const int SUMMED = 4;
+
+// The share of each row of bins and of SUMMED channels in the gradient of a box's coordinates y0, y1, x0, x1 in pixels of the map:
+// (R, 4, out_h · ⌈C / SUMMED⌉). A thread for each of those.
 template <typename T>
 __device__ void backward_boxes(u32 count, const T *grad, const T *map, const T *rois, const Span *spans, const T *tables, T *shares,
-                               int channels, Strides s, i64 g_box, i64 g_channel, i64 g_bin, Axes g) {
+                               int channels, Strides s, i64 g_box, i64 g_bin, Axes g) {
   i64 table = table_len(g);
+  int groups = (channels + SUMMED - 1) / SUMMED;
   FOR_EACH(i, count) {
-    int c = i % channels, p = i / channels % g.out_h, r = i / channels / g.out_h;
+    int c = i % groups, p = i / groups % g.out_h, r = i / groups / g.out_h;
     T y0 = 0, y1 = 0, x0 = 0, x1 = 0;
-    const T *plane = 0;
     Span y = spans[span_of(g, r, 0, p)];
     if (y.first < y.until) {
-      const T *wy = tables + row_of(g, r, 0, p);
+      const T *image = map + (i64)rois[(i64)r * 5] * s.image + c, *wy = tables + row_of(g, r, 0, p);
       for (int q = 0; q < g.out_w; ++q) {
         Span x = spans[span_of(g, r, 1, q)];
-        if (x.first >= x.until) continue;
-        if (!plane) plane = map + (i64)rois[(i64)r * 5] * s.image + c * s.channel;
-        const T *wx = tables + row_of(g, r, 1, q);
-        T by_y0 = 0, by_y1 = 0, by_x0 = 0, by_x1 = 0;
+        const T *wx = tables + row_of(g, r, 1, q), *by_bin = grad + r * g_box + (p * g.out_w + q) * g_bin + c;
+        T weights[SUMMED];
+        for (int j = 0; j < SUMMED; ++j) weights[j] = c + j * groups < channels ? by_bin[j * groups] : (T)0;
         for (int row = y.first; row < y.until; ++row) {
           T line = 0, line0 = 0, line1 = 0;
           for (int column = x.first; column < x.until; ++column) {
-            T value = plane[row * s.row + column * s.column];
+            const T *pixel = image + row * s.row + column * s.column;
+            T value = 0;
+            for (int j = 0; j < SUMMED; ++j)
+              if (c + j * groups < channels) value += weights[j] * pixel[j * groups];
             line += wx[column] * value;
             line0 += wx[table + column] * value;
             line1 += wx[2 * table + column] * value;
           }
-          by_y0 += wy[table + row] * line;
-          by_y1 += wy[2 * table + row] * line;
-          by_x0 += wy[row] * line0;
-          by_x1 += wy[row] * line1;
+          y0 += wy[table + row] * line;
+          y1 += wy[2 * table + row] * line;
+          x0 += wy[row] * line0;
+          x1 += wy[row] * line1;
         }
-        T weight = grad[r * g_box + c * g_channel + (p * g.out_w + q) * g_bin];
-        y0 += weight * by_y0;
-        y1 += weight * by_y1;
-        x0 += weight * by_x0;
-        x1 += weight * by_x1;
       }
     }
-    i64 each = (i64)g.out_h * channels;
-    T *to = shares + r * 4 * each + p * channels + c;
+    i64 each = (i64)g.out_h * groups;
+    T *to = shares + r * 4 * each + p * groups + c;
     to[0] = y0;
     to[each] = y1;
     to[2 * each] = x0;
@@ -194,27 +205,28 @@ __device__ void add_shares(u32, const T *shares, T *d_rois, int each, double sca
 
 #define GEOMETRY int boxes, int images, int height, int width, int out_h, int out_w
 #define AXES Axes{boxes, images, height, width, out_h, out_w}
-#define STRIDES i64 s_image, i64 s_channel, i64 s_row, i64 s_column
-#define GRAD i64 g_box, i64 g_channel, i64 g_bin
+#define STRIDES i64 s_image, i64 s_row, i64 s_column
+#define GRAD i64 g_box, i64 g_bin
 
 KERNEL(roi_forward, forward,
-       (u32 count, const float *map, const float *rois, const Span *spans, const float *tables, float *out, int channels,
-        int channels_inner, STRIDES, GEOMETRY),
-       (u32 count, const double *map, const double *rois, const Span *spans, const double *tables, double *out, int channels,
-        int channels_inner, STRIDES, GEOMETRY),
-       (count, map, rois, spans, tables, out, channels, channels_inner, Strides{s_image, s_channel, s_row, s_column}, AXES))
+       (u32 count, const float *map, const float *rois, const Span *spans, const float *tables, float *out, int channels, STRIDES,
+        GEOMETRY),
+       (u32 count, const double *map, const double *rois, const Span *spans, const double *tables, double *out, int channels, STRIDES,
+        GEOMETRY),
+       (count, map, rois, spans, tables, out, channels, Strides{s_image, s_row, s_column}, AXES))
 KERNEL(roi_reach, reach, (u32 count, const float *rois, const Span *spans, Reach *reaches, GEOMETRY),
        (u32 count, const double *rois, const Span *spans, Reach *reaches, GEOMETRY), (count, rois, spans, reaches, AXES))
 KERNEL(roi_backward_map, backward_map,
-       (u32 count, const float *grad, const Reach *reaches, const Span *spans, const float *tables, float *d_map, int channels, int channels_inner, GRAD, GEOMETRY),
-       (u32 count, const double *grad, const Reach *reaches, const Span *spans, const double *tables, double *d_map, int channels, int channels_inner, GRAD, GEOMETRY),
-       (count, grad, reaches, spans, tables, d_map, channels, channels_inner, g_box, g_channel, g_bin, AXES))
+       (u32 count, const float *grad, const Reach *reaches, const Span *spans, const float *tables, float *d_map, int channels, GRAD,
+        GEOMETRY),
+       (u32 count, const double *grad, const Reach *reaches, const Span *spans, const double *tables, double *d_map, int channels, GRAD,
+        GEOMETRY),
+       (count, grad, reaches, spans, tables, d_map, channels, g_box, g_bin, AXES))
 KERNEL(roi_backward_boxes, backward_boxes,
        (u32 count, const float *grad, const float *map, const float *rois, const Span *spans, const float *tables, float *shares,
         int channels, STRIDES, GRAD, GEOMETRY),
        (u32 count, const double *grad, const double *map, const double *rois, const Span *spans, const double *tables,
         double *shares, int channels, STRIDES, GRAD, GEOMETRY),
-       (count, grad, map, rois, spans, tables, shares, channels, Strides{s_image, s_channel, s_row, s_column}, g_box, g_channel,
-        g_bin, AXES))
+       (count, grad, map, rois, spans, tables, shares, channels, Strides{s_image, s_row, s_column}, g_box, g_bin, AXES))
 KERNEL(roi_add_shares, add_shares, (u32 count, const float *shares, float *d_rois, int each, double scale),
        (u32 count, const double *shares, double *d_rois, int each, double scale), (count, shares, d_rois, each, scale))

@@ -16,14 +16,14 @@ use rand::RngCore;
 use crate::{
     box_head::Candidate,
     branch::Branch,
-    config::{ExperimentConfig, MapType, Settings},
+    config::{ExperimentConfig, MapType},
     corner_density::BoxDensity,
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
     input::{original_pixel, to_original},
-    weights::{BRANCH, WeightFile, check_detector, classes, configuration},
+    weights::{BRANCH, WeightFile, check_detector, classes, stated_configuration},
 };
 
 /// What a [`Detector`] is opened with beside its weights.
@@ -356,7 +356,7 @@ impl TrainedBranch {
             None => config.clone(),
             Some(said) => {
                 check_detector(said, path, config, &weights.digest()?)?;
-                configuration(said, path)?
+                stated_configuration(said, path)?
             }
         };
         // A name that the command line does not give is the file's.

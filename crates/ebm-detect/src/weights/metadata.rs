@@ -103,14 +103,14 @@ struct Decisive {
 }
 
 /// The configuration in the metadata of the file at `path`: data, which nobody at the command line has set.
-pub(crate) fn configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
+pub(crate) fn stated_configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
     ExperimentConfig::parse("its configuration", &metadata.config)
         .map_err(|error| Error::Weights { path: path.to_owned(), reason: error.to_string() })
 }
 
 /// The same with only those settings in its configuration.
 fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
-    let config = configuration(metadata, path)?;
+    let config = stated_configuration(metadata, path)?;
     let unknown = |error: Error| Error::Weights { path: path.to_owned(), reason: error.to_string() };
     let method = config.method(&metadata.method).map_err(unknown)?;
     let (density, confidence) = (method.density.clone(), method.confidence.clone());

@@ -119,7 +119,7 @@ fn of_training(cause: &(dyn StdError + 'static)) -> Option<u8> {
 
 /// Of a task's settings, weights or input.
 fn of_task(cause: &(dyn StdError + 'static)) -> Option<u8> {
-    if let Some(ExperimentError::Config { .. }) = cause.downcast_ref() {
+    if let Some(ExperimentError::Config { .. } | ExperimentError::OutOfRange(_)) = cause.downcast_ref() {
         return Some(USAGE);
     }
     if let Some(error) = cause.downcast_ref::<DetectError>() {

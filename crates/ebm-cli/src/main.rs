@@ -54,6 +54,8 @@ enum Command {
     /// Weights made elsewhere.
     #[command(subcommand)]
     Weights(commands::weights::Weights),
+    /// List a task's settings, each with its range and meaning.
+    Settings(commands::settings::TaskArgs),
     /// Say what this machine has to compute with, and what is missing for what.
     Doctor(commands::doctor::DoctorArgs),
     /// Time the networks beside PyTorch in one run.
@@ -97,6 +99,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Data(command) => commands::data::run(command),
         Command::Weights(command) => commands::weights::run(command),
+        Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Bench(args) => commands::bench::run(args),
         Command::BenchWorker(args) => commands::bench::run_worker(args),

@@ -151,5 +151,12 @@ fn a_setting_of_nothing_is_a_matter_of_usage() {
     leaves_with(USAGE, &[&train[..], &["--set", "base.lerning_rate=1"]].concat(), "learning_rate");
     leaves_with(USAGE, &[&train[..], &["--set", "base.steps='many'"]].concat(), "steps");
     leaves_with(USAGE, &[&train[..], &["--steps", "none"]].concat(), "--steps");
+    let out = "of the command line: base.steps = 4000000000; it must be a whole number from 1 to 1e9";
+    leaves_with(USAGE, &[&train[..], &["--steps", "4000000000"]].concat(), out);
+    let out = "configuration mini: detector.roi.sampling_ratio = 1000000000; it must be a whole number from 0 to 64";
+    leaves_with(USAGE, &[&train[..], &["--set", "detector.roi.sampling_ratio=1000000000"]].concat(), out);
+    let toy = ["reproduce", "toy", "--out", &place.path("runs"), "--seeds", "4000000000"];
+    leaves_with(USAGE, &toy, "models = 4000000000; it must be a whole number from 1 to 10000");
     leaves_with(USAGE, &["predict", "nothing"], "nothing");
+    assert!(!Path::new(&place.path("run")).exists() && !Path::new(&place.path("runs")).exists());
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
+use ebm_experiment::config::Setting;
 use ebm_nn::boxes::{BBox, BoxConvention, paired_iou};
 use ebm_nn::ops::{self, channels_last};
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
@@ -32,6 +33,8 @@ pub enum Coordinates {
     /// IoU-Net's: [`EdgeSpace`].
     Edges,
 }
+
+impl Setting for Coordinates {}
 
 /// The space of the objects' sizes.
 enum Space {

@@ -173,11 +173,15 @@ impl Rpn {
         }
         let device = output.objectness.device();
         let total = sampled.len();
+        let zero = Tensor::zeros((), output.objectness.dtype(), device)?;
+        if total == 0 {
+            return Ok((zero.clone(), zero, total));
+        }
         let logits = output.objectness.flatten_all()?.index_select(&Tensor::new(sampled, device)?, 0)?;
         let labels = Tensor::new(labels, device)?;
         let objectness = ebm_core::loss::binary_cross_entropy_with_logits(&logits, &labels)?;
         if positive.is_empty() {
-            return Ok((objectness, Tensor::zeros((), logits.dtype(), device)?, total));
+            return Ok((objectness, zero, total));
         }
         let predicted = output.offsets.flatten(0, 1)?.index_select(&Tensor::new(positive, device)?, 0)?;
         let targets = rows_of_four(&targets, device)?;

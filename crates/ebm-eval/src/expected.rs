@@ -3,36 +3,39 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ebm_settings::settings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The outcome of an experiment as its configuration states it; a table `[expected]` in TOML.
-///
-/// ```
-/// use ebm_eval::Expected;
-/// use serde_json::json;
-///
-/// let expected: Expected = serde_json::from_value(json!({
-///     "command": "ebm reproduce detection", "time": "not measured", "source": "results.csv",
-///     "rows": [{ "of": { "method": "ebm" }, "ap": [0.47, 0.01] }],
-/// }))?;
-/// let measured = json!([{ "method": "ebm", "seed": 0, "ap": 0.466 }, { "method": "ebm", "seed": 1, "ap": 0.468 }]);
-/// let comparison = expected.compare(measured.as_array().unwrap());
-/// assert_eq!(comparison.to_string(), "expected: 1 of 1 figures within their tolerances");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Expected {
-    /// The command that leads there.
-    pub command: String,
-    /// How long it takes on two cores, or that this was not measured.
-    pub time: String,
-    /// Where the figures are from: a file of measured results, a publication, or why there are none.
-    pub source: String,
-    /// What is expected of which rows.
-    #[serde(default)]
-    pub rows: Vec<ExpectedRow>,
+settings! {
+    /// The outcome of an experiment as its configuration states it; a table `[expected]` in TOML.
+    ///
+    /// ```
+    /// use ebm_eval::Expected;
+    /// use serde_json::json;
+    ///
+    /// let expected: Expected = serde_json::from_value(json!({
+    ///     "command": "ebm reproduce detection", "time": "not measured", "source": "results.csv",
+    ///     "rows": [{ "of": { "method": "ebm" }, "ap": [0.47, 0.01] }],
+    /// }))?;
+    /// let measured = json!([{ "method": "ebm", "seed": 0, "ap": 0.466 }, { "method": "ebm", "seed": 1, "ap": 0.468 }]);
+    /// let comparison = expected.compare(measured.as_array().unwrap());
+    /// assert_eq!(comparison.to_string(), "expected: 1 of 1 figures within their tolerances");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Expected {
+        /// The command that leads there.
+        pub command: String,
+        /// How long it takes on two cores, or that this was not measured.
+        pub time: String,
+        /// Where the figures are from: a file of measured results, a publication, or why there are none.
+        pub source: String,
+        /// What is expected of which rows.
+        #[serde(default)]
+        pub rows: Vec<ExpectedRow> where -1e9..=1e9,
+    }
 }
 
 /// The figures of the rows that have something in common, each the mean over these rows.

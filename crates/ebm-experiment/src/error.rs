@@ -1,3 +1,5 @@
+use crate::config::OutOfRange;
+
 /// What can go wrong in an experiment, whatever its task.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,6 +24,9 @@ pub enum Error {
         /// What is wrong and what is expected.
         reason: String,
     },
+    /// A setting out of its range.
+    #[error(transparent)]
+    OutOfRange(#[from] Box<OutOfRange>),
 }
 
 impl From<ebm_train::Error> for Error {

@@ -14,6 +14,7 @@ use candle_core::{DType, Device};
 use ebm_core::GradientAscent;
 use ebm_core::parametric::Baseline;
 use ebm_data::files::read_settings;
+use ebm_experiment::config::{self, settings};
 use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -31,33 +32,37 @@ use crate::{
 /// The file of a run's parameters.
 const MODEL: &str = "model.safetensors";
 
-/// What a run's `config.toml` says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunConfig {
-    /// The key of the baseline, or [`ENERGY`](crate::network::ENERGY).
-    pub method: String,
-    /// Seed of the initial values, the order and the noise.
-    pub seed: u64,
-    /// Where the backbone's weights are.
-    pub trunk: BackboneSource,
-    /// The experiment.
-    pub experiment: ExperimentConfig,
+settings! {
+    /// What a run's `config.toml` says.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RunConfig {
+        /// The key of the baseline, or [`ENERGY`](crate::network::ENERGY).
+        pub method: String,
+        /// Seed of the initial values, the order and the noise.
+        pub seed: u64 where 0..=u64::MAX,
+        /// Where the backbone's weights are.
+        pub trunk: BackboneSource,
+        /// The experiment.
+        pub experiment: ExperimentConfig,
+    }
 }
 
-/// Where a run has its backbone from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BackboneSource {
-    /// It was trained with the head and is in the run's own file.
-    Own(BackboneConfig),
-    /// A weight file that the head was trained on top of.
-    File {
-        /// The file; relative to the directory that holds the run.
-        path: PathBuf,
-        /// SHA-256 of the file, in hexadecimal.
-        sha256: String,
-    },
+settings! {
+    /// Where a run has its backbone from.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BackboneSource {
+        /// It was trained with the head and is in the run's own file.
+        Own(BackboneConfig),
+        /// A weight file that the head was trained on top of.
+        File {
+            /// The file; relative to the directory that holds the run.
+            path: PathBuf,
+            /// SHA-256 of the file, in hexadecimal.
+            sha256: String,
+        },
+    }
 }
 
 impl RunConfig {
@@ -87,17 +92,20 @@ impl RunConfig {
                 "{error}; a run of `ebm reproduce` or `ebm train` of an age or a head pose is expected"
             ))
         })?;
-        toml::from_str(&text).map_err(|error| fail(format!("not a run of a face network: {error}")))
+        config::parse("of the run", &text)
+            .map_err(|error| fail(format!("not a run of a face network: {error}")))
     }
 }
 
-/// The configuration in the metadata of a model's file.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stored {
-    run: RunConfig,
-    /// How an energy model refines, where the validation split chose that.
-    refinement: Option<GradientAscent>,
+settings! {
+    /// The configuration in the metadata of a model's file.
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Stored {
+        run: RunConfig,
+        /// How an energy model refines, where the validation split chose that.
+        refinement: Option<GradientAscent>,
+    }
 }
 
 impl Stored {
@@ -132,7 +140,7 @@ impl Stored {
             });
             return Ok(Self { run: run?, refinement: None });
         };
-        toml::from_str(&metadata.config).map_err(|error| Error::Settings {
+        config::parse("of the model", &metadata.config).map_err(|error| Error::Settings {
             name: path.display().to_string(),
             reason: format!("not a model of a face: {error}"),
         })

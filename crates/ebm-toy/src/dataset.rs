@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use ebm_experiment::config::Setting;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub enum Problem {
     /// The second problem of the follow-up (BMVC 2020): N(sin x, (0.15 / (1 + e^−x))²).
     Dataset2,
 }
+
+impl Setting for Problem {}
 
 /// Pairs (x, y).
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,6 +8,7 @@ use candle_core::{Device, Tensor};
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{AnyObjective, EnergyModel, JointNce, Objective};
 use ebm_experiment::config::Settings;
+use ebm_experiment::config::settings;
 use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -21,53 +22,59 @@ use crate::layout::Network;
 use crate::network::Heads;
 use crate::training::{Schedule, train};
 
-/// Figure 2 and its rivals as the configuration file states them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Experiment {
-    /// The network of f.
-    pub network: Network,
-    /// Shared by all methods.
-    pub schedule: Schedule,
-    /// Points on each axis of the grid for the divergence.
-    pub evaluation_points: usize,
-    /// Models of each method; they differ in initialisation, order and noise.
-    pub models: u64,
-    /// The rows of the table.
-    pub methods: Vec<Method>,
+settings! {
+    /// Figure 2 and its rivals as the configuration file states them.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Experiment {
+        /// The network of f.
+        pub network: Network,
+        /// Shared by all methods.
+        pub schedule: Schedule,
+        /// Points on each axis of the grid for the divergence.
+        pub evaluation_points: usize where 2..=8192,
+        /// Models of each method; they differ in initialisation, order and noise.
+        pub models: u64 where 1..=10_000,
+        /// The rows of the table.
+        pub methods: Vec<Method>,
+    }
 }
 
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Method {
-    /// Its name in tables and JSON.
-    pub name: String,
-    /// The problems that these settings are for; all if empty.
-    #[serde(default)]
-    pub problems: Vec<Problem>,
-    /// Models of this method, where they are not [`Experiment::models`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub models: Option<u64>,
+settings! {
+    /// A row of the table.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Method {
+        /// Its name in tables and JSON.
+        pub name: String,
+        /// The problems that these settings are for; all if empty.
+        #[serde(default)]
+        pub problems: Vec<Problem>,
+        /// Models of this method, where they are not [`Experiment::models`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub models: Option<u64> where 1..=10_000,
+        /// What is trained.
+        pub model: ModelConfig,
+    }
+}
+
+settings! {
     /// What is trained.
-    pub model: ModelConfig,
-}
-
-/// What is trained.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelConfig {
-    /// p(y | x) = N(y; μ(x), σ²(x)).
-    Gaussian,
-    /// f(x, y) with an objective.
-    Energy(AnyObjective),
-    /// f(x, y) with NCE whose proposal is learned jointly.
-    JointNce {
-        /// K, the components of the proposal.
-        components: usize,
-        /// M.
-        num_samples: usize,
-    },
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ModelConfig {
+        /// p(y | x) = N(y; μ(x), σ²(x)).
+        Gaussian,
+        /// f(x, y) with an objective.
+        Energy(AnyObjective),
+        /// f(x, y) with NCE whose proposal is learned jointly.
+        JointNce {
+            /// K, the components of the proposal.
+            components: usize where 1..=1024,
+            /// M.
+            num_samples: usize where 1..=65_536,
+        },
+    }
 }
 
 /// What models are trained on, and what they are compared with.

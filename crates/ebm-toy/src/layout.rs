@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ebm_experiment::config::Setting;
 use ebm_seed::Key;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ pub enum Network {
     /// 10 → 1, all tanh, so that f has a second derivative in y.
     Bmvc,
 }
+
+impl Setting for Network {}
 
 impl Network {
     /// The activation of the layers of y; those of x have ReLU in both networks.

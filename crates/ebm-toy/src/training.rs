@@ -1,6 +1,7 @@
 //! The training loop of Figure 2, the same for every method.
 
 use candle_core::{Device, Tensor, Var};
+use ebm_experiment::config::settings;
 use ebm_nn::optim::{Adam, Optimizer, ParamGroup};
 use ebm_seed::Key;
 use rand::seq::SliceRandom;
@@ -9,16 +10,18 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::Points;
 use crate::error::{Error, Result};
 
-/// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch size alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Schedule {
-    /// Passes over the points.
-    pub epochs: usize,
-    /// Points in a step; the last step of an epoch takes what is left.
-    pub batch_size: usize,
-    /// Adam's learning rate.
-    pub learning_rate: f64,
+settings! {
+    /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch size alone.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Schedule {
+        /// Passes over the points.
+        pub epochs: usize where 1..=1_000_000,
+        /// Points in a step; the last step of an epoch takes what is left.
+        pub batch_size: usize where 1..=65_536 => "points",
+        /// Adam's learning rate.
+        pub learning_rate: f64 where 1e-9..=10.0,
+    }
 }
 
 /// Minimises a loss over `points` in a new order every epoch; returns the mean loss of each epoch.

@@ -1,7 +1,7 @@
 //! The settings of tracking's experiments.
 
-use ebm_experiment::config::row;
 pub use ebm_experiment::config::{AblationConfig, Settings};
+use ebm_experiment::config::{row, settings};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -9,61 +9,67 @@ use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
 use crate::training::{BoxTraining, SmallBackboneConfig};
 
-/// Box modules, their training, and the tracker that they are compared in.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExperimentConfig {
-    /// How many times fewer channels than ATOM's the box module has in every layer.
-    pub narrowed: usize,
-    /// The backbone that is trained where there is no weight file.
-    pub small_backbone: SmallBackboneConfig,
-    /// The box module's training, the same for every method.
-    pub training: BoxTraining,
-    /// What it learns from.
-    pub pairs: PairsConfig,
-    /// The rows of Table 3.
-    pub methods: Vec<MethodConfig>,
-    /// The trackers of Table 3 beside those that are compared here.
-    #[serde(default)]
-    pub rivals: Vec<RivalConfig>,
-    /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
-    pub ablation: Vec<AblationConfig<[f64; 3]>>,
-    /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
-    #[serde(default)]
-    pub step_factors: Vec<f64>,
-    /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
-    #[serde(default = "published_repetitions")]
-    pub repetitions: usize,
-    /// The tracker.
-    #[serde(default)]
-    pub tracker: TrackerConfig,
-    /// Generated videos, at mini scale.
-    #[serde(default)]
-    pub generated: Option<GeneratedConfig>,
+settings! {
+    /// Box modules, their training, and the tracker that they are compared in.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ExperimentConfig {
+        /// How many times fewer channels than ATOM's the box module has in every layer.
+        pub narrowed: usize where 1..=256,
+        /// The backbone that is trained where there is no weight file.
+        pub small_backbone: SmallBackboneConfig,
+        /// The box module's training, the same for every method.
+        pub training: BoxTraining,
+        /// What it learns from.
+        pub pairs: PairsConfig,
+        /// The rows of Table 3.
+        pub methods: Vec<MethodConfig>,
+        /// The trackers of Table 3 beside those that are compared here.
+        #[serde(default)]
+        pub rivals: Vec<RivalConfig>,
+        /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
+        pub ablation: Vec<AblationConfig<[f64; 3]>>,
+        /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
+        #[serde(default)]
+        pub step_factors: Vec<f64> where 0.0..=1e3,
+        /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
+        #[serde(default = "published_repetitions")]
+        pub repetitions: usize where 1..=1000,
+        /// The tracker.
+        #[serde(default)]
+        pub tracker: TrackerConfig,
+        /// Generated videos, at mini scale.
+        #[serde(default)]
+        pub generated: Option<GeneratedConfig>,
+    }
 }
 
-/// Pairs of frames.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PairsConfig {
-    /// The greatest distance of the two frames.
-    pub max_gap: usize,
-    /// So many batches' features are kept in half precision and used again and again; 0: every batch is new.
-    pub kept_batches: usize,
-    /// The share of pairs from COCO's images, where they are there.
-    pub coco_weight: f64,
+settings! {
+    /// Pairs of frames.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PairsConfig {
+        /// The greatest distance of the two frames.
+        pub max_gap: usize where 0..=1_000_000 => "frames",
+        /// So many batches' features are kept in half precision and used again and again; 0: every batch is new.
+        pub kept_batches: usize where 0..=1_000_000 => "batches",
+        /// The share of pairs from COCO's images, where they are there.
+        pub coco_weight: f64 where 0.0..=1e3,
+    }
 }
 
-/// How many generated videos.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GeneratedConfig {
-    /// To train on.
-    pub train: usize,
-    /// To choose step lengths on.
-    pub validation: usize,
-    /// To measure on.
-    pub test: usize,
+settings! {
+    /// How many generated videos.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct GeneratedConfig {
+        /// To train on.
+        pub train: usize where 1..=1_000_000 => "videos",
+        /// To choose step lengths on.
+        pub validation: usize where 1..=1_000_000 => "videos",
+        /// To measure on.
+        pub test: usize where 1..=1_000_000 => "videos",
+    }
 }
 
 /// ATOM's authors report means of five runs, and so does the paper.
@@ -74,19 +80,6 @@ fn published_repetitions() -> usize {
 impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] =
         &[("mini", include_str!("../configs/mini.toml")), ("paper", include_str!("../configs/paper.toml"))];
-
-    fn check(&self) -> std::result::Result<(), String> {
-        if self.narrowed == 0 || self.repetitions == 0 || self.training.batch_size < 2 {
-            return Err("narrowed and repetitions must be at least 1, training.batch_size at least 2".into());
-        }
-        if !self.step_factors.iter().all(|factor| factor.is_finite() && *factor >= 0.0) {
-            return Err("step_factors must not be negative".into());
-        }
-        for MethodConfig { key, refinement, .. } in &self.methods {
-            refinement.ascent().check().map_err(|error| format!("methods.{key}.refinement: {error}"))?;
-        }
-        Ok(())
-    }
 }
 
 impl ExperimentConfig {
@@ -133,7 +126,7 @@ mod tests {
     fn a_refinement_that_can_not_climb_is_refused() {
         let text = "extends = 'paper'\nmethods.ebm.refinement.step_length = [-1e-4, 1e-3]";
         let error = ExperimentConfig::parse("mine", text).unwrap_err().to_string();
-        assert!(error.contains("methods.ebm.refinement: step_length = [-0.0001"), "{error}");
+        assert!(error.contains("methods.ebm.refinement.step_length[0] = -0.0001; it must be"), "{error}");
     }
 
     #[test]

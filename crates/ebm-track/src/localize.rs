@@ -2,22 +2,25 @@
 
 use std::f64::consts::PI;
 
+use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
-/// When a place is trusted. Scores are about 1 at the target and 0 elsewhere.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LocalizeConfig {
-    /// Below this the target is not there.
-    pub not_found: f64,
-    /// A second peak above this fraction of the first is another candidate for the target.
-    pub distractor: f64,
-    /// A second peak above this fraction of the first is worth learning from.
-    pub hard_negative: f64,
-    /// The side of the neighbourhood that belongs to the first peak, in sizes of the target.
-    pub neighbourhood: f64,
-    /// A target does not move further than this fraction of half the search region.
-    pub displacement: f64,
+settings! {
+    /// When a place is trusted. Scores are about 1 at the target and 0 elsewhere.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LocalizeConfig {
+        /// Below this the target is not there.
+        pub not_found: f64 where -1e6..=1e6,
+        /// A second peak above this fraction of the first is another candidate for the target.
+        pub distractor: f64 where -1e3..=1e3,
+        /// A second peak above this fraction of the first is worth learning from.
+        pub hard_negative: f64 where -1e3..=1e3,
+        /// The side of the neighbourhood that belongs to the first peak, in sizes of the target.
+        pub neighbourhood: f64 where 0.0..=1e3,
+        /// A target does not move further than this fraction of half the search region.
+        pub displacement: f64 where 0.0..=1e3,
+    }
 }
 
 impl Default for LocalizeConfig {

@@ -1,60 +1,69 @@
 //! The rows of Table 3: how the box module is trained, and with what it refines boxes.
 
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule};
+use ebm_experiment::config::{Setting, settings};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// How the box module is trained, and with what it refines boxes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MethodConfig {
-    /// Its name in result files.
-    pub key: String,
-    /// Its name in tables.
-    pub title: String,
-    /// Its row of Table 3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<Published>,
-    /// The loss, with the number of samples and where they come from.
-    pub objective: AnyObjective,
-    /// How boxes are refined in prediction.
-    pub refinement: Refinement,
+settings! {
+    /// How the box module is trained, and with what it refines boxes.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct MethodConfig {
+        /// Its name in result files.
+        pub key: String,
+        /// Its name in tables.
+        pub title: String,
+        /// Its row of Table 3.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub published: Option<Published>,
+        /// The loss, with the number of samples and where they come from.
+        pub objective: AnyObjective,
+        /// How boxes are refined in prediction.
+        pub refinement: Refinement,
+    }
 }
 
-/// A row of Table 3, in percent.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Published {
-    /// Precision, normalised precision and success on TrackingNet's test set.
-    pub tracking_net: [f64; 3],
-    /// OP50, OP75 and AUC on UAV123.
-    pub uav123: [f64; 3],
+settings! {
+    /// A row of Table 3, in percent.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Published {
+        /// Precision, normalised precision and success on TrackingNet's test set.
+        pub tracking_net: [f64; 3] where 0.0..=100.0 => "per cent",
+        /// OP50, OP75 and AUC on UAV123.
+        pub uav123: [f64; 3] where 0.0..=100.0 => "per cent",
+    }
 }
 
-/// Another tracker, as Table 3 quotes it, in percent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RivalConfig {
-    /// Its name.
-    pub name: String,
-    /// Precision, normalised precision and success on TrackingNet's test set.
-    pub tracking_net: [f64; 3],
-    /// On UAV123.
-    #[serde(default)]
-    pub uav123: Quoted,
+settings! {
+    /// Another tracker, as Table 3 quotes it, in percent.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RivalConfig {
+        /// Its name.
+        pub name: String,
+        /// Precision, normalised precision and success on TrackingNet's test set.
+        pub tracking_net: [f64; 3] where 0.0..=100.0 => "per cent",
+        /// On UAV123.
+        #[serde(default)]
+        pub uav123: Quoted,
+    }
 }
 
-/// Figures in percent, none where the table has a dash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quoted {
-    /// OP50.
-    pub op50: Option<f64>,
-    /// OP75.
-    pub op75: Option<f64>,
-    /// AUC.
-    pub auc: Option<f64>,
+settings! {
+    /// Figures in percent, none where the table has a dash.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Quoted {
+        /// OP50.
+        pub op50: Option<f64> where 0.0..=100.0 => "per cent",
+        /// OP75.
+        pub op75: Option<f64> where 0.0..=100.0 => "per cent",
+        /// AUC.
+        pub auc: Option<f64> where 0.0..=100.0 => "per cent",
+    }
 }
 
 impl MethodConfig {
@@ -78,16 +87,20 @@ pub enum StepCoordinates {
     Relative,
 }
 
-/// Gradient ascent on f with steps that are always taken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Refinement {
-    /// In which coordinates.
-    pub coordinates: StepCoordinates,
-    /// T.
-    pub steps: usize,
-    /// λ for position and for size.
-    pub step_length: [f64; 2],
+impl Setting for StepCoordinates {}
+
+settings! {
+    /// Gradient ascent on f with steps that are always taken.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Refinement {
+        /// In which coordinates.
+        pub coordinates: StepCoordinates,
+        /// T.
+        pub steps: usize where 0..=10_000,
+        /// λ for position and for size.
+        pub step_length: [f64; 2] where 0.0..=1e3,
+    }
 }
 
 impl Refinement {

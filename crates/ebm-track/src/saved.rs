@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use ebm_data::files::read_settings;
+use ebm_experiment::config::{self, settings};
 use ebm_nn::import::load_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
@@ -30,23 +31,25 @@ const MODEL: &str = "model.safetensors";
 /// Where the settings were before the model's file held them.
 const CONFIG: &str = "tracker.toml";
 
-/// What a saved box module is, and how it is used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SavedConfig {
-    /// The key of the method that it was trained by.
-    pub method: String,
-    /// The seed of its training.
-    pub seed: u64,
-    /// The backbone's weight file; where it is relative, from the directory that holds the run.
-    pub backbone: PathBuf,
-    /// Its sizes.
-    pub box_module: BoxModuleConfig,
-    /// How boxes climb f.
-    pub refinement: Refinement,
-    /// The tracker.
-    #[serde(default)]
-    pub tracker: TrackerConfig,
+settings! {
+    /// What a saved box module is, and how it is used.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SavedConfig {
+        /// The key of the method that it was trained by.
+        pub method: String,
+        /// The seed of its training.
+        pub seed: u64 where 0..=u64::MAX,
+        /// The backbone's weight file; where it is relative, from the directory that holds the run.
+        pub backbone: PathBuf,
+        /// Its sizes.
+        pub box_module: BoxModuleConfig,
+        /// How boxes climb f.
+        pub refinement: Refinement,
+        /// The tracker.
+        #[serde(default)]
+        pub tracker: TrackerConfig,
+    }
 }
 
 impl SavedConfig {
@@ -134,7 +137,8 @@ impl SavedConfig {
                 )
             })?,
         };
-        let config: Self = toml::from_str(&config).map_err(|error| settings(&model, error.to_string()))?;
+        let config: Self = config::parse("of the box module", &config)
+            .map_err(|error| settings(&model, error.to_string()))?;
         let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
         if let Some(trained) = metadata.and_then(|metadata| metadata.base) {
             check_backbone(&backbone, &trained.digest)?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Error, Result, bail, ensure};
 use candle_core::{Device, Tensor};
 use ebm_core::{AnyObjective, EnergyModel, GaussianMixture, Grid, Objective};
 use ebm_eval::AbsoluteError;
-use ebm_experiment::config::{Configured, Overrides, Settings};
+use ebm_experiment::config::{Configured, Overrides, Settings, settings};
 use ebm_experiment::{KeptBest, Predictions, Run, Session, train_validated};
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
@@ -18,16 +18,18 @@ use ebm_plot::DensityCurves;
 use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
 use serde_json::json;
 
-/// What `count.toml` says.
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    seed: u64,
-    steps: usize,
-    batch: usize,
-    validate_every: usize,
-    learning_rate: f64,
-    objective: AnyObjective<GaussianMixture>,
+settings! {
+    /// What `count.toml` says.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Config {
+        seed: u64 where 0..=u64::MAX,
+        steps: usize where 1..=1_000_000,
+        batch: usize where 1..=4096 => "pictures",
+        validate_every: usize where 0..=1_000_000 => "steps",
+        learning_rate: f64 where 1e-9..=1.0,
+        objective: AnyObjective<GaussianMixture>,
+    }
 }
 
 impl Settings for Config {
@@ -79,10 +81,8 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
 /// p(y | x) of the pictures of a split, on a grid over counts from 0.6 to 1100.
 fn predict(model: &network::Counter, split: &data::Split) -> Result<Predictions> {
     let grid = Grid::new(-0.5, 7.0, 1024)?;
-    let density = |x: &Tensor| {
-        let features = model.features(&x.unsqueeze(0)?, false)?;
-        Ok(model.bind(&features, 1).grid(&grid)?.remove(0))
-    };
+    let features = |x: &Tensor| model.features(&x.unsqueeze(0)?, false);
+    let density = |x: &Tensor| Ok(model.bind(&features(x)?, 1).grid(&grid)?.remove(0));
     Ok(Predictions { densities: split.x.iter().map(density).collect::<Result<_>>()?, y: split.y.clone() })
 }
 
@@ -92,11 +92,10 @@ fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
     let held_out = predict(model, &data::Split::read(folder, "calibration")?)?;
     let mut known = data::Split::read(folder, "train")?.y;
     known.sort_by(f64::total_cmp);
-    let guesses = vec![known[known.len() / 2]; test.y.len()];
     let medians = test.densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
     let counts = |y: &[f64]| y.iter().map(|y| y.exp()).collect::<Vec<f64>>();
     let mae = |y: &[f64]| AbsoluteError::new(&counts(y), &counts(&test.y), 1);
-    let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&guesses)?.mean];
+    let [mae, mae_of_guess] = [mae(&medians)?.mean, mae(&vec![known[known.len() / 2]; test.y.len()])?.mean];
     let calibration = test.calibration(&held_out)?;
     println!("{:#}", json!({ "mae": mae, "mae_of_guess": mae_of_guess, "calibration": calibration }));
     let p = &test.densities[0];

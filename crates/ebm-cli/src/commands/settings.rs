@@ -1,10 +1,42 @@
-//! Settings that the command line changes.
+//! Settings: which there are, and those that the command line changes.
 
 use anyhow::Result;
-use clap::Args;
-use ebm_experiment::config::{Change, Configured, Overrides, Settings};
+use clap::{Args, ValueEnum};
+use ebm_experiment::config::{Change, Configured, Overrides, Setting, Settings};
 
 use super::reproduce::outcome::Reference;
+
+/// Arguments of `ebm settings`.
+#[derive(Args)]
+pub struct TaskArgs {
+    /// Whose settings.
+    #[arg(value_enum)]
+    task: Task,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Task {
+    /// Detection.
+    Detection,
+    /// Tracking.
+    Tracking,
+    /// Ages and head poses.
+    Faces,
+    /// The problem of Figure 2.
+    Toy,
+}
+
+/// Runs the command.
+pub fn run(args: &TaskArgs) -> Result<()> {
+    let declaration = match args.task {
+        Task::Detection => ebm_detect::config::ExperimentConfig::declaration(),
+        Task::Tracking => ebm_track::config::ExperimentConfig::declaration(),
+        Task::Faces => ebm_face::config::ExperimentConfig::declaration(),
+        Task::Toy => ebm_toy::Experiment::declaration(),
+    };
+    declaration.explained().iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
 
 /// Changes of a configuration.
 #[derive(Args, Clone, Default)]

@@ -1,6 +1,7 @@
 //! Equally spaced points of a scalar target.
 
 use candle_core::{DType, Device, Tensor};
+use ebm_settings::settings;
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, check};
@@ -14,13 +15,17 @@ pub struct Grid {
     num_points: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Unchecked {
-    lo: f64,
-    hi: f64,
-    num_points: usize,
+settings! {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Unchecked {
+        lo: f64 where -1e6..=1e6,
+        hi: f64 where -1e6..=1e6,
+        num_points: usize where 2..=10_000,
+    }
 }
+
+settings!(Grid as Unchecked);
 
 impl TryFrom<Unchecked> for Grid {
     type Error = crate::Error;

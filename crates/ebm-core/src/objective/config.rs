@@ -1,6 +1,7 @@
 //! An objective by name.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -13,23 +14,25 @@ use crate::{
     EnergyModel, GaussianMixture, IouStratified, PerturbedBoxes, Proposal, Result, SharedOffsets, Uniform,
 };
 
-/// A proposal as it stands in a configuration file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum AnyProposal {
-    /// Eq. 5.
-    Gaussian(GaussianMixture),
-    /// Eq. 5 with offsets that a batch shares.
-    SharedGaussian(SharedOffsets),
-    /// A box.
-    Uniform(Uniform),
-    /// [`IouStratified`], which has samples alone.
-    IouStratified {
-        /// How many jitters samples are drawn from.
-        pool: usize,
-    },
-    /// [`PerturbedBoxes`], which has samples alone.
-    PerturbedBoxes,
+settings! {
+    /// A proposal as it stands in a configuration file.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case", deny_unknown_fields)]
+    pub enum AnyProposal {
+        /// Eq. 5.
+        Gaussian(GaussianMixture),
+        /// Eq. 5 with offsets that a batch shares.
+        SharedGaussian(SharedOffsets),
+        /// A box.
+        Uniform(Uniform),
+        /// [`IouStratified`], which has samples alone.
+        IouStratified {
+            /// How many jitters samples are drawn from.
+            pool: usize where 1..=1_000_000,
+        },
+        /// [`PerturbedBoxes`], which has samples alone.
+        PerturbedBoxes,
+    }
 }
 
 impl AnyProposal {
@@ -48,33 +51,35 @@ impl AnyProposal {
     }
 }
 
-/// An objective as it stands in a configuration file, `kind` being its short name in the literature, and after
-/// [`build`](Self::build) what a network is trained by.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum AnyObjective<P = AnyProposal> {
-    /// Eq. 4.
-    MlIs(MonteCarloNll<P>),
-    /// [`KullbackLeibler`].
-    KldIs(KullbackLeibler<P, GaussianMixture>),
-    /// [`NoiseContrastive`].
-    Nce(NoiseContrastive<P>),
-    /// [`NoiseContrastivePlus`].
-    NcePlus(NoiseContrastivePlus),
-    /// [`LangevinNll`].
-    MlMcmc(LangevinNll),
-    /// [`ScoreMatching`].
-    Sm(ScoreMatching),
-    /// [`DenoisingScoreMatching`].
-    Dsm(DenoisingScoreMatching),
-    /// [`InfoNce`].
-    InfoNce(InfoNce<P>),
-    /// [`SelfNormalized`].
-    Snl(SelfNormalized<P>),
-    /// [`QualityRegression`]: IoU-Net, IoU-Net*.
-    Quality(QualityRegression<P>),
-    /// [`SquaredQualityRegression`]: ATOM.
-    SquaredQuality(SquaredQualityRegression<P>),
+settings! {
+    /// An objective as it stands in a configuration file, `kind` being its short name in the literature, and after
+    /// [`build`](Self::build) what a network is trained by.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    pub enum AnyObjective<P = AnyProposal> {
+        /// Eq. 4.
+        MlIs(MonteCarloNll<P>),
+        /// [`KullbackLeibler`].
+        KldIs(KullbackLeibler<P, GaussianMixture>),
+        /// [`NoiseContrastive`].
+        Nce(NoiseContrastive<P>),
+        /// [`NoiseContrastivePlus`].
+        NcePlus(NoiseContrastivePlus),
+        /// [`LangevinNll`].
+        MlMcmc(LangevinNll),
+        /// [`ScoreMatching`].
+        Sm(ScoreMatching),
+        /// [`DenoisingScoreMatching`].
+        Dsm(DenoisingScoreMatching),
+        /// [`InfoNce`].
+        InfoNce(InfoNce<P>),
+        /// [`SelfNormalized`].
+        Snl(SelfNormalized<P>),
+        /// [`QualityRegression`]: IoU-Net, IoU-Net*.
+        Quality(QualityRegression<P>),
+        /// [`SquaredQualityRegression`]: ATOM.
+        SquaredQuality(SquaredQualityRegression<P>),
+    }
 }
 
 impl AnyObjective {

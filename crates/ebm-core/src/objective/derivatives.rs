@@ -1,37 +1,42 @@
 //! The derivatives in y that score matching trains on.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{DirectionalDerivatives, Order, checked_score};
 use crate::{EnergyModel, Error, Result, check, host};
 
-/// How derivatives of f in y are found, as functions of the parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub enum Derivatives {
-    /// Exactly, by [`EnergyModel::derivatives_along`], which the network must offer.
-    Exact,
-    /// By central differences of f along a direction, for any network: of error `O(h²)`, and in
-    /// rounding `ε |f|/h` (first) and `ε |f|/h²` (second), so that f's level, which is arbitrary, should stay small in f32.
-    Differences {
-        /// h > 0, in the units of y.
-        step: f64,
-    },
+settings! {
+    /// How derivatives of f in y are found, as functions of the parameters.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "snake_case")]
+    pub enum Derivatives {
+        /// Exactly, by [`EnergyModel::derivatives_along`], which the network must offer.
+        Exact,
+        /// By central differences of f along a direction, for any network: of error `O(h²)`, and in
+        /// rounding `ε |f|/h` (first) and `ε |f|/h²` (second), so that f's level, which is arbitrary, should stay small in f32.
+        Differences {
+            /// h > 0, in the units of y.
+            step: f64 where 1e-9..=1e3,
+        },
+    }
 }
 
-/// Along which directions v derivatives are taken; their mean over v with `E[v vᵀ] = I` is exact.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub enum Directions {
-    /// All D coordinates, one after the other.
-    Coordinates,
-    /// Random signs for each candidate: the estimate of Hutchinson, for many coordinates.
-    Random {
-        /// How many directions are averaged, at least 1.
-        count: usize,
-    },
+settings! {
+    /// Along which directions v derivatives are taken; their mean over v with `E[v vᵀ] = I` is exact.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "snake_case")]
+    pub enum Directions {
+        /// All D coordinates, one after the other.
+        Coordinates,
+        /// Random signs for each candidate: the estimate of Hutchinson, for many coordinates.
+        Random {
+            /// How many directions are averaged, at least 1.
+            count: usize where 1..=1024,
+        },
+    }
 }
 
 impl Derivatives {

@@ -1,6 +1,7 @@
 //! Eq. 4: the negative log-likelihood by importance sampling.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +10,20 @@ use super::weighted::Candidates;
 use crate::math::log_mean_exp;
 use crate::{EnergyModel, Proposal, Result};
 
-/// Eq. 4, the paper's loss (ML-IS):
-///
-/// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`, `y_im ~ q(y | y_i)`.
-///
-/// The first term estimates `log Z(x_i)`, so J estimates the mean of `−log p(y_i | x_i)`, in nats.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MonteCarloNll<P> {
-    /// q, Eq. 5.
-    pub proposal: P,
-    /// M, the number of samples for each target, at least 1; the target itself is not among them.
-    pub num_samples: usize,
+settings! {
+    /// Eq. 4, the paper's loss (ML-IS):
+    ///
+    /// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`, `y_im ~ q(y | y_i)`.
+    ///
+    /// The first term estimates `log Z(x_i)`, so J estimates the mean of `−log p(y_i | x_i)`, in nats.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct MonteCarloNll<P> {
+        /// q, Eq. 5.
+        pub proposal: P,
+        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        pub num_samples: usize where 1..=65_536,
+    }
 }
 
 impl<P: Proposal> Objective for MonteCarloNll<P> {

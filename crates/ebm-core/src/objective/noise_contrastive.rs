@@ -1,6 +1,7 @@
 //! NCE: the true target against noise.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +9,22 @@ use super::weighted::Candidates;
 use super::{Objective, log_of_rank};
 use crate::{EnergyModel, Proposal, Result, check};
 
-/// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): which of the target and M samples is
-/// the target?
-///
-/// `−(1/B) Σ_i log [ e^{s_i0} / Σ_{m=0..M} e^{s_im} ]`, `s_im = f(x_i, y_im) − log q(y_im | y_i)`, `y_i0 = y_i`.
-///
-/// Where q depends on x alone, f converges to `log p(y | x)` plus a level for any M (Ma and Collins, 2018). Around
-/// the target, as in Eq. 5, it does so as M → ∞; for small M it is too narrow.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NoiseContrastive<P> {
-    /// q.
-    pub proposal: P,
-    /// M, the number of samples for each target, at least 1; the target itself is not among them.
-    pub num_samples: usize,
+settings! {
+    /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): which of the target and M samples is
+    /// the target?
+    ///
+    /// `−(1/B) Σ_i log [ e^{s_i0} / Σ_{m=0..M} e^{s_im} ]`, `s_im = f(x_i, y_im) − log q(y_im | y_i)`, `y_i0 = y_i`.
+    ///
+    /// Where q depends on x alone, f converges to `log p(y | x)` plus a level for any M (Ma and Collins, 2018). Around
+    /// the target, as in Eq. 5, it does so as M → ∞; for small M it is too narrow.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NoiseContrastive<P> {
+        /// q.
+        pub proposal: P,
+        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        pub num_samples: usize where 1..=65_536,
+    }
 }
 
 impl<P: Proposal> Objective for NoiseContrastive<P> {

@@ -2,6 +2,7 @@
 //! Section 4.2.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -13,32 +14,36 @@ use crate::{EnergyModel, Proposal, Result, check};
 /// Where smooth-L1 turns from quadratic to linear.
 const BETA: f64 = 1.0;
 
-/// The loss of IoU-Net and IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap with `y_i`.
-///
-/// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the target `y_i`;
-/// `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
-/// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified). q is the network's own,
-/// [`EnergyModel::quality`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QualityRegression<P> {
-    /// Where the samples come from, Eq. 5.
-    pub proposal: P,
-    /// M, the number of samples for each target, at least 1; the target itself is not among them.
-    pub num_samples: usize,
-    /// Whether the target itself, of quality 1, is trained on too.
-    pub with_target: bool,
+settings! {
+    /// The loss of IoU-Net and IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap with `y_i`.
+    ///
+    /// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the target `y_i`;
+    /// `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
+    /// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified). q is the network's own,
+    /// [`EnergyModel::quality`].
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct QualityRegression<P> {
+        /// Where the samples come from, Eq. 5.
+        pub proposal: P,
+        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        pub num_samples: usize where 1..=65_536,
+        /// Whether the target itself, of quality 1, is trained on too.
+        pub with_target: bool,
+    }
 }
 
-/// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y. The
-/// target itself is not scored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SquaredQualityRegression<P> {
-    /// Where the samples come from.
-    pub proposal: P,
-    /// M, the number of samples for each target, at least 1.
-    pub num_samples: usize,
+settings! {
+    /// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y. The
+    /// target itself is not scored.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SquaredQualityRegression<P> {
+        /// Where the samples come from.
+        pub proposal: P,
+        /// M, the number of samples for each target, at least 1.
+        pub num_samples: usize where 1..=65_536,
+    }
 }
 
 /// The candidates of a regression.

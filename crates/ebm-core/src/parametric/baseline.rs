@@ -1,6 +1,7 @@
 //! The parametric models as a configuration names them.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -97,44 +98,46 @@ impl Parametric for Baseline {
     }
 }
 
-/// The settings before they are verified.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum Settings {
-    Direct {
-        dim: usize,
-        loss: DirectLoss,
-    },
-    Gaussian {
-        dim: usize,
-    },
-    Laplace {
-        dim: usize,
-    },
-    JointLaplace {
-        dim: usize,
-    },
-    MixtureOfGaussians {
-        dim: usize,
-        components: usize,
-    },
-    ConditionalVae {
-        dim: usize,
-        #[serde(default = "latent_dim")]
-        latent_dim: usize,
-        #[serde(default = "num_samples")]
-        num_samples: usize,
-    },
-    Softmax {
-        dim: usize,
-        l2_weight: f64,
-        variance_weight: f64,
-        bins: Bins,
-    },
-    Ordinal {
-        head: OrdinalHead,
-        ranks: Bins,
-    },
+settings! {
+    /// The settings before they are verified.
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+    enum Settings {
+        Direct {
+            dim: usize where 1..=64,
+            loss: DirectLoss,
+        },
+        Gaussian {
+            dim: usize where 1..=64,
+        },
+        Laplace {
+            dim: usize where 1..=64,
+        },
+        JointLaplace {
+            dim: usize where 1..=64,
+        },
+        MixtureOfGaussians {
+            dim: usize where 1..=64,
+            components: usize where 1..=1024,
+        },
+        ConditionalVae {
+            dim: usize where 1..=64,
+            #[serde(default = "latent_dim")]
+            latent_dim: usize where 1..=4096,
+            #[serde(default = "num_samples")]
+            num_samples: usize where 1..=65_536,
+        },
+        Softmax {
+            dim: usize where 1..=64,
+            l2_weight: f64 where 0.0..=1e6,
+            variance_weight: f64 where 0.0..=1e6,
+            bins: Bins,
+        },
+        Ordinal {
+            head: OrdinalHead,
+            ranks: Bins,
+        },
+    }
 }
 
 const fn latent_dim() -> usize {
@@ -144,6 +147,8 @@ const fn latent_dim() -> usize {
 const fn num_samples() -> usize {
     ConditionalVae::NUM_SAMPLES
 }
+
+settings!(Baseline as Settings);
 
 impl TryFrom<Settings> for Baseline {
     type Error = Error;

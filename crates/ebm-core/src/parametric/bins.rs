@@ -1,6 +1,7 @@
 //! The discretisation of a coordinate.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, check, host};
@@ -17,13 +18,17 @@ pub struct Bins {
     edges: Vec<f64>,
 }
 
-/// How a configuration states bins.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Unchecked {
-    Centers(Vec<f64>),
-    Uniform { first: f64, step: f64, count: usize },
+settings! {
+    /// How a configuration states bins.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case", deny_unknown_fields)]
+    enum Unchecked {
+        Centers(Vec<f64> where -1e6..=1e6),
+        Uniform { first: f64 where -1e6..=1e6, step: f64 where 1e-6..=1e6, count: usize where 2..=65_536 },
+    }
 }
+
+settings!(Bins as Unchecked);
 
 impl TryFrom<Unchecked> for Bins {
     type Error = Error;

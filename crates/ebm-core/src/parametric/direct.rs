@@ -1,25 +1,28 @@
 //! Direct regression: the network outputs y.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use serde::{Deserialize, Serialize};
 
 use super::{Parametric, batch, targets};
 use crate::loss::{absolute, smooth_l1};
 use crate::{Error, Result, check};
 
-/// What direct regression minimises, of the difference d in each coordinate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum DirectLoss {
-    /// `d²`.
-    L2,
-    /// `|d|`.
-    L1,
-    /// Smooth-L1: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere. The paper's Huber loss is β = 1.
-    Huber {
-        /// β, a positive number in the units of y.
-        beta: f64,
-    },
+settings! {
+    /// What direct regression minimises, of the difference d in each coordinate.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case", deny_unknown_fields)]
+    pub enum DirectLoss {
+        /// `d²`.
+        L2,
+        /// `|d|`.
+        L1,
+        /// Smooth-L1: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere. The paper's Huber loss is β = 1.
+        Huber {
+            /// β, a positive number in the units of y.
+            beta: f64 where 1e-9..=1e6,
+        },
+    }
 }
 
 /// Direct regression (Section 2): P = D outputs, which are the prediction.

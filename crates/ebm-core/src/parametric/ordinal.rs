@@ -1,6 +1,7 @@
 //! Ordinal regression: one binary question for each rank.
 
 use candle_core::Tensor;
+use ebm_settings::Setting;
 use serde::{Deserialize, Serialize};
 
 use super::Bins;
@@ -21,6 +22,8 @@ pub enum OrdinalHead {
     /// differences of their probabilities are a density.
     Coral,
 }
+
+impl Setting for OrdinalHead {}
 
 /// Ordinal regression of a single coordinate over the ranks `r_0 < … < r_{K−1}` (Niu et al. and Cao et al., Table 4).
 ///

@@ -1,6 +1,7 @@
 //! Eq. 5: the paper's proposal distribution.
 
 use candle_core::Tensor;
+use ebm_settings::settings;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
@@ -21,14 +22,16 @@ pub struct GaussianMixture {
     sigmas: Vec<Vec<f64>>,
 }
 
-/// As it stands in a file.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    sigmas: Sigmas,
-    /// D, where a component has one σ for all coordinates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    dim: Option<usize>,
+settings! {
+    /// As it stands in a file.
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Written {
+        sigmas: Sigmas where 1e-6..=1e4,
+        /// D, where a component has one σ for all coordinates.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dim: Option<usize> where 1..=64,
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -37,6 +40,8 @@ enum Sigmas {
     Isotropic(Vec<f64>),
     Each(Vec<Vec<f64>>),
 }
+
+settings!(GaussianMixture as Written);
 
 impl TryFrom<Written> for GaussianMixture {
     type Error = Error;

@@ -1,6 +1,7 @@
 //! One draw of noise for a whole batch.
 
 use candle_core::{DType, Tensor};
+use ebm_settings::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,8 @@ use crate::{Result, check};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SharedOffsets(pub GaussianMixture);
+
+settings!(SharedOffsets as GaussianMixture);
 
 impl Proposal for SharedOffsets {
     fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {

@@ -1,6 +1,7 @@
 //! The uniform proposal.
 
 use candle_core::{D, Tensor};
+use ebm_settings::settings;
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +20,16 @@ pub struct Uniform {
     high: Vec<f64>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Unchecked {
-    low: Vec<f64>,
-    high: Vec<f64>,
+settings! {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Unchecked {
+        low: Vec<f64> where -1e6..=1e6,
+        high: Vec<f64> where -1e6..=1e6,
+    }
 }
+
+settings!(Uniform as Unchecked);
 
 impl TryFrom<Unchecked> for Uniform {
     type Error = Error;

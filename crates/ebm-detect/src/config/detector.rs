@@ -1,6 +1,7 @@
 //! The network and its inference.
 
 use candle_core::DType;
+use ebm_experiment::config::{Setting, settings};
 use ebm_nn::{
     boxes::BoxConvention,
     resnet::{Norm, ResNetConfig},
@@ -9,22 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The detector and how it is trained and run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DetectorConfig {
-    /// Classes with the background, which is class 0.
-    pub num_classes: usize,
-    /// Whether a box's width counts both end pixels (maskrcnn-benchmark) or not (torchvision).
-    pub convention: Convention,
-    /// How an image becomes the network's input.
-    pub input: InputConfig,
-    /// The feature extractor.
-    pub backbone: BackboneConfig,
-    /// Region proposal network.
-    pub rpn: RpnConfig,
-    /// Box head.
-    pub roi: RoiConfig,
+settings! {
+    /// The detector and how it is trained and run.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct DetectorConfig {
+        /// Classes with the background, which is class 0.
+        pub num_classes: usize where 2..=10_000,
+        /// Whether a box's width counts both end pixels (maskrcnn-benchmark) or not (torchvision).
+        pub convention: Convention,
+        /// How an image becomes the network's input.
+        pub input: InputConfig,
+        /// The feature extractor.
+        pub backbone: BackboneConfig,
+        /// Region proposal network.
+        pub rpn: RpnConfig,
+        /// Box head.
+        pub roi: RoiConfig,
+    }
 }
 
 /// Serialised form of [`BoxConvention`].
@@ -37,6 +40,8 @@ pub enum Convention {
     Inclusive,
 }
 
+impl Setting for Convention {}
+
 impl From<Convention> for BoxConvention {
     fn from(convention: Convention) -> Self {
         match convention {
@@ -46,24 +51,26 @@ impl From<Convention> for BoxConvention {
     }
 }
 
-/// Resizing and normalisation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InputConfig {
-    /// The shorter side after resizing, pixels.
-    pub short_side: usize,
-    /// Upper bound of the longer side, pixels.
-    pub long_side: usize,
-    /// Whose arithmetic the resizing follows.
-    pub resample: ResampleKind,
-    /// Channel order of the network's input: `rgb` or `bgr`.
-    pub channels: ChannelOrder,
-    /// Pixel values are multiplied by this (1/255 or 1), then `mean` is subtracted and `std` divided by.
-    pub scale: f32,
-    /// Per channel, in the network's channel order.
-    pub mean: [f32; 3],
-    /// Per channel, in the network's channel order.
-    pub std: [f32; 3],
+settings! {
+    /// Resizing and normalisation.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct InputConfig {
+        /// The shorter side after resizing.
+        pub short_side: usize where 16..=8192 => "pixels",
+        /// Upper bound of the longer side.
+        pub long_side: usize where 16..=8192 => "pixels",
+        /// Whose arithmetic the resizing follows.
+        pub resample: ResampleKind,
+        /// Channel order of the network's input: `rgb` or `bgr`.
+        pub channels: ChannelOrder,
+        /// Pixel values are multiplied by this (1/255 or 1), then `mean` is subtracted and `std` divided by.
+        pub scale: f32 where 1e-6..=1e3,
+        /// Per channel, in the network's channel order.
+        pub mean: [f32; 3] where -1e3..=1e3,
+        /// Per channel, in the network's channel order.
+        pub std: [f32; 3] where 1e-3..=1e3,
+    }
 }
 
 /// Serialised form of [`ebm_data::transform::Resample`].
@@ -76,6 +83,8 @@ pub enum ResampleKind {
     Torch,
 }
 
+impl Setting for ResampleKind {}
+
 /// Order of the colour channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,25 +95,29 @@ pub enum ChannelOrder {
     Bgr,
 }
 
-/// ResNet and FPN.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BackboneConfig {
-    /// 18, 34 or 50.
-    pub depth: usize,
-    /// Channels of the first stage; 64 in the standard networks.
-    pub width: usize,
-    /// Stride in the first 1×1 of a bottleneck (MSRA, caffe2) instead of the 3×3 (torchvision).
-    pub stride_in_1x1: bool,
-    /// What stands behind each convolution.
-    pub norm: NormKind,
-    /// Added to the variance by batch norm; 0 in maskrcnn-benchmark's frozen form.
-    pub norm_eps: f64,
-    /// Channels of every pyramid level.
-    pub fpn_channels: usize,
-    /// In what the maps of body and pyramid are held; parameters and what leaves the pyramid are f32.
-    #[serde(default, skip_serializing_if = "MapType::is_default")]
-    pub maps: MapType,
+impl Setting for ChannelOrder {}
+
+settings! {
+    /// ResNet and FPN.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct BackboneConfig {
+        /// 18, 34 or 50.
+        pub depth: usize where 18..=50,
+        /// Channels of the first stage; 64 in the standard networks.
+        pub width: usize where 1..=1024,
+        /// Stride in the first 1×1 of a bottleneck (MSRA, caffe2) instead of the 3×3 (torchvision).
+        pub stride_in_1x1: bool,
+        /// What stands behind each convolution.
+        pub norm: NormKind,
+        /// Added to the variance by batch norm; 0 in maskrcnn-benchmark's frozen form.
+        pub norm_eps: f64 where 0.0..=1.0,
+        /// Channels of every pyramid level.
+        pub fpn_channels: usize where 1..=4096,
+        /// In what the maps of body and pyramid are held; parameters and what leaves the pyramid are f32.
+        #[serde(default, skip_serializing_if = "MapType::is_default")]
+        pub maps: MapType,
+    }
 }
 
 /// The type of a network's maps.
@@ -117,6 +130,8 @@ pub enum MapType {
     /// The upper half of it, for GPUs.
     Bf16,
 }
+
+impl Setting for MapType {}
 
 impl MapType {
     fn is_default(&self) -> bool {
@@ -169,64 +184,70 @@ pub enum NormKind {
     Folded,
 }
 
-/// Region proposal network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RpnConfig {
-    /// Anchor side per level P2 … P6, pixels.
-    pub anchor_sizes: Vec<f32>,
-    /// Height / width.
-    pub anchor_ratios: Vec<f32>,
-    /// Candidates per level before suppression (training, inference).
-    pub pre_nms: [usize; 2],
-    /// Proposals per image after it (training, inference).
-    pub post_nms: [usize; 2],
-    /// Suppression threshold.
-    pub nms: f32,
-    /// Anchors from this IoU on are objects.
-    pub foreground: f32,
-    /// Anchors below this IoU are background.
-    pub background: f32,
-    /// Anchors trained on per image.
-    pub sample_size: usize,
-    /// Largest share of objects among them.
-    pub positive_fraction: f32,
-    /// Boxes with a smaller side are dropped, pixels.
-    pub min_size: f32,
+impl Setting for NormKind {}
+
+settings! {
+    /// Region proposal network.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RpnConfig {
+        /// Anchor side per level P2 … P6.
+        pub anchor_sizes: Vec<f32> where 1.0..=8192.0 => "pixels",
+        /// Height / width.
+        pub anchor_ratios: Vec<f32> where 0.01..=100.0,
+        /// Candidates per level before suppression (training, inference).
+        pub pre_nms: [usize; 2] where 1..=100_000,
+        /// Proposals per image after it (training, inference).
+        pub post_nms: [usize; 2] where 1..=100_000,
+        /// Suppression threshold.
+        pub nms: f32 where 0.0..=1.0,
+        /// Anchors from this IoU on are objects.
+        pub foreground: f32 where 0.0..=1.0,
+        /// Anchors below this IoU are background.
+        pub background: f32 where 0.0..=1.0,
+        /// Anchors trained on per image.
+        pub sample_size: usize where 1..=65_536,
+        /// Largest share of objects among them.
+        pub positive_fraction: f32 where 0.0..=1.0,
+        /// Boxes with a smaller side are dropped.
+        pub min_size: f32 where 0.0..=8192.0 => "pixels",
+    }
 }
 
-/// Box head.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RoiConfig {
-    /// Bins per side.
-    pub pool_size: usize,
-    /// Samples per bin and direction of RoIAlign.
-    pub sampling_ratio: usize,
-    /// A box of this side is pooled from level `canonical_level`.
-    pub canonical_size: f32,
-    /// See `canonical_size`; 4 in the FPN paper.
-    pub canonical_level: usize,
-    /// Width of fc6 and fc7.
-    pub representation: usize,
-    /// Weights of the box coder.
-    pub box_weights: [f32; 4],
-    /// Proposals from this IoU on are objects, others background.
-    pub foreground: f32,
-    /// Proposals trained on per image.
-    pub sample_size: usize,
-    /// Largest share of objects among them.
-    pub positive_fraction: f32,
-    /// Transition point of smooth-L1.
-    pub smooth_l1_beta: f64,
-    /// Detections need a higher score.
-    pub score_threshold: f32,
-    /// Suppression threshold per class.
-    pub nms: f32,
-    /// Detections kept per image.
-    pub max_detections: usize,
-    /// Detections with a smaller side are dropped, pixels.
-    pub min_size: f32,
+settings! {
+    /// Box head.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RoiConfig {
+        /// Bins per side.
+        pub pool_size: usize where 1..=64,
+        /// Samples per bin and direction of RoIAlign.
+        pub sampling_ratio: usize where 0..=64,
+        /// A box of this side is pooled from level `canonical_level`.
+        pub canonical_size: f32 where 1.0..=8192.0 => "pixels",
+        /// See `canonical_size`; 4 in the FPN paper.
+        pub canonical_level: usize where 0..=16,
+        /// Width of fc6 and fc7.
+        pub representation: usize where 1..=65_536,
+        /// Weights of the box coder.
+        pub box_weights: [f32; 4] where 1e-3..=1e3,
+        /// Proposals from this IoU on are objects, others background.
+        pub foreground: f32 where 0.0..=1.0,
+        /// Proposals trained on per image.
+        pub sample_size: usize where 1..=65_536,
+        /// Largest share of objects among them.
+        pub positive_fraction: f32 where 0.0..=1.0,
+        /// Transition point of smooth-L1.
+        pub smooth_l1_beta: f64 where 1e-6..=1e3,
+        /// Detections need a higher score.
+        pub score_threshold: f32 where 0.0..=1.0,
+        /// Suppression threshold per class.
+        pub nms: f32 where 0.0..=1.0,
+        /// Detections kept per image.
+        pub max_detections: usize where 1..=10_000,
+        /// Detections with a smaller side are dropped.
+        pub min_size: f32 where 0.0..=8192.0 => "pixels",
+    }
 }
 
 impl DetectorConfig {
@@ -241,21 +262,12 @@ impl DetectorConfig {
     /// Why the values contradict each other, if they do.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         let requirements = [
-            (self.num_classes >= 2, "num_classes counts the background and must be at least 2"),
             (
                 self.rpn.anchor_sizes.len() == Self::STRIDES.len(),
                 "rpn.anchor_sizes needs one entry for each of P2 … P6",
             ),
             (!self.rpn.anchor_ratios.is_empty(), "rpn.anchor_ratios is empty"),
-            (self.input.std.iter().all(|&s| s > 0.0), "input.std must be positive"),
-            (
-                self.input.short_side > 0 && self.input.long_side >= self.input.short_side,
-                "input.long_side is below input.short_side",
-            ),
-            (
-                self.roi.pool_size > 0 && self.roi.sample_size > 0 && self.rpn.sample_size > 0,
-                "pool_size and sample_size must be positive",
-            ),
+            (self.input.long_side >= self.input.short_side, "input.long_side is below input.short_side"),
         ];
         match requirements.iter().find(|(holds, _)| !holds) {
             Some((_, reason)) => Err((*reason).to_string()),

@@ -1,56 +1,63 @@
 //! A row of a table: a way to find the boxes of detections.
 
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule, parametric::Baseline};
+use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
 use crate::{energy_head::Coordinates, error::Result, inference::BoxAscent};
 
-/// How the boxes of a detection are found: by the detector's own regression, where the row adds nothing to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MethodConfig {
-    /// Its name in result files.
-    pub key: String,
-    /// Its name in tables.
-    pub title: String,
-    /// What was published of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<Published>,
-    /// A density over the box coder's offsets in the place of the regression.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub density: Option<Baseline>,
-    /// A confidence that the boxes climb.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confidence: Option<ConfidenceConfig>,
+settings! {
+    /// How the boxes of a detection are found: by the detector's own regression, where the row adds nothing to it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct MethodConfig {
+        /// Its name in result files.
+        pub key: String,
+        /// Its name in tables.
+        pub title: String,
+        /// What was published of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub published: Option<Published>,
+        /// A density over the box coder's offsets in the place of the regression.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub density: Option<Baseline>,
+        /// A confidence that the boxes climb.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub confidence: Option<ConfidenceConfig>,
+    }
 }
 
-/// Figures on COCO test-dev.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Published {
-    /// AP, AP50 and AP75 in per cent.
-    pub ap: [f64; 3],
-    /// Frames per second on a TITAN Xp.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fps: Option<f64>,
+settings! {
+    /// Figures on COCO test-dev.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Published {
+        /// AP, AP50 and AP75 in per cent.
+        pub ap: [f64; 3] where 0.0..=100.0 => "per cent",
+        /// Frames per second on a TITAN Xp.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fps: Option<f64> where 0.0..=1e5,
+    }
 }
 
-/// The confidence branch: what it is trained by, and how boxes climb it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConfidenceConfig {
-    /// The loss, with the number of samples and where they come from.
-    pub objective: AnyObjective,
-    /// In place of [`ExperimentConfig::confidence`](super::ExperimentConfig::confidence)'s.
-    pub learning_rate: f64,
-    /// In which coordinates the boxes climb.
-    pub coordinates: Coordinates,
-    /// T of Algorithm S1.
-    pub steps_per_ascent: usize,
-    /// λ of Algorithm S1 for position and for size; for edges, of the upper left and of the lower right corner.
-    pub step_length: [f64; 2],
-    /// η of Algorithm S1.
-    pub step_decay: f64,
+settings! {
+    /// The confidence branch: what it is trained by, and how boxes climb it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ConfidenceConfig {
+        /// The loss, with the number of samples and where they come from.
+        pub objective: AnyObjective,
+        /// In place of [`ExperimentConfig::confidence`](super::ExperimentConfig::confidence)'s.
+        pub learning_rate: f64 where 1e-9..=10.0,
+        /// In which coordinates the boxes climb.
+        pub coordinates: Coordinates,
+        /// T of Algorithm S1.
+        pub steps_per_ascent: usize where 0..=10_000,
+        /// λ of Algorithm S1 for position and for size; for edges, of the upper left and of the lower right corner.
+        pub step_length: [f64; 2] where 0.0..=1e3,
+        /// η of Algorithm S1.
+        pub step_decay: f64 where 1e-6..=1.0,
+    }
 }
 
 impl MethodConfig {

@@ -24,8 +24,12 @@ impl FromStr for Change {
     fn from_str(text: &str) -> Result<Self, String> {
         let example = "write KEY=VALUE, such as training.steps=100";
         let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no `=`; {example}"))?;
-        // A word needs no quotes.
-        let word = || Table::from_iter([("value".to_owned(), Value::String(value.trim().to_owned()))]);
+        // A word needs no quotes, and a whole number beyond 64 bits is a number.
+        let word = || {
+            let word = value.trim();
+            let value = word.parse().map_or_else(|_| Value::String(word.to_owned()), Value::Float);
+            Table::from_iter([("value".to_owned(), value)])
+        };
         let plain = !value.trim().is_empty() && !value.contains(['"', '\'', '[', ']', '{', '}', '\n']);
         let value = match format!("value = {value}").parse::<Table>() {
             Err(_) if plain => word(),

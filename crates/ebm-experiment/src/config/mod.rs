@@ -4,26 +4,29 @@
 
 mod change;
 mod nearest;
+mod ranges;
 mod tables;
 
 use std::path::Path;
 
 use ebm_data::files::read_settings;
 use ebm_eval::Expected;
+pub use ebm_settings::{Declaration, Field, Range, Setting, settings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
 pub use change::Change;
 pub use nearest::{nearest, suggestion};
+pub use ranges::OutOfRange;
 
 use crate::{Error, Result};
 
 /// The settings of a task's experiments.
-pub trait Settings: Serialize + DeserializeOwned {
+pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// Name and text of every configuration that is embedded in the program.
     const EMBEDDED: &'static [(&'static str, &'static str)];
 
-    /// Why the values contradict each other, if they do; unless overridden, they never do.
+    /// Why the values contradict each other, if they do; unless overridden, they never do. Each of them is in its range.
     ///
     /// # Errors
     /// The reason, with the key.
@@ -123,11 +126,18 @@ impl<S: Settings> Configured<S> {
     fn resolve(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
         let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
         let mut table = with_base::<S>(name, text)?;
-        let expected = table.remove("expected").map(Value::try_into::<Expected>).transpose();
-        let expected = expected.map_err(|error| fail(format!("expected: {error}")))?;
+        let expected = match table.remove("expected") {
+            Some(Value::Table(expected)) => Some(parsed::<Expected>(&format!("{name}, expected"), expected)?),
+            Some(other) => return Err(fail(format!("expected = {other}: a table is expected"))),
+            None => None,
+        };
         match (table.remove("smoke"), smoke) {
             (Some(Value::Table(little)), true) => tables::merge(&mut table, little),
-            (Some(Value::Table(_)) | None, false) => {}
+            (Some(Value::Table(little)), false) => {
+                let numbers = ranges::numbers(&S::declaration(), &little);
+                ranges::check(&format!("{name}, smoke"), &numbers, false)?;
+            }
+            (None, false) => {}
             (_, true) => {
                 return Err(fail("it has no table [smoke], which says how little is enough".to_owned()));
             }
@@ -136,23 +146,56 @@ impl<S: Settings> Configured<S> {
         for change in changes {
             tables::merge(&mut table, change.table().clone());
         }
-        let settings: S = table
-            .clone()
-            .try_into()
-            .map_err(|error: toml::de::Error| fail(nearest::explain(&error.to_string(), &table)))?;
+        let settings: S = parsed(name, table)?;
         settings.check().map_err(fail)?;
         Ok(Self { settings, expected: expected.filter(|_| changes.is_empty() && !smoke) })
     }
 }
 
-/// A proposal of a table that compares proposals.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AblationConfig<P> {
-    /// {σ_l} of Eq. 5.
-    pub sigmas: Vec<f64>,
-    /// What was published of it.
-    pub published: P,
+settings! {
+    /// A proposal of a table that compares proposals.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct AblationConfig<P> {
+        /// {σ_l} of Eq. 5.
+        pub sigmas: Vec<f64> where 1e-6..=1e4,
+        /// What was published of it.
+        pub published: P where 0.0..=100.0 => "per cent",
+    }
+}
+
+/// The settings of `text`, whatever they are of, each number in its range; `name` is what errors call it.
+///
+/// # Errors
+/// [`Error::OutOfRange`] and [`Error::Config`].
+pub fn parse<T: Setting + DeserializeOwned>(name: &str, text: &str) -> Result<T> {
+    parsed(name, table_of(name, text)?)
+}
+
+/// Refuses settings of which a number is out of its range; `name` is what the error calls them.
+///
+/// # Errors
+/// [`Error::OutOfRange`]; [`Error::Config`] when a number has no form in TOML.
+pub fn check_ranges<T: Setting + Serialize>(name: &str, settings: &T) -> Result<()> {
+    let table = Table::try_from(settings)
+        .map_err(|error| Error::Config { name: name.to_owned(), reason: error.to_string() })?;
+    ranges::check(name, &ranges::numbers(&T::declaration(), &table), true)
+}
+
+fn parsed<T: Setting + DeserializeOwned>(name: &str, table: Table) -> Result<T> {
+    let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+    let numbers = ranges::numbers(&T::declaration(), &table);
+    ranges::check(name, &numbers, false)?;
+    let settings = table
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| fail(nearest::explain(&error.to_string(), &table)))?;
+    ranges::check(name, &numbers, true).map(|()| settings)
+}
+
+fn table_of(name: &str, text: &str) -> Result<Table> {
+    let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+    text.parse().map_err(|error: toml::de::Error| fail(error.to_string()))
 }
 
 /// The row of that key.
@@ -179,7 +222,7 @@ pub fn row<'a, R: 'a>(
 /// The settings of `text` over those of what it extends.
 fn with_base<S: Settings>(name: &str, text: &str) -> Result<Table> {
     let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
-    let mut table: Table = text.parse().map_err(|error: toml::de::Error| fail(error.to_string()))?;
+    let mut table = table_of(name, text)?;
     match table.remove("extends") {
         None => Ok(table),
         Some(Value::String(base)) => {

@@ -3,21 +3,24 @@
 use candle_core::{D, Tensor};
 use candle_nn::{Func, Init, Module, VarBuilder};
 use candle_transformers::models::convnext::{Config, convnext_no_final_layer};
+use ebm_experiment::config::{Setting, settings};
 use serde::{Deserialize, Serialize};
 
 use super::parameters::{Answer, filter};
 use super::{Backbone, ImageSize};
 use crate::Result;
 
-/// A published ConvNeXt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConvNeXtConfig {
-    /// The widths and depths.
-    pub size: ConvNeXtSize,
-    /// Which paper's blocks.
-    #[serde(default)]
-    pub version: ConvNeXtVersion,
+settings! {
+    /// A published ConvNeXt.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ConvNeXtConfig {
+        /// The widths and depths.
+        pub size: ConvNeXtSize,
+        /// Which paper's blocks.
+        #[serde(default)]
+        pub version: ConvNeXtVersion,
+    }
 }
 
 /// The sizes of the published networks, from the smallest on.
@@ -37,6 +40,8 @@ pub enum ConvNeXtSize {
     Huge,
 }
 
+impl Setting for ConvNeXtSize {}
+
 /// What a block ends with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,6 +52,8 @@ pub enum ConvNeXtVersion {
     /// Global response normalisation within the block, `grn`.
     V2,
 }
+
+impl Setting for ConvNeXtVersion {}
 
 impl ConvNeXtConfig {
     /// The length of g_x: the channels of the last stage.

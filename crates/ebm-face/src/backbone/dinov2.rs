@@ -3,22 +3,25 @@
 use candle_core::Tensor;
 use candle_nn::{Init, Module, VarBuilder};
 use candle_transformers::models::dinov2::DinoVisionTransformer;
+use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
 use super::parameters::{Answer, filter};
 use super::{Backbone, ImageSize};
 use crate::{Error, Result};
 
-/// The sizes of a [`Dinov2`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dinov2Config {
-    /// The blocks.
-    pub depth: usize,
-    /// The length of a token, and of g_x.
-    pub width: usize,
-    /// The attention's heads, a divisor of the width.
-    pub heads: usize,
+settings! {
+    /// The sizes of a [`Dinov2`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Dinov2Config {
+        /// The blocks.
+        pub depth: usize where 1..=64,
+        /// The length of a token, and of g_x.
+        pub width: usize where 1..=8192,
+        /// The attention's heads, a divisor of the width.
+        pub heads: usize where 1..=256,
+    }
 }
 
 impl Dinov2Config {

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
+use ebm_experiment::config::settings;
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
@@ -85,16 +86,18 @@ impl std::fmt::Display for ImageSize {
     }
 }
 
-/// Which [`Backbone`], told by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum BackboneConfig {
-    /// A residual network, the paper's.
-    Resnet(ResNetBackboneConfig),
-    /// A convolutional network of `candle_transformers`.
-    Convnext(ConvNeXtConfig),
-    /// A vision transformer of `candle_transformers`, for prediction only.
-    Dinov2(Dinov2Config),
+settings! {
+    /// Which [`Backbone`], told by `kind`.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "lowercase")]
+    pub enum BackboneConfig {
+        /// A residual network, the paper's.
+        Resnet(ResNetBackboneConfig),
+        /// A convolutional network of `candle_transformers`.
+        Convnext(ConvNeXtConfig),
+        /// A vision transformer of `candle_transformers`, for prediction only.
+        Dinov2(Dinov2Config),
+    }
 }
 
 impl BackboneConfig {

@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
+use ebm_experiment::config::{Setting, settings};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use serde::{Deserialize, Serialize};
 
@@ -20,19 +21,23 @@ pub enum ResNetNorm {
     Folded,
 }
 
-/// The shape of a [`ResNetBackbone`]: bottleneck blocks, as in ResNet-50.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ResNetBackboneConfig {
-    /// The number of blocks in each stage; at least one.
-    pub layers: [usize; 4],
-    /// The channels of the stem.
-    pub width: usize,
-    /// How it normalises.
-    pub norm: ResNetNorm,
-    /// Whether a block's stride is in its first 1×1 convolution (the original ResNet) or in its 3×3 (torchvision).
-    #[serde(default)]
-    pub stride_in_1x1: bool,
+impl Setting for ResNetNorm {}
+
+settings! {
+    /// The shape of a [`ResNetBackbone`]: bottleneck blocks, as in ResNet-50.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ResNetBackboneConfig {
+        /// The number of blocks in each stage; at least one.
+        pub layers: [usize; 4] where 1..=64,
+        /// The channels of the stem.
+        pub width: usize where 1..=1024,
+        /// How it normalises.
+        pub norm: ResNetNorm,
+        /// Whether a block's stride is in its first 1×1 convolution (the original ResNet) or in its 3×3 (torchvision).
+        #[serde(default)]
+        pub stride_in_1x1: bool,
+    }
 }
 
 impl ResNetBackboneConfig {

@@ -5,27 +5,30 @@ use ebm_core::parametric::Baseline;
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule};
 use ebm_data::faces::loader::{Augmentation, FaceTransform};
 use ebm_data::transform::{ChannelOrder, Normalise};
+use ebm_experiment::config::settings;
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
 
-/// From an image to the network's input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InputConfig {
-    /// The side of the input, in pixels.
-    pub size: usize,
-    /// Subtracted from samples in 0 to 1, RGB.
-    pub mean: [f32; 3],
-    /// Divided by.
-    pub std: [f32; 3],
-    /// The probability of a mirror image in training.
-    pub flip_probability: f64,
-    /// What mirroring multiplies each coordinate of y by.
-    pub flip_signs: Vec<f32>,
-    /// The range of the scale in training, before a crop of the input's size.
-    pub scale: [f64; 2],
+settings! {
+    /// From an image to the network's input.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct InputConfig {
+        /// The side of the input, in pixels.
+        pub size: usize where 16..=2048 => "pixels",
+        /// Subtracted from samples in 0 to 1, RGB.
+        pub mean: [f32; 3] where -1e3..=1e3,
+        /// Divided by.
+        pub std: [f32; 3] where 1e-3..=1e3,
+        /// The probability of a mirror image in training.
+        pub flip_probability: f64 where 0.0..=1.0,
+        /// What mirroring multiplies each coordinate of y by.
+        pub flip_signs: Vec<f32> where -1.0..=1.0,
+        /// The range of the scale in training, before a crop of the input's size.
+        pub scale: [f64; 2] where 0.1..=10.0,
+    }
 }
 
 impl InputConfig {
@@ -42,31 +45,35 @@ impl InputConfig {
     }
 }
 
-/// What all heads share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeadConfig {
-    /// The widths of the layers of y in f(x, y).
-    pub y_layers: Vec<usize>,
-    /// The width of the hidden layer of every head.
-    pub hidden: usize,
+settings! {
+    /// What all heads share.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct HeadConfig {
+        /// The widths of the layers of y in f(x, y).
+        pub y_layers: Vec<usize> where 1..=65_536,
+        /// The width of the hidden layer of every head.
+        pub hidden: usize where 1..=65_536,
+    }
 }
 
-/// Adam with coupled weight decay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrainingConfig {
-    /// Passes over the training images.
-    pub epochs: f64,
-    /// Images per update.
-    pub batch_size: usize,
-    /// The learning rate.
-    pub learning_rate: f64,
-    /// Weight decay of every parameter, added to its gradient.
-    pub weight_decay: f64,
-    /// Epochs at which the learning rate falls to a tenth. The paper has none.
-    #[serde(default)]
-    pub milestones: Vec<f64>,
+settings! {
+    /// Adam with coupled weight decay.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct TrainingConfig {
+        /// Passes over the training images.
+        pub epochs: f64 where 1e-6..=1e6,
+        /// Images per update.
+        pub batch_size: usize where 1..=65_536 => "images",
+        /// The learning rate.
+        pub learning_rate: f64 where 1e-9..=10.0,
+        /// Weight decay of every parameter, added to its gradient.
+        pub weight_decay: f64 where 0.0..=1.0,
+        /// Epochs at which the learning rate falls to a tenth. The paper has none.
+        #[serde(default)]
+        pub milestones: Vec<f64> where 0.0..=1e6 => "epochs",
+    }
 }
 
 impl TrainingConfig {
@@ -87,31 +94,18 @@ impl TrainingConfig {
     fn step_of(&self, epoch: f64, count: usize) -> usize {
         (epoch * count as f64 / self.batch_size as f64).ceil() as usize
     }
-
-    pub(super) fn check(&self, name: &str) -> std::result::Result<(), String> {
-        let positive = |key: &str, value: f64| {
-            let ok = value > 0.0 && value <= 1e6;
-            if ok {
-                Ok(())
-            } else {
-                Err(format!("{name}.{key}: {value} is not a number above 0 and up to 1e6"))
-            }
-        };
-        positive("epochs", self.epochs)?;
-        positive("learning_rate", self.learning_rate)?;
-        positive("batch_size", self.batch_size as f64)?;
-        self.milestones.iter().try_for_each(|&epoch| positive("milestones", epoch))
-    }
 }
 
-/// The energy-based model and its training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EnergyConfig {
-    /// The loss, with the number of samples and where they come from.
-    pub objective: AnyObjective,
-    /// The optimiser.
-    pub training: TrainingConfig,
+settings! {
+    /// The energy-based model and its training.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct EnergyConfig {
+        /// The loss, with the number of samples and where they come from.
+        pub objective: AnyObjective,
+        /// The optimiser.
+        pub training: TrainingConfig,
+    }
 }
 
 impl EnergyConfig {
@@ -122,18 +116,20 @@ impl EnergyConfig {
     }
 }
 
-/// Algorithm S2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RefinementConfig {
-    /// T.
-    pub steps: usize,
-    /// The values of λ that the validation split chooses from.
-    pub step_lengths: Vec<f64>,
-    /// Ω₁.
-    pub change_threshold: f64,
-    /// Ω₂.
-    pub degeneration_tolerance: f64,
+settings! {
+    /// Algorithm S2.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RefinementConfig {
+        /// T.
+        pub steps: usize where 0..=10_000,
+        /// The values of λ that the validation split chooses from.
+        pub step_lengths: Vec<f64> where 0.0..=1e6,
+        /// Ω₁.
+        pub change_threshold: f64 where 0.0..=1e6,
+        /// Ω₂.
+        pub degeneration_tolerance: f64 where -1e6..=0.0,
+    }
 }
 
 impl RefinementConfig {
@@ -148,65 +144,75 @@ impl RefinementConfig {
     }
 }
 
-/// The supplement's study of σ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AblationConfig {
-    /// σ_l of each row.
-    pub sigmas: Vec<Vec<f64>>,
-    /// The paper's MAE of each row, on its validation split.
-    pub published: Vec<f64>,
+settings! {
+    /// The supplement's study of σ.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct AblationConfig {
+        /// σ_l of each row.
+        pub sigmas: Vec<Vec<f64>> where 1e-6..=1e4,
+        /// The paper's MAE of each row, on its validation split.
+        pub published: Vec<f64> where 0.0..=1e6,
+    }
 }
 
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MethodConfig {
-    /// Its name in result files.
-    pub key: String,
-    /// Its name in tables.
-    pub title: String,
-    /// The paper's MAE and its spread.
-    pub published: [f64; 2],
-    /// The same after refinement, where the paper has it.
-    #[serde(default)]
-    pub published_refined: Option<[f64; 2]>,
-    /// The paper's MAE of each coordinate and its spread, before refinement and after it, where y has several.
-    #[serde(default)]
-    pub published_coordinates: Option<[Vec<[f64; 2]>; 2]>,
-    /// The model.
-    pub baseline: Baseline,
+settings! {
+    /// A row of the table.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct MethodConfig {
+        /// Its name in result files.
+        pub key: String,
+        /// Its name in tables.
+        pub title: String,
+        /// The paper's MAE and its spread.
+        pub published: [f64; 2] where 0.0..=1e6,
+        /// The same after refinement, where the paper has it.
+        #[serde(default)]
+        pub published_refined: Option<[f64; 2]> where 0.0..=1e6,
+        /// The paper's MAE of each coordinate and its spread, before refinement and after it, where y has several.
+        #[serde(default)]
+        pub published_coordinates: Option<[Vec<[f64; 2]>; 2]> where 0.0..=1e6,
+        /// The model.
+        pub baseline: Baseline,
+    }
 }
 
-/// Training of heads on fixed features.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FrozenConfig {
-    /// How many views of a training image have features: the image itself and augmented ones.
-    pub views: usize,
-    /// How the backbone is trained before it is frozen; without it, its weights are given.
-    #[serde(default)]
-    pub trunk: Option<BackboneTraining>,
+settings! {
+    /// Training of heads on fixed features.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct FrozenConfig {
+        /// How many views of a training image have features: the image itself and augmented ones.
+        pub views: usize where 1..=1000,
+        /// How the backbone is trained before it is frozen; without it, its weights are given.
+        #[serde(default)]
+        pub trunk: Option<BackboneTraining>,
+    }
 }
 
-/// Training of a backbone that is then frozen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BackboneTraining {
-    /// The key of the method whose head and loss it is trained with.
-    pub method: String,
-    /// The optimiser.
-    pub training: TrainingConfig,
+settings! {
+    /// Training of a backbone that is then frozen.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct BackboneTraining {
+        /// The key of the method whose head and loss it is trained with.
+        pub method: String,
+        /// The optimiser.
+        pub training: TrainingConfig,
+    }
 }
 
-/// How many generated faces each split has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GeneratedConfig {
-    /// Training.
-    pub train: usize,
-    /// The step length is chosen on these.
-    pub validation: usize,
-    /// The results are computed on these.
-    pub test: usize,
+settings! {
+    /// How many generated faces each split has.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct GeneratedConfig {
+        /// Training.
+        pub train: usize where 1..=1_000_000 => "faces",
+        /// The step length is chosen on these.
+        pub validation: usize where 1..=1_000_000 => "faces",
+        /// The results are computed on these.
+        pub test: usize where 1..=1_000_000 => "faces",
+    }
 }

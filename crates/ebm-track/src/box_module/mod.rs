@@ -24,35 +24,38 @@ mod weights;
 
 use candle_core::Tensor;
 use ebm_core::EnergyModel;
+use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
 pub use features::{Modulation, TargetFeatures, TestFeatures, corners, rects};
 pub use network::{BoxModule, InTraining};
 pub use pixel_steps::PixelSteps;
 
-use crate::{BackboneFeatures, Error, Result};
+use crate::{BackboneFeatures, Result};
 
 /// Pixels of the maps, layer2's and layer3's, per pixel of the crop.
 const SCALES: [f64; 2] = [1.0 / 8.0, 1.0 / 16.0];
 
-/// The sizes of a [`BoxModule`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BoxModuleConfig {
-    /// Channels of layer2 and layer3.
-    pub backbone: [usize; 2],
-    /// Channels of the reference branch's convolution of layer2.
-    pub reference: usize,
-    /// Channels of the other inner layers.
-    pub hidden: usize,
-    /// Channels of the two modulated maps.
-    pub pred_input: [usize; 2],
-    /// Outputs of the layers that describe a box, one for each map.
-    pub pred_inter: [usize; 2],
-    /// Bins a side of the reference branch's pooling.
-    pub reference_pool: [usize; 2],
-    /// Bins a side of the test branch's pooling.
-    pub pool: [usize; 2],
+settings! {
+    /// The sizes of a [`BoxModule`].
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct BoxModuleConfig {
+        /// Channels of layer2 and layer3.
+        pub backbone: [usize; 2] where 1..=65_536,
+        /// Channels of the reference branch's convolution of layer2.
+        pub reference: usize where 1..=65_536,
+        /// Channels of the other inner layers.
+        pub hidden: usize where 1..=65_536,
+        /// Channels of the two modulated maps.
+        pub pred_input: [usize; 2] where 1..=65_536,
+        /// Outputs of the layers that describe a box, one for each map.
+        pub pred_inter: [usize; 2] where 1..=65_536,
+        /// Bins a side of the reference branch's pooling.
+        pub reference_pool: [usize; 2] where 1..=64,
+        /// Bins a side of the test branch's pooling.
+        pub pool: [usize; 2] where 1..=64,
+    }
 }
 
 impl BoxModuleConfig {
@@ -79,14 +82,6 @@ impl BoxModuleConfig {
             pred_inter: self.pred_inter.map(fewer),
             ..self
         }
-    }
-
-    fn check(&self) -> Result<()> {
-        let pairs = [self.backbone, self.pred_input, self.pred_inter, self.reference_pool, self.pool];
-        if pairs.as_flattened().iter().chain([&self.reference, &self.hidden]).all(|&size| size > 0) {
-            return Ok(());
-        }
-        Err(Error::Config { part: "box module", reason: format!("every size must be positive: {self:?}") })
     }
 }
 

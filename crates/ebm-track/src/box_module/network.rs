@@ -5,6 +5,7 @@ use std::sync::Arc;
 use candle_core::{Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, TargetSpace};
+use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
 use ebm_nn::ops::{channels_last, linear, prroi_pool};
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
@@ -49,7 +50,7 @@ impl BoxModule {
     /// # Errors
     /// [`Error::Config`] for a size of 0; else when `vb` refuses a tensor.
     pub fn new(config: &BoxModuleConfig, vb: VarBuilder) -> Result<Self> {
-        config.check()?;
+        check_ranges("box module", config)?;
         let &BoxModuleConfig { backbone, reference, hidden, pred_input, pred_inter, .. } = config;
         let [bins3, bins4] = config.reference_pool;
         // The second map's pooled box goes into the vectors as it is.

@@ -11,6 +11,7 @@ mod least_squares;
 mod memory;
 
 use candle_core::{D, Tensor};
+use ebm_experiment::config::{check_ranges, settings};
 use rand::RngCore;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
@@ -19,40 +20,42 @@ use self::blocks::{Blocks, Factors, FilterAlone};
 use self::gauss_newton::gauss_newton;
 use self::least_squares::{Mlu, Samples};
 use self::memory::{Forgetting, Memory};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// The classifier's settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClassifierConfig {
-    /// Channels after the projection w₁.
-    pub channels: usize,
-    /// The side of the filter w₂, in cells.
-    pub kernel: usize,
-    /// m of φ(x) = m (e^{x/m} − 1) for x < 0.
-    pub negative_slope: f64,
-    /// λ of ‖w₂‖².
-    pub filter_regularisation: f64,
-    /// λ of ‖w₁‖².
-    pub projection_regularisation: f64,
-    /// Gauss-Newton steps in the first frame.
-    pub first_steps: usize,
-    /// Iterations of conjugate gradients in each of them.
-    pub first_iterations: usize,
-    /// Iterations in a later update.
-    pub update_iterations: usize,
-    /// Frames between two updates.
-    pub update_interval: usize,
-    /// Samples that are remembered.
-    pub memory: usize,
-    /// A new sample weighs 1 / (1 − rate) times what the one before it weighs, as a share of all in the long run the rate.
-    pub learning_rate: f64,
-    /// The same for a frame with a hard negative.
-    pub hard_negative_learning_rate: f64,
-    /// The share of all weight that the first frame's samples keep in any case.
-    pub initial_share: f64,
-    /// The label's standard deviation as a fraction of √(width · height) of the target.
-    pub label_sigma: f64,
+settings! {
+    /// The classifier's settings.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ClassifierConfig {
+        /// Channels after the projection w₁.
+        pub channels: usize where 1..=4096,
+        /// The side of the filter w₂, in cells.
+        pub kernel: usize where 1..=64 => "cells",
+        /// m of φ(x) = m (e^{x/m} − 1) for x < 0.
+        pub negative_slope: f64 where 1e-6..=1e3,
+        /// λ of ‖w₂‖².
+        pub filter_regularisation: f64 where 1e-12..=1e6,
+        /// λ of ‖w₁‖².
+        pub projection_regularisation: f64 where 1e-12..=1e6,
+        /// Gauss-Newton steps in the first frame.
+        pub first_steps: usize where 0..=10_000,
+        /// Iterations of conjugate gradients in each of them.
+        pub first_iterations: usize where 0..=10_000,
+        /// Iterations in a later update.
+        pub update_iterations: usize where 0..=10_000,
+        /// Frames between two updates.
+        pub update_interval: usize where 1..=1_000_000_000 => "frames",
+        /// Samples that are remembered.
+        pub memory: usize where 0..=100_000,
+        /// A new sample weighs 1 / (1 − rate) times what the one before it weighs, as a share of all in the long run the rate.
+        pub learning_rate: f64 where 0.0..=0.999,
+        /// The same for a frame with a hard negative.
+        pub hard_negative_learning_rate: f64 where 0.0..=0.999,
+        /// The share of all weight that the first frame's samples keep in any case.
+        pub initial_share: f64 where 0.0..=0.999,
+        /// The label's standard deviation as a fraction of √(width · height) of the target.
+        pub label_sigma: f64 where 1e-6..=1e3,
+    }
 }
 
 impl Default for ClassifierConfig {
@@ -109,7 +112,7 @@ impl Classifier {
         target_cells: f64,
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
-        config.check()?;
+        check_ranges("classifier", config)?;
         let (n, channels, size, _) = features.dims4()?;
         let sigma = config.label_sigma * target_cells;
         let rows = rows_of_channels(features)?;
@@ -207,30 +210,6 @@ impl Classifier {
     /// How far a score map lies from the features, in cells along each side.
     pub fn shift(&self) -> f64 {
         label::kernel_shift(self.config.kernel)
-    }
-}
-
-impl ClassifierConfig {
-    fn check(&self) -> Result<()> {
-        let fail = |reason: &str| Err(Error::Config { part: "classifier", reason: reason.to_owned() });
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        let share = |value: f64| (0.0..1.0).contains(&value);
-        if [self.channels, self.kernel, self.update_interval].contains(&0) {
-            return fail("channels, kernel and update_interval must not be 0");
-        }
-        if ![self.filter_regularisation, self.projection_regularisation].iter().all(|&v| positive(v)) {
-            return fail("the regularisations must be positive: their inverses are the preconditioner");
-        }
-        if !positive(self.negative_slope) || !positive(self.label_sigma) {
-            return fail("negative_slope and label_sigma must be positive");
-        }
-        if ![self.learning_rate, self.hard_negative_learning_rate, self.initial_share]
-            .iter()
-            .all(|&v| share(v))
-        {
-            return fail("learning rates and initial_share must be at least 0 and below 1");
-        }
-        Ok(())
     }
 }
 

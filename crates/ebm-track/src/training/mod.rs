@@ -13,27 +13,30 @@ pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};
 pub use task::{BoxModuleTask, frozen_loss};
 
 use candle_core::Var;
+use ebm_experiment::config::settings;
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
 
-/// Adam with a rate that falls in steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BoxTraining {
-    /// Pairs per update.
-    pub batch_size: usize,
-    /// Pairs per epoch.
-    pub pairs_per_epoch: usize,
-    /// Epochs.
-    pub epochs: usize,
-    /// The learning rate of the first epoch.
-    pub learning_rate: f64,
-    /// Epochs between two falls of the learning rate …
-    pub decay_epochs: usize,
-    /// … by this factor.
-    pub decay: f64,
+settings! {
+    /// Adam with a rate that falls in steps.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct BoxTraining {
+        /// Pairs per update.
+        pub batch_size: usize where 2..=65_536 => "pairs",
+        /// Pairs per epoch.
+        pub pairs_per_epoch: usize where 1..=1_000_000_000 => "pairs",
+        /// Epochs.
+        pub epochs: usize where 1..=1_000_000,
+        /// The learning rate of the first epoch.
+        pub learning_rate: f64 where 1e-9..=10.0,
+        /// Epochs between two falls of the learning rate …
+        pub decay_epochs: usize where 0..=1_000_000 => "epochs",
+        /// … by this factor.
+        pub decay: f64 where 1e-6..=1.0,
+    }
 }
 
 impl BoxTraining {

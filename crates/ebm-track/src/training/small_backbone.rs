@@ -6,6 +6,7 @@
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_core::math::log_softmax;
+use ebm_experiment::config::settings;
 use ebm_nn::init;
 use ebm_nn::ops::{linear, prroi_pool};
 use ebm_nn::optim::{Adam, ParamGroup};
@@ -22,20 +23,22 @@ use crate::error::{Error, Result};
 /// The prefix of the network's parameters, in front of torchvision's names.
 pub const PREFIX: &str = "backbone.";
 
-/// A small residual network and its training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SmallBackboneConfig {
-    /// Channels of the stem; layer2 has twice, layer3 four times as many.
-    pub width: usize,
-    /// Residual blocks of layer1 to layer3.
-    pub blocks: [usize; 3],
-    /// Pairs in a batch.
-    pub batch_size: usize,
-    /// Updates.
-    pub steps: usize,
-    /// Adam's rate, which falls along half a cosine.
-    pub learning_rate: f64,
+settings! {
+    /// A small residual network and its training.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SmallBackboneConfig {
+        /// Channels of the stem; layer2 has twice, layer3 four times as many.
+        pub width: usize where 1..=1024,
+        /// Residual blocks of layer1 to layer3.
+        pub blocks: [usize; 3] where 1..=64,
+        /// Pairs in a batch.
+        pub batch_size: usize where 1..=65_536 => "pairs",
+        /// Updates.
+        pub steps: usize where 1..=1_000_000_000,
+        /// Adam's rate, which falls along half a cosine.
+        pub learning_rate: f64 where 1e-9..=10.0,
+    }
 }
 
 /// A small backbone under the loss of telling `videos` apart.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
-use ebm_experiment::config::{Configured, Settings};
+use ebm_experiment::config::{Configured, Settings, check_ranges};
 use ebm_experiment::plan::Plan;
 
 use super::outcome::{CheckArgs, DRY_RUN, Reference, SMOKE, Study, print_plan};
@@ -172,6 +172,7 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     let mut configured: Configured<R::Config> =
         common.settings.load(args.config.as_deref().unwrap_or(&own), common.smoke)?;
     task.change(&mut configured.settings);
+    check_ranges("of the command line", &configured.settings)?;
     let reference = match task.is_other(scale)? {
         _ if args.dry_run => Err(DRY_RUN),
         None => common.reference(&configured),

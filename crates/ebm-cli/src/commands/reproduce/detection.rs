@@ -60,8 +60,8 @@ pub struct DetectionArgs {
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
     /// Updates of each head, in place of the configuration's; milestones move in proportion.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    steps: Option<u64>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: Option<u32>,
     /// Where trained heads are, which are not trained again: a run of this command, or a directory with runs of `ebm train branch` that
     /// are called <method>-<seed>. One that is missing, or was trained otherwise, is refused.
     #[arg(long, conflicts_with = "resume")]

@@ -10,7 +10,7 @@ use ebm_bench::{Machine, today};
 use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_experiment::Calibration;
-use ebm_experiment::config::Configured;
+use ebm_experiment::config::{Configured, check_ranges};
 use ebm_seed::Key;
 use ebm_toy::calibration::calibration;
 use ebm_toy::{Dataset, Experiment, Job, Network, Points, Problem, Reference, Row, Trained, run_all};
@@ -48,8 +48,8 @@ enum ProblemArg {
 #[derive(Args)]
 pub struct ToyArgs {
     /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow methods 5].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: Option<u64>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    seeds: Option<u32>,
     /// The network of f.
     #[arg(long, value_enum, default_value = "eccv")]
     network: NetworkArg,
@@ -87,8 +87,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let mut jobs = Vec::new();
     for dataset in &datasets {
         for method in experiment.methods(dataset.problem) {
-            let models = args.seeds.unwrap_or_else(|| experiment.models(method));
-            jobs.extend((0..models).map(|seed| Job { method, dataset, seed }));
+            jobs.extend((0..experiment.models(method)).map(|seed| Job { method, dataset, seed }));
         }
     }
     if jobs.is_empty() {
@@ -174,6 +173,11 @@ fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
     if args.network == NetworkArg::Bmvc {
         experiment.network = Network::Bmvc;
     }
+    if let Some(models) = args.seeds {
+        experiment.models = u64::from(models);
+        experiment.methods.iter_mut().for_each(|method| method.models = None);
+    }
+    check_ranges("of the command line", experiment)?;
     if args.methods.is_empty() {
         return Ok(configured);
     }

@@ -40,8 +40,8 @@ pub struct TrackingArgs {
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_results)]
     results: Vec<(String, PathBuf)>,
     /// Runs of each tracker on each sequence, instead of those of the settings.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    repetitions: Option<u64>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
     /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
     #[arg(long)]
     small_backbone: bool,

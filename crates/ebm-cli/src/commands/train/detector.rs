@@ -13,6 +13,7 @@ use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
 use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
+use ebm_experiment::config::check_ranges;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -48,11 +49,12 @@ pub struct CommonArgs {
     pub workers: WorkersArgs,
 }
 
-/// A number of things of which there must be one.
+/// A number of things of which there must be one, and not 2³² either.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
+    match text.parse::<u32>() {
         Ok(0) => Err("with 0 nothing is trained; give 1 or more".into()),
-        other => other.map_err(|error| format!("not a number of things: {error}")),
+        Ok(count) => Ok(count as usize),
+        Err(error) => Err(format!("not a number of things: {error}")),
     }
 }
 
@@ -76,6 +78,7 @@ impl CommonArgs {
             }
             training.batch_size = self.batch_size.unwrap_or(training.batch_size);
         }
+        check_ranges("of the command line", &config)?;
         Ok(config)
     }
 

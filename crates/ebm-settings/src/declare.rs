@@ -1,0 +1,135 @@
+//! The macro that declares settings.
+
+/// Declares a structure or an enumeration of settings: it is defined as written, and implements [`Setting`](crate::Setting). A range stands
+/// behind the type that it is of, and holds for every number in it; a unit may follow. What has no range has to be a `Setting` itself.
+///
+/// `settings!(Grid as Written);` declares a type that serde reads and writes as another one.
+///
+/// Of serde's attributes `tag` is understood; variants have the names of `rename_all = "snake_case"`.
+///
+/// ```
+/// use ebm_settings::{Setting, settings};
+///
+/// settings! {
+///     /// How an image becomes the network's input.
+///     #[derive(Clone, Debug)]
+///     pub struct InputConfig {
+///         /// The side after resizing.
+///         pub side: usize where 16..=8192 => "pixels",
+///         /// Divided by, per channel.
+///         pub std: [f32; 3] where 1e-3..=1e3,
+///         /// Whether it is mirrored.
+///         pub flip: bool,
+///     }
+/// }
+///
+/// let ebm_settings::Declaration::Table(fields) = InputConfig::declaration() else { panic!() };
+/// let ebm_settings::Declaration::Numbers(side) = fields[0].declaration else { panic!() };
+/// assert_eq!(side.to_string(), "a whole number from 16 to 8192, in pixels");
+/// ```
+///
+/// ```compile_fail
+/// ebm_settings::settings! {
+///     /// A number without a range does not compile.
+///     struct InputConfig {
+///         side: usize,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! settings {
+    ($name:ident as $written:ty) => {
+        impl $crate::Setting for $name {
+            fn declaration() -> $crate::Declaration {
+                <$written as $crate::Setting>::declaration()
+            }
+        }
+    };
+    (@declaration $type:ty) => { <$type as $crate::Setting>::declaration() };
+    (@declaration $type:ty where $range:expr) => {
+        $crate::Declaration::Numbers($crate::Range::from($range))
+    };
+    (@declaration $type:ty where $range:expr => $unit:literal) => {
+        $crate::Declaration::Numbers($crate::Range::from($range).of($unit))
+    };
+    // What has to be a setting itself.
+    (@bound $type:ty) => { $type };
+    (@bound $type:ty where $($range:tt)*) => { () };
+    (@meaning doc = $line:literal) => { $line };
+    (@meaning $($other:tt)*) => { "" };
+    (@tag serde(tag = $tag:literal $($other:tt)*)) => { Some($tag) };
+    (@tag $($other:tt)*) => { None::<&'static str> };
+    (@table $($(#[$($note:tt)*])* $field:ident: $type:ty $(where $range:expr $(=> $unit:literal)?)?;)*) => {
+        $crate::Declaration::Table(vec![$($crate::Field {
+            name: stringify!($field).to_owned(),
+            meaning: &[$($crate::settings!(@meaning $($note)*)),*],
+            declaration: $crate::settings!(@declaration $type $(where $range $(=> $unit)?)?),
+        }),*])
+    };
+    (
+        $(#[$($meta:tt)*])*
+        $vis:vis struct $name:ident $(<$($param:ident),+>)? {
+            $($(#[$($note:tt)*])* $field_vis:vis $field:ident: $type:ty $(where $range:expr $(=> $unit:literal)?)?),*
+            $(,)?
+        }
+    ) => {
+        $(#[$($meta)*])*
+        $vis struct $name $(<$($param),+>)? {
+            $($(#[$($note)*])* $field_vis $field: $type),*
+        }
+
+        #[allow(trivial_bounds, reason = "fields without parameters have bounds too")]
+        impl $(<$($param),+>)? $crate::Setting for $name $(<$($param),+>)?
+        where
+            $($crate::settings!(@bound $type $(where $range)?): $crate::Setting),*
+        {
+            fn declaration() -> $crate::Declaration {
+                $crate::settings!(@table
+                    $($(#[$($note)*])* $field: $type $(where $range $(=> $unit)?)?;)*)
+            }
+        }
+    };
+    (
+        $(#[$($meta:tt)*])*
+        $vis:vis enum $name:ident $(<$param:ident = $default:ty>)? {
+            $($(#[$($note:tt)*])* $kind:ident
+                $(($inner:ty $(where $range:expr $(=> $unit:literal)?)?))?
+                $({
+                    $($(#[$($field_note:tt)*])* $field:ident: $type:ty
+                        $(where $field_range:expr $(=> $field_unit:literal)?)?),* $(,)?
+                })?
+            ),* $(,)?
+        }
+    ) => {
+        $(#[$($meta)*])*
+        $vis enum $name $(<$param = $default>)? {
+            $($(#[$($note)*])* $kind $(($inner))? $({ $($(#[$($field_note)*])* $field: $type),* })?),*
+        }
+
+        #[allow(trivial_bounds, reason = "fields without parameters have bounds too")]
+        impl $(<$param>)? $crate::Setting for $name $(<$param>)?
+        where
+            $(
+                $($crate::settings!(@bound $inner $(where $range)?): $crate::Setting,)?
+                $($($crate::settings!(@bound $type $(where $field_range)?): $crate::Setting,)*)?
+            )*
+        {
+            fn declaration() -> $crate::Declaration {
+                let tag = [$($crate::settings!(@tag $($meta)*)),*].into_iter().flatten().next();
+                let kinds = vec![$({
+                    let settings = None;
+                    $(let settings = settings.or(Some(
+                        $crate::settings!(@declaration $inner $(where $range $(=> $unit)?)?)));)?
+                    $(let settings = settings.or(Some($crate::settings!(@table
+                        $($(#[$($field_note)*])* $field: $type $(where $field_range $(=> $field_unit)?)?;)*)));)?
+                    $crate::Field {
+                        name: $crate::snake_case(stringify!($kind)),
+                        meaning: &[$($crate::settings!(@meaning $($note)*)),*],
+                        declaration: settings.unwrap_or($crate::Declaration::Plain),
+                    }
+                }),*];
+                $crate::Declaration::Choice { tag, kinds }
+            }
+        }
+    };
+}

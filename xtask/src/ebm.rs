@@ -16,7 +16,7 @@ pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32>
 }
 
 /// Builds `ebm` in release mode; the executable's path. Cargo's messages go to stderr.
-fn build(root: &Path) -> Result<PathBuf> {
+pub fn build(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut child = Command::new(&cargo)
         .args(["build", "--release", "--package", "ebm-cli", "--bin", "ebm"])

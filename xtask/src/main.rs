@@ -4,6 +4,7 @@
 //! crate builds in seconds.
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
+mod attack;
 mod ci;
 mod cuda_setup;
 mod docs_check;
@@ -58,6 +59,8 @@ enum Task {
     },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
+    /// Run the program on thousands of damaged inputs and through faults of the machine, and print the table of docs/reliability.md.
+    Attack(attack::AttackArgs),
     /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
     Soak(soak::SoakArgs),
 }
@@ -67,7 +70,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `ci` and `soak`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `ci`, `attack` and `soak`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -79,6 +82,7 @@ fn main() {
         Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
         Task::DocsCheck { root } => docs_check::run(root.as_deref().unwrap_or(workspace_root())),
         Task::Ci => ci::run(workspace_root()),
+        Task::Attack(args) => attack(workspace_root(), &args),
         Task::Soak(args) => soak::run(workspace_root(), &args),
     };
     match result {
@@ -88,6 +92,13 @@ fn main() {
             std::process::exit(1)
         }
     }
+}
+
+/// Attacks the program, which is built unless one is given; the exit code is 0 where nothing was found.
+fn attack(root: &Path, args: &attack::AttackArgs) -> anyhow::Result<i32> {
+    let ebm = args.ebm.clone().map_or_else(|| ebm::build(root), Ok)?;
+    let found = attack::run(&ebm, root, &root.join("target/attack"), args)?;
+    Ok(i32::from(found > 0))
 }
 
 /// The folder of the workspace's Cargo.toml.

@@ -44,13 +44,16 @@ pub fn is_of_resources(error: &anyhow::Error) -> bool {
 }
 
 fn names_resources(cause: &(dyn StdError + 'static)) -> bool {
-    use ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    // A thread that has no memory for its stack would block.
+    use ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
     // The driver's error reaches here as text only.
     if cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY") {
         return true;
     }
     let error = cause.downcast_ref::<IoError>();
-    error.is_some_and(|e| matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull))
+    error.is_some_and(|e| {
+        matches!(e.kind(), FileTooLarge | OutOfMemory | QuotaExceeded | StorageFull | WouldBlock)
+    })
 }
 
 /// The error that another one stands for: those of the tasks pass on what happened below them, and say nothing themselves.
@@ -101,6 +104,7 @@ fn of_training(cause: &(dyn StdError + 'static)) -> Option<u8> {
         return Some(MISSED);
     }
     match cause.downcast_ref()? {
+        TrainError::RunName { .. } => Some(USAGE),
         TrainError::NonFinite { .. } | TrainError::NonFiniteTensor { .. } => Some(NON_FINITE),
         TrainError::DiskFull { .. } => Some(RESOURCES),
         TrainError::NoValidCheckpoint { .. }
@@ -156,9 +160,12 @@ fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
     }
     if let Some(error) = cause.downcast_ref::<DataError>() {
         use DataError::{Argument, Encode, ImageShape, Io, Locked, Worker};
+        if let Argument { .. } = error {
+            return Some(USAGE);
+        }
         return (!matches!(
             error,
-            Argument { .. } | Encode { .. } | ImageShape { .. } | Io { .. } | Locked { .. } | Worker { .. }
+            Encode { .. } | ImageShape { .. } | Io { .. } | Locked { .. } | Worker { .. }
         ))
         .then_some(DATA);
     }
@@ -171,8 +178,9 @@ fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
     let cut = |error: &IoError| matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
     let io = cause.downcast_ref::<IoError>().is_some_and(cut);
     let json = cause.downcast_ref::<serde_json::Error>().is_some_and(|error| !error.is_io());
+    let toml = cause.is::<toml::de::Error>();
     let csv = cause.downcast_ref::<csv::Error>().is_some_and(|error| !error.is_io_error());
-    (io || json || csv).then_some(DATA)
+    (io || json || toml || csv).then_some(DATA)
 }
 
 #[cfg(test)]

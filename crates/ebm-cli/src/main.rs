@@ -68,7 +68,7 @@ enum Command {
 fn main() -> ExitCode {
     let signals = Signals::default();
     let command = Cli::parse().command;
-    match prepare().and_then(|()| run(command, &signals)) {
+    match prepare().inspect_err(parallel::leave).and_then(|()| run(command, &signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if error.downcast_ref::<parallel::Reported>().is_none() {
@@ -82,7 +82,10 @@ fn main() -> ExitCode {
 /// What the operating system would end without a word becomes an error, or an exit code that says what it was.
 fn prepare() -> anyhow::Result<()> {
     signals::report_file_size_limit()?;
-    signals::report_memory()
+    if !parallel::is_of_mpich() {
+        signals::report_memory()?;
+    }
+    workers::start::<Cli>()
 }
 
 fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {

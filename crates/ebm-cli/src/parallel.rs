@@ -6,6 +6,7 @@ use anyhow::{Context, Error, Result, bail};
 use candle_core::Device;
 use clap::Args;
 use ebm_distributed::{Engine, Group, Launch, connect, rendezvous};
+use signal_hook::consts::SIGKILL;
 
 use crate::device::DeviceArgs;
 
@@ -50,7 +51,27 @@ impl EngineArgs {
             let device = device.open_for(launch.local_rank)?;
             Ok((connect(self.engine, &launch, &device, &variable)?, device))
         };
-        joined().map_err(|error| of_rank(launch.rank, launch.world, error))
+        let joined = joined().map_err(|error| of_rank(launch.rank, launch.world, error));
+        joined.inspect_err(|error| {
+            if launch.world > 1 {
+                leave(error);
+            }
+        })
+    }
+}
+
+/// Whether MPICH's launcher, or one with its interface, has started this process.
+pub fn is_of_mpich() -> bool {
+    variable("PMI_FD").is_some()
+}
+
+/// Of a process that does not join the others: MPICH's launcher waits for ever where one has left with an exit code, and ends the others
+/// where a signal has ended one.
+pub fn leave(error: &Error) {
+    if is_of_mpich() {
+        report(error);
+        // What cannot be sent leaves the exit code.
+        let _ = signal_hook::low_level::raise(SIGKILL);
     }
 }
 

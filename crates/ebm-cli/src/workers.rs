@@ -1,6 +1,28 @@
-//! How many threads read images.
+//! How many threads compute, and how many read images.
 
-use clap::Args;
+use anyhow::{Context, Result};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory};
+
+/// The most threads of one kind: more than any one machine's processors, and few enough to start.
+pub const MOST_THREADS: u32 = 1024;
+
+/// The variable that says how many threads compute; candle asks it too.
+const COMPUTING: &str = "RAYON_NUM_THREADS";
+
+/// Starts the threads that compute, of which there may be none left on this machine. The command line `C` says what is wrong with an
+/// absurd number.
+pub fn start<C: CommandFactory>() -> Result<()> {
+    let asked = std::env::var(COMPUTING).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(asked) = asked.filter(|&asked| asked > u64::from(MOST_THREADS)) {
+        let detail = format!("{COMPUTING} is {asked}, and at most {MOST_THREADS} threads are started");
+        C::command().error(ErrorKind::ValueValidation, detail).exit();
+    }
+    let started = rayon::ThreadPoolBuilder::new().build_global();
+    started.with_context(|| {
+        format!("the threads that compute do not start; {COMPUTING} sets how many there are")
+    })
+}
 
 /// Threads that read images while others compute.
 #[derive(Args, Clone, Copy, Debug)]

@@ -116,6 +116,23 @@ fn damaged_data_are_too() {
 }
 
 #[test]
+fn absurd_numbers_of_threads_and_names_of_runs_are_refused_before_anything_is_done() {
+    let place = Place::new();
+    let out = &place.path("runs");
+    leaves_with(USAGE, &["reproduce", "toy", "--smoke", "--threads", "1000000", "--out", out], "--threads");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_ebm")).args(["doctor"]).env("RAYON_NUM_THREADS", "1000000").output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(USAGE));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("RAYON_NUM_THREADS is 1000000"));
+    let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));
+    let data = ["--annotations", &annotations, "--images", &images, "--detector", DETECTOR];
+    let name = &place.path("no name");
+    leaves_with(USAGE, &[&["train", "branch", "--cache", "--run", name][..], &data].concat(), "no name");
+    assert!(!Path::new(out).exists() && !Path::new(name).exists());
+}
+
+#[test]
 fn what_is_not_there_is_no_damaged_file() {
     let place = Place::new();
     let [images, absent] = ["scenes/images", "absent.safetensors"].map(|name| place.path(name));

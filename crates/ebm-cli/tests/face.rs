@@ -53,6 +53,18 @@ fn age_is_reproduced_scored_again_and_predicted() {
     assert!(rows.iter().all(|row| row["mae"].as_f64().unwrap().is_finite() && row["method"].is_string()));
     assert_eq!(rows.iter().filter(|row| row["refined"] == true && row["seed"] == 1).count(), 8);
     assert_eq!(object["ablation"].as_array().unwrap().len(), 4);
+    // A run that was moved goes on where it is, with the trunk that moved with it.
+    let moved = dir.path().join("moved");
+    std::fs::rename(&run, &moved).unwrap();
+    std::fs::remove_file(moved.join("results.json")).unwrap();
+    let (again, _) = reproduce(dir.path(), "age", &["--ablation", "sigma", "--resume", text(&moved)]);
+    let errors = |object: &Value| -> Vec<Value> {
+        object["rows"].as_array().unwrap().iter().map(|row| row["mae"].clone()).collect()
+    };
+    assert_eq!(errors(&again), errors(&object));
+    assert!(moved.join("results.json").is_file() && !run.exists());
+    // And so it is found in other places once more.
+    std::fs::rename(&moved, &run).unwrap();
     for file in ["report.md", "densities.png", "trunk.safetensors", "ebm-1/model.safetensors"] {
         assert!(run.join(file).is_file(), "{file}");
     }

@@ -47,6 +47,7 @@ fn two_processes_train_one_model_and_end_together() {
     one_model_whatever_stops_them(&launchers);
     a_detector_with_its_running_statistics(&launchers);
     where_one_fails_the_other_says_which(&launchers);
+    where_one_does_not_join_the_other_does_not_wait(&launchers);
 }
 
 fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
@@ -142,6 +143,25 @@ fn where_one_fails_the_other_says_which(launchers: &[PathBuf]) {
             mpi::finish(two(mpiexec, &case.train(&format!("other-{i}"), false), &[("--steps", other)]));
         let text = mpi::text(&output);
         assert!(!output.status.success() && text.contains("is 13, rank 0's is 12"), "{text}");
+    }
+}
+
+/// The second process finds no MPI; that the first one waits for it forever is what a launcher may let happen.
+fn where_one_does_not_join_the_other_does_not_wait(launchers: &[PathBuf]) {
+    let case = Case::new(STEPS, 0).batches_of(2);
+    for (i, mpiexec) in launchers.iter().enumerate() {
+        let command = case.train(&format!("alone-{i}"), false);
+        let mut both = mpi::mpiexec(mpiexec);
+        both.args(["-n", "1"]).arg(command.get_program()).args(command.get_args());
+        both.args([":", "-n", "1", "env", "MPI_HOME=/nowhere"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        let output = mpi::finish(both);
+        assert!(
+            !output.status.success() && mpi::text(&output).contains("error: rank 1: "),
+            "{}",
+            mpi::text(&output)
+        );
     }
 }
 

@@ -168,7 +168,9 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write("ebm-1/config.toml", include_str!("../../ebm-detect/configs/mini.toml"));
     write("ebm-1/metrics.jsonl", "{\"step\":599,\"loss\":-2.5,\"grad_norm\":1.0}\n");
-    write("ebm-1/model.safetensors", "weights");
+    let header = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let model = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat();
+    std::fs::write(run.join("model.safetensors"), &model).unwrap();
     refused(&["weights", "card", text(&run)], "--results");
     let row = |seed: u32, ap: f64| json!({"method": "ebm", "seed": seed, "ap": ap, "step_factor": null});
     let results =
@@ -190,7 +192,7 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
         "# ebm-1",
         "Table 2, mini",
         "600 steps; the last loss is -2.5000",
-        "| model.safetensors | 7 |",
+        &format!("| model.safetensors | {} |", model.len()),
         "[detector]",
     ] {
         assert!(page.contains(part), "{part} is not in {page}");
@@ -213,4 +215,8 @@ fn a_card_tells_what_was_trained_and_how_good_it_is() {
     write("evaluated.json", "{\"ap\": 0.5, \"ap_small\": -1.0}");
     refused(&args, "ebm/1");
     refused(&["weights", "card", text(dir.path())], "no .safetensors file");
+    // What is no model gets no card.
+    let args = ["weights", "card", text(&run), "--force"];
+    std::fs::write(run.join("cut.safetensors"), "abc").unwrap();
+    refused(&args, "cut.safetensors");
 }

@@ -7,7 +7,7 @@ mod sound;
 
 pub use categories::Category;
 pub(crate) use categories::{named, relabel};
-pub(crate) use examine::{Examiner, misplaced};
+pub(crate) use examine::{Examiner, crowded, misplaced};
 pub(crate) use file::{ANNOTATION, CATEGORY, IMAGE, sample_name};
 pub use file::{AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord};
 use sound::keep_sound;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::digest::digest;
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
+use crate::quarantine::{Defect, DefectCode, Finding, Quarantine, SHOWN, Tolerance};
 
 /// What to keep of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,15 @@ impl CocoDataset {
         origin: &Origin<'_>,
         options: &LoadOptions,
     ) -> Result<Self> {
-        let (tolerance, Sound { mut images, quarantine, bad_of_total }) = (&options.tolerance, sound);
+        let (tolerance, Sound { mut images, mut quarantine, mut bad_of_total }) = (&options.tolerance, sound);
+        images.retain(|image| {
+            let finding = crowded(image.objects.len());
+            bad_of_total[0].0 += usize::from(finding.is_some());
+            let defect =
+                |finding: Finding| finding.in_sample(origin.annotations, format!("image {}", image.id));
+            quarantine.defects.extend(finding.clone().map(defect));
+            finding.is_none()
+        });
         tolerance.validate()?;
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;

@@ -255,7 +255,10 @@ fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
     }
     let fraction = bad as f64 / total as f64;
     let scale = (1..).map(|digits| 10f64.powi(digits)).find(|scale| fraction * scale >= 1.).unwrap_or(1.);
-    format!("{list}, or go on without them by max_bad_fraction = {}", (fraction * scale).ceil() / scale)
+    let fraction = (fraction * scale).ceil() / scale;
+    format!(
+        "{list}, or go on without them: max_bad_fraction = {fraction}, `ebm train … --max-bad-fraction {fraction}`"
+    )
 }
 
 fn entry_prefix(entry: &str) -> String {

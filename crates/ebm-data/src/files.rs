@@ -20,6 +20,25 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     })
 }
 
+/// The content of a text in UTF-8, such as JSON, of at most `limit` bytes, without the mark that some editors begin it with.
+///
+/// # Errors
+/// As [`read_limited`]; [`Error::Format`] for what begins as UTF-16 does, in which some systems save texts.
+pub fn read_utf8(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    const MARK: &[u8] = b"\xEF\xBB\xBF";
+    let mut bytes = read_limited(path, limit)?;
+    // A text of Latin letters in UTF-16 has a zero beside each of them.
+    let wide = |&[a, b]: &[u8; 2]| matches!([a, b], [0xFF, 0xFE] | [0xFE, 0xFF]) || (a == 0) != (b == 0);
+    if bytes.first_chunk().is_some_and(wide) {
+        let detail = "it is in UTF-16; save it as UTF-8".to_owned();
+        return Err(Error::Format { path: path.to_owned(), expected: "a text in UTF-8", detail });
+    }
+    if bytes.starts_with(MARK) {
+        bytes.drain(..MARK.len());
+    }
+    Ok(bytes)
+}
+
 /// The largest file of settings that is read, in bytes: thousands of times what people write.
 pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
@@ -28,7 +47,7 @@ pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// # Errors
 /// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Format`] where it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
-    String::from_utf8(read_limited(path, MAX_SETTINGS_BYTES)?).map_err(|error| Error::Format {
+    String::from_utf8(read_utf8(path, MAX_SETTINGS_BYTES)?).map_err(|error| Error::Format {
         path: path.to_owned(),
         expected: "a text in UTF-8",
         detail: error.to_string(),
@@ -89,6 +108,19 @@ mod tests {
         write_atomic(&path, &[7; 100]).unwrap();
         assert_eq!(read_limited(&path, 100).unwrap(), vec![7; 100]);
         assert!(matches!(read_limited(&path, 99), Err(Error::FileTooLarge { size: 100, limit: 99, .. })));
+    }
+
+    #[test]
+    fn a_mark_is_left_out_and_utf_16_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        write_atomic(&path, b"\xEF\xBB\xBF{}").unwrap();
+        assert_eq!(read_utf8(&path, 9).unwrap(), b"{}");
+        for wide in [&b"\xFF\xFE{\0"[..], b"\xFE\xFF\0{", b"{\0}\0", b"\0{\0}"] {
+            write_atomic(&path, wide).unwrap();
+            let error = read_utf8(&path, 9).unwrap_err().to_string();
+            assert!(error.contains("it is in UTF-16; save it as UTF-8"), "{error}");
+        }
     }
 
     #[test]

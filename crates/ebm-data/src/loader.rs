@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ebm_seed::Key;
 
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Quarantine};
+use crate::quarantine::{Defect, Quarantine, Tolerance};
 
 use block::BufferPool;
 
@@ -174,6 +174,9 @@ impl<R: Recipe> Shared<R> {
         }
         let tolerance = &self.config.tolerance;
         tolerance.list(&found.quarantine)?;
-        tolerance.check(&found.quarantine, found.indices.len(), R::count(&self.dataset))
+        let (bad, total) = (found.indices.len(), R::count(&self.dataset));
+        // Of nothing no batch is made, however much is tolerated.
+        let none_left = Tolerance { max_bad_fraction: 0.0, ..tolerance.clone() };
+        if bad < total { tolerance } else { &none_left }.check(&found.quarantine, bad, total)
     }
 }

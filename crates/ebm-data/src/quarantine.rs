@@ -78,6 +78,8 @@ pub enum DefectCode {
     TruncatedImage,
     /// An image that is grey, CMYK, of 16 bits, or has transparency.
     NotRgb8,
+    /// An image with more objects than are read.
+    TooManyObjects,
 }
 
 impl std::fmt::Display for DefectCode {

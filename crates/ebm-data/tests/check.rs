@@ -188,6 +188,11 @@ fn classes_of_areas_and_flags() {
     // As good: the area of the box, and within one per cent.
     assert_eq!(object("area", json!(200)), NONE);
     assert_eq!(object("area", json!(100.9)), NONE);
+    let fixture = Fixture::new();
+    for word in ["NaN", "Infinity"] {
+        let text = fixture.file.to_string().replacen("\"area\":", &format!("\"area\":{word},\"was\":"), 1);
+        assert_eq!(codes(&fixture.check_text(&text).unwrap()), [BadArea], "{word}");
+    }
     assert_eq!(object("iscrowd", json!(2)), [BadCrowdFlag]);
     assert_eq!(object("iscrowd", json!("0")), [StringNumber]);
 }

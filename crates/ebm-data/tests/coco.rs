@@ -7,6 +7,7 @@ use std::path::Path;
 
 use common::write_json;
 use ebm_data::Error;
+use ebm_data::check::CheckOptions;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::quarantine::{Defect, DefectCode, Tolerance};
 use ebm_testing::fixture;
@@ -112,6 +113,37 @@ fn every_annotation_defect_has_its_code() {
         assert!(defect.file.ends_with("f.json") && !defect.detail.is_empty());
         assert!(["annotation 1", "annotations[0]"].contains(&defect.sample.as_str()), "{}", defect.sample);
     }
+}
+
+/// As Python writes it: what `ebm data check` finds, `ebm train` leaves out, and no more than that.
+#[test]
+fn a_number_that_json_lacks_costs_its_annotation_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f.json");
+    let text =
+        file(json!([annotation(1, json!([1, 2, 3, 4])), annotation(2, json!([1, 2, 3, 4]))])).to_string();
+    std::fs::write(&path, text.replacen("\"area\":4", "\"area\":NaN", 1)).unwrap();
+    let dataset = CocoDataset::load(&path, Path::new("images"), &options(Purpose::Train)).unwrap();
+    assert_eq!((dataset.images.len(), dataset.images[0].objects.len()), (1, 1));
+    assert_eq!(dataset.quarantine.defects[0].code, DefectCode::BadArea);
+}
+
+#[test]
+fn an_image_with_more_objects_than_are_read_is_left_out() {
+    let objects = |count: u64| (0..count).map(|id| annotation(id, json!([1, 2, 3, 4]))).collect::<Value>();
+    assert_eq!(
+        load(&file(objects(10_000)), &options(Purpose::Eval)).unwrap().images[0].objects.len(),
+        10_000
+    );
+    let crowded = file(objects(10_001));
+    let defect = defect(&crowded);
+    assert_eq!((defect.code, defect.sample.as_str()), (DefectCode::TooManyObjects, "image 5"));
+    assert_eq!(defect.detail, "10001 objects, and at most 10000 of an image are read");
+    assert!(load(&crowded, &options(Purpose::Train)).is_err(), "nothing is left to train on");
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_json(&dir.path().join("f.json"), &crowded);
+    let checked = ebm_data::check::coco(&path, dir.path(), &CheckOptions { decode: false }).unwrap();
+    assert!(checked.quarantine.defects.iter().any(|defect| defect.code == DefectCode::TooManyObjects));
 }
 
 #[test]
@@ -273,7 +305,7 @@ fn files_that_are_not_coco_are_errors() {
         ("[]", "expected"),
         ("{}", "missing field `images`"),
         (&deep, "recursion limit"),
-        (nan, "line 1"),
+        (nan, "no image with an object"),
         (&nan.replace("NaN", "1e999"), "out of range"),
         (r#"{"images":[],"categories":[]}"#, "no categories"),
         (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":1,"name":"b"}]}"#, "id 1 occurs twice"),

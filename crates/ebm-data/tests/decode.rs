@@ -193,14 +193,34 @@ fn huge_jpeg() -> Vec<u8> {
     bytes
 }
 
+/// The checksum of a PNG's chunk: of its kind and content.
+fn checksum(chunk: &[u8]) -> [u8; 4] {
+    let crc = chunk.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    });
+    (!crc).to_be_bytes()
+}
+
+#[test]
+fn a_palette_of_parts_of_colours_is_refused() {
+    let bytes = std::fs::read(golden("images/palette.png")).unwrap();
+    let kind = bytes.windows(4).position(|kind| kind == b"PLTE").unwrap();
+    let length = u32::from_be_bytes(*bytes[kind - 4..].first_chunk().unwrap()) as usize;
+    for other in [0, 1, 2, 4, length - 1, 769, 771, 3000] {
+        let chunk = [&b"PLTE"[..], &vec![7; other]].concat();
+        let own = [&(other as u32).to_be_bytes()[..], &chunk, &checksum(&chunk)].concat();
+        let forged = [&bytes[..kind - 4], &own, &bytes[kind + 8 + length..]].concat();
+        let error = decode(&forged).unwrap_err().to_string();
+        assert!(error.contains(&format!("its palette has {other} bytes")), "{error}");
+    }
+}
+
 /// A PNG whose header, with a valid checksum, claims 2³¹ - 1 columns and rows.
 fn huge_png() -> Vec<u8> {
     let mut bytes = std::fs::read(golden("images/rgb.png")).unwrap();
     bytes[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
-    let crc = bytes[12..29].iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
-    });
-    bytes[29..33].copy_from_slice(&(!crc).to_be_bytes());
+    let sum = checksum(&bytes[12..29]);
+    bytes[29..33].copy_from_slice(&sum);
     bytes
 }
 

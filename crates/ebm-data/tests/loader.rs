@@ -257,6 +257,23 @@ fn too_many_defective_images_end_the_iteration_at_a_fixed_step() {
     assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
 }
 
+/// A training asks for batches without an end: of images none of which can be read, there is none to wait for.
+#[test]
+fn where_every_image_is_defective_the_iteration_ends_whatever_is_tolerated() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = dataset(dir.path(), 3);
+    for image in &dataset.images {
+        std::fs::write(&image.path, b"no").unwrap();
+    }
+    for workers in [0, 2] {
+        let config = LoaderConfig { tolerance: ANY, ..config(1, workers) };
+        let loader = Loader::new(Arc::clone(&dataset), config, Key::new(4)).unwrap();
+        let error = loader.batches(0..u64::MAX).unwrap().next().unwrap().unwrap_err();
+        assert!(matches!(error, Error::TooManyDefects { bad: 3, total: 3, .. }), "{error}");
+        assert!(error.to_string().contains("none is left"), "{error}");
+    }
+}
+
 #[test]
 fn a_failing_machine_is_an_error_in_its_place() {
     let dir = tempfile::tempdir().unwrap();

@@ -16,14 +16,14 @@ use rand::RngCore;
 use crate::{
     box_head::Candidate,
     branch::Branch,
-    config::{ExperimentConfig, MapType, Settings},
+    config::{ExperimentConfig, MapType},
     corner_density::BoxDensity,
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
     input::{original_pixel, to_original},
-    weights::{BRANCH, WeightFile, check_detector, classes},
+    weights::{BRANCH, WeightFile, check_detector, classes, stated_configuration},
 };
 
 /// What a [`Detector`] is opened with beside its weights.
@@ -356,10 +356,14 @@ impl TrainedBranch {
             None => config.clone(),
             Some(said) => {
                 check_detector(said, path, config, &weights.digest()?)?;
-                ExperimentConfig::parse(&path.display().to_string(), &said.config)?
+                stated_configuration(said, path)?
             }
         };
-        let row = trained.method(&method)?;
+        // A name that the command line does not give is the file's.
+        let row = trained.method(&method).map_err(|error| match options.method {
+            Some(_) => error,
+            None => refuse(error.to_string()),
+        })?;
         let branch = Branch::load(row.density.as_ref(), &config.detector, file)?;
         let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
         let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;

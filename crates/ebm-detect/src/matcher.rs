@@ -34,45 +34,30 @@ impl Matcher {
         if objects.is_empty() {
             return vec![Match::Background; candidates.len()];
         }
-        let overlaps = |candidate: &BBox| -> Vec<f32> {
-            objects.iter().map(|object| iou(object, candidate, self.convention)).collect()
+        let overlap = |object: &BBox, candidate: &BBox| iou(object, candidate, self.convention);
+        let best_of = |candidate: &BBox| -> (usize, f32) {
+            let better = |best: (usize, f32), (i, value)| if value > best.1 { (i, value) } else { best };
+            objects.iter().map(|object| overlap(object, candidate)).enumerate().fold((0, f32::MIN), better)
         };
+        let most = |object: &BBox| candidates.iter().map(|c| overlap(object, c)).fold(0.0, f32::max);
         // Best overlap that each object has with any candidate.
-        let mut best_of_object = vec![0f32; objects.len()];
-        let matches: Vec<(usize, f32)> = candidates
-            .par_iter()
-            .map(|candidate| {
-                let better = |best: (usize, f32), (i, value)| if value > best.1 { (i, value) } else { best };
-                overlaps(candidate).into_iter().enumerate().fold((0, f32::MIN), better)
-            })
-            .collect();
-        if self.allow_low_quality {
-            for candidate in candidates {
-                for (best, value) in best_of_object.iter_mut().zip(overlaps(candidate)) {
-                    *best = best.max(value);
-                }
-            }
-        }
+        let best_of_object: Vec<f32> =
+            if self.allow_low_quality { objects.par_iter().map(most).collect() } else { vec![] };
         let rescued = |candidate: &BBox| {
-            self.allow_low_quality
-                && overlaps(candidate)
-                    .iter()
-                    .zip(&best_of_object)
-                    .any(|(value, best)| value == best && *best > 0.0)
+            let mut objects = objects.iter().zip(&best_of_object);
+            objects.any(|(object, &best)| best > 0.0 && overlap(object, candidate) == best)
         };
-        matches
-            .into_iter()
-            .zip(candidates)
-            .map(|((object, value), candidate)| {
-                if value >= self.foreground || rescued(candidate) {
-                    Match::Object(object)
-                } else if value < self.background {
-                    Match::Background
-                } else {
-                    Match::Ignore
-                }
-            })
-            .collect()
+        let assign = |candidate: &BBox| {
+            let (object, value) = best_of(candidate);
+            if value >= self.foreground || (value > 0.0 && rescued(candidate)) {
+                Match::Object(object)
+            } else if value < self.background {
+                Match::Background
+            } else {
+                Match::Ignore
+            }
+        };
+        candidates.par_iter().map(assign).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{BoxProblem, Error, Result};
 use crate::ground_truth::GroundTruth;
-use ebm_data::files::read_limited;
+use ebm_data::files::read_utf8;
 use ebm_files::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ const MAX_JSON_BYTES: u64 = 4 << 30;
 
 /// Reads and parses a whole JSON file.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = read_limited(path, MAX_JSON_BYTES).map_err(|error| match error {
+    let bytes = read_utf8(path, MAX_JSON_BYTES).map_err(|error| match error {
         ebm_data::Error::Io { path, action, source } => Error::Io { path, action, source },
         other => other.into(),
     })?;

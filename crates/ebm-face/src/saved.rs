@@ -237,7 +237,11 @@ impl Saved {
             BackboneSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
             BackboneSource::File { path: file, sha256 } => {
                 let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
-                let file = weights.map_or_else(|| runs.join(file), Path::to_owned);
+                let there = runs.join(file);
+                // Beside a run that was moved it has moved too, and is known by its content.
+                let beside = file.file_name().map(|name| runs.join(name)).filter(|path| path.exists());
+                let found = if there.exists() { None } else { beside };
+                let file = weights.map(Path::to_owned).or(found).unwrap_or(there);
                 open_backbone(&experiment.trunk, &file, Some(sha256))?
             }
         };

@@ -44,6 +44,36 @@ fn files_from_before_torch_1_6_and_arrays_are_read() {
     }
 }
 
+/// As numpy pickles in protocol 5, by its own description of the format: `_frombuffer(bytes, type, shape, order)`.
+#[test]
+fn arrays_of_protocol_5_are_read() {
+    let array = |bytes: &[u8], order: &[u8]| {
+        let text = |text: &[u8]| [&[0x8C, text.len() as u8], text].concat();
+        let mut pickle = [&b"\x80\x05}"[..], &text(b"a"), &text(b"numpy._core.numeric")].concat();
+        pickle
+            .extend([&text(b"_frombuffer")[..], b"\x93(", bytes, &text(b"numpy"), &text(b"dtype")].concat());
+        pickle.extend([b"\x93", &text(b"f4")[..], b"\x89\x88\x87R(K\x03", &text(b"<")].concat());
+        pickle.extend(
+            [&b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbK\x02K\x03\x86"[..], &text(order)].concat(),
+        );
+        pickle.extend(b"tRs.");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, pickle).unwrap();
+        import::load(file.path(), &CPU)
+    };
+    let numbers: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let writable = [&[0x96, 24, 0, 0, 0, 0, 0, 0, 0][..], &numbers].concat();
+    let constant = [&[b'C', 24][..], &numbers].concat();
+    for bytes in [&writable, &constant] {
+        let rows = array(bytes, b"C").unwrap()["a"].to_vec2::<f32>().unwrap();
+        assert_eq!(rows, [[0., 1., 2.], [3., 4., 5.]]);
+        let columns = array(bytes, b"F").unwrap()["a"].to_vec2::<f32>().unwrap();
+        assert_eq!(columns, [[0., 2., 4.], [1., 3., 5.]]);
+    }
+    assert!(message(array(&writable, b"K")).contains("numpy's"));
+    assert!(message(array(b"\x97", b"C")).contains("outside of itself"));
+}
+
 #[test]
 fn pth_files_are_read_wherever_their_tensors_are() {
     check_pth(&import::load_pth(&golden_path("flat.pth"), &CPU).unwrap());

@@ -299,10 +299,11 @@ pub fn run_all(
         }
     };
     std::thread::scope(|scope| -> Result<()> {
-        for _ in 0..threads.max(1) {
+        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
             let pool = pool.map_err(|error| Error::Threads(error.to_string()))?;
-            scope.spawn(move || pool.install(worker));
+            let started = std::thread::Builder::new().spawn_scoped(scope, move || pool.install(worker));
+            started.map_err(|error| Error::Threads(error.to_string()))?;
         }
         Ok(())
     })?;

@@ -74,7 +74,7 @@ impl<'a> RunSpec<'a> {
     /// slow.
     ///
     /// # Errors
-    /// [`Error::RunExists`], [`Error::OtherSettings`].
+    /// [`Error::RunName`], [`Error::RunExists`], [`Error::OtherSettings`].
     pub fn check(&self) -> Result<()> {
         let path = self.root.join(self.name);
         self.check_new()?;
@@ -88,10 +88,15 @@ impl<'a> RunSpec<'a> {
     /// [`check`](Self::check) where the settings are not known yet.
     ///
     /// # Errors
-    /// [`Error::RunExists`].
+    /// [`Error::RunName`], [`Error::RunExists`].
     pub fn check_new(&self) -> Result<()> {
         let path = self.root.join(self.name);
-        if !self.resume && RunDir::exists(&path) { Err(Error::RunExists { path }) } else { Ok(()) }
+        match RunDir::exists(&path) {
+            false => RunDir::check_name(self.name),
+            // It may have been moved to a name that no run begins with.
+            true if self.resume => Ok(()),
+            true => Err(Error::RunExists { path }),
+        }
     }
 
     pub(crate) fn open(&self, environment: &Environment) -> Result<RunDir> {

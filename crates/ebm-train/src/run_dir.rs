@@ -51,10 +51,7 @@ impl RunDir {
     /// [`Error::RunName`], [`Error::RunExists`], [`Error::RunLocked`], [`Error::NotWritable`],
     /// [`Error::DiskFull`], [`Error::Io`].
     pub fn create(root: &Path, name: &str, config: &str, environment: &Environment) -> Result<Self> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(Error::RunName { name: name.into() });
-        }
+        Self::check_name(name)?;
         let path = root.join(name);
         files::create_dir(&path)?;
         let lock = lock(&path)?;
@@ -67,6 +64,18 @@ impl RunDir {
         files::replace(&file, &json)?;
         files::replace(&path.join(CONFIG), config.as_bytes())?;
         Ok(Self { path, config: config.into(), digest: sha256(config.as_bytes()), _lock: lock })
+    }
+
+    /// Refuses a name that no run may have.
+    ///
+    /// # Errors
+    /// [`Error::RunName`].
+    pub(crate) fn check_name(name: &str) -> Result<()> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+            return Err(Error::RunName { name: name.into() });
+        }
+        Ok(())
     }
 
     /// Whether there is a run at `path`.

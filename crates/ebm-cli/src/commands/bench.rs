@@ -12,6 +12,7 @@ use super::create_dir;
 use crate::environment::{CANDLE, EBM, RUSTC};
 use crate::parallel::chain;
 use crate::schema::document;
+use crate::workers::MOST_THREADS;
 
 /// Where the page goes after a run of everything.
 const PAGE: &str = "docs/performance.md";
@@ -36,7 +37,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Threads of each process [default: all cores].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     threads: Option<u32>,
     /// Leave out PyTorch's compiled form, which takes most of the time of a run.
     #[arg(long)]

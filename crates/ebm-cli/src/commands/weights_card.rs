@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ebm_data::files::{read_limited, read_settings, write_atomic};
-use ebm_train::read_metrics;
+use ebm_data::files::{read_settings, read_utf8, write_atomic};
+use ebm_train::{ModelMetadata, read_metrics};
 use serde_json::{Map, Value, json};
 
 use super::weights::size_and_sha256;
@@ -79,6 +79,8 @@ fn weights(run: &Path) -> Result<BTreeMap<String, (usize, String)>> {
     for entry in list {
         let path = entry.with_context(|| format!("cannot read {}", run.display()))?.path();
         if path.extension().is_some_and(|extension| extension == "safetensors") {
+            // A card says what the file is: one that is none gets no card.
+            ModelMetadata::read(&path)?;
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             found.insert(name, size_and_sha256(&path)?);
         }
@@ -95,14 +97,13 @@ struct Results {
 
 impl Results {
     fn read(path: &Path, folder: &str) -> Result<Self> {
-        let bytes = read_limited(path, MAX_RESULTS)?;
+        let bytes = read_utf8(path, MAX_RESULTS)?;
         let object: Value =
             serde_json::from_slice(&bytes).with_context(|| format!("{}: not JSON", path.display()))?;
         if object.get("schema").and_then(Value::as_str) != Some(SCHEMA) {
-            bail!(
-                "{}: not a document of {SCHEMA}, which `ebm` prints with --json; see docs/json.md",
-                path.display()
-            );
+            let detail = format!("its schema is not {SCHEMA}; see docs/json.md");
+            let expected = "a document that `ebm` prints with --json";
+            return Err(ebm_data::Error::Format { path: path.to_owned(), expected, detail }.into());
         }
         let about = ["study", "scale", "dataset"]
             .iter()

@@ -1,14 +1,14 @@
 //! Annotation files in COCO's format and their images.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::outline::{Outline, without_non_finite};
+use super::outline::Outline;
 use super::{CheckOptions, Checked, photo};
-use crate::coco::{ANNOTATION, AnnotationFile, CATEGORY, Examiner, IMAGE, ImageRecord, sample_name};
-use crate::error::{Error, Result};
-use crate::files::read_limited;
+use crate::coco::{ANNOTATION, AnnotationFile, CATEGORY, Examiner, IMAGE, ImageRecord, crowded, sample_name};
+use crate::error::Result;
 use crate::quarantine::{DefectCode, Finding};
 
 /// The largest annotation file, in bytes.
@@ -16,17 +16,10 @@ const MAX_JSON_BYTES: u64 = 2 << 30;
 
 /// Checks the annotation file `annotations` of the images in `images`: all fields of all records, and all images.
 ///
-/// NaN and infinities as Python writes them are read, and found defective where they stand.
-///
 /// # Errors
 /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation file.
 pub fn coco(annotations: &Path, images: &Path, options: &CheckOptions) -> Result<Checked> {
-    let bytes = read_limited(annotations, MAX_JSON_BYTES)?;
-    let parsed = serde_json::from_slice::<AnnotationFile<Outline>>(&bytes)
-        .or_else(|error| serde_json::from_slice(&without_non_finite(&bytes)).map_err(|_| error));
-    drop(bytes);
-    let file =
-        parsed.map_err(|error| Error::Json { path: annotations.to_owned(), detail: error.to_string() })?;
+    let file = AnnotationFile::<Outline>::read(annotations, MAX_JSON_BYTES)?;
     let objects = file.annotations.unwrap_or_default();
     let mut checked = Checked { samples: file.images.len() + objects.len(), ..Checked::default() };
     let mut examiner = Examiner::default();
@@ -44,10 +37,16 @@ pub fn coco(annotations: &Path, images: &Path, options: &CheckOptions) -> Result
         .zip(&found)
         .map(|(image, found)| check_file(image, found, images, options))
         .collect();
+    let mut objects_of: HashMap<u64, usize> = HashMap::new();
+    for id in objects.iter().filter_map(|object| object.image_id.as_ref().ok()) {
+        *objects_of.entry(*id).or_default() += 1;
+    }
     for (position, (image, (mut findings, of_file))) in
         file.images.iter().zip(found.into_iter().zip(of_files)).enumerate()
     {
         findings.extend(of_file?);
+        let count = image.id.as_ref().ok().and_then(|id| objects_of.get(id));
+        findings.extend(count.and_then(|&count| crowded(count)));
         record(sample_name(IMAGE, &image.id, position), findings);
     }
     for (position, object) in objects.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Outlines, and the numbers that JSON lacks: what only a check reads of an annotation file.
+//! Outlines: what only a check reads of an annotation file.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,32 +24,6 @@ fn polygon_area(polygon: &Value) -> Option<f64> {
     Some(doubled.abs() / 2.)
 }
 
-/// Replaces the numbers that Python writes and JSON lacks, NaN and the infinities, by null.
-pub(super) fn without_non_finite(bytes: &[u8]) -> Vec<u8> {
-    const WORDS: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
-    let mut out = Vec::with_capacity(bytes.len());
-    let (mut at, mut quoted) = (0, false);
-    while let Some(&byte) = bytes.get(at) {
-        let word = WORDS.iter().find(|word| !quoted && bytes[at..].starts_with(word));
-        if let Some(word) = word {
-            out.extend(b"null");
-            at += word.len();
-            continue;
-        }
-        out.push(byte);
-        at += 1;
-        match byte {
-            b'"' => quoted = !quoted,
-            b'\\' if quoted => {
-                out.extend(bytes.get(at));
-                at += 1;
-            }
-            _ => {}
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,12 +37,5 @@ mod tests {
             assert_eq!(Outline::from(other).0, None);
         }
         assert_eq!(Outline::from(json!([[]])).0, Some(0.));
-    }
-
-    #[test]
-    fn numbers_that_json_lacks_become_null() {
-        let text = br#"{"a": NaN, "NaN": [-Infinity, Infinity, "x\"NaN"], "b": 1}"#;
-        let value: Value = serde_json::from_slice(&without_non_finite(text)).unwrap();
-        assert_eq!(value, json!({"a": null, "NaN": [null, null, "x\"NaN"], "b": 1}));
     }
 }

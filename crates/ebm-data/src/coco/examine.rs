@@ -16,6 +16,15 @@ const ROUNDING: f64 = 1.;
 /// How far an area may be from that of the outline or the box.
 const AREA_TOLERANCE: f64 = 0.01;
 
+/// The most objects of one image: in training each is compared with every anchor and every proposal.
+const MAX_OBJECTS: usize = 10_000;
+
+/// That an image has more objects than are read.
+pub(crate) fn crowded(objects: usize) -> Option<Finding> {
+    let detail = || format!("{objects} objects, and at most {MAX_OBJECTS} of an image are read");
+    (objects > MAX_OBJECTS).then(|| Finding::new(DefectCode::TooManyObjects, detail()))
+}
+
 /// Examines the records of one file: first its categories, then its images, then its annotations, each in the file's order.
 #[derive(Default)]
 pub(crate) struct Examiner {

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, IgnoredAny};
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::files::{read_limited, stays_inside};
+use crate::files::{read_utf8, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
 
 /// A field of a record: its value, or what is wrong with it.
@@ -28,15 +28,42 @@ pub struct AnnotationFile<S = IgnoredAny> {
 }
 
 impl<S: serde::de::DeserializeOwned + Default> AnnotationFile<S> {
-    /// Reads a file of at most `max_bytes` bytes.
+    /// Reads a file of at most `max_bytes` bytes. NaN and infinities as Python writes them are read, and found defective where they stand.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation file.
     pub fn read(path: &Path, max_bytes: u64) -> Result<Self, Error> {
-        let bytes = read_limited(path, max_bytes)?;
+        let bytes = read_utf8(path, max_bytes)?;
         serde_json::from_slice(&bytes)
+            .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(&bytes)).map_err(|_| error))
             .map_err(|error| Error::Json { path: path.to_owned(), detail: error.to_string() })
     }
+}
+
+/// The numbers that Python writes and JSON lacks, NaN and the infinities, as texts, which a field finds to be no number.
+fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
+    const WORDS: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
+    let mut out = Vec::with_capacity(bytes.len());
+    let (mut at, mut quoted) = (0, false);
+    while let Some(&byte) = bytes.get(at) {
+        let word = WORDS.iter().find(|word| !quoted && bytes[at..].starts_with(word));
+        if let Some(word) = word {
+            out.extend([b"\"", *word, b"\""].concat());
+            at += word.len();
+            continue;
+        }
+        out.push(byte);
+        at += 1;
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => {
+                out.extend(bytes.get(at));
+                at += 1;
+            }
+            _ => {}
+        }
+    }
+    out
 }
 
 /// A category as written.
@@ -209,7 +236,8 @@ fn number_in_text(value: &Value) -> Option<f64> {
 
 /// That a field is of kind `code`, or that it is a number written as text.
 fn misfit(name: &str, value: &Value, code: DefectCode) -> Box<Finding> {
-    let code = if number_in_text(value).is_some() { DefectCode::StringNumber } else { code };
+    let code =
+        if number_in_text(value).is_some_and(f64::is_finite) { DefectCode::StringNumber } else { code };
     Box::new(Finding::new(code, format!("{name} is {}", shorten(value))))
 }
 
@@ -234,3 +262,16 @@ pub(crate) fn sample_name((kind, array): (&str, &str), id: &Field<u64>, position
 pub(crate) const CATEGORY: (&str, &str) = ("category", "categories");
 pub(crate) const IMAGE: (&str, &str) = ("image", "images");
 pub(crate) const ANNOTATION: (&str, &str) = ("annotation", "annotations");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_that_json_lacks_become_texts() {
+        let text = br#"{"a": NaN, "NaN": [-Infinity, Infinity, "x\"NaN"], "b": 1}"#;
+        let value: Value = serde_json::from_slice(&with_words_for_non_finite(text)).unwrap();
+        assert_eq!(value, json!({"a": "NaN", "NaN": ["-Infinity", "Infinity", "x\"NaN"], "b": 1}));
+    }
+}

@@ -97,6 +97,13 @@ pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result
         let detail = format!("truncated: {data} bytes of data cannot hold {width}x{height} pixels");
         return Err(Error::decode(path, detail));
     }
+    // The decoder takes colours of three bytes for granted, and no more than 256.
+    let is_palette = |length: usize| length.is_multiple_of(3) && (3..=768).contains(&length);
+    if let Some(palette) =
+        chunks(bytes).find(|chunk| chunk.kind == b"PLTE" && !is_palette(chunk.content.len()))
+    {
+        return Err(Error::decode(path, format!("its palette has {} bytes", palette.content.len())));
+    }
     let mut needed = MAGIC.to_vec();
     chunks(bytes).filter(Chunk::is_needed).for_each(|chunk| needed.extend_from_slice(chunk.whole));
     let kept = needed.len() as u64;

@@ -78,7 +78,7 @@ fn is_annotation_file(path: &Path) -> Result<bool> {
         value == "[{" || value == "[]" || key == "info" && value.starts_with('{')
     };
     let mut keys = ["images", "annotations", "categories", "licenses", "info"].into_iter();
-    Ok(text.trim_start().starts_with('{') && keys.any(holds))
+    Ok(text.trim_start_matches('\u{feff}').trim_start().starts_with('{') && keys.any(holds))
 }
 
 /// Loads the annotation file of a split.

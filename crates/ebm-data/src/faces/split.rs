@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Faces;
 use crate::draw::shuffle;
 use crate::error::{Error, Result};
-use crate::files::{read_limited, write_atomic};
+use crate::files::{read_utf8, write_atomic};
 
 /// The version of the file and of the way parts are drawn.
 const VERSION: u32 = 1;
@@ -98,7 +98,7 @@ impl Split {
     /// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no split, has another version, or
     /// a name twice.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = read_limited(path, MAX_BYTES)?;
+        let bytes = read_utf8(path, MAX_BYTES)?;
         let fail =
             |detail: String| Error::Format { path: path.to_owned(), expected: "a split of faces", detail };
         let mut split: Self = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;

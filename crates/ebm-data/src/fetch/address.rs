@@ -1,5 +1,6 @@
 //! Which addresses are talked to.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use ureq::http::Uri;
@@ -19,6 +20,16 @@ pub(super) fn allowed(url: &str) -> Option<Uri> {
 pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// An address, or the name of a file, as messages show it: without a user's name and password.
+pub(super) fn shown(address: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.into() };
+    let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..host].rfind('@') {
+        Some(at) => format!("{scheme}://…{}", &rest[at..]).into(),
+        None => address.into(),
+    }
 }
 
 /// Where a `Location` leads from `base`: an absolute address, one without a scheme, or a path.
@@ -71,6 +82,15 @@ mod tests {
             "",
         ] {
             assert!(allowed(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_a_password() {
+        assert_eq!(shown("https://me:secret@a.org/x?y=z"), "https://…@a.org/x?y=z");
+        assert_eq!(shown("https://me:sec@ret@a.org"), "https://…@a.org");
+        for plain in ["https://a.org/x@y", "https://a.org?x@y", "the file", ""] {
+            assert_eq!(shown(plain), plain);
         }
     }
 

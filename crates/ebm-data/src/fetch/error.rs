@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::address::shown;
+
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -53,7 +55,7 @@ pub enum Error {
         holder: String,
     },
     /// An address that is neither https nor on this machine.
-    #[error("{}: {url} is refused{}: only https, or http on this machine; fetch the file by hand if you trust it", path.display(), redirected(from))]
+    #[error("{}: {url_} is refused{}: only https, or http on this machine; fetch the file by hand if you trust it", path.display(), redirected(from), url_ = shown(url))]
     Insecure {
         /// The file.
         path: PathBuf,
@@ -63,7 +65,7 @@ pub enum Error {
         from: Option<String>,
     },
     /// The server's answer is not the file.
-    #[error("{}: {url} answers {status}; see the dataset's page for another address", path.display())]
+    #[error("{}: {url_} answers {status}; see the dataset's page for another address", path.display(), url_ = shown(url))]
     Status {
         /// The file.
         path: PathBuf,
@@ -73,7 +75,7 @@ pub enum Error {
         status: u16,
     },
     /// The server asks to come back later than we wait.
-    #[error("{}: {url} answers {status} and asks to wait {} s; run again after that", path.display(), wait.as_secs())]
+    #[error("{}: {url_} answers {status} and asks to wait {} s; run again after that", path.display(), wait.as_secs(), url_ = shown(url))]
     RetryLater {
         /// The file.
         path: PathBuf,
@@ -84,8 +86,14 @@ pub enum Error {
         /// The time that the server asks for.
         wait: Duration,
     },
+    /// A token that no request can carry.
+    #[error("{}: the token for it, in HF_TOKEN or where a login has written it, holds a line break or another character that is none of a token's; set it again", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+    },
     /// No connection, or it broke.
-    #[error("{}: {url}: {detail}", path.display())]
+    #[error("{}: {url_}: {detail}", path.display(), url_ = shown(url))]
     Network {
         /// The file.
         path: PathBuf,
@@ -95,7 +103,7 @@ pub enum Error {
         detail: String,
     },
     /// The server's answer contradicts HTTP or itself.
-    #[error("{}: {url}: {detail}", path.display())]
+    #[error("{}: {url_}: {detail}", path.display(), url_ = shown(url))]
     Protocol {
         /// The file.
         path: PathBuf,
@@ -105,7 +113,7 @@ pub enum Error {
         detail: String,
     },
     /// Nothing, or next to nothing, came for too long.
-    #[error("{}: {url} stalled at byte {received}: less than {least} bytes in {} ms", path.display(), window.as_millis())]
+    #[error("{}: {url_} stalled at byte {received}: less than {least} bytes in {} ms", path.display(), window.as_millis(), url_ = shown(url))]
     Stalled {
         /// The file.
         path: PathBuf,
@@ -119,7 +127,7 @@ pub enum Error {
         window: Duration,
     },
     /// The connection ended before the file did.
-    #[error("{}: {url} ended at byte {actual} of {expected}", path.display())]
+    #[error("{}: {url_} ended at byte {actual} of {expected}", path.display(), url_ = shown(url))]
     ShortBody {
         /// The file.
         path: PathBuf,
@@ -131,7 +139,7 @@ pub enum Error {
         actual: u64,
     },
     /// More came than was promised.
-    #[error("{}: {url} sent more than the {expected} bytes that were promised; the manifest or the server is wrong", path.display())]
+    #[error("{}: {url_} sent more than the {expected} bytes that were promised; the manifest or the server is wrong", path.display(), url_ = shown(url))]
     LongBody {
         /// The file.
         path: PathBuf,
@@ -141,7 +149,7 @@ pub enum Error {
         expected: u64,
     },
     /// More came, or is to come, than is fetched where the manifest states no size.
-    #[error("{}: {url} sends more than {limit} bytes, and the manifest states no size; put `size` into it if that is right", path.display())]
+    #[error("{}: {url_} sends more than {limit} bytes, and the manifest states no size; put `size` into it if that is right", path.display(), url_ = shown(url))]
     Unbounded {
         /// The file.
         path: PathBuf,
@@ -151,7 +159,7 @@ pub enum Error {
         limit: u64,
     },
     /// The server, or a file, has another size than the manifest says.
-    #[error("{}: {origin} has {actual} bytes where the manifest says {expected}; fetch the file that the manifest means, or mend the manifest", path.display())]
+    #[error("{}: {origin_} has {actual} bytes where the manifest says {expected}; fetch the file that the manifest means, or mend the manifest", path.display(), origin_ = shown(origin))]
     Size {
         /// The file.
         path: PathBuf,
@@ -163,7 +171,7 @@ pub enum Error {
         actual: u64,
     },
     /// The content is not what was published, or not what was fetched first.
-    #[error("{}: {origin} has SHA-256 {actual} where {expected} is expected; {remedy}", path.display())]
+    #[error("{}: {origin_} has SHA-256 {actual} where {expected} is expected; {remedy}", path.display(), origin_ = shown(origin))]
     WrongHash {
         /// The file.
         path: PathBuf,
@@ -185,7 +193,7 @@ pub enum Error {
         last: Box<Error>,
     },
     /// The file does not fit on the disk.
-    #[error("{}: {needed} bytes are needed and {} are free; free some space and run again to go on from there", path.display(), free.map_or("too few".into(), |free| free.to_string()))]
+    #[error("{}: {}; free some space and run again to go on from there", path.display(), shortage(*needed, *free))]
     DiskFull {
         /// The file.
         path: PathBuf,
@@ -228,5 +236,13 @@ impl Error {
 }
 
 fn redirected(from: &Option<String>) -> String {
-    from.as_ref().map(|from| format!(" (redirected from {from})")).unwrap_or_default()
+    from.as_ref().map(|from| format!(" (redirected from {})", shown(from))).unwrap_or_default()
+}
+
+/// How much is missing; a quota or a limit on the size of files may end a download on a disk with space.
+fn shortage(needed: u64, free: Option<u64>) -> String {
+    match free {
+        Some(free) if free < needed => format!("{needed} bytes are needed and {free} are free"),
+        _ => "no more can be written: the disk, a quota or the largest size of a file is reached".into(),
+    }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use ureq::http::{HeaderMap, Response, Uri, header};
+use ureq::http::{HeaderMap, HeaderValue, Response, Uri, header};
 use ureq::{Agent, Body};
 
 use super::address;
@@ -69,9 +69,11 @@ pub(super) fn get(ask: &Ask<'_>) -> Result<Answer> {
     let protocol = |detail: String| Error::Protocol { path: path.into(), url: url.into(), detail };
     let mut uri = address::allowed(url).ok_or_else(|| refused(url, None))?;
     let first = uri.authority().cloned();
+    let header = ask.bearer.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
+    let bearer = header.transpose().map_err(|_| Error::Token { path: path.into() })?;
     let mut hub = HubFacts::default();
     for _ in 0..=MAX_REDIRECTS {
-        let bearer = ask.bearer.filter(|_| uri.authority() == first.as_ref());
+        let bearer = bearer.as_ref().filter(|_| uri.authority() == first.as_ref());
         let response = send(&uri, ask, bearer).map_err(|detail| Error::Network {
             path: path.into(),
             url: uri.to_string(),
@@ -108,7 +110,11 @@ impl HubFacts {
     }
 }
 
-fn send(uri: &Uri, ask: &Ask<'_>, bearer: Option<&str>) -> std::result::Result<Response<Body>, String> {
+fn send(
+    uri: &Uri,
+    ask: &Ask<'_>,
+    bearer: Option<&HeaderValue>,
+) -> std::result::Result<Response<Body>, String> {
     let stall = ask.stall;
     let config = Agent::config_builder()
         .http_status_as_error(false)
@@ -126,7 +132,7 @@ fn send(uri: &Uri, ask: &Ask<'_>, bearer: Option<&str>) -> std::result::Result<R
     let agent = if local { config.proxy(None) } else { config }.build().new_agent();
     let mut request = agent.get(uri);
     if let Some(token) = bearer {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        request = request.header(header::AUTHORIZATION, token);
     }
     if let Some(Resume { start, validator }) = &ask.resume {
         request = request.header(header::RANGE, format!("bytes={start}-"));

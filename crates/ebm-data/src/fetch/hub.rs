@@ -72,7 +72,8 @@ impl Hub {
         Some(Self {
             cache,
             endpoint: given("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
-            token: given("HF_TOKEN").or_else(login),
+            // A variable that is set from a file ends as the file does.
+            token: given("HF_TOKEN").or_else(login).map(|token| token.trim().to_owned()),
             offline: given("HF_HUB_OFFLINE").is_some_and(yes),
         })
     }

@@ -81,7 +81,7 @@ impl Entry {
             return Some(format!("{part} is no name in the Hub"));
         }
         if let Some(url) = self.urls.iter().find(|url| address::allowed(url).is_none()) {
-            return Some(format!("{url}: only https, or http on this machine"));
+            return Some(format!("{}: only https, or http on this machine", address::shown(url)));
         }
         if self.sha256.as_ref().is_some_and(|hash| !is_hex(hash, 64)) {
             return Some("sha256 must be 64 lower-case hexadecimal digits".into());

@@ -99,6 +99,19 @@ fn other_content_than_the_hub_publishes_never_gets_its_name() {
 }
 
 #[test]
+fn a_token_that_no_request_can_carry_is_named_at_once() {
+    let server = hub_of(&content(1000), &content(1000));
+    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let with = |token| fetch(&entry(), dir.path(), &with_hub(&server, home.path(), &[("HF_TOKEN", token)])).0;
+    let error = with("sec\nret").unwrap_err();
+    assert!(matches!(error, Error::Token { .. }) && error.to_string().contains("HF_TOKEN"), "{error}");
+    assert!(!error.to_string().contains("sec") && server.requests().is_empty());
+    // What a file that it was read from ends with is none of it.
+    assert!(with("secret\n").is_ok());
+    assert_eq!(server.requests()[0].authorization.as_deref(), Some("Bearer secret"));
+}
+
+#[test]
 fn the_token_goes_to_the_endpoint_only() {
     let whole = content(1000);
     let cdn = Server::start({

@@ -9,6 +9,7 @@ use ebm_data::loader::Loader;
 use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::{Key, Rng};
 use ebm_train::{GradientTask, Group, Learner, Loss};
+use rand::seq::index;
 
 use super::BranchSource;
 use crate::{
@@ -20,6 +21,10 @@ use crate::{
     feature_cache::CachedBatch,
     foreground::ForegroundPool,
 };
+
+/// A confidence is trained on so many objects of an image in a step. Where there are more, they are drawn anew each time: a step's
+/// memory and time grow with the samples of all its objects.
+const OBJECTS_OF_AN_IMAGE: usize = 128;
 
 /// A branch under its objective; the detector only provides features.
 pub struct BranchTask {
@@ -103,10 +108,11 @@ impl BranchTask {
         match (&self.branch, &self.objective) {
             // The paper's training step: the true boxes y_i, their samples, and the objective.
             (Branch::Confidence(head), Some(objective)) => {
-                let features = self.true_boxes(&pyramid, &batch.objects)?;
+                let objects = drawn(&batch.objects, &mut rng("objects"));
+                let features = self.true_boxes(&pyramid, &objects)?;
                 let y = features.targets()?.squeeze(1)?;
                 let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
-                Ok((loss, batch.objects.iter().map(|(boxes, _)| boxes.len()).sum()))
+                Ok((loss, objects.iter().map(|(boxes, _)| boxes.len()).sum()))
             }
             (Branch::Density(head), _) => {
                 let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
@@ -135,6 +141,19 @@ impl BranchTask {
     }
 }
 
+/// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no more.
+fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
+    let mut some = |(boxes, classes): &Objects| {
+        if boxes.len() <= OBJECTS_OF_AN_IMAGE {
+            return (boxes.clone(), classes.clone());
+        }
+        let mut chosen = index::sample(rng, boxes.len(), OBJECTS_OF_AN_IMAGE).into_vec();
+        chosen.sort_unstable();
+        chosen.into_iter().map(|i| (boxes[i], classes[i])).unzip()
+    };
+    objects.iter().map(&mut some).collect()
+}
+
 impl GradientTask for BranchTask {
     type Error = Error;
 
@@ -161,5 +180,26 @@ impl GradientTask for BranchTask {
 
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowded_image_gives_a_bounded_part_of_its_objects() {
+        let image = |count: usize| -> Objects {
+            ((0..count).map(|i| [i as f32, 0.0, i as f32 + 2.0, 2.0]).collect(), (0..count).collect())
+        };
+        let draw = |seed| drawn(&[image(5), image(10_000)], &mut Key::new(seed).rng());
+        let objects = draw(1);
+        assert_eq!(objects[0], image(5));
+        let (boxes, classes) = &objects[1];
+        assert_eq!((boxes.len(), classes.len()), (OBJECTS_OF_AN_IMAGE, OBJECTS_OF_AN_IMAGE));
+        assert!(classes.is_sorted_by(|a, b| a < b), "each once");
+        assert!(boxes.iter().zip(classes).all(|(bbox, &class)| bbox[0] == class as f32));
+        assert_eq!(objects, draw(1));
+        assert_ne!(objects, draw(2));
     }
 }

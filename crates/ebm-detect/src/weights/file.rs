@@ -16,7 +16,7 @@ use ebm_train::{Metadata, ModelMetadata, model_file};
 use super::{
     detectron,
     family::{Family, Role},
-    metadata::DETECTION,
+    metadata::{DETECTION, stated_configuration},
 };
 use crate::{
     config::{DetectorConfig, ExperimentConfig, Settings},
@@ -134,8 +134,7 @@ impl WeightFile {
     pub fn configuration(&self) -> Result<ExperimentConfig> {
         if let Some(metadata) = &self.metadata {
             metadata.check_task(&self.path, &[DETECTION])?;
-            let config = ExperimentConfig::parse("of the file", &metadata.config);
-            return config.map_err(|error| self.refusal(error.to_string()));
+            return stated_configuration(metadata, &self.path);
         }
         self.check_family()?;
         let unknown = || {

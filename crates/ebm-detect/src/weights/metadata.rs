@@ -102,10 +102,17 @@ struct Decisive {
     training: Option<TrainingConfig>,
 }
 
+/// The configuration in the metadata of the file at `path`: data, which nobody at the command line has set.
+pub(crate) fn stated_configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
+    ExperimentConfig::parse("its configuration", &metadata.config)
+        .map_err(|error| Error::Weights { path: path.to_owned(), reason: error.to_string() })
+}
+
 /// The same with only those settings in its configuration.
 fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
-    let config = ExperimentConfig::parse(&path.display().to_string(), &metadata.config)?;
-    let method = config.method(&metadata.method)?;
+    let config = stated_configuration(metadata, path)?;
+    let unknown = |error: Error| Error::Weights { path: path.to_owned(), reason: error.to_string() };
+    let method = config.method(&metadata.method).map_err(unknown)?;
     let (density, confidence) = (method.density.clone(), method.confidence.clone());
     let training = config.training(method);
     let decisive = Decisive { detector: config.detector.clone(), density, confidence, training };

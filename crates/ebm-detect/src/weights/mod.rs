@@ -22,6 +22,7 @@ pub use conventions::Conventions;
 pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
 pub use file::WeightFile;
+pub(crate) use metadata::stated_configuration;
 pub use metadata::{
     BRANCH, DETECTION, branch_metadata, check_branch, check_detector, classes, detector_metadata,
 };

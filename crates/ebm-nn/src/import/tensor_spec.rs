@@ -103,6 +103,17 @@ impl<'a> TensorSpec<'a> {
                 let not_numpys = || Err("its description in the pickle is not numpy's".to_owned());
                 Some(Self::of_array(pickle, pickle.state(id)?).unwrap_or_else(not_numpys))
             }
+            // Protocol 5; arguments: bytes, type, shape, order.
+            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => {
+                let not_numpys = || Err("its description in the pickle is not numpy's".to_owned());
+                let &[data, dtype, shape, order, ..] = args else { return Some(not_numpys()) };
+                let fortran = match pickle.text(order) {
+                    Some("C") => false,
+                    Some("F") => true,
+                    _ => return Some(not_numpys()),
+                };
+                Some(Self::of_bytes(pickle, [shape, dtype, data], fortran).unwrap_or_else(not_numpys))
+            }
             _ => None,
         }
     }
@@ -124,6 +135,15 @@ impl<'a> TensorSpec<'a> {
     fn of_array(pickle: &Pickle<'a>, state: Id) -> Option<Result<Self, String>> {
         let &[_, shape, dtype, fortran, data] = pickle.sequence(state)? else { return None };
         let Object::Bool(fortran) = pickle.get(fortran) else { return None };
+        Self::of_bytes(pickle, [shape, dtype, data], *fortran)
+    }
+
+    /// An array of this shape and numpy's type in these bytes; whether the first index runs fastest.
+    fn of_bytes(
+        pickle: &Pickle<'a>,
+        [shape, dtype, data]: [Id; 3],
+        fortran: bool,
+    ) -> Option<Result<Self, String>> {
         let (Object::Call { args, .. }, Some(("numpy", "dtype", _))) =
             (pickle.get(dtype), pickle.call(dtype))
         else {
@@ -147,7 +167,7 @@ impl<'a> TensorSpec<'a> {
         let shape = pickle.sizes(shape)?;
         let mut strides = vec![1usize; shape.len()];
         for i in 1..shape.len() {
-            let (here, before) = if *fortran { (i, i - 1) } else { (shape.len() - 1 - i, shape.len() - i) };
+            let (here, before) = if fortran { (i, i - 1) } else { (shape.len() - 1 - i, shape.len() - i) };
             strides[here] = strides[before].checked_mul(shape[before].max(1))?;
         }
         let data = Data::Inline(pickle.bytes(data)?);

@@ -25,7 +25,10 @@ pub fn load_safetensors(path: &Path, device: &Device) -> Result<BTreeMap<String,
 /// # Errors
 /// When the file cannot be read or is not safetensors.
 pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
-    header(path, &read(path)?)
+    let bytes = read(path)?;
+    // Also where no tensor is asked for, the file is whole.
+    parse(path, &bytes)?;
+    header(path, &bytes)
 }
 
 /// Reads a safetensors file of 8-bit fixed point: a tensor `t` of type `I8` becomes `f32` with the values

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::render::SceneObject;
-use ebm_data::files::read_limited;
+use ebm_data::files::read_utf8;
 use ebm_data::{Error, Result};
 
 /// How an object of a generated scene is hidden, cut, blurred or faint; the fields of the same names of its annotation.
@@ -53,7 +53,7 @@ struct Annotation {
 /// [`Error::Io`] or [`Error::FileTooLarge`]; [`Error::Format`] if the file is no annotation file or an annotation
 /// lacks the attributes, as COCO's own do.
 pub fn read_attributes(annotations: &Path) -> Result<Vec<(u64, ObjectAttributes)>> {
-    let bytes = read_limited(annotations, LIMIT)?;
+    let bytes = read_utf8(annotations, LIMIT)?;
     let file: File = serde_json::from_slice(&bytes).map_err(|error| Error::Format {
         path: annotations.to_owned(),
         expected: "the annotations of generated scenes",

@@ -23,6 +23,7 @@ use super::outcome::Study;
 use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
 use crate::progress::Console;
+use crate::workers::MOST_THREADS;
 
 /// Methods whose calibration is measured, and that the figure shows.
 pub const SHOWN: [&str; 2] = ["Gaussian", "ML-IS"];
@@ -62,8 +63,8 @@ pub struct ToyArgs {
     #[arg(long)]
     data: Option<PathBuf>,
     /// Trainings at a time; by default one for each processor.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    threads: Option<u64>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
+    threads: Option<u32>,
     #[command(flatten)]
     common: CommonArgs,
 }

@@ -61,7 +61,9 @@ impl<'a> Machine<'a> {
             0x8D => self.text(bytes, 8)?,
             b'U' | b'C' => self.bytes(bytes, 1)?,
             b'T' | b'B' => self.bytes(bytes, 4)?,
-            0x8E => self.bytes(bytes, 8)?,
+            // Protocol 5 has bytes that can be changed too.
+            0x8E | 0x96 => self.bytes(bytes, 8)?,
+            0x97 | 0x98 => return Err("it keeps its content outside of itself (buffer_callback)".to_owned()),
             b')' | b']' | 0x8F => self.push(Object::Sequence(Vec::new()))?,
             b't' | b'l' | 0x91 => {
                 let items = self.pop_mark()?;

@@ -1,4 +1,5 @@
-//! Hands the versions of the compiler, of candle and of the source to the program, which states them beside what it measures.
+//! Hands the versions of the compiler, of candle and of the source to the program, which states them beside
+//! what it measures.
 
 use std::path::Path;
 use std::process::Command;

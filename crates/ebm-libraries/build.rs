@@ -1,5 +1,5 @@
-//! With the feature `cuda`: keeps the linker from tying programs to CUDA's libraries (`src/cuda.rs` opens them when a device is
-//! asked for).
+//! With the feature `cuda`: keeps the linker from tying programs to CUDA's libraries (`src/cuda.rs` opens
+//! them when a device is asked for).
 
 use std::error::Error;
 

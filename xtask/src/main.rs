@@ -59,7 +59,8 @@ enum Task {
     },
     /// Run what continuous integration runs: formatting, clippy and all tests.
     Ci,
-    /// Run the program on thousands of damaged inputs and through faults of the machine, and print the table of docs/reliability.md.
+    /// Run the program on thousands of damaged inputs and through faults of the machine, and print the table
+    /// of docs/reliability.md.
     Attack(attack::AttackArgs),
     /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
     Soak(soak::SoakArgs),

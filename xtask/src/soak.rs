@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: what is too long for every change. libFuzzer on every parser, 200 kills of a training, 100 of a download.
+//! `cargo xtask soak`: what is too long for every change. libFuzzer on every parser, 200 kills of a training,
+//! 100 of a download.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +24,8 @@ pub struct SoakArgs {
     download_kills: usize,
 }
 
-/// Coverage for libFuzzer, which rustc's stable options can ask of LLVM; of the sanitizers, which they can not, none.
+/// Coverage for libFuzzer, which rustc's stable options can ask of LLVM; of the sanitizers, which they can
+/// not, none.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares";

@@ -53,7 +53,8 @@ fn a_table_that_agrees_passes() {
 #[test]
 fn what_differs_is_named_with_its_place() {
     for (from, to, expected) in [
-        // A wrong digit of a mean, of a spread, of a selected value, of a count, of the paper's, and a wrong word.
+        // A wrong digit of a mean, of a spread, of a selected value, of a count, of the paper's, and a wrong
+        // word.
         (
             "42.0 ± 1.4",
             "42.1 ± 1.4",

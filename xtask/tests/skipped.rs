@@ -1,5 +1,5 @@
-//! How many tests went without what they need. Cargo runs the tests of xtask last, so that in `cargo test --workspace` all others have
-//! left their records.
+//! How many tests went without what they need. Cargo runs the tests of xtask last, so that in
+//! `cargo test --workspace` all others have left their records.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;

@@ -10,7 +10,8 @@ use super::works::resnet;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     pub operations: f64,
-    /// Parameters, input and output once. With gradients, parameters are read twice and their gradients written.
+    /// Parameters, input and output once. With gradients, parameters are read twice and their gradients
+    /// written.
     pub bytes: f64,
 }
 
@@ -195,15 +196,16 @@ mod tests {
         assert_eq!(of_task(task(true)).unwrap().operations, 6.0 * products);
     }
 
-    /// He et al., Table 1, and torchvision's documentation: 1.8, 4.1 and 10⁹ products at 224²; 11.7 and 25.6 million
-    /// parameters with the classifier of 0.5 and 2.0 million.
+    /// He et al., Table 1, and torchvision's documentation: 1.8, 4.1 and 10⁹ products at 224²; 11.7 and 25.6
+    /// million parameters with the classifier of 0.5 and 2.0 million.
     #[test]
     fn residual_networks_have_their_published_size() {
         for (depth, products, parameters) in [(18, 1.81e9, 11.18e6), (50, 4.09e9, 23.51e6)] {
             let mut count = Count::default();
             body(&mut count, depth, 1, [224, 224]).unwrap();
             assert!((count.products as f64 / products - 1.0).abs() < 0.01, "{}", count.products);
-            // The bias that normalisation leaves counts once, its scale and shift twice in the published number.
+            // The bias that normalisation leaves counts once, its scale and shift twice in the published
+            // number.
             assert!((count.parameters as f64 / parameters - 1.0).abs() < 0.01, "{}", count.parameters);
         }
     }

@@ -1,5 +1,5 @@
-//! Our networks beside PyTorch, alternating in one run. The command `ebm bench` shows what this finds; `ebm bench-worker` is the
-//! process that [`measure`] starts, which calls [`serve`].
+//! Our networks beside PyTorch, alternating in one run. The command `ebm bench` shows what this finds;
+//! `ebm bench-worker` is the process that [`measure`] starts, which calls [`serve`].
 //!
 //! | file | what |
 //! |---|---|

@@ -9,7 +9,8 @@ pub fn peak_mib() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
-/// Starts the peak anew from the present size. Where the system cannot, the peak goes on from the process's start.
+/// Starts the peak anew from the present size. Where the system cannot, the peak goes on from the process's
+/// start.
 pub fn forget_peak() {
     const RESET_PEAK: &str = "5";
     // Without it the figure is larger, never smaller.

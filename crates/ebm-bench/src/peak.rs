@@ -51,7 +51,8 @@ fn measure(threads: usize, smoke: bool) -> Vec<Peak> {
     counts.into_iter().map(|threads| one(threads, STEPS / share, NUMBERS / share)).collect()
 }
 
-/// Measures a GPU by candle's operations: the product of square matrices, in the precision it was opened with, and a copy.
+/// Measures a GPU by candle's operations: the product of square matrices, in the precision it was opened
+/// with, and a copy.
 fn of_gpu(device: &Device, name: String, smoke: bool) -> Result<Peak> {
     let (side, numbers) = if smoke { (64, NUMBERS / SMOKE) } else { (8192, NUMBERS) };
     let matrix = Tensor::ones((side, side), DType::F32, device)?;

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// What is computed and how large it is. PyTorch's script has a function of the same name with these arguments.
+/// What is computed and how large it is. PyTorch's script has a function of the same name with these
+/// arguments.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "task", rename_all = "snake_case")]
 pub enum Task {
@@ -15,13 +16,15 @@ pub enum Task {
     ResnetStep { depth: usize, batch: usize, height: usize, width: usize },
     /// A 3 × 3 convolution of one map; with `backward`, also the gradients in map, weight and bias.
     Conv { channels: usize, height: usize, width: usize, backward: bool },
-    /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and parameters.
+    /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and
+    /// parameters.
     Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
     /// The refinement of boxes by the confidence branch on a given pyramid.
     Refinement { boxes: usize, steps: usize, channels: usize, hidden: usize, height: usize, width: usize },
     /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
     Detector { boxes: usize, steps: usize, channels: usize, hidden: usize, height: usize, width: usize },
-    /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the gradients in the branch.
+    /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the
+    /// gradients in the branch.
     HeadStep {
         images: usize,
         objects: usize,
@@ -94,7 +97,8 @@ pub struct Work {
     pub peers: &'static [Peer],
 }
 
-/// All works at their sizes, or with `smoke` at tiny ones that only show that everything runs; those of a GPU's goals need one.
+/// All works at their sizes, or with `smoke` at tiny ones that only show that everything runs; those of a
+/// GPU's goals need one.
 pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     let sizes = Sizes { smoke };
     let mut works = sizes.networks();

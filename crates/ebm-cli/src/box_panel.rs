@@ -28,8 +28,8 @@ pub struct Boxes {
     pub truth: Option<[f64; 4]>,
 }
 
-/// Three views of the same part of the image: the boxes; the bands in which the edges lie with probability [`LEVEL`], each
-/// by itself; the density of a corner, with the smallest set of that probability.
+/// Three views of the same part of the image: the boxes; the bands in which the edges lie with probability
+/// [`LEVEL`], each by itself; the density of a corner, with the smallest set of that probability.
 ///
 /// # Errors
 /// Where the density can not be drawn, because its samples have no spread.

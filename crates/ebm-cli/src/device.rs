@@ -9,8 +9,8 @@ use ebm_nn::device::{Choice, HAS_CUDA, Precision, open_for};
 /// Where to compute.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DeviceArgs {
-    /// Where to compute: auto (a GPU where the program can use one), cpu, cuda (the first GPU; each of several processes has its own) or
-    /// cuda:N.
+    /// Where to compute: auto (a GPU where the program can use one), cpu, cuda (the first GPU; each of
+    /// several processes has its own) or cuda:N.
     #[arg(long, default_value_t = Choice::Auto, value_name = "DEVICE")]
     device: Choice,
     /// How a GPU multiplies: full (f32), tf32, or bf16 (tf32, and the maps of a detector's body in bf16).

@@ -29,7 +29,8 @@ const MISSED: u8 = 5;
 /// The disk is full, or the memory, the GPU's too.
 pub const RESOURCES: u8 = 6;
 
-/// The code of an error; `interrupted` is that of the signal that arrived. A command line that is not understood leaves before this.
+/// The code of an error; `interrupted` is that of the signal that arrived. A command line that is not
+/// understood leaves before this.
 pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
     // A full disk is one, whatever was being done.
     if is_of_resources(error) {
@@ -56,7 +57,8 @@ fn names_resources(cause: &(dyn StdError + 'static)) -> bool {
     })
 }
 
-/// The error that another one stands for: those of the tasks pass on what happened below them, and say nothing themselves.
+/// The error that another one stands for: those of the tasks pass on what happened below them, and say
+/// nothing themselves.
 fn wrapped<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
     macro_rules! inner {
         ($($error:ident { $($variant:ident),+ })+) => {

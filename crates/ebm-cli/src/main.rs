@@ -79,7 +79,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the operating system would end without a word becomes an error, or an exit code that says what it was.
+/// What the operating system would end without a word becomes an error, or an exit code that says what it
+/// was.
 fn prepare() -> anyhow::Result<()> {
     signals::report_file_size_limit()?;
     if !parallel::is_of_mpich() {

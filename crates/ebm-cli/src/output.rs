@@ -1,9 +1,9 @@
-//! What the program says: `println!` and `print!` of this crate for results, `eprintln!` for all else. The standard
-//! library's macros panic where nobody listens.
+//! What the program says: `println!` and `print!` of this crate for results, `eprintln!` for all else. The
+//! standard library's macros panic where nobody listens.
 //!
-//! A reader of results that has seen enough closes the pipe, and that ends the program quietly, as it ends any program of a shell's
-//! pipeline. Where standard error is closed or full, the work goes on in silence. Control characters in names of files and the like reach
-//! no terminal.
+//! A reader of results that has seen enough closes the pipe, and that ends the program quietly, as it ends
+//! any program of a shell's pipeline. Where standard error is closed or full, the work goes on in silence.
+//! Control characters in names of files and the like reach no terminal.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
@@ -25,7 +25,8 @@ pub fn write(text: Arguments<'_>) {
     std::process::exit(i32::from(crate::exit::code(&error, 1)));
 }
 
-/// Writes to standard error in one piece, since other processes may write to the same place; where that cannot be, nobody is told.
+/// Writes to standard error in one piece, since other processes may write to the same place; where that
+/// cannot be, nobody is told.
 pub fn say(text: Arguments<'_>) {
     let _ = std::io::stderr().lock().write_all(plain(&text.to_string()).as_bytes());
 }

@@ -13,8 +13,8 @@ use crate::device::DeviceArgs;
 /// How several processes work together.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct EngineArgs {
-    /// What connects the processes that torchrun, srun or mpiexec started: auto (NCCL on GPUs, else MPI), mpi, nccl, or none, which
-    /// leaves each on its own.
+    /// What connects the processes that torchrun, srun or mpiexec started: auto (NCCL on GPUs, else MPI),
+    /// mpi, nccl, or none, which leaves each on its own.
     #[arg(long, default_value_t = Engine::Auto, value_name = "ENGINE")]
     engine: Engine,
 }
@@ -65,8 +65,8 @@ pub fn is_of_mpich() -> bool {
     variable("PMI_FD").is_some()
 }
 
-/// Of a process that does not join the others: MPICH's launcher waits for ever where one has left with an exit code, and ends the others
-/// where a signal has ended one.
+/// Of a process that does not join the others: MPICH's launcher waits for ever where one has left with an
+/// exit code, and ends the others where a signal has ended one.
 pub fn leave(error: &Error) {
     if is_of_mpich() {
         report(error);
@@ -75,7 +75,8 @@ pub fn leave(error: &Error) {
     }
 }
 
-/// NCCL reads where to meet in the environment that the process was started with: becomes the same process, with it.
+/// NCCL reads where to meet in the environment that the process was started with: becomes the same process,
+/// with it.
 fn meet_through_nccl() -> Result<()> {
     const PLACE: &str = "NCCL_COMM_ID";
     // Where there is none, NCCL will say so, if it comes to that.

@@ -12,7 +12,8 @@ pub const BEFORE: Colour = [235, 60, 50];
 /// A detection after refinement.
 pub const AFTER: Colour = [60, 230, 90];
 
-/// `image` with every pixel repeated `factor` times in both directions, so that sub-pixel moves of a box show.
+/// `image` with every pixel repeated `factor` times in both directions, so that sub-pixel moves of a box
+/// show.
 pub fn enlarge(image: &Image, factor: usize) -> Image {
     let mut pixels = Vec::with_capacity(image.pixels.len() * factor * factor);
     for row in image.pixels.chunks_exact(3 * image.width) {
@@ -24,8 +25,8 @@ pub fn enlarge(image: &Image, factor: usize) -> Image {
     Image { width: image.width * factor, height: image.height * factor, pixels }
 }
 
-/// Draws the outline of `[x, y, width, height]`, in the image's pixels, `thickness` pixels wide; parts outside the
-/// image are left out.
+/// Draws the outline of `[x, y, width, height]`, in the image's pixels, `thickness` pixels wide; parts
+/// outside the image are left out.
 pub fn outline(image: &mut Image, [x, y, width, height]: [f64; 4], colour: Colour, thickness: usize) {
     let (x0, y0) = (x.round() as i64, y.round() as i64);
     let (x1, y1) = ((x + width).round() as i64 - 1, (y + height).round() as i64 - 1);
@@ -55,9 +56,10 @@ fn put(image: &mut Image, x: i64, y: i64, colour: Colour) {
     }
 }
 
-/// Draws the axes of a head with this yaw, pitch and roll in degrees from the middle of the image: its left-to-right axis in red, the one
-/// towards the chin in green, and in blue where the face looks. As in BIWI, a positive yaw looks to the left of the image, a positive
-/// pitch upwards, and a positive roll turns the head clockwise.
+/// Draws the axes of a head with this yaw, pitch and roll in degrees from the middle of the image: its
+/// left-to-right axis in red, the one towards the chin in green, and in blue where the face looks. As in
+/// BIWI, a positive yaw looks to the left of the image, a positive pitch upwards, and a positive roll turns
+/// the head clockwise.
 pub fn axes(image: &mut Image, pose: [f64; 3]) {
     let middle = [image.width as f64 / 2.0, image.height as f64 / 2.0];
     let length = 0.4 * middle[0].min(middle[1]) * 2.0;
@@ -78,15 +80,15 @@ pub fn axes(image: &mut Image, pose: [f64; 3]) {
     }
 }
 
-/// The axes of [`axes`] as seen from the front, in units of their length, x to the right and y down: the first two columns of the
-/// transposed rotation that BIWI's angles are defined by.
+/// The axes of [`axes`] as seen from the front, in units of their length, x to the right and y down: the
+/// first two columns of the transposed rotation that BIWI's angles are defined by.
 fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
     let [(sy, cy), (sp, cp), (sr, cr)] = pose.map(|angle| angle.to_radians().sin_cos());
     [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
 }
 
-/// Paints a density over `size × size` points, the first of them at `first` and the others `step` apart (x, y), over the image: the
-/// more likely, the more of the colour.
+/// Paints a density over `size × size` points, the first of them at `first` and the others `step` apart (x,
+/// y), over the image: the more likely, the more of the colour.
 pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: &[f64]) {
     let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let nearest = |position: usize, axis: usize| {
@@ -139,7 +141,8 @@ pub fn contour(
     }
 }
 
-/// Mixes `colour` into the rectangle between two corners, in the image's pixels; parts outside it are left out.
+/// Mixes `colour` into the rectangle between two corners, in the image's pixels; parts outside it are left
+/// out.
 pub fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength: f64) {
     let range = |from: f64, to: f64, length: usize| {
         let clamp = |value: f64| value.round().clamp(0.0, length as f64) as usize;
@@ -231,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_contour_goes_round_what_exceeds_the_level() {
-        // A cone about the middle of 41 × 41 points, one for each pixel's centre: the level 10 is a circle of radius 10.
+        // A cone about the middle of 41 × 41 points, one for each pixel's centre: the level 10 is a circle of
+        // radius 10.
         let p: Vec<f64> =
             (0..41 * 41).map(|i| 20.0 - f64::from(i % 41 - 20).hypot(f64::from(i / 41 - 20))).collect();
         let mut image = Image::filled(41, 41, [0; 3]).unwrap();

@@ -52,7 +52,8 @@ impl Console {
         }
     }
 
-    /// The same for work that trains: a signal stops a training when its step is saved, and anything else at once.
+    /// The same for work that trains: a signal stops a training when its step is saved, and anything else at
+    /// once.
     pub fn stopping_at(signals: Signals) -> Self {
         Self { signals: Some(signals), ..Self::new() }
     }
@@ -90,7 +91,8 @@ fn style(before: usize) -> ProgressStyle {
     })
 }
 
-/// Units a second and the seconds that are left, of a stage of which `before` units were done before it began.
+/// Units a second and the seconds that are left, of a stage of which `before` units were done before it
+/// began.
 fn pace(before: usize, done: usize, total: usize, elapsed: Duration) -> (f64, f64) {
     let own = done.saturating_sub(before) as f64;
     let seconds = elapsed.as_secs_f64();

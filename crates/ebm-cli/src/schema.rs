@@ -1,4 +1,5 @@
-//! The one format of everything that machines read: docs/json.md states its keys and units, tests/common/schema.rs checks them.
+//! The one format of everything that machines read: docs/json.md states its keys and units,
+//! tests/common/schema.rs checks them.
 
 use serde_json::Value;
 

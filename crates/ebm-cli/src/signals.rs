@@ -1,4 +1,5 @@
-//! Ctrl-C, a closed terminal and the like: the first signal lets a training finish its step and save, the second ends the process at once.
+//! Ctrl-C, a closed terminal and the like: the first signal lets a training finish its step and save, the
+//! second ends the process at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,14 +17,15 @@ pub struct Signals {
     number: Arc<AtomicUsize>,
 }
 
-/// Makes a write beyond the limit on file sizes an error like any full disk's, instead of a signal that ends the process
-/// without a word.
+/// Makes a write beyond the limit on file sizes an error like any full disk's, instead of a signal that ends
+/// the process without a word.
 pub fn report_file_size_limit() -> Result<()> {
     let ignored = Arc::new(AtomicBool::new(false));
     flag::register(SIGXFSZ, ignored).map(drop).context("cannot listen for SIGXFSZ")
 }
 
-/// Makes the end of a process that has got no memory one with an exit code of its own: Rust says how much was asked for, and aborts.
+/// Makes the end of a process that has got no memory one with an exit code of its own: Rust says how much was
+/// asked for, and aborts.
 pub fn report_memory() -> Result<()> {
     let always = Arc::new(AtomicBool::new(true));
     let code = i32::from(exit::RESOURCES);
@@ -42,8 +44,8 @@ fn survives_its_terminal() -> bool {
 const BASE: i32 = 128;
 
 impl Signals {
-    /// Takes over SIGINT, SIGTERM and, unless it is ignored, SIGHUP for the rest of the process; before, and in commands that save
-    /// nothing, they keep their usual effect.
+    /// Takes over SIGINT, SIGTERM and, unless it is ignored, SIGHUP for the rest of the process; before, and
+    /// in commands that save nothing, they keep their usual effect.
     pub fn listen(&self) -> Result<Self> {
         let hangup = (!survives_its_terminal()).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {

@@ -10,8 +10,8 @@ pub const MOST_THREADS: u32 = 1024;
 /// The variable that says how many threads compute; candle asks it too.
 const COMPUTING: &str = "RAYON_NUM_THREADS";
 
-/// Starts the threads that compute, of which there may be none left on this machine. The command line `C` says what is wrong with an
-/// absurd number.
+/// Starts the threads that compute, of which there may be none left on this machine. The command line `C`
+/// says what is wrong with an absurd number.
 pub fn start<C: CommandFactory>() -> Result<()> {
     let asked = std::env::var(COMPUTING).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(asked) = asked.filter(|&asked| asked > u64::from(MOST_THREADS)) {
@@ -27,8 +27,8 @@ pub fn start<C: CommandFactory>() -> Result<()> {
 /// Threads that read images while others compute.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct WorkersArgs {
-    /// Threads that read and prepare images, at most 64; what is computed does not depend on it [default: as many as there are cores, at
-    /// most 8].
+    /// Threads that read and prepare images, at most 64; what is computed does not depend on it [default: as
+    /// many as there are cores, at most 8].
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: Option<u8>,
 }

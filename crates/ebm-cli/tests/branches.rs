@@ -86,7 +86,8 @@ fn table(printed: &str) -> Vec<Value> {
     rows
 }
 
-/// A branch of a reproduction says the factor that was chosen there, with which others predict; a branch of another run is left as it was.
+/// A branch of a reproduction says the factor that was chosen there, with which others predict; a branch of
+/// another run is left as it was.
 fn says_its_step_factor(place: &Place) {
     let head = place.path("runs/detection-mini-smoke-1/ebm-0/ebm.safetensors");
     let said = |head: &Path| {

@@ -276,7 +276,8 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     std::fs::write(&points, "x,y\n1,2\n2,30\n").unwrap();
     refused(&["--data", text(&points)], "from −3 to 3");
 
-    // Points of one's own have no truth: nothing is compared with a problem's, and the report says whose points they are.
+    // Points of one's own have no truth: nothing is compared with a problem's, and the report says whose
+    // points they are.
     let lines: String =
         (0..60).map(|i| format!("{},{}\n", f64::from(i) / 30.0, f64::from(i % 7) / 7.0)).collect();
     std::fs::write(&points, lines).unwrap();

@@ -1,4 +1,5 @@
-//! A training that is killed, asked to stop, or started twice (goals R1, R5, R23 of docs/reliability.md), as whole processes.
+//! A training that is killed, asked to stop, or started twice (goals R1, R5, R23 of docs/reliability.md), as
+//! whole processes.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 

@@ -1,4 +1,5 @@
-//! A disk that is full at any byte of any file (goal R8 of docs/reliability.md): a limit on the size of files, as whole processes.
+//! A disk that is full at any byte of any file (goal R8 of docs/reliability.md): a limit on the size of
+//! files, as whole processes.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 

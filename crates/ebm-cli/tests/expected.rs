@@ -61,7 +61,8 @@ fn every_configuration_says_what_it_should_come_to() {
     }
 }
 
-/// Values are rounded means, tolerances three standard deviations, at least the least one of docs/json.md, and never more.
+/// Values are rounded means, tolerances three standard deviations, at least the least one of docs/json.md,
+/// and never more.
 #[test]
 fn figures_are_those_of_the_results() {
     let mut compared = 0;

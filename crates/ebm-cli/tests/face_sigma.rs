@@ -96,7 +96,8 @@ fn sigma_is_studied_end_to_end_and_on_features() {
                 (sigmas.clone(), figures.clone())
             );
             for row in rows.as_array().unwrap() {
-                // Errors in years or degrees of networks that have learnt nothing: of another run each, so not all the same.
+                // Errors in years or degrees of networks that have learnt nothing: of another run each, so
+                // not all the same.
                 assert!((0.0..100.0).contains(&row["mae"].as_f64().unwrap()), "{row}");
             }
             let run = dir.path().join(format!("runs/{task}-{scale}-1"));

@@ -1,4 +1,5 @@
-//! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers' variables do without one.
+//! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers'
+//! variables do without one.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
@@ -57,7 +58,8 @@ fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
         let run = case.path(&name("whole"));
         let output = mpi::finish(two(mpiexec, &case.train(&name("whole"), false), &[]));
         succeeded(&output);
-        // One of them speaks and writes. That both hold the same parameters at the end, they check themselves.
+        // One of them speaks and writes. That both hold the same parameters at the end, they check
+        // themselves.
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(printed.trim(), run.join("ebm.safetensors").to_str().unwrap());
         assert_eq!(
@@ -101,7 +103,8 @@ fn a_detector_with_its_running_statistics(launchers: &[PathBuf]) {
             ebm(&["train", "detector", "--config", "mini", "--batch-size", "2", "--steps", "2"]);
         command.arg("--annotations").arg(case.path("scenes/annotations.json"));
         command.arg("--images").arg(case.path("scenes/images")).arg("--run").arg(&run);
-        // Each normalises by its own images: without the mean their statistics would differ, which they would notice.
+        // Each normalises by its own images: without the mean their statistics would differ, which they would
+        // notice.
         succeeded(&mpi::finish(two(mpiexec, &command, &[])));
         assert!(run.join("detector.safetensors").exists());
     }
@@ -146,7 +149,8 @@ fn where_one_fails_the_other_says_which(launchers: &[PathBuf]) {
     }
 }
 
-/// The second process finds no MPI; that the first one waits for it forever is what a launcher may let happen.
+/// The second process finds no MPI; that the first one waits for it forever is what a launcher may let
+/// happen.
 fn where_one_does_not_join_the_other_does_not_wait(launchers: &[PathBuf]) {
     let case = Case::new(STEPS, 0).batches_of(2);
     for (i, mpiexec) in launchers.iter().enumerate() {

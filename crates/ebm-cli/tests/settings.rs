@@ -1,4 +1,5 @@
-//! Every number of every embedded configuration, made hostile: refused with key, value and range, or it is one that a training bears.
+//! Every number of every embedded configuration, made hostile: refused with key, value and range, or it is
+//! one that a training bears.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -104,7 +105,8 @@ fn hostile_numbers_are_refused_with_key_value_and_range() {
     all_are_refused_or_bearable::<Experiment>();
 }
 
-/// The smallest settings of `name` with the rows of these `methods`, and every number in them hostile that may be.
+/// The smallest settings of `name` with the rows of these `methods`, and every number in them hostile that
+/// may be.
 fn hostile_settings<S: Settings>(name: &str, methods: &[&str]) -> Table {
     let smoke = Overrides { smoke: true, changes: Vec::new() };
     let settings = Configured::<S>::load(name, &smoke).unwrap().settings.to_toml().unwrap();

@@ -29,7 +29,8 @@ fn refused(args: &[&str], part: &str) {
     assert!(!output.status.success() && message.contains(part), "{part:?} is not in {message}");
 }
 
-/// What was finished before its file was written, as after a kill at the wrong moment, goes on; and only a run does.
+/// What was finished before its file was written, as after a kill at the wrong moment, goes on; and only a
+/// run does.
 #[test]
 fn a_comparison_goes_on_where_its_backbone_is_still_trained() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,7 +107,8 @@ fn tracking_is_reproduced_and_a_target_followed() {
         assert!(run.join(file).is_file(), "{file}");
     }
 
-    // Its trained modules and boxes are kept, and another tracker becomes a row: the annotation itself, above 20 of 21 thresholds.
+    // Its trained modules and boxes are kept, and another tracker becomes a row: the annotation itself, above
+    // 20 of 21 thresholds.
     let results = place("results");
     let video = datasets.join("generated/videos-smoke/test/video_0001");
     std::fs::create_dir(&results).unwrap();

@@ -79,7 +79,8 @@ fn a_converted_detector_chooses_its_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));
     let mini = in_tree("weights/detector_mini.safetensors");
-    // What the repository holds says what the embedded configuration says; weights/README.md has the command that mends it.
+    // What the repository holds says what the embedded configuration says; weights/README.md has the command
+    // that mends it.
     let own = dir.path().join("own.safetensors");
     assert_eq!(answer(&["weights", "convert", text(&mini), text(&own)])["configuration"], "mini");
     assert_eq!(ebm_detect::Detector::open(&mini).unwrap().classes()[0].name, "disc");
@@ -108,7 +109,8 @@ fn a_converted_detector_chooses_its_configuration() {
     refused(&["predict", "detection", text(&image), "--detector", text(&plain)], "give it with --config");
 }
 
-/// torchvision's `fasterrcnn_resnet50_fpn_v2` normalises in pyramid and box head, and has two convolutions before the proposals.
+/// torchvision's `fasterrcnn_resnet50_fpn_v2` normalises in pyramid and box head, and has two convolutions
+/// before the proposals.
 #[test]
 fn a_detector_of_another_architecture_is_refused_without_impossible_advice() {
     let dir = tempfile::tempdir().unwrap();

@@ -50,7 +50,8 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         Self { model, features, batch, dtype: DType::F32, device: Device::Cpu }
     }
 
-    /// The same for a model whose candidates y have this type, `f32` or `f64`, on this device, in place of `f32` on the CPU.
+    /// The same for a model whose candidates y have this type, `f32` or `f64`, on this device, in place of
+    /// `f32` on the CPU.
     #[must_use]
     pub fn with(self, dtype: DType, device: &Device) -> Self {
         Self { dtype, device: device.clone(), ..self }
@@ -72,20 +73,23 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         refine(self.model, self.features, y0, ascent)
     }
 
-    /// The densities of the B inputs, for a model whose y has one coordinate. f is computed in passes, so that memory does not grow with
-    /// the grid's N.
+    /// The densities of the B inputs, for a model whose y has one coordinate. f is computed in passes, so
+    /// that memory does not grow with the grid's N.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) when B is 0, [`Error::NonFiniteScore`](crate::Error::NonFiniteScore) and
-    /// [`Error::NoMass`](crate::Error::NoMass) naming x when f is NaN or +∞ anywhere or −∞ everywhere; else whatever the model reports.
+    /// [`Error::Setting`](crate::Error::Setting) when B is 0,
+    /// [`Error::NonFiniteScore`](crate::Error::NonFiniteScore) and [`Error::NoMass`](crate::Error::NoMass)
+    /// naming x when f is NaN or +∞ anywhere or −∞ everywhere; else whatever the model reports.
     pub fn grid(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
         GridDensity::of_model(self.model, self.features, (self.batch, self.dtype, &self.device), grid)
     }
 
-    /// For each of the B inputs the marginal densities of the D = 1 to 3 coordinates of y, from f on the product of one of `grids` for
-    /// each. All the marginals of an x have its log Z. f is computed in passes: memory does not grow with the product of the grids' N.
+    /// For each of the B inputs the marginal densities of the D = 1 to 3 coordinates of y, from f on the
+    /// product of one of `grids` for each. All the marginals of an x have its log Z. f is computed in passes:
+    /// memory does not grow with the product of the grids' N.
     ///
-    /// Each marginal's [`error`](GridDensity::error) is that of its own coordinate; to first order they add up.
+    /// Each marginal's [`error`](GridDensity::error) is that of its own coordinate; to first order they add
+    /// up.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) for another D; else as [`grid`](Self::grid).
@@ -93,7 +97,8 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         grid_marginals(self.model, self.features, (self.batch, self.dtype, &self.device), grids)
     }
 
-    /// The densities of the B inputs in any number of dimensions, from `num_samples` draws of `proposal` about `center` `(B, D)`.
+    /// The densities of the B inputs in any number of dimensions, from `num_samples` draws of `proposal`
+    /// about `center` `(B, D)`.
     ///
     /// # Errors
     /// Those of [`ImportanceDensity::from_model`].
@@ -107,7 +112,8 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         ImportanceDensity::from_model(self.model, self.features, proposal, center, num_samples, rng)
     }
 
-    /// `log p(y | x)`, in nats, at `y` `(B, M, D)`, given the log Z of each input: B rows of M values; see [`log_prob`](fn@log_prob).
+    /// `log p(y | x)`, in nats, at `y` `(B, M, D)`, given the log Z of each input: B rows of M values; see
+    /// [`log_prob`](fn@log_prob).
     ///
     /// # Errors
     /// Those of [`log_prob`](fn@log_prob).
@@ -131,7 +137,8 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         hmc(self.model, self.features, y0, settings, rng)
     }
 
-    /// The modes of p(y | x) that an ascent finds from `starts` `(B, M, D)`; see [`find_modes`](fn@find_modes).
+    /// The modes of p(y | x) that an ascent finds from `starts` `(B, M, D)`; see
+    /// [`find_modes`](fn@find_modes).
     ///
     /// # Errors
     /// Those of [`find_modes`](fn@find_modes).

@@ -75,8 +75,8 @@ pub enum Error {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// An ordinal model that holds a higher rank to be the likelier one to be passed, so that a rank between has a
-    /// negative probability.
+    /// An ordinal model that holds a higher rank to be the likelier one to be passed, so that a rank between
+    /// has a negative probability.
     #[error(
         "the logit {upper} of passing rank {threshold} in row {row} is above the logit {lower} of passing the rank \
          before it, so that there is no density; train further (CORAL's biases descend at its optimum)"

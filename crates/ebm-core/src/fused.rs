@@ -1,6 +1,6 @@
-//! What takes many passes over memory if it is composed of tensor operations, in one pass, for tensors on the CPU: the
-//! sum of exponentials of Eq. 4 with its gradient, and a step of Langevin dynamics. Where networks are small, those
-//! passes are most of the time.
+//! What takes many passes over memory if it is composed of tensor operations, in one pass, for tensors on the
+//! CPU: the sum of exponentials of Eq. 4 with its gradient, and a step of Langevin dynamics. Where networks
+//! are small, those passes are most of the time.
 
 use candle_core::{
     CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail,

@@ -36,14 +36,15 @@
 //! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`], [`PerturbedBoxes`] |
 //! | An objective or a proposal by name, from a file | [`AnyObjective`], [`AnyProposal`] |
 //!
-//! Score matching needs second derivatives in y, and their gradient in the parameters, which candle's autograd can not
-//! give. [`Derivatives::Exact`] asks the network for its own forward mode, [`EnergyModel::derivatives_along`];
-//! [`Derivatives::Differences`] takes central differences of f for any other network. Along all coordinates, or along
-//! random signs (Hutchinson): [`Directions`].
+//! Score matching needs second derivatives in y, and their gradient in the parameters, which candle's
+//! autograd can not give. [`Derivatives::Exact`] asks the network for its own forward mode,
+//! [`EnergyModel::derivatives_along`]; [`Derivatives::Differences`] takes central differences of f for any
+//! other network. Along all coordinates, or along random signs (Hutchinson): [`Directions`].
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator
-//! as an argument. The versions of candle and rand that all this is made with are [`candle_core`] and [`rand`].
+//! as an argument. The versions of candle and rand that all this is made with are [`candle_core`] and
+//! [`rand`].
 //!
 //! ```
 //! use candle_core::{DType, Device, Tensor, Var};

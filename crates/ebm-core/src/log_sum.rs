@@ -1,4 +1,5 @@
-//! The logarithm of a sum of exponentials, of numbers; [`math::log_sum_exp`](crate::math::log_sum_exp) is that of tensors.
+//! The logarithm of a sum of exponentials, of numbers; [`math::log_sum_exp`](crate::math::log_sum_exp) is
+//! that of tensors.
 
 use crate::fused::Real;
 

@@ -4,7 +4,8 @@ use candle_core::Tensor;
 
 use crate::Result;
 
-/// Smooth-L1 of the elements d of `difference`: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere (Huber's loss over β).
+/// Smooth-L1 of the elements d of `difference`: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere (Huber's
+/// loss over β).
 ///
 /// # Errors
 /// When the tensor operations fail.
@@ -24,8 +25,8 @@ pub fn absolute(difference: &Tensor) -> Result<Tensor> {
     Ok((difference * difference.detach().sign()?)?)
 }
 
-/// The mean of `−t log s(x) − (1 − t) log(1 − s(x))` with the logistic function s, of `logits` x and `labels` t in
-/// [0, 1] of the same shape; finite for any logit.
+/// The mean of `−t log s(x) − (1 − t) log(1 − s(x))` with the logistic function s, of `logits` x and `labels`
+/// t in [0, 1] of the same shape; finite for any logit.
 ///
 /// # Errors
 /// When the shapes differ.

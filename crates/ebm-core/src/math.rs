@@ -53,7 +53,8 @@ pub fn log_softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
     Ok(x.broadcast_sub(&log_sum_exp(&x, dim)?.unsqueeze(dim)?)?)
 }
 
-/// `log s(x)` of each element, with the logistic function `s(x) = 1 / (1 + exp(−x))`; finite for any finite x.
+/// `log s(x)` of each element, with the logistic function `s(x) = 1 / (1 + exp(−x))`; finite for any finite
+/// x.
 ///
 /// # Errors
 /// When the tensor operations fail.
@@ -66,8 +67,8 @@ pub fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
 
 /// The Euclidean norm over the last dimension, which is removed; its gradient at the origin is 0.
 pub(crate) fn norm(x: &Tensor) -> Result<Tensor> {
-    // With r = |x| held constant, (|x|²/r + r) / 2 has the right value and the right derivative. The bound keeps
-    // the quotient from 0/0, and from a slope above 1 where the squares underflow in f32.
+    // With r = |x| held constant, (|x|²/r + r) / 2 has the right value and the right derivative. The bound
+    // keeps the quotient from 0/0, and from a slope above 1 where the squares underflow in f32.
     let squared = x.sqr()?.sum(D::Minus1)?;
     let r = squared.detach().sqrt()?;
     Ok((((squared / r.maximum(1e-18)?)? + r)? * 0.5)?)

@@ -4,7 +4,8 @@ use candle_core::{Tensor, Var};
 
 use crate::{Conditional, Error, Result, check};
 
-/// f and its derivatives along one direction v for each candidate, `(B, M)` each, differentiable in the parameters.
+/// f and its derivatives along one direction v for each candidate, `(B, M)` each, differentiable in the
+/// parameters.
 #[derive(Clone, Debug)]
 pub struct DirectionalDerivatives {
     /// `f(x, y)`.
@@ -41,8 +42,8 @@ pub trait EnergyModel {
 
     /// `f(x, y)`, shape `(B, M)`, and its gradient in y, shape `(B, M, D)`, both detached from any graph.
     ///
-    /// The default uses autograd, which runs back through all that `features` remember of their making: detach
-    /// them before refinement. Override this where the gradient in y alone has a cheaper form.
+    /// The default uses autograd, which runs back through all that `features` remember of their making:
+    /// detach them before refinement. Override this where the gradient in y alone has a cheaper form.
     ///
     /// # Errors
     /// Those of [`score`](Self::score), [`Error::Shape`] when it breaks its contract, and
@@ -64,9 +65,9 @@ pub trait EnergyModel {
         Conditional::new(self, features, batch)
     }
 
-    /// f at `y` and its derivatives along `direction`, both `(B, M, D)`, by the network's own forward mode; score
-    /// matching trains on them. candle can not differentiate a gradient, so that a network without such a mode has
-    /// [`Derivatives::Differences`](crate::Derivatives::Differences) instead.
+    /// f at `y` and its derivatives along `direction`, both `(B, M, D)`, by the network's own forward mode;
+    /// score matching trains on them. candle can not differentiate a gradient, so that a network without such
+    /// a mode has [`Derivatives::Differences`](crate::Derivatives::Differences) instead.
     ///
     /// # Errors
     /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
@@ -83,8 +84,8 @@ pub trait EnergyModel {
         })
     }
 
-    /// How good candidates `y`, `(B, M, D)`, are where `y_i`, `(B, D)`, is true: `(B, M)`, from 0 to 1, for boxes their overlap;
-    /// [`QualityRegression`](crate::QualityRegression) teaches it to f.
+    /// How good candidates `y`, `(B, M, D)`, are where `y_i`, `(B, D)`, is true: `(B, M)`, from 0 to 1, for
+    /// boxes their overlap; [`QualityRegression`](crate::QualityRegression) teaches it to f.
     ///
     /// # Errors
     /// [`Error::Unsupported`] unless overridden; else whatever the network reports.

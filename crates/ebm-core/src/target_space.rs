@@ -44,8 +44,9 @@ pub trait TargetSpace {
 
 /// Section 4.1: boxes as `y = (c_x/w₀, c_y/h₀, log w, log h)`.
 ///
-/// Outside, a box is `(x0, y0, x1, y1)` in pixels, with width x1 − x0. The reference size `(w₀, h₀)` is that of the
-/// ground truth in training and that of the initial box in prediction; it is a constant for the gradient.
+/// Outside, a box is `(x0, y0, x1, y1)` in pixels, with width x1 − x0. The reference size `(w₀, h₀)` is that
+/// of the ground truth in training and that of the initial box in prediction; it is a constant for the
+/// gradient.
 #[derive(Clone, Debug)]
 pub struct BoxSpace {
     size: Tensor,
@@ -63,8 +64,8 @@ impl BoxSpace {
         Ok(Self { size })
     }
 
-    /// The gradient in y, `(B, M, 4)`, given the one in the decoded corners, `(B, M, 4)`: the chain rule through
-    /// [`decode`](TargetSpace::decode), without a graph.
+    /// The gradient in y, `(B, M, 4)`, given the one in the decoded corners, `(B, M, 4)`: the chain rule
+    /// through [`decode`](TargetSpace::decode), without a graph.
     ///
     /// # Errors
     /// When a shape is wrong.
@@ -110,11 +111,12 @@ impl TargetSpace for BoxSpace {
     }
 }
 
-/// IoU-Net's coordinates of boxes (Section 4.1): the four edges, each divided by the root of the reference box's extent
-/// in its direction.
+/// IoU-Net's coordinates of boxes (Section 4.1): the four edges, each divided by the root of the reference
+/// box's extent in its direction.
 ///
-/// Gradient ascent with step length λ in them moves an edge by `λ s ∂f/∂edge`, s being that extent: IoU-Net's rule, which
-/// climbs in pixels and makes large boxes take large steps. Reference sizes are those of [`BoxSpace`].
+/// Gradient ascent with step length λ in them moves an edge by `λ s ∂f/∂edge`, s being that extent: IoU-Net's
+/// rule, which climbs in pixels and makes large boxes take large steps. Reference sizes are those of
+/// [`BoxSpace`].
 #[derive(Clone, Debug)]
 pub struct EdgeSpace {
     /// √(w₀, h₀, w₀, h₀).

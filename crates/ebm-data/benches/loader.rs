@@ -1,13 +1,13 @@
-//! Times an epoch of the loader. One line per request on standard input, so that `loader.py` can alternate with torch's
-//! `DataLoader` in one run:
+//! Times an epoch of the loader. One line per request on standard input, so that `loader.py` can alternate
+//! with torch's `DataLoader` in one run:
 //!
 //! ```text
 //! cargo bench -p ebm-data --bench loader --no-run     (prints the path of the binary)
 //! python crates/ebm-data/benches/loader.py BINARY     (torch, torchvision, Pillow; 2 workers each)
 //! ```
 //!
-//! Requests: `setup FILTER ANNOTATIONS IMAGES SHORT MAX BATCH WORKERS`, where FILTER is `pillow` or `torch`, then `epoch`
-//! (the answer: images and seconds) and `peak` (the largest resident memory so far, in MiB).
+//! Requests: `setup FILTER ANNOTATIONS IMAGES SHORT MAX BATCH WORKERS`, where FILTER is `pillow` or `torch`,
+//! then `epoch` (the answer: images and seconds) and `peak` (the largest resident memory so far, in MiB).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::{BufRead, Write};

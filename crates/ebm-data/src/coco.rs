@@ -22,8 +22,9 @@ use crate::quarantine::{Defect, DefectCode, Finding, Quarantine, SHOWN, Toleranc
 /// What to keep of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Crowd regions are dropped, boxes are clipped to the image, boxes that are empty then are dropped, and so
-    /// are images without an object of more than one pixel per side: the filter of the published detectors.
+    /// Crowd regions are dropped, boxes are clipped to the image, boxes that are empty then are dropped, and
+    /// so are images without an object of more than one pixel per side: the filter of the published
+    /// detectors.
     Train,
     /// Every image stays, also those without objects; boxes stay as annotated.
     Eval,
@@ -40,13 +41,14 @@ pub struct LoadOptions {
     pub tolerance: Tolerance,
     /// The largest annotation file to read, in bytes.
     pub max_json_bytes: u64,
-    /// How many labels the model has, the background not counted, which decides how categories are labelled (see
-    /// [`Category::label`]); `None` where there is no model.
+    /// How many labels the model has, the background not counted, which decides how categories are labelled
+    /// (see [`Category::label`]); `None` where there is no model.
     pub labels: Option<usize>,
 }
 
 impl LoadOptions {
-    /// The settings for results to publish: files checked, 1 defect in 1000, no report, 2 GiB of annotations; no model.
+    /// The settings for results to publish: files checked, 1 defect in 1000, no report, 2 GiB of annotations;
+    /// no model.
     pub fn new(purpose: Purpose) -> Self {
         Self {
             purpose,
@@ -107,18 +109,18 @@ impl CocoDataset {
     /// A defective image is left out with its annotations; a defective annotation alone is left out.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON, has
-    /// no usable categories, or nothing to train on; [`Error::Categories`] for those of another model; above the
-    /// tolerated fraction [`Error::MissingImages`] and, for other defects, [`Error::TooManyDefects`], after the
-    /// report was written.
+    /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON,
+    /// has no usable categories, or nothing to train on; [`Error::Categories`] for those of another model;
+    /// above the tolerated fraction [`Error::MissingImages`] and, for other defects,
+    /// [`Error::TooManyDefects`], after the report was written.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
         let file = AnnotationFile::read(annotations, options.max_json_bytes)?;
         let origin = Origin { annotations, images: images_dir, check_files: options.check_files };
         Self::from_file(file, &origin, options)
     }
 
-    /// As [`load`](Self::load), of a file that was read.
-    /// SHA-256 of all that is trained on but the pixels: names, sizes and objects of the images, wherever they lie.
+    /// As [`load`](Self::load), of a file that was read. SHA-256 of all that is trained on but the pixels:
+    /// names, sizes and objects of the images, wherever they lie.
     pub fn digest(&self) -> String {
         digest(
             self.images.iter().map(|image| (&image.file_name, [image.width, image.height], &image.objects)),
@@ -187,7 +189,8 @@ impl CocoDataset {
         categories::label(&self.categories, category_id)
     }
 
-    /// The id of the category with this label; none for the background, 0, and for a label without a category.
+    /// The id of the category with this label; none for the background, 0, and for a label without a
+    /// category.
     pub fn category_id(&self, label: usize) -> Option<u64> {
         let index = self.categories.binary_search_by_key(&label, |category| category.label).ok()?;
         Some(self.categories.get(index)?.id)

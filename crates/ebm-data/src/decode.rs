@@ -1,8 +1,9 @@
 //! Strict decoding of JPEG and PNG files.
 //!
-//! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls
-//! it a success: the sample would train on a lie instead of reaching the quarantine. And at a bounded cost: what a file
-//! would take is told from its headers, and compared with [`DecodeLimits`] before anything of that size is allocated.
+//! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls it a
+//! success: the sample would train on a lie instead of reaching the quarantine. And at a bounded cost: what a
+//! file would take is told from its headers, and compared with [`DecodeLimits`] before anything of that size
+//! is allocated.
 
 mod jpeg;
 mod png;
@@ -35,8 +36,9 @@ pub struct DecodeLimits {
 }
 
 impl Default for DecodeLimits {
-    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB), 512 MiB of memory, 2²⁴ visits of blocks (five
-    /// progressive passes over 2²⁶ pixels in three colours): far above any image of the datasets.
+    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB), 512 MiB of memory, 2²⁴ visits of
+    /// blocks (five progressive passes over 2²⁶ pixels in three colours): far above any image of the
+    /// datasets.
     fn default() -> Self {
         Self {
             max_file_bytes: 64 << 20,
@@ -83,21 +85,21 @@ impl DecodeLimits {
 ///
 /// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
 /// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
-/// `convert("RGB")` does). Orientation tags (EXIF) are ignored, as Pillow, torchvision and pycocotools ignore them: the boxes of
-/// the datasets refer to the stored pixels. [`read_upright`] follows the tag.
+/// `convert("RGB")` does). Orientation tags (EXIF) are ignored, as Pillow, torchvision and pycocotools ignore
+/// them: the boxes of the datasets refer to the stored pixels. [`read_upright`] follows the tag.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::FileTooLarge`] and [`Error::ImageTooLarge`] above the
-/// limits, [`Error::DecodeCost`] where decoding would take more than they allow, [`Error::ImageFormat`] for a known format
-/// that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an incomplete or damaged image: also a JPEG whose
-/// data end before its last block, or go on behind it. Other damage inside a JPEG's entropy-coded data often decodes to
-/// wrong pixels without a complaint; only a hash would find it.
+/// limits, [`Error::DecodeCost`] where decoding would take more than they allow, [`Error::ImageFormat`] for a
+/// known format that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an incomplete or
+/// damaged image: also a JPEG whose data end before its last block, or go on behind it. Other damage inside a
+/// JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
     read_image_limited(path, &DecodeLimits::default())
 }
 
-/// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the picture, and for what
-/// has no annotations.
+/// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the
+/// picture, and for what has no annotations.
 ///
 /// # Errors
 /// Those of [`read_image`].

@@ -1,4 +1,5 @@
-//! Random numbers whose making is written out, because they are part of published results and a library's may change.
+//! Random numbers whose making is written out, because they are part of published results and a library's may
+//! change.
 
 use rand::RngCore;
 
@@ -7,7 +8,8 @@ pub(crate) fn unit(rng: &mut dyn RngCore) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Uniform in `0..count`, by Lemire's multiplication without rejection: the bias, below count/2⁶⁴, is beyond notice.
+/// Uniform in `0..count`, by Lemire's multiplication without rejection: the bias, below count/2⁶⁴, is beyond
+/// notice.
 pub(crate) fn below(count: usize, rng: &mut dyn RngCore) -> usize {
     ((u128::from(rng.next_u64()) * count as u128) >> 64) as usize
 }

@@ -20,7 +20,8 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// The content of a text in UTF-8, such as JSON, of at most `limit` bytes, without the mark that some editors begin it with.
+/// The content of a text in UTF-8, such as JSON, of at most `limit` bytes, without the mark that some editors
+/// begin it with.
 ///
 /// # Errors
 /// As [`read_limited`]; [`Error::Format`] for what begins as UTF-16 does, in which some systems save texts.
@@ -56,8 +57,9 @@ pub fn read_settings(path: &Path) -> Result<String> {
 
 /// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.
 ///
-/// Parent directories are made. The content is not forced to the disk, so a power failure may lose it. What is there and is no
-/// regular file, such as a device or a symbolic link, is neither replaced nor followed, but refused.
+/// Parent directories are made. The content is not forced to the disk, so a power failure may lose it. What
+/// is there and is no regular file, such as a device or a symbolic link, is neither replaced nor followed,
+/// but refused.
 ///
 /// # Errors
 /// [`Error::Io`] if a directory or file cannot be written; the file aside is removed then.
@@ -68,10 +70,12 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     ebm_files::replace(path, bytes, Durability::Atomic).map_err(|source| Error::io("write", path, source))
 }
 
-/// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of `extensions`.
+/// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of
+/// `extensions`.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder cannot be listed, [`Error::TooManyFiles`] for one of more than two million entries.
+/// [`Error::Io`] if the folder cannot be listed, [`Error::TooManyFiles`] for one of more than two million
+/// entries.
 pub fn files_in(folder: &Path, extensions: &[&str]) -> Result<Vec<OsString>> {
     const MAX_ENTRIES: usize = 2_000_000;
     let fail = |source| Error::io("list", folder, source);

@@ -1,8 +1,8 @@
 //! Batches in an order that depends on the seed alone, made ahead by worker threads.
 //!
-//! A [`Recipe`] says how a sample of one kind of dataset is prepared; [`Loader`] does the rest for all kinds. Without
-//! type parameters the names here speak of detection, the images of a [`CocoDataset`](crate::coco::CocoDataset);
-//! for faces see [`crate::faces::loader`].
+//! A [`Recipe`] says how a sample of one kind of dataset is prepared; [`Loader`] does the rest for all kinds.
+//! Without type parameters the names here speak of detection, the images of a
+//! [`CocoDataset`](crate::coco::CocoDataset); for faces see [`crate::faces::loader`].
 
 mod batches;
 mod block;
@@ -36,8 +36,8 @@ pub use recipe::{Item, Prepared, Recipe};
 /// Makes batches of a dataset.
 ///
 /// Step `g` (counted over all epochs) is the same batch whatever the number of workers and wherever the
-/// iteration began: its images follow from the key, split as `"order" → epoch`, and an image's augmentation from
-/// `"augment" → epoch → index`.
+/// iteration began: its images follow from the key, split as `"order" → epoch`, and an image's augmentation
+/// from `"augment" → epoch → index`.
 ///
 /// An image that cannot be decoded, or whose size is not the annotated one, is left out of its batch and
 /// recorded; a batch without any image left is passed over. Above the tolerated fraction the iteration
@@ -89,8 +89,8 @@ impl<R: Recipe> Loader<R> {
         self.shared.steps_per_epoch
     }
 
-    /// The batches of the steps in `range`, counted over all epochs from 0: to resume, start at the first step
-    /// not yet done.
+    /// The batches of the steps in `range`, counted over all epochs from 0: to resume, start at the first
+    /// step not yet done.
     ///
     /// # Errors
     /// [`Error::Io`] if the worker threads cannot be started.

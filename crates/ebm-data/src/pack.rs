@@ -9,8 +9,8 @@ use zip::{CompressionMethod, ZipWriter};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
-/// Writes all files below `folder` to the zip file `archive`, atomically, in the order of their paths, which are relative to `folder`:
-/// the same files make the same bytes.
+/// Writes all files below `folder` to the zip file `archive`, atomically, in the order of their paths, which
+/// are relative to `folder`: the same files make the same bytes.
 ///
 /// # Errors
 /// [`Error::Io`] when a file can not be read or the archive not written.

@@ -2,8 +2,8 @@
 
 /// Planes `(3, height, width)` that an image is written to the upper left of; the rest is padding.
 ///
-/// What was there before does not matter: who writes rows `0..n` and then calls [`Planes::pad_below`] with `n` has
-/// written every number.
+/// What was there before does not matter: who writes rows `0..n` and then calls [`Planes::pad_below`] with
+/// `n` has written every number.
 #[derive(Debug)]
 pub struct Planes<'a> {
     planes: [&'a mut [f32]; 3],

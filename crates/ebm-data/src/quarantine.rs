@@ -52,7 +52,8 @@ pub enum DefectCode {
     BadAge,
     /// A label that contradicts the age in the file's name.
     AgeMismatch,
-    /// A pose that is missing or unreadable, or has an entry that is not finite or an angle beyond 180 degrees.
+    /// A pose that is missing or unreadable, or has an entry that is not finite or an angle beyond 180
+    /// degrees.
     BadPose,
     /// A pose whose matrix is not a rotation.
     NotRotation,
@@ -115,7 +116,8 @@ impl Finding {
 pub struct Defect {
     /// The file the defect was found in.
     pub file: PathBuf,
-    /// The sample: `image 9`, `annotation 12`, `face 34_0_1_2017.jpg`, or a position such as `annotations[3]` where the id is unusable.
+    /// The sample: `image 9`, `annotation 12`, `face 34_0_1_2017.jpg`, or a position such as `annotations[3]`
+    /// where the id is unusable.
     pub sample: String,
     /// The kind.
     pub code: DefectCode,
@@ -207,7 +209,8 @@ impl Tolerance {
         Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
     }
 
-    /// Writes the report, then checks that the defects, each of another sample, are not too many for `sound` others.
+    /// Writes the report, then checks that the defects, each of another sample, are not too many for `sound`
+    /// others.
     pub(crate) fn apply(&self, quarantine: &Quarantine, sound: usize) -> Result<()> {
         let bad = quarantine.defects.len();
         self.list(quarantine)?;

@@ -1,11 +1,11 @@
 //! Boxes in pixels.
 
-/// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width` columns.
-/// Where a dataset says nothing of a frame all four are NaN.
+/// A box `(x, y, width, height)` in pixels, from the upper left corner; continuous, so that it covers `width`
+/// columns. Where a dataset says nothing of a frame all four are NaN.
 pub type Rect = [f64; 4];
 
-/// Intersection over union, in \[0, 1\]; 0 where a box has no area or a number is NaN. Networks have their own on corners in
-/// `f32`, in ebm-nn, which knows no dataset.
+/// Intersection over union, in \[0, 1\]; 0 where a box has no area or a number is NaN. Networks have their
+/// own on corners in `f32`, in ebm-nn, which knows no dataset.
 pub fn overlap(a: &Rect, b: &Rect) -> f64 {
     let side = |i: usize| ((a[i] + a[i + 2]).min(b[i] + b[i + 2]) - a[i].max(b[i])).max(0.0);
     // `min` and `max` pass over NaN, which the areas do not.

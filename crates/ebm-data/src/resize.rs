@@ -13,8 +13,8 @@ pub(crate) use unfiltered::{Unfiltered, Window};
 
 use crate::image::Image;
 
-/// Resizes as Pillow's `Image.resize((width, height), BILINEAR)` does, to the last bit: columns first, rounded
-/// to 8 bits, then rows; antialiased when reducing. Sides must be positive.
+/// Resizes as Pillow's `Image.resize((width, height), BILINEAR)` does, to the last bit: columns first,
+/// rounded to 8 bits, then rows; antialiased when reducing. Sides must be positive.
 pub fn resize_pillow(image: &Image, width: usize, height: usize) -> Image {
     let mut pixels = Vec::with_capacity(3 * width * height);
     Filtered::default().resize(image, (height, width), false, |_, row| {

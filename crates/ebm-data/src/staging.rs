@@ -17,8 +17,8 @@ pub enum Busy {
     Wait,
 }
 
-/// A directory `.<name>.partial` beside the final one, `<name>`, removed unless it becomes that. Whoever has the lock
-/// `.<name>.lock` owns it, so that what lies there when the lock was taken is a killed process'.
+/// A directory `.<name>.partial` beside the final one, `<name>`, removed unless it becomes that. Whoever has
+/// the lock `.<name>.lock` owns it, so that what lies there when the lock was taken is a killed process'.
 pub struct Staging {
     path: PathBuf,
     target: PathBuf,
@@ -27,11 +27,12 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// A new folder in that of `dir`, which is made if it does not exist. Afterwards another process may have finished `dir`.
+    /// A new folder in that of `dir`, which is made if it does not exist. Afterwards another process may have
+    /// finished `dir`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `dir` has no name, or is there and no folder; [`Error::Locked`] if another process is filling it and
-    /// that is to be refused; [`Error::Io`].
+    /// [`Error::Argument`] if `dir` has no name, or is there and no folder; [`Error::Locked`] if another
+    /// process is filling it and that is to be refused; [`Error::Io`].
     pub fn beside(dir: &Path, busy: Busy) -> Result<Self> {
         let unusable =
             |why: &str| Error::Argument { name: "dir", detail: format!("{} {why}", dir.display()) };

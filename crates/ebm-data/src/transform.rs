@@ -29,8 +29,8 @@ pub struct ResizeRule {
 impl ResizeRule {
     /// `(height, width)` of the resized image; sides are at least 1.
     ///
-    /// With [`Resample::Pillow`] a reduced short side is rounded to an integer before the long side follows from
-    /// it, so that the long side may exceed `max_side` by half the aspect ratio. With
+    /// With [`Resample::Pillow`] a reduced short side is rounded to an integer before the long side follows
+    /// from it, so that the long side may exceed `max_side` by half the aspect ratio. With
     /// [`Resample::TorchBilinear`] both sides are rounded down from one common factor.
     pub fn output_size(&self, height: usize, width: usize, resample: Resample) -> (usize, usize) {
         let (short, long) = (height.min(width).max(1), height.max(width).max(1));
@@ -135,7 +135,8 @@ impl Normalise {
         self.brightened(1.)
     }
 
-    /// What normalisation makes of samples that are multiplied by `brightness`, and are white at most, before.
+    /// What normalisation makes of samples that are multiplied by `brightness`, and are white at most,
+    /// before.
     pub(crate) fn brightened(&self, brightness: f32) -> Tables {
         let number = |sample, channel: usize| {
             let bright = (f32::from(sample) * brightness).clamp(0., 255.);
@@ -245,8 +246,9 @@ impl Transform {
         (data, size)
     }
 
-    /// Writes the normalised planes of the resized image, mirrored left to right if asked for, to the upper left of
-    /// `target` and zeros to the rest of it; returns the image's `(height, width)` there. `target` must be large enough.
+    /// Writes the normalised planes of the resized image, mirrored left to right if asked for, to the upper
+    /// left of `target` and zeros to the rest of it; returns the image's `(height, width)` there. `target`
+    /// must be large enough.
     pub(crate) fn write(
         &self,
         image: &Image,
@@ -280,7 +282,8 @@ pub(crate) struct TransformMemory {
     unfiltered: Unfiltered,
 }
 
-/// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy `to`.
+/// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy
+/// `to`.
 pub fn resize_boxes(boxes: &[[f32; 4]], from: (usize, usize), to: (usize, usize)) -> Vec<[f32; 4]> {
     let (down, across) = (to.0 as f32 / from.0 as f32, to.1 as f32 / from.1 as f32);
     boxes.iter().map(|[x0, y0, x1, y1]| [x0 * across, y0 * down, x1 * across, y1 * down]).collect()

@@ -8,8 +8,8 @@ use ::zip::ZipArchive;
 /// The bytes of an entry in the list without its name, its extra fields and its comment.
 const ENTRY: u64 = 46;
 
-/// Fails unless the list of `archive` ends where its end record begins: one that counts fewer entries than the list has would
-/// have them left out without a word. `file` is the archive's.
+/// Fails unless the list of `archive` ends where its end record begins: one that counts fewer entries than
+/// the list has would have them left out without a word. `file` is the archive's.
 pub(crate) fn check_whole<R: Read + Seek>(archive: &ZipArchive<R>, mut file: &File) -> Result<(), String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
     let count = archive.len();

@@ -40,7 +40,8 @@ impl Fixture {
         plain["area"] = json!(200.5);
         let categories = json!([{"id": 7, "name": "thing"}, {"id": 9, "name": "other"}]);
         let images = json!([image(1, "a.jpg"), image(2, "b.jpg")]);
-        // The polygon's area by hand: the triangle (5,6) (15,6) (15,26) less the one with (10,16), which is on its side.
+        // The polygon's area by hand: the triangle (5,6) (15,6) (15,26) less the one with (10,16), which is
+        // on its side.
         let mut first = object(1);
         first["area"] = json!(100);
         Self { dir, file: json!({"images": images, "annotations": [first, plain], "categories": categories}) }

@@ -136,7 +136,8 @@ fn other_formats_are_named_with_a_remedy() {
     }
 }
 
-/// `rgb_444.jpg` with the EXIF tag 0x0112 = `orientation`: a TIFF header, one directory with one entry, no further one.
+/// `rgb_444.jpg` with the EXIF tag 0x0112 = `orientation`: a TIFF header, one directory with one entry, no
+/// further one.
 fn tagged_jpeg(orientation: u8) -> Vec<u8> {
     let plain = std::fs::read(golden("images/rgb_444.jpg")).unwrap();
     let mut exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
@@ -158,9 +159,9 @@ fn an_upright_image_follows_its_tag_and_a_stored_one_does_not() {
         std::fs::write(&path, tagged_jpeg(orientation)).unwrap();
         assert_eq!(read_image(&path).unwrap(), plain);
         let upright = read_upright(&path).unwrap();
-        // Where the stored pixel of row r and column c is seen, by EXIF's table of which sides the 0th row and the
-        // 0th column are: 1 top, left; 2 top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right, top;
-        // 7 right, bottom; 8 left, bottom.
+        // Where the stored pixel of row r and column c is seen, by EXIF's table of which sides the 0th row
+        // and the 0th column are: 1 top, left; 2 top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6
+        // right, top; 7 right, bottom; 8 left, bottom.
         let seen = |r: usize, c: usize| match orientation {
             1 => (c, r),
             2 => (w - 1 - c, r),

@@ -87,7 +87,8 @@ fn memory_has_a_limit_that_is_named() {
     let limits = DecodeLimits { max_bytes: 30_000, ..DecodeLimits::default() };
     let cost = |bytes: &[u8]| decode_image(bytes, Path::new("some/file"), &limits);
     assert!(cost(&jpeg(&image, |_| ())).is_ok());
-    // Progressive pictures are held as coefficients, of two bytes each, and transparency and 16 bits take room too.
+    // Progressive pictures are held as coefficients, of two bytes each, and transparency and 16 bits take
+    // room too.
     let progressive = jpeg(&image, |encoder| encoder.set_progressive(true));
     assert!(decode(&progressive).is_ok());
     for bytes in [progressive, png(64, 48, [16, 6], &[])] {

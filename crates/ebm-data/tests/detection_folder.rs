@@ -1,4 +1,5 @@
-//! A user's folder in COCO's, Pascal VOC's and YOLO's form: what is recognised, where boxes are, and what errors say.
+//! A user's folder in COCO's, Pascal VOC's and YOLO's form: what is recognised, where boxes are, and what
+//! errors say.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -174,8 +175,8 @@ fn coco_without_its_images_says_where_to_put_them() {
     );
 }
 
-/// VOC counts pixels from 1 and its corners are inside: of a width of 40 all is from 1 to 40, and the pixel in the corner is
-/// from 1 to 1.
+/// VOC counts pixels from 1 and its corners are inside: of a width of 40 all is from 1 to 40, and the pixel
+/// in the corner is from 1 to 1.
 #[test]
 fn voc_corners_become_half_open() {
     let folder = Folder::new();
@@ -346,8 +347,8 @@ fn yolo(yaml: &str, labels: &str) -> Folder {
     folder
 }
 
-/// In an image of 40 × 20 the box with its centre at (0.25, 0.5), half as wide and a quarter as high, is from 0 to 20 and from
-/// 7.5 to 12.5.
+/// In an image of 40 × 20 the box with its centre at (0.25, 0.5), half as wide and a quarter as high, is from
+/// 0 to 20 and from 7.5 to 12.5.
 #[test]
 fn yolo_fractions_become_pixels() {
     let folder = yolo(YAML, "1 0.25 0.5 0.5 0.25\n\n0 0.9 0.9 0.2 0.2\n");

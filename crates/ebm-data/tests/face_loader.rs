@@ -1,4 +1,5 @@
-//! The loader of faces: the same batches whatever the threads, targets that stay what they are, defects left out.
+//! The loader of faces: the same batches whatever the threads, targets that stay what they are, defects left
+//! out.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -244,7 +245,8 @@ fn grey_and_cmyk_become_rgb() {
     let loader = FaceLoader::new(faces, FaceLoaderConfig::in_order(transform(None), 2), Key::new(0)).unwrap();
     let batch = batches(&loader, 0).remove(0);
     let (grey, cmyk) = batch.data.split_at(3 * SIZE * SIZE);
-    // Normalisation undone, the three planes of a grey image are the same and those of a coloured one are not.
+    // Normalisation undone, the three planes of a grey image are the same and those of a coloured one are
+    // not.
     let sample = |data: &[f32], channel: usize, place: usize| {
         let Normalise { mean, std, .. } = Normalise::IMAGENET;
         data[channel * SIZE * SIZE + place] * std[channel] + mean[channel]

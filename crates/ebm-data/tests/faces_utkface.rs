@@ -201,7 +201,8 @@ fn a_directory_is_read_by_name() {
     assert!(matches!(load_directory(empty.path(), &Tolerance::default()), Err(Error::Format { .. })));
 }
 
-/// The layout of the published split: an index, the name and the age less 21, with a name that has a space and one that lacks a part.
+/// The layout of the published split: an index, the name and the age less 21, with a name that has a space
+/// and one that lacks a part.
 #[test]
 fn a_split_as_published_lists_what_its_directory_has() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Damaged files among sound ones: the quarantine holds these and no others, and training goes on or stops as the
-//! tolerated fraction says.
+//! Damaged files among sound ones: the quarantine holds these and no others, and training goes on or stops as
+//! the tolerated fraction says.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -23,8 +23,8 @@ const COUNT: usize = 400;
 const SMALL: Transform =
     Transform { resize: ResizeRule { short_side: 32, max_side: 60 }, ..Transform::MASKRCNN_BENCHMARK };
 
-/// A generated dataset of which one file in 100 is cut at a place of its own and one in 100 is garbage. The dataset and the
-/// ids of each kind.
+/// A generated dataset of which one file in 100 is cut at a place of its own and one in 100 is garbage. The
+/// dataset and the ids of each kind.
 fn injected(dir: &Path) -> (Arc<CocoDataset>, BTreeSet<String>, BTreeSet<String>) {
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
     for id in 0..COUNT {

@@ -257,7 +257,8 @@ fn too_many_defective_images_end_the_iteration_at_a_fixed_step() {
     assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
 }
 
-/// A training asks for batches without an end: of images none of which can be read, there is none to wait for.
+/// A training asks for batches without an end: of images none of which can be read, there is none to wait
+/// for.
 #[test]
 fn where_every_image_is_defective_the_iteration_ends_whatever_is_tolerated() {
     let dir = tempfile::tempdir().unwrap();

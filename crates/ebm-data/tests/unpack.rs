@@ -322,7 +322,8 @@ fn what_is_no_archive_is_said() {
     ));
 }
 
-/// Cut anywhere, an archive is refused or, where only padding is lost, unpacked whole; changed anywhere, it never panics.
+/// Cut anywhere, an archive is refused or, where only padding is lost, unpacked whole; changed anywhere, it
+/// never panics.
 #[test]
 fn damaged_archives_never_panic_nor_escape() {
     let (zip, tar, gz) = (zip_bytes(), tar_bytes(""), packed(&tar_bytes("")));

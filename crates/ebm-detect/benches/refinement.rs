@@ -6,10 +6,10 @@
 //! python crates/ebm-detect/benches/refinement.py BINARY     (torch, safetensors; 2 threads each)
 //! ```
 //!
-//! Requests: `setup BOXES FILE`, which writes the network, the pyramid and the boxes to FILE; `refine STEPS FILE`,
-//! which also writes the refined y, `refine STEPS`, `heads STEPS` (its fully-connected layers alone), `evaluate` (f and
-//! its gradient once) and `score` (f once), whose answers are milliseconds. The number of threads is rayon's
-//! (`RAYON_NUM_THREADS`).
+//! Requests: `setup BOXES FILE`, which writes the network, the pyramid and the boxes to FILE;
+//! `refine STEPS FILE`, which also writes the refined y, `refine STEPS`, `heads STEPS` (its fully-connected
+//! layers alone), `evaluate` (f and its gradient once) and `score` (f once), whose answers are milliseconds.
+//! The number of threads is rayon's (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::HashMap;

@@ -5,7 +5,8 @@ use ebm_nn::boxes::{BBox, BoxConvention};
 /// Sizes larger than this factor of the reference are not predicted: log(1000 / 16).
 const MAX_LOG_RATIO: f32 = 4.135_166_6;
 
-/// `(dx, dy, dw, dh)` = weights · ((x − x_r)/w_r, (y − y_r)/h_r, log(w/w_r), log(h/h_r)), x and y being centres.
+/// `(dx, dy, dw, dh)` = weights · ((x − x_r)/w_r, (y − y_r)/h_r, log(w/w_r), log(h/h_r)), x and y being
+/// centres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoxCoder {
     /// Multipliers of the four offsets; (10, 10, 5, 5) for the box head, 1 for the region proposal network.

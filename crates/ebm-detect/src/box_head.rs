@@ -49,9 +49,11 @@ impl TwoMlpHead {
         Ok([hidden, output])
     }
 
-    /// The gradient in `pooled`, flattened to `(R, C·size²)`, given the one in the output `(R, representation)`.
+    /// The gradient in `pooled`, flattened to `(R, C·size²)`, given the one in the output
+    /// `(R, representation)`.
     ///
-    /// One matrix product per layer; autograd would also make the weights' gradients, which refinement has no use for.
+    /// One matrix product per layer; autograd would also make the weights' gradients, which refinement has no
+    /// use for.
     pub fn input_gradient(&self, activations: &[Tensor; 2], output_gradient: &Tensor) -> Result<Tensor> {
         let through = |gradient: &Tensor, activation: &Tensor, layer: &Linear| -> Result<Tensor> {
             Ok(relu_gradient(gradient, activation)?.matmul(&layer.weight())?)
@@ -71,7 +73,8 @@ impl TwoMlpHead {
         [&self.fc6, &self.fc7].into_iter().flat_map(Linear::parameters)
     }
 
-    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes of `bins` bins with the channels innermost, `(bins, C)`.
+    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes of `bins` bins with the channels innermost,
+    /// `(bins, C)`.
     pub(crate) fn pack(&self, bins: usize) -> Result<[PackedLinear; 2]> {
         let channels = self.fc6.weight().dim(1)? / bins.max(1);
         let fc6 = self.fc6.pack(|input| input % channels * bins + input / channels)?;
@@ -150,7 +153,8 @@ impl BoxHead {
         Ok(hidden.index_select(&Tensor::new(pooled.position, pyramid[0].device())?, 0)?)
     }
 
-    /// The same with the rows in the order of `pooled`: training does without the gradient of putting them back.
+    /// The same with the rows in the order of `pooled`: training does without the gradient of putting them
+    /// back.
     fn hidden_by_level(
         &self,
         pyramid: &[Tensor],
@@ -161,7 +165,8 @@ impl BoxHead {
         Ok((self.mlp.forward(&pooled.features)?, pooled))
     }
 
-    /// What the head sees in the proposals, and every (proposal, class) pair with a score above the threshold.
+    /// What the head sees in the proposals, and every (proposal, class) pair with a score above the
+    /// threshold.
     pub fn score(&self, pyramid: &[Tensor], proposals: &[Vec<Proposal>]) -> Result<ScoredProposals> {
         let flat = (0u32..).zip(proposals).flat_map(|(i, own)| own.iter().map(move |p| (i, p.bbox)));
         let (images, boxes): (Vec<u32>, Vec<BBox>) = flat.unzip();
@@ -190,8 +195,8 @@ impl BoxHead {
         Ok(scored.pairs.iter().map(of_pair).collect())
     }
 
-    /// The pairs of each image as boxes: decoded from `offsets`, one for each pair, and clipped to `sizes` (height, width).
-    /// No suppression yet.
+    /// The pairs of each image as boxes: decoded from `offsets`, one for each pair, and clipped to `sizes`
+    /// (height, width). No suppression yet.
     pub fn candidates(
         &self,
         scored: &ScoredProposals,
@@ -231,7 +236,8 @@ impl BoxHead {
         BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction }
     }
 
-    /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and labels.
+    /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and
+    /// labels.
     fn sample(
         &self,
         proposals: &[Vec<Proposal>],
@@ -281,8 +287,9 @@ impl BoxHead {
         Ok(ForegroundPool { matches, sampler: self.sampler(), hidden, labels, targets })
     }
 
-    /// Classification (cross-entropy, mean) and box (smooth-L1, sum over the sample's size) losses over a balanced
-    /// sample of the proposals and the objects themselves, and the sample's size. `objects[i]` are image i's boxes and labels.
+    /// Classification (cross-entropy, mean) and box (smooth-L1, sum over the sample's size) losses over a
+    /// balanced sample of the proposals and the objects themselves, and the sample's size. `objects[i]` are
+    /// image i's boxes and labels.
     pub fn losses(
         &self,
         pyramid: &[Tensor],

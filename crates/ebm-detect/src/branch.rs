@@ -24,7 +24,8 @@ pub enum Branch {
 }
 
 impl Branch {
-    /// New, trainable layers: of a density, or without one of a confidence. `detector` holds the detector's parameters, which a confidence starts from.
+    /// New, trainable layers: of a density, or without one of a confidence. `detector` holds the detector's
+    /// parameters, which a confidence starts from.
     ///
     /// # Errors
     /// When `detector` is of another architecture.

@@ -1,8 +1,9 @@
 //! p(y | x) of a box as the paper's Figure 1 shows it: where a corner may lie, and where each edge.
 //!
-//! Importance samples of the four coordinates together (Eq. 1, about the refined box, from Eq. 5's mixture) give every
-//! marginal by leaving coordinates out; a kernel makes a density of the weighted points. The widths of the kernels follow
-//! Silverman's rule for the effective sample size, which broadens what it shows by a few per cent.
+//! Importance samples of the four coordinates together (Eq. 1, about the refined box, from Eq. 5's mixture)
+//! give every marginal by leaving coordinates out; a kernel makes a density of the weighted points. The
+//! widths of the kernels follow Silverman's rule for the effective sample size, which broadens what it shows
+//! by a few per cent.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, Region};
@@ -39,7 +40,8 @@ impl Corner {
     }
 }
 
-/// Weighted samples of p(y | x) about one box, as edges in pixels: `[left, top, right, bottom]` with exclusive ends.
+/// Weighted samples of p(y | x) about one box, as edges in pixels: `[left, top, right, bottom]` with
+/// exclusive ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxDensity {
     edges: Vec<[f64; 4]>,
@@ -60,12 +62,13 @@ const TAIL: f64 = 0.0005;
 const POINTS: usize = 512;
 
 impl BoxDensity {
-    /// The densities about `boxes`, box i of class `labels[i]` in image `images[i]` of the `pyramid`, each from
-    /// `num_samples` samples. Eq. 5's mixture about the box, in the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with
-    /// the box's own size as reference, finds the density; a mixture about what it found draws the samples.
+    /// The densities about `boxes`, box i of class `labels[i]` in image `images[i]` of the `pyramid`, each
+    /// from `num_samples` samples. Eq. 5's mixture about the box, in the coordinates of f,
+    /// `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference, finds the density; a mixture
+    /// about what it found draws the samples.
     ///
-    /// f is known where it was trained: take the `proposal` of the training. The samples spread no further from the mean
-    /// than twice its largest standard deviation, which is what a density without bounds shows.
+    /// f is known where it was trained: take the `proposal` of the training. The samples spread no further
+    /// from the mean than twice its largest standard deviation, which is what a density without bounds shows.
     ///
     /// # Errors
     /// Those of [`BoxFeatures::new`] and of [`ImportanceDensity::from_model`].
@@ -151,8 +154,8 @@ impl BoxDensity {
     }
 
     /// The marginal density of one edge: 0 left, 1 top, 2 right, 3 bottom. Its
-    /// [`highest_density_region`](GridDensity::highest_density_region) has several intervals where the edge may lie in
-    /// several places.
+    /// [`highest_density_region`](GridDensity::highest_density_region) has several intervals where the edge
+    /// may lie in several places.
     ///
     /// # Errors
     /// [`Error::NonFinite`] where all samples agree.
@@ -191,8 +194,8 @@ impl BoxDensity {
         Ok(CornerMap { first: [x.low, y.low], step: [x.step(size), y.step(size)], size, p })
     }
 
-    /// Where the density of one coordinate is drawn, and its kernel's width, which shrinks with the `root`-th root of the
-    /// effective sample size: 4 more than the number of coordinates that are drawn together.
+    /// Where the density of one coordinate is drawn, and its kernel's width, which shrinks with the `root`-th
+    /// root of the effective sample size: 4 more than the number of coordinates that are drawn together.
     fn axis(&self, edge: usize, root: f64) -> Result<Axis> {
         let mut order: Vec<(f64, f64)> =
             self.samples().map(|(edges, weight)| (edges[edge], weight)).collect();
@@ -208,7 +211,8 @@ impl BoxDensity {
         let mean: f64 = order.iter().map(|(value, weight)| value * weight).sum();
         let deviation =
             order.iter().map(|(value, weight)| weight * (value - mean).powi(2)).sum::<f64>().sqrt();
-        // Of a normal distribution the quartiles are 1.349 standard deviations apart; of one with long tails, less.
+        // Of a normal distribution the quartiles are 1.349 standard deviations apart; of one with long tails,
+        // less.
         let spread = deviation.min((quantile(0.75) - quantile(0.25)) / 1.349);
         let spread = if spread > 0.0 { spread } else { deviation };
         let width = 0.9 * spread * self.effective_sample_size.powf(-1.0 / root);
@@ -227,8 +231,9 @@ impl BoxDensity {
     }
 }
 
-/// A mixture about the mean of `found`: its own standard deviations, and twice those for the tails. A few effective
-/// samples tell little of them: they count as [`PRIOR`] more with those of `proposal`, whose largest is not exceeded.
+/// A mixture about the mean of `found`: its own standard deviations, and twice those for the tails. A few
+/// effective samples tell little of them: they count as [`PRIOR`] more with those of `proposal`, whose
+/// largest is not exceeded.
 fn adapt(proposal: &GaussianMixture, found: &ImportanceDensity) -> Result<GaussianMixture> {
     let all: Vec<f64> = proposal.sigmas().iter().flatten().copied().collect();
     let square = all.iter().map(|sigma| sigma * sigma).sum::<f64>() / all.len() as f64;
@@ -252,7 +257,8 @@ impl Axis {
         (self.high - self.low) / (points - 1) as f64
     }
 
-    /// Calls `each` with the points near `value` and the kernel there, whose values sum to 1 where none is cut off.
+    /// Calls `each` with the points near `value` and the kernel there, whose values sum to 1 where none is
+    /// cut off.
     fn spread(&self, value: f64, points: usize, mut each: impl FnMut(usize, f64)) {
         let step = self.step(points);
         // No narrower than the points are apart.
@@ -283,8 +289,8 @@ pub struct CornerMap {
 }
 
 impl CornerMap {
-    /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have `mass` or a
-    /// little more together.
+    /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have
+    /// `mass` or a little more together.
     pub fn level(&self, mass: f64) -> f64 {
         let mut falling = self.p.clone();
         falling.sort_by(|a, b| b.total_cmp(a));

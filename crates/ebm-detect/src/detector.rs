@@ -31,7 +31,8 @@ use crate::{
 pub struct DetectorOptions {
     /// Settings in place of those that the weights' file holds; needed for files that hold none.
     pub config: Option<ExperimentConfig>,
-    /// A branch that was trained on this detector: a confidence to refine boxes with, or a density in the place of the regression.
+    /// A branch that was trained on this detector: a confidence to refine boxes with, or a density in the
+    /// place of the regression.
     pub branch: Option<PathBuf>,
     /// The key of the branch's method, for a file that does not say it.
     pub method: Option<String>,
@@ -68,7 +69,8 @@ impl Default for DetectorOptions {
 /// # }
 /// ```
 ///
-/// Images come from files by [`ebm_data::decode::read_upright`]. With the branch that `ebm train branch` wrote, boxes are refined:
+/// Images come from files by [`ebm_data::decode::read_upright`]. With the branch that `ebm train branch`
+/// wrote, boxes are refined:
 ///
 /// ```no_run
 /// use ebm_detect::{Detector, DetectorOptions};
@@ -122,8 +124,8 @@ impl Detection {
         self.class.as_ref().map_or_else(|| format!("class {}", self.label), |class| class.name.clone())
     }
 
-    /// Where each edge of the box lies with probability `level`, in pixels of the image: left, top, right, bottom. None without
-    /// [`density`](Self::density).
+    /// Where each edge of the box lies with probability `level`, in pixels of the image: left, top, right,
+    /// bottom. None without [`density`](Self::density).
     ///
     /// # Errors
     /// When `level` is not between 0 and 1, or the density has no spread.
@@ -164,8 +166,8 @@ impl Detector {
     /// The detector in the file `weights`, opened as `options` say.
     ///
     /// # Errors
-    /// [`Error::Weights`] or [`Error::Train`] with both values, when the file does not hold the architecture, the branch was trained on
-    /// another detector, or a file says nothing and `options` do not either.
+    /// [`Error::Weights`] or [`Error::Train`] with both values, when the file does not hold the architecture,
+    /// the branch was trained on another detector, or a file says nothing and `options` do not either.
     pub fn open_with(weights: impl AsRef<Path>, options: &DetectorOptions) -> Result<Self> {
         let device = options.device.clone();
         let weights = WeightFile::open(weights.as_ref(), &device)?;
@@ -249,8 +251,8 @@ impl Detector {
         Ok(found)
     }
 
-    /// The detections of the images of `loader`, which are those of `dataset`, in COCO's form: Faster-RCNN's own, and the branch's.
-    /// `progress` is told the number of images done.
+    /// The detections of the images of `loader`, which are those of `dataset`, in COCO's form: Faster-RCNN's
+    /// own, and the branch's. `progress` is told the number of images done.
     ///
     /// # Errors
     /// When an image cannot be read, or a network fails.
@@ -263,7 +265,8 @@ impl Detector {
         evaluate(&self.network, dataset, loader, &self.heads(), &self.device, progress)
     }
 
-    /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is no energy model.
+    /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is
+    /// no energy model.
     ///
     /// # Errors
     /// [`Error::Config`] with what the branch is instead.

@@ -1,8 +1,8 @@
 //! The confidence branch: f(x, y) of a box y, class by class (Section 4.1; supplement, "Ours").
 //!
-//! PrRoIPool takes the features under the box, two fully-connected layers (started from the box head's) describe
-//! them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x) up to a constant;
-//! trained towards the IoU it is IoU-Net*.
+//! PrRoIPool takes the features under the box, two fully-connected layers (started from the box head's)
+//! describe them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x)
+//! up to a constant; trained towards the IoU it is IoU-Net*.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ impl Space {
     }
 }
 
-/// No box reaches further, in pixels: the exponential of a finite log w may be none, and where no image is, f is the same
-/// everywhere.
+/// No box reaches further, in pixels: the exponential of a finite log w may be none, and where no image is, f
+/// is the same everywhere.
 const REACH: f32 = 1e7;
 
 /// What f needs of the image and of B objects; computed once for all y.
@@ -70,7 +70,8 @@ pub struct BoxFeatures {
     images: Vec<u32>,
     /// Class of each object.
     labels: Vec<u32>,
-    /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes: a few numbers, on the CPU wherever the maps are.
+    /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes: a few numbers, on the CPU
+    /// wherever the maps are.
     boxes: Tensor,
     space: Space,
     /// What the convention takes off both ends of such a box, `(4)`.
@@ -78,9 +79,9 @@ pub struct BoxFeatures {
 }
 
 impl BoxFeatures {
-    /// `boxes[i]`, of class `labels[i]` in image `images[i]` of the pyramid, gives object i's reference size: the
-    /// ground truth in training, the initial box in prediction. The pyramid's history is dropped. All y are on the CPU, also
-    /// where the maps are on a GPU: what is made of them there are the boxes to pool.
+    /// `boxes[i]`, of class `labels[i]` in image `images[i]` of the pyramid, gives object i's reference size:
+    /// the ground truth in training, the initial box in prediction. The pyramid's history is dropped. All y
+    /// are on the CPU, also where the maps are on a GPU: what is made of them there are the boxes to pool.
     ///
     /// # Errors
     /// When there is no box, or one without extent.
@@ -163,8 +164,8 @@ pub struct EnergyHead {
 }
 
 impl EnergyHead {
-    /// Parameters `energy_head.fc6|fc7` and `energy_predictor.weight|bias` under `vb`; the predictor is drawn from
-    /// N(0, 0.001²).
+    /// Parameters `energy_head.fc6|fc7` and `energy_predictor.weight|bias` under `vb`; the predictor is drawn
+    /// from N(0, 0.001²).
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let pooler = Pooler::new(config, Pooling::PrRoi);
         let predictor = vb.pp("energy_predictor");
@@ -211,7 +212,8 @@ impl EnergyHead {
         Ok(Tensor::new(labels, self.weight.device())?)
     }
 
-    /// The last layer's output for the class in question: `hidden (R, representation)` of pooled boxes → f `(B, M)` on the CPU.
+    /// The last layer's output for the class in question: `hidden (R, representation)` of pooled boxes → f
+    /// `(B, M)` on the CPU.
     fn predict(
         &self,
         (hidden, labels): (&Tensor, &Tensor),
@@ -232,7 +234,8 @@ impl EnergyHead {
         Ok(self.predict((&hidden, &labels), &pooled, (b, m))?.to_device(y.device())?)
     }
 
-    /// f and ∂f/∂y, back through the layers and the pooling by hand: autograd would also make the weights' gradients.
+    /// f and ∂f/∂y, back through the layers and the pooling by hand: autograd would also make the weights'
+    /// gradients.
     fn confidence_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let (b, m, _) = y.dims3()?;
         let on_host = y.detach().to_device(&Device::Cpu)?;

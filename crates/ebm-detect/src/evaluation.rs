@@ -1,4 +1,5 @@
-//! Detections of a whole dataset by Faster-RCNN and by any number of confidence branches on the same candidates.
+//! Detections of a whole dataset by Faster-RCNN and by any number of confidence branches on the same
+//! candidates.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,8 @@ impl<'a> Heads<'a> {
         Self { parametric: vec![], refiners, key: Key::new(0) }
     }
 
-    /// Branches with how their boxes climb, which are sorted by kind. A confidence whose boxes do not climb is left out.
+    /// Branches with how their boxes climb, which are sorted by kind. A confidence whose boxes do not climb
+    /// is left out.
     pub fn of(branches: impl IntoIterator<Item = (&'a Branch, Option<&'a BoxAscent>)>) -> Self {
         let mut heads = Self::refiners(vec![]);
         for branch in branches {
@@ -103,8 +105,8 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Images per second of a method that takes `own` beside what all share; refinement begins with Faster-RCNN's boxes,
-    /// whose making `own` must hold.
+    /// Images per second of a method that takes `own` beside what all share; refinement begins with
+    /// Faster-RCNN's boxes, whose making `own` must hold.
     pub fn frames_per_second(&self, own: Duration) -> f64 {
         self.images as f64 / (self.detector_duration + own).as_secs_f64().max(1e-9)
     }
@@ -201,7 +203,8 @@ impl Results<'_> {
         let to_result = |candidate: &Candidate| {
             // A class that the dataset does not have cannot be scored there.
             let category_id = self.dataset.category_id(candidate.label)?;
-            // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as it is.
+            // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as
+            // it is.
             let bbox = to_original(&candidate.bbox, sample, convention)
                 .map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
             let score = f64::from(candidate.score);

@@ -98,8 +98,9 @@ impl FasterRcnn {
         Ok(self.body.forward(&pixels.to_dtype(self.config.backbone.maps.dtype())?, train)?)
     }
 
-    /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per image. Without
-    /// training, a frozen detector keeps packed weights, and the levels are stored with the channels innermost.
+    /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per
+    /// image. Without training, a frozen detector keeps packed weights, and the levels are stored with the
+    /// channels innermost.
     pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
         if !train && is_packable(pixels) {
             // The CPU multiplies maps of any type as f32.
@@ -127,7 +128,8 @@ impl FasterRcnn {
         self.box_head.score(pyramid, &self.proposals(pyramid, images)?)
     }
 
-    /// The pairs of each image as boxes, before suppression, with the `offsets` of a [`ParametricHead`](crate::ParametricHead) or Faster-RCNN's own.
+    /// The pairs of each image as boxes, before suppression, with the `offsets` of a
+    /// [`ParametricHead`](crate::ParametricHead) or Faster-RCNN's own.
     pub fn decode(
         &self,
         scored: &ScoredProposals,
@@ -138,7 +140,8 @@ impl FasterRcnn {
         Ok(self.box_head.candidates(scored, offsets.unwrap_or(&own), &images.sizes))
     }
 
-    /// Every (proposal, class) pair above the score threshold as Faster-RCNN's regression places it, before suppression.
+    /// Every (proposal, class) pair above the score threshold as Faster-RCNN's regression places it, before
+    /// suppression.
     pub fn candidates(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Candidate>>> {
         self.decode(&self.scored(pyramid, images)?, None, images)
     }

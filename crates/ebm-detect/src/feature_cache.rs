@@ -54,7 +54,8 @@ impl CachedBatch {
 const AT_ONCE: usize = 10;
 
 impl FeatureCache {
-    /// What `maps` makes of the `total` images of `loader`, whose batches are all padded to the same extent; as the stage `stage`.
+    /// What `maps` makes of the `total` images of `loader`, whose batches are all padded to the same extent;
+    /// as the stage `stage`.
     ///
     /// # Errors
     /// When an image can not be read, or a network fails.

@@ -48,7 +48,8 @@ pub type Head = dyn EnergyModel<Features = BoxFeatures>;
 
 /// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together.
 ///
-/// `candidates[i]` lie in image i of the pyramid. Neither clipping nor a second suppression nor rescoring follows.
+/// `candidates[i]` lie in image i of the pyramid. Neither clipping nor a second suppression nor rescoring
+/// follows.
 pub fn refine_candidates(
     head: &Head,
     pyramid: &[Tensor],
@@ -135,7 +136,8 @@ fn split<T: Clone, U>(flat: &[T], like: &[Vec<U>]) -> Vec<Vec<T>> {
         .collect()
 }
 
-/// Guided suppression class by class; the best by inherited classification score, at most so many as configured.
+/// Guided suppression class by class; the best by inherited classification score, at most so many as
+/// configured.
 fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) -> Result<Vec<Candidate>> {
     let mut survivors = Vec::new();
     for label in 1..config.num_classes {

@@ -40,7 +40,8 @@ impl InputConfig {
 }
 
 impl ImageBatch {
-    /// One image as a batch on `device`, resized, normalised and padded as in training, and how its boxes come back: see [`to_original`].
+    /// One image as a batch on `device`, resized, normalised and padded as in training, and how its boxes
+    /// come back: see [`to_original`].
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -82,9 +83,9 @@ impl ImageBatch {
 
 /// The objects of a sample in the network's box convention.
 ///
-/// Inclusive corners are those of maskrcnn-benchmark: `x + w - 1` of the annotated box is multiplied by the ratio of the sizes, so
-/// that the last pixel is one of the image's, not of the input's; mirroring takes `x` to `W - 1 - x`. Boxes of a pixel or less have no
-/// extent there and are left out.
+/// Inclusive corners are those of maskrcnn-benchmark: `x + w - 1` of the annotated box is multiplied by the
+/// ratio of the sizes, so that the last pixel is one of the image's, not of the input's; mirroring takes `x`
+/// to `W - 1 - x`. Boxes of a pixel or less have no extent there and are left out.
 pub fn objects(sample: &Sample, convention: BoxConvention) -> Objects {
     let corners = |&[x0, y0, x1, y1]: &[f32; 4]| match convention {
         BoxConvention::HalfOpen => [x0, y0, x1, y1],
@@ -98,8 +99,8 @@ pub fn objects(sample: &Sample, convention: BoxConvention) -> Objects {
     objects.filter(|([x0, y0, x1, y1], _)| x1 > x0 && y1 > y0).unzip()
 }
 
-/// A box of the input as `[x, y, width, height]` in pixels of the image file: the corners are multiplied by the ratio of the sizes, and
-/// inclusive ones are a pixel of the image apart from the extent.
+/// A box of the input as `[x, y, width, height]` in pixels of the image file: the corners are multiplied by
+/// the ratio of the sizes, and inclusive ones are a pixel of the image apart from the extent.
 pub fn to_original(bbox: &BBox, sample: &Sample, convention: BoxConvention) -> [f64; 4] {
     let [sx, sy] = original_pixel(sample);
     let end = f64::from(convention.offset());
@@ -117,8 +118,9 @@ pub fn original_pixel(sample: &Sample) -> [f64; 2] {
 mod tests {
     use super::*;
 
-    /// An image of 480 rows and 640 columns with a box `[x, y, w, h] = [30, 60, 90, 120]`, resized to a short side of 800: the other
-    /// is floor(800 · 640 / 480) = 1066, so that the ratios are 1066/640 = 1.665625 across and 800/480 = 5/3 down.
+    /// An image of 480 rows and 640 columns with a box `[x, y, w, h] = [30, 60, 90, 120]`, resized to a short
+    /// side of 800: the other is floor(800 · 640 / 480) = 1066, so that the ratios are 1066/640 = 1.665625
+    /// across and 800/480 = 5/3 down.
     fn sample(flipped: bool) -> Sample {
         let [x0, x1] = [30.0, 120.0].map(|x: f32| x * 1.665_625);
         let [y0, y1] = [60.0, 180.0].map(|y: f32| y * 5.0 / 3.0);
@@ -134,8 +136,8 @@ mod tests {
 
     #[test]
     fn boxes_return_to_the_image() {
-        // maskrcnn-benchmark: xywh -> [30, 60, 30 + 90 - 1, 60 + 120 - 1] = [30, 60, 119, 179], times the ratios:
-        // [49.96875, 100, 198.209375, 298.333333]; mirrored x -> 1066 - 1 - x, corners swapped.
+        // maskrcnn-benchmark: xywh -> [30, 60, 30 + 90 - 1, 60 + 120 - 1] = [30, 60, 119, 179], times the
+        // ratios: [49.96875, 100, 198.209375, 298.333333]; mirrored x -> 1066 - 1 - x, corners swapped.
         let inclusive = [49.96875, 100.0, 198.209_375, 298.333_333];
         let mirrored = [866.790_625, 100.0, 1015.03125, 298.333_333];
         let half_open = [49.96875, 100.0, 199.875, 300.0];
@@ -152,8 +154,8 @@ mod tests {
                 close(&to_original(&boxes[0], &sample, convention), &[30.0, 60.0, 90.0, 120.0]);
             }
         }
-        // A detection [100, 200, 300, 500] of that input: corners [60.0375, 120, 180.1126, 300] of the image; inclusive, they span
-        // 180.1126 - 60.0375 + 1 columns and 300 - 120 + 1 rows.
+        // A detection [100, 200, 300, 500] of that input: corners [60.0375, 120, 180.1126, 300] of the image;
+        // inclusive, they span 180.1126 - 60.0375 + 1 columns and 300 - 120 + 1 rows.
         let found = to_original(&[100.0, 200.0, 300.0, 500.0], &sample(false), BoxConvention::Inclusive);
         close(&found, &[60.037_523, 120.0, 121.075_047, 181.0]);
     }

@@ -79,7 +79,8 @@ impl Linear {
         [&self.weight, &self.bias]
     }
 
-    /// Its weights in the order in which the processor reads them, f32; input i is the weight's column `column(i)`.
+    /// Its weights in the order in which the processor reads them, f32; input i is the weight's column
+    /// `column(i)`.
     pub fn pack(&self, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
         Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), column)?)
     }

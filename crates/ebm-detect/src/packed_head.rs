@@ -1,7 +1,9 @@
-//! The confidence branch of constant parameters: f and its gradient in the box without a graph, on the CPU in f32.
+//! The confidence branch of constant parameters: f and its gradient in the box without a graph, on the CPU in
+//! f32.
 //!
-//! Pooled boxes keep the order in which they are made, bins outside and channels innermost; fc6's columns were put in that
-//! order when they were packed. Of the last layer, the row of the class in question alone is read.
+//! Pooled boxes keep the order in which they are made, bins outside and channels innermost; fc6's columns
+//! were put in that order when they were packed. Of the last layer, the row of the class in question alone is
+//! read.
 
 use candle_core::{Storage, Tensor};
 use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace, prroi_pool::Pyramid};
@@ -35,7 +37,8 @@ struct Evaluated {
 }
 
 impl PackedHead {
-    /// Of the pooling and the packed layers; `weight (K, representation)` and `bias (K)` are the last layer's.
+    /// Of the pooling and the packed layers; `weight (K, representation)` and `bias (K)` are the last
+    /// layer's.
     pub fn new(pooler: Pooler, layers: [PackedLinear; 2], weight: &Tensor, bias: &Tensor) -> Result<Self> {
         let (weight, bias) = (weight.to_vec2()?, bias.to_vec1()?);
         Ok(Self { pooler, layers, weight, bias, workspace: Workspace::new() })

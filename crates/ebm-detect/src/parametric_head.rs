@@ -1,7 +1,7 @@
 //! The densities that replace Faster-RCNN's box regression in Table 2 (supplement, "Laplace/Gaussian").
 //!
-//! They describe the box coder's offset from a proposal to its object, given what the frozen box head sees (Feat-Box).
-//! Only the layers here are trained.
+//! They describe the box coder's offset from a proposal to its object, given what the frozen box head sees
+//! (Feat-Box). Only the layers here are trained.
 //!
 //! | method | layers, each fully connected |
 //! |---|---|
@@ -9,7 +9,8 @@
 //! | mixture of K | both K times, and one of K weights |
 //! | cVAE | FC-BBMean and FC-BBVar of z, their duplicates that also see z, and q(z given x, y) |
 //!
-//! The supplement names no network for the cVAE's q(z | x, y); here it is one more layer, which also sees the offset.
+//! The supplement names no network for the cVAE's q(z | x, y); here it is one more layer, which also sees the
+//! offset.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
@@ -72,11 +73,12 @@ impl ClassFeatures<'_> {
 }
 
 impl ParametricHead {
-    /// The layers of `density`, over four coordinates, for `config.num_classes` classes under `vb`, drawn from N(0, 0.001²), biases zero.
+    /// The layers of `density`, over four coordinates, for `config.num_classes` classes under `vb`, drawn
+    /// from N(0, 0.001²), biases zero.
     ///
     /// # Errors
-    /// [`Error::Config`] for a density of another number of coordinates or without a mean and a variance for each, and when a
-    /// parameter has another shape.
+    /// [`Error::Config`] for a density of another number of coordinates or without a mean and a variance for
+    /// each, and when a parameter has another shape.
     pub fn new(density: &Baseline, config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         if density.dim() != DIM {
             let reason = format!("a box has {DIM} offsets, the density {}", density.dim());
@@ -118,7 +120,8 @@ impl ParametricHead {
         }))
     }
 
-    /// The published loss, the mean over the sampled proposals; background contributes nothing. `rng` draws the cVAE's z.
+    /// The published loss, the mean over the sampled proposals; background contributes nothing. `rng` draws
+    /// the cVAE's z.
     pub fn loss(&self, sample: &Foreground, rng: &mut dyn RngCore) -> Result<Tensor> {
         let device = sample.hidden.device();
         if sample.labels.is_empty() {

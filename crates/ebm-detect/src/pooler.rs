@@ -77,8 +77,8 @@ impl Pooler {
         (level as usize).clamp(*LEVELS.start(), *LEVELS.end()) - LEVELS.start()
     }
 
-    /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid; they may be on another device than
-    /// the maps.
+    /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid; they may be on
+    /// another device than the maps.
     pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
         let corners = boxes.detach().to_dtype(DType::F32)?.to_vec2::<f32>()?;
         let mut groups = vec![Vec::new(); LEVELS.count()];
@@ -113,8 +113,8 @@ impl Pooler {
         Ok(Pooled { features, position, order, rois, counts })
     }
 
-    /// The gradient in the boxes `(R, 4)`, on the CPU in the input's order, from `gradient (R, C, size, size)` in that of
-    /// `pooled`, which came of PrRoIPool. Nothing is recorded.
+    /// The gradient in the boxes `(R, 4)`, on the CPU in the input's order, from
+    /// `gradient (R, C, size, size)` in that of `pooled`, which came of PrRoIPool. Nothing is recorded.
     pub fn box_gradient(&self, pyramid: &[Tensor], pooled: &Pooled, gradient: &Tensor) -> Result<Tensor> {
         let out = (self.size, self.size);
         let found = by_level(&pooled.counts, |level, start, count| {
@@ -134,7 +134,8 @@ fn scale(level: usize) -> f64 {
     1.0 / DetectorConfig::STRIDES[level] as f64
 }
 
-/// The rows that `run(level, first row, rows)` makes of each level that has any, one after another; none where there is no row.
+/// The rows that `run(level, first row, rows)` makes of each level that has any, one after another; none
+/// where there is no row.
 fn by_level(
     counts: &[usize],
     mut run: impl FnMut(usize, usize, usize) -> Result<Tensor>,

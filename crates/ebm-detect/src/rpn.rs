@@ -138,8 +138,8 @@ impl Rpn {
         Ok(kept.map(|i| Proposal { bbox: boxes[i], objectness: scores[i] }).collect())
     }
 
-    /// Objectness (binary cross-entropy, mean) and box (smooth-L1 with β = 1/9, sum over the sample's size) losses
-    /// over a balanced sample of anchors of each image, and the sample's size.
+    /// Objectness (binary cross-entropy, mean) and box (smooth-L1 with β = 1/9, sum over the sample's size)
+    /// losses over a balanced sample of anchors of each image, and the sample's size.
     pub fn losses(
         &self,
         output: &RpnOutput,
@@ -191,7 +191,8 @@ impl Rpn {
     }
 }
 
-/// Indices of the `most` anchors of each level with the highest `logits`, in descending order, ties by index; and their levels.
+/// Indices of the `most` anchors of each level with the highest `logits`, in descending order, ties by index;
+/// and their levels.
 fn best_of_each_level(logits: &[f32], level_sizes: &[usize], most: usize) -> (Vec<u32>, Vec<usize>) {
     let by_logit = |&a: &u32, &b: &u32| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b));
     let (mut best, mut levels) = (Vec::new(), vec![]);

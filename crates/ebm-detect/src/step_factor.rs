@@ -58,8 +58,8 @@ impl ValidationImages<'_> {
     }
 }
 
-/// The factor among `factors` of the refiner's step lengths with the best AP (0 to 1) on the images, and that AP; the first of equals.
-/// Where no factor gives an AP, 1 and no number.
+/// The factor among `factors` of the refiner's step lengths with the best AP (0 to 1) on the images, and that
+/// AP; the first of equals. Where no factor gives an AP, 1 and no number.
 ///
 /// # Errors
 /// When an image cannot be read, or a network fails.

@@ -1,5 +1,6 @@
-//! The whole detector against torchvision's `fasterrcnn_resnet50_fpn` on a real image, with weights that are a formula
-//! of name and position. `golden/make_faster_rcnn.py` made the golden file and holds the same formula.
+//! The whole detector against torchvision's `fasterrcnn_resnet50_fpn` on a real image, with weights that are
+//! a formula of name and position. `golden/make_faster_rcnn.py` made the golden file and holds the same
+//! formula.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -75,7 +76,8 @@ fn boxes(tensor: &Tensor) -> Vec<BBox> {
     values(tensor).chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect()
 }
 
-/// How many of `golden` have a counterpart in `ours` with every corner within 1e-3 of the image's longer side.
+/// How many of `golden` have a counterpart in `ours` with every corner within 1e-3 of the image's longer
+/// side.
 fn found(golden: &[BBox], ours: &[BBox], side: f32) -> usize {
     let close = |a: &BBox, b: &BBox| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-3 * side);
     golden.iter().filter(|g| ours.iter().any(|o| close(g, o))).count()

@@ -1,6 +1,7 @@
-//! The loss of every head of Table 2 and its gradient in every parameter against torch, with parameters and features that
-//! are formulas of name and position. `golden/make_heads.py` made `heads.safetensors` from the same formulas and from
-//! `heads_noise.safetensors`, which holds what our generator draws; this test writes it where EBM_WRITE_NOISE says.
+//! The loss of every head of Table 2 and its gradient in every parameter against torch, with parameters and
+//! features that are formulas of name and position. `golden/make_heads.py` made `heads.safetensors` from the
+//! same formulas and from `heads_noise.safetensors`, which holds what our generator draws; this test writes
+//! it where EBM_WRITE_NOISE says.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::{collections::BTreeMap, path::Path, rc::Rc};

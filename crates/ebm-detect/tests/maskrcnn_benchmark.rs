@@ -1,5 +1,5 @@
-//! A narrow detector in maskrcnn-benchmark's convention, from a weight file in the form of that project's, against an
-//! independent computation: `golden/make_maskrcnn_benchmark.py` made both.
+//! A narrow detector in maskrcnn-benchmark's convention, from a weight file in the form of that project's,
+//! against an independent computation: `golden/make_maskrcnn_benchmark.py` made both.
 #![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::{
@@ -76,7 +76,8 @@ fn feature_error(pyramid: &[Tensor], golden: &BTreeMap<String, Tensor>) -> f32 {
     pyramid.iter().enumerate().map(error).fold(0., f32::max)
 }
 
-/// The share of the golden proposals that the detector makes too, within a thousandth of a pixel's hundredfold.
+/// The share of the golden proposals that the detector makes too, within a thousandth of a pixel's
+/// hundredfold.
 fn proposals_found(detector: &FasterRcnn, pyramid: &[Tensor], golden: &BTreeMap<String, Tensor>) -> f64 {
     let ours = detector.proposals(pyramid, &images()).unwrap().remove(0);
     let expected = boxes(&golden["proposals"]);

@@ -46,7 +46,8 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Joins the processes that `launch` tells of, all of which compute on devices like `device`. Returns when all have come.
+/// Joins the processes that `launch` tells of, all of which compute on devices like `device`. Returns when
+/// all have come.
 ///
 /// One process opens no library. `lookup` gives the environment's variables.
 ///

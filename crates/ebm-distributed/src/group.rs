@@ -9,16 +9,19 @@ use ebm_seed::Key;
 
 use crate::{Error, Launch, Message, Reduce, Result};
 
-/// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few messages.
+/// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few
+/// messages.
 const BUCKET: usize = 1 << 22;
 
 /// The processes that train together. Clones are the same group.
 ///
-/// Every method is called by all ranks in the same order. Before each of them acts, the ranks tell each other what they are about to do:
-/// a rank that failed says so there ([`fail`](Self::fail)), and all others get [`Error::Rank`] from whatever they were about to do, with
-/// its number and reason. So none waits for one that has given up, and none mistakes one message for another.
+/// Every method is called by all ranks in the same order. Before each of them acts, the ranks tell each other
+/// what they are about to do: a rank that failed says so there ([`fail`](Self::fail)), and all others get
+/// [`Error::Rank`] from whatever they were about to do, with its number and reason. So none waits for one
+/// that has given up, and none mistakes one message for another.
 ///
-/// A group that is dropped before [`finish`](Self::finish) or [`fail`](Self::fail), by a panic for example, aborts the others.
+/// A group that is dropped before [`finish`](Self::finish) or [`fail`](Self::fail), by a panic for example,
+/// aborts the others.
 #[derive(Clone)]
 pub struct Group(Option<Rc<Members>>);
 
@@ -121,12 +124,12 @@ impl Group {
         Launch::share(self.rank(), self.world(), batch_size)
     }
 
-    /// Replaces each tensor by its mean over the ranks, the same bytes on every rank; all are `f32` or `f64`, and of the same types and
-    /// shapes on every rank.
+    /// Replaces each tensor by its mean over the ranks, the same bytes on every rank; all are `f32` or `f64`,
+    /// and of the same types and shapes on every rank.
     ///
     /// # Errors
-    /// [`Error::Rank`] where another rank failed; [`Error::Distributed`] where the tensors differ in number, type or shape, or the
-    /// engine fails.
+    /// [`Error::Rank`] where another rank failed; [`Error::Distributed`] where the tensors differ in number,
+    /// type or shape, or the engine fails.
     pub fn mean(&self, tensors: &mut [Tensor]) -> Result<()> {
         let Some(members) = &self.0 else { return Ok(()) };
         let total: usize = tensors.iter().map(Tensor::elem_count).sum();
@@ -176,8 +179,8 @@ impl Group {
         Ok(())
     }
 
-    /// The last call where this rank failed for the reason `why`: the others end with it. Does nothing where all know already that it is
-    /// over. It waits until the others have come to their next common act.
+    /// The last call where this rank failed for the reason `why`: the others end with it. Does nothing where
+    /// all know already that it is over. It waits until the others have come to their next common act.
     pub fn fail(&self, why: &str) {
         let Some(members) = self.0.as_ref().filter(|members| members.state.get() == State::Open) else {
             return;

@@ -40,7 +40,8 @@ struct Variables {
 
 /// The innermost launcher first: SLURM starts the others, and `srun` may start one torchrun for each machine.
 ///
-/// SLURM tells a batch script, which is one process, its job's number of tasks; the variable of a step is there under `srun` alone.
+/// SLURM tells a batch script, which is one process, its job's number of tasks; the variable of a step is
+/// there under `srun` alone.
 const LAUNCHERS: [Variables; 4] = [
     Variables { launcher: Launcher::Torchrun, world: "WORLD_SIZE", rank: "RANK", local: &["LOCAL_RANK"] },
     Variables {
@@ -74,15 +75,16 @@ impl Launch {
     /// The place of this process by the launcher's variables, whose values `lookup` gives.
     ///
     /// # Errors
-    /// [`Error::Launcher`] where a launcher's variables are there in part, are no numbers, or contradict each other or another
-    /// launcher's.
+    /// [`Error::Launcher`] where a launcher's variables are there in part, are no numbers, or contradict each
+    /// other or another launcher's.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let mut found = Vec::new();
         for variables in &LAUNCHERS {
             found.extend(variables.read(lookup)?);
         }
         let Some(&first) = found.first() else { return Ok(Self::ALONE) };
-        // torchrun, which has a name for each run, may stand inside of another launcher; plain variables of its names may be left over.
+        // torchrun, which has a name for each run, may stand inside of another launcher; plain variables of
+        // its names may be left over.
         if first.launcher == Launcher::Torchrun && lookup("TORCHELASTIC_RUN_ID").is_none() {
             let mpi = |launch: &&Self| matches!(launch.launcher, Launcher::OpenMpi | Launcher::Mpich);
             if let Some(other) = found.iter().find(mpi)
@@ -100,7 +102,8 @@ impl Launch {
         Ok(first)
     }
 
-    /// The share of this process in a batch of `batch_size`: which images it takes, consecutive, as many as every other.
+    /// The share of this process in a batch of `batch_size`: which images it takes, consecutive, as many as
+    /// every other.
     ///
     /// # Errors
     /// [`Error::Batch`] where the batch does not divide evenly.
@@ -148,8 +151,8 @@ fn number(name: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> 
     text.trim().parse().or_else(|_| refuse(name, format!("{text:?} is no number of processes")))
 }
 
-/// Where the ranks meet without MPI, `host:port` on rank 0's machine: `NCCL_COMM_ID`, or the port after torchrun's own, which its
-/// agent holds.
+/// Where the ranks meet without MPI, `host:port` on rank 0's machine: `NCCL_COMM_ID`, or the port after
+/// torchrun's own, which its agent holds.
 ///
 /// # Errors
 /// [`Error::Launcher`] where neither is known.

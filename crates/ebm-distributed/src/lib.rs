@@ -1,4 +1,5 @@
-//! One training by several processes: each computes the gradient of its share of a batch, all of them take the mean.
+//! One training by several processes: each computes the gradient of its share of a batch, all of them take
+//! the mean.
 //!
 //! | file | what |
 //! |---|---|
@@ -31,8 +32,8 @@ pub use threads::Threads;
 /// What ranks tell each other before they do anything together: the act, and numbers that it needs.
 pub type Message = [u64; 4];
 
-/// Communication between the ranks 0, 1, … of a training. Each method is called by all of them, in the same order; [`Group`]
-/// sees to that.
+/// Communication between the ranks 0, 1, … of a training. Each method is called by all of them, in the same
+/// order; [`Group`] sees to that.
 pub trait Reduce {
     /// Which rank this is.
     fn rank(&self) -> usize;
@@ -46,7 +47,8 @@ pub trait Reduce {
     /// [`Error::Distributed`](crate::Error::Distributed).
     fn exchange(&self, message: Message) -> Result<Vec<Message>>;
 
-    /// The sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device: the same bytes on every rank.
+    /// The sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device: the same bytes on
+    /// every rank.
     ///
     /// # Errors
     /// [`Error::Distributed`](crate::Error::Distributed).

@@ -1,6 +1,8 @@
-//! MPI, opened at run time: Open MPI, or MPICH and what shares its binary interface (Intel MPI, MVAPICH, Cray's).
+//! MPI, opened at run time: Open MPI, or MPICH and what shares its binary interface (Intel MPI, MVAPICH,
+//! Cray's).
 //!
-//! Sums are taken on rank 0 (`MPI_Reduce`) and sent to all (`MPI_Bcast`): `MPI_Allreduce` does not promise every rank the same bytes.
+//! Sums are taken on rank 0 (`MPI_Reduce`) and sent to all (`MPI_Bcast`): `MPI_Allreduce` does not promise
+//! every rank the same bytes.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -10,7 +12,8 @@ use ebm_libraries::{MPI, SharedLibrary, open_first_mpi};
 
 use crate::{Error, Launch, Launcher, Message, Reduce, Result};
 
-/// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both interfaces.
+/// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both
+/// interfaces.
 const FUNNELED: c_int = 1;
 /// Bytes of the longest error text: MPICH's; Open MPI's is shorter.
 const MAX_ERROR_STRING: usize = 512;
@@ -85,7 +88,8 @@ struct Handles<H> {
 
 macro_rules! functions {
     ($($field:ident = $name:literal: ($($argument:ty),*);)*) => {
-        /// MPI's functions that are called here; communicators, types, operations and error handlers are of type H.
+        /// MPI's functions that are called here; communicators, types, operations and error handlers are of
+        /// type H.
         struct Functions<H> { $($field: unsafe extern "C" fn($($argument),*) -> c_int,)* }
 
         impl<H> Functions<H> {

@@ -1,7 +1,7 @@
 //! NVIDIA's NCCL, opened at run time. It compiles; **it has not run on a GPU yet.**
 //!
-//! The processes find each other without a socket of this program: with `NCCL_COMM_ID=host:port` in its environment NCCL itself listens
-//! there on rank 0, and every rank's `ncclGetUniqueId` gives the same id.
+//! The processes find each other without a socket of this program: with `NCCL_COMM_ID=host:port` in its
+//! environment NCCL itself listens there on rank 0, and every rank's `ncclGetUniqueId` gives the same id.
 //!
 //! `ncclAllReduce` computes each element once and sends it on, so that all ranks have the same bytes.
 

@@ -14,12 +14,12 @@ pub struct AbsoluteError {
 }
 
 impl AbsoluteError {
-    /// Of `predictions` and `targets`, both N times D numbers, row by row, with D = `dim`. Angles are compared as numbers,
-    /// as FSA-Net does: ±75° never meet.
+    /// Of `predictions` and `targets`, both N times D numbers, row by row, with D = `dim`. Angles are
+    /// compared as numbers, as FSA-Net does: ±75° never meet.
     ///
     /// # Errors
-    /// [`Error::NoValues`] without a row; [`Error::Lengths`] when the two differ in length or are no whole rows;
-    /// [`Error::NonFiniteValue`] naming the row of a prediction or target that is not finite.
+    /// [`Error::NoValues`] without a row; [`Error::Lengths`] when the two differ in length or are no whole
+    /// rows; [`Error::NonFiniteValue`] naming the row of a prediction or target that is not finite.
     pub fn new(predictions: &[f64], targets: &[f64], dim: usize) -> Result<Self> {
         if predictions.is_empty() || dim == 0 {
             return Err(Error::NoValues);

@@ -161,9 +161,9 @@ pub(crate) fn missing(what: &str, origin: &str) -> Error {
     Error::Evaluator { origin: origin.into(), source: hotcoco::Error::InvalidState(what.into()) }
 }
 
-/// Detections that were checked, matched with the annotated boxes under COCO's parameters or what `edit` makes of
-/// them: on such input the evaluator prints no warning. Ids of annotations and of detections are their positions
-/// plus 1.
+/// Detections that were checked, matched with the annotated boxes under COCO's parameters or what `edit`
+/// makes of them: on such input the evaluator prints no warning. Ids of annotations and of detections are
+/// their positions plus 1.
 pub(crate) fn matched(
     truth: &GroundTruth,
     detections: &[Detection],
@@ -177,8 +177,8 @@ pub(crate) fn matched(
     Ok(evaluation)
 }
 
-/// The evaluator with pycocotools' settings. The objects' ids are their places in `truth.boxes` from 1, the detections'
-/// theirs in `detections` from 1.
+/// The evaluator with pycocotools' settings. The objects' ids are their places in `truth.boxes` from 1, the
+/// detections' theirs in `detections` from 1.
 pub(crate) fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> hotcoco::error::Result<COCOeval> {
     let truth = COCO::from_dataset(dataset(truth));
     let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect())?;

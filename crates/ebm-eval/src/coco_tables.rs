@@ -50,8 +50,8 @@ pub struct CategoryFigures {
     pub ap_large: f64,
 }
 
-/// Average precision and recall of the objects of one range of sizes, over all categories, at most 100 detections per
-/// image and category.
+/// Average precision and recall of the objects of one range of sizes, over all categories, at most 100
+/// detections per image and category.
 ///
 /// −1 where there is no such object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,8 +76,8 @@ pub struct SizeFigures {
     pub ar: f64,
 }
 
-/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, by category and by
-/// size too.
+/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, by
+/// category and by size too.
 ///
 /// # Errors
 /// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).

@@ -51,12 +51,12 @@ pub fn read_results(path: &Path) -> Result<Vec<Detection>> {
     Ok(detections)
 }
 
-/// Reads a COCO result file that is to be scored on `truth`, or to be sent to the server that scores on it. An empty
-/// one is valid: nothing was found.
+/// Reads a COCO result file that is to be scored on `truth`, or to be sent to the server that scores on it.
+/// An empty one is valid: nothing was found.
 ///
 /// # Errors
-/// As [`read_results`], [`check_ids`], and [`Error::Detection`] for a score outside 0 to 1 and for a detection that
-/// another one repeats: the marks of a file that was not meant to be scored as it is.
+/// As [`read_results`], [`check_ids`], and [`Error::Detection`] for a score outside 0 to 1 and for a
+/// detection that another one repeats: the marks of a file that was not meant to be scored as it is.
 pub fn read_results_for(path: &Path, truth: &GroundTruth) -> Result<Vec<Detection>> {
     let detections = read_results(path)?;
     let origin = path.display().to_string();
@@ -86,8 +86,8 @@ pub fn write_results(path: &Path, detections: &[Detection]) -> Result<()> {
     replace_file(path, &json)
 }
 
-/// Writes the result file that an evaluation server takes: [`write_results`], with coordinates rounded to hundredths of
-/// a pixel and scores to five decimals, since servers limit the size of an upload.
+/// Writes the result file that an evaluation server takes: [`write_results`], with coordinates rounded to
+/// hundredths of a pixel and scores to five decimals, since servers limit the size of an upload.
 ///
 /// # Errors
 /// As [`write_results`].

@@ -1,4 +1,5 @@
-//! What an experiment should come to, as its configuration states it, and the comparison with what it came to.
+//! What an experiment should come to, as its configuration states it, and the comparison with what it came
+//! to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -92,7 +93,8 @@ pub struct ComparedFigure {
 }
 
 impl Expected {
-    /// Compares the figures of `rows`, JSON objects, with those that are expected of them. What no row is of is left out.
+    /// Compares the figures of `rows`, JSON objects, with those that are expected of them. What no row is of
+    /// is left out.
     pub fn compare(&self, rows: &[Value]) -> Comparison {
         let mut figures = Vec::new();
         for ExpectedRow { of, figures: expected } in &self.rows {

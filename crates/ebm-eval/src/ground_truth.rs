@@ -41,8 +41,8 @@ impl GroundTruth {
     /// Reads a COCO annotation file and checks it. Without `area` an annotation has its box's.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Json`], [`Error::NotAnnotated`] for the file of a test set, a repeated annotation id
-    /// ([`Error::DuplicateId`]), or what [`check`](Self::check) finds.
+    /// [`Error::Io`], [`Error::Json`], [`Error::NotAnnotated`] for the file of a test set, a repeated
+    /// annotation id ([`Error::DuplicateId`]), or what [`check`](Self::check) finds.
     pub fn read(path: &Path) -> Result<Self> {
         let file: AnnotationFile = read_json(path)?;
         let origin = path.display().to_string();
@@ -66,8 +66,9 @@ impl GroundTruth {
         Ok(truth)
     }
 
-    /// Reads the images and categories of the file of a test set, such as COCO's `image_info_test-dev2017.json`. There
-    /// are no boxes then, and nothing can be scored; ids of results can be checked ([`check_ids`](crate::detections::check_ids)).
+    /// Reads the images and categories of the file of a test set, such as COCO's
+    /// `image_info_test-dev2017.json`. There are no boxes then, and nothing can be scored; ids of results can
+    /// be checked ([`check_ids`](crate::detections::check_ids)).
     ///
     /// # Errors
     /// As [`read`](Self::read), but that annotations are not asked for.
@@ -153,8 +154,8 @@ impl Place<'_> {
 }
 
 impl From<&CocoDataset> for GroundTruth {
-    /// The annotations of a dataset that was loaded for evaluation, whatever its files are like: those of Pascal VOC's or YOLO's
-    /// form have no annotation file that [`GroundTruth::read`] could read.
+    /// The annotations of a dataset that was loaded for evaluation, whatever its files are like: those of
+    /// Pascal VOC's or YOLO's form have no annotation file that [`GroundTruth::read`] could read.
     fn from(dataset: &CocoDataset) -> Self {
         let mut truth = Self::default();
         for category in &dataset.categories {

@@ -47,7 +47,8 @@ impl ImageErrors {
         ErrorKind::ALL.iter().position(|k| *k == kind).map_or(0, |at| self.errors[at])
     }
 
-    /// F1 of this image: right detections over the mean of kept detections and objects; 1 where there are neither.
+    /// F1 of this image: right detections over the mean of kept detections and objects; 1 where there are
+    /// neither.
     pub fn f1(&self) -> f64 {
         let wrong = self.errors.iter().sum::<usize>() - self.count(ErrorKind::Missed);
         let all = self.correct + wrong + self.objects;
@@ -55,7 +56,8 @@ impl ImageErrors {
     }
 }
 
-/// What an error counts in an image's penalty: 1, but a duplicate, which tells nothing wrong about the image, 1/2.
+/// What an error counts in an image's penalty: 1, but a duplicate, which tells nothing wrong about the image,
+/// 1/2.
 pub fn weight(kind: ErrorKind) -> f64 {
     if kind == ErrorKind::Duplicate { 0.5 } else { 1.0 }
 }
@@ -90,11 +92,11 @@ pub fn operating_point(detections: &[Detection], diagnosis: &Diagnosis) -> Opera
     best
 }
 
-/// The errors of every image among the detections that `point` keeps, most penalty first; of equal penalties the lower
-/// [`f1`](ImageErrors::f1), then the lower id first.
+/// The errors of every image among the detections that `point` keeps, most penalty first; of equal penalties
+/// the lower [`f1`](ImageErrors::f1), then the lower id first.
 ///
-/// An object counts as missed where no kept detection has it and none would have it but for a classification or
-/// localisation error. `truth` and `detections` are those that the diagnosis is of.
+/// An object counts as missed where no kept detection has it and none would have it but for a classification
+/// or localisation error. `truth` and `detections` are those that the diagnosis is of.
 pub fn image_errors(
     truth: &GroundTruth,
     detections: &[Detection],
@@ -133,7 +135,8 @@ pub fn image_errors(
     images
 }
 
-/// What becomes of every object, in the order of [`GroundTruth::boxes`], among the detections that `point` keeps.
+/// What becomes of every object, in the order of [`GroundTruth::boxes`], among the detections that `point`
+/// keeps.
 pub fn outcomes_at(
     detections: &[Detection],
     diagnosis: &Diagnosis,

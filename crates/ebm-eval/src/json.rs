@@ -1,4 +1,5 @@
-//! How figures stand in JSON: a rate as a fraction, and what could not be measured as null. For `#[serde(with = "…")]`.
+//! How figures stand in JSON: a rate as a fraction, and what could not be measured as null. For
+//! `#[serde(with = "…")]`.
 
 /// A rate that is held in per cent and written as a fraction.
 pub mod per_cent {

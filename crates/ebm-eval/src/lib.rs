@@ -1,5 +1,5 @@
-//! Metrics and seed statistics: detection files and their checks, COCO average precision, success and precision of
-//! trackers, calibration of predicted densities, mean and spread over seeds, and tables as text.
+//! Metrics and seed statistics: detection files and their checks, COCO average precision, success and
+//! precision of trackers, calibration of predicted densities, mean and spread over seeds, and tables as text.
 //!
 //! **Invariants**: knows no network and no tensor library; never prints; scores nothing that it has
 //! not checked.

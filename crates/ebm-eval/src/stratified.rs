@@ -1,17 +1,19 @@
 //! Average precision and overlap of a part of the objects: a stratum, such as the occluded ones.
 //!
-//! Detections have no occlusion, so what they owe to a stratum must be decided. The detections are matched once with all
-//! objects, as pycocotools does; then, in each stratum and at each threshold, a detection that is matched
+//! Detections have no occlusion, so what they owe to a stratum must be decided. The detections are matched
+//! once with all objects, as pycocotools does; then, in each stratum and at each threshold, a detection that
+//! is matched
 //!
 //! * with an object of the stratum is right;
 //! * with another object, or a crowd region, is neither right nor wrong, as COCO has it outside an area range.
 //!
-//! One that is not matched is wrong. Where it overlaps an object of its category by [`NEAR`] or more, it is a bad
-//! localisation of that object or a second detection of it, and is wrong in that object's stratum alone: else better boxes
-//! of occluded objects would count as a gain of the others too. Where it does not, it belongs to no object, and every
-//! stratum bears a share of it, the stratum's share of the category's objects: if all the false positives counted in each,
-//! a small stratum would look worse than a large one of equal quality, and its gains smaller. Strata that divide the
-//! objects among them thus divide the false positives too; the stratum of everything has COCO's AP.
+//! One that is not matched is wrong. Where it overlaps an object of its category by [`NEAR`] or more, it is a
+//! bad localisation of that object or a second detection of it, and is wrong in that object's stratum alone:
+//! else better boxes of occluded objects would count as a gain of the others too. Where it does not, it
+//! belongs to no object, and every stratum bears a share of it, the stratum's share of the category's
+//! objects: if all the false positives counted in each, a small stratum would look worse than a large one of
+//! equal quality, and its gains smaller. Strata that divide the objects among them thus divide the false
+//! positives too; the stratum of everything has COCO's AP.
 
 use std::collections::BTreeMap;
 
@@ -74,8 +76,8 @@ enum Outcome {
 }
 
 impl Matching {
-    /// Matches as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does: at most 100 detections per image and
-    /// category, equal scores in the order given.
+    /// Matches as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does: at most 100 detections
+    /// per image and category, equal scores in the order given.
     ///
     /// # Errors
     /// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
@@ -131,13 +133,15 @@ impl Matching {
         })
     }
 
-    /// For each of [`GroundTruth::boxes`] the IoU with the detection that is matched with it at IoU 0.5, if any is.
+    /// For each of [`GroundTruth::boxes`] the IoU with the detection that is matched with it at IoU 0.5, if
+    /// any is.
     pub fn overlaps(&self) -> &[Option<f64>] {
         &self.overlaps
     }
 
-    /// Average precision over IoU 0.50:0.05:0.95 in the stratum of the objects of which `stratum` is true, one entry for
-    /// each of [`GroundTruth::boxes`]; the mean over the categories that have an object there, none where none has.
+    /// Average precision over IoU 0.50:0.05:0.95 in the stratum of the objects of which `stratum` is true,
+    /// one entry for each of [`GroundTruth::boxes`]; the mean over the categories that have an object there,
+    /// none where none has.
     ///
     /// # Errors
     /// [`Error::Lengths`].

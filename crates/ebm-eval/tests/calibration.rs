@@ -226,7 +226,8 @@ fn an_interval_is_widened_or_narrowed() {
     assert!(by(2.0).contains(2.0) && !by(2.0).contains(2.1) && !by(2.0).contains(f64::NAN));
 }
 
-/// The mean over `trials` of the coverage of 100 new examples after calibration on 58, and its standard error.
+/// The mean over `trials` of the coverage of 100 new examples after calibration on 58, and its standard
+/// error.
 fn conformal_coverage(trials: u64, alpha: f64, draw: impl Fn(&mut Rng) -> f64) -> (f64, f64) {
     let coverages: Vec<f64> = (0..trials)
         .map(|trial| {

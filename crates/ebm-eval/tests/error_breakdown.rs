@@ -1,4 +1,5 @@
-//! The kinds of errors and their costs: one error of each kind by hand, identities, and the evaluator's own breakdown.
+//! The kinds of errors and their costs: one error of each kind by hand, identities, and the evaluator's own
+//! breakdown.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ebm_eval::error_breakdown::ap50_with_fixed;
@@ -76,8 +77,8 @@ fn one_error_of_each_kind_is_told_apart() {
     assert_eq!(diagnosis.objects, [Found(0), Covered, Covered, ObjectOutcome::Missed]);
     assert!(costs.kinds.iter().all(|cost| cost.count == 1) && costs.correct == 1);
 
-    // By hand. A has 3 objects and, by score, right wrong wrong wrong wrong: recall 1/3 at precision 1, 34 of the 101
-    // recalls. B has 1 object and a wrong detection.
+    // By hand. A has 3 objects and, by score, right wrong wrong wrong wrong: recall 1/3 at precision 1, 34 of
+    // the 101 recalls. B has 1 object and a wrong detection.
     let at = |a: f64, b: f64| (a + b) / 2.0;
     let base = at(34.0 / 101.0, 0.0);
     assert!(close(costs.ap50, base), "{}", costs.ap50);
@@ -140,8 +141,8 @@ fn the_thresholds_belong_to_the_better_side() {
 
 #[test]
 fn a_fixed_detection_takes_an_object_from_one_of_lower_score() {
-    // Localisation error 0.9 and right detection 0.5 of one object: after the fix one right detection is left, at
-    // rank 1. Of two localisation errors of one object, one is left.
+    // Localisation error 0.9 and right detection 0.5 of one object: after the fix one right detection is
+    // left, at rank 1. Of two localisation errors of one object, one is left.
     let truth = truth(vec![object(1, A, 0.0)]);
     let detections = [found(1, A, 50.0, 0.9), found(1, A, 0.0, 0.5), found(1, A, -50.0, 0.4)];
     let (diagnosis, costs) = breakdown(&truth, &detections);
@@ -312,8 +313,8 @@ fn published(truth: &GroundTruth, detections: &[Detection]) -> hotcoco::TideErro
     evaluation.tide_errors(0.5, 0.1).unwrap()
 }
 
-/// The fraction of categories that are left without objects where `goes` says which of them go, and that have no
-/// detection: found to perfection here, 0 in the published program.
+/// The fraction of categories that are left without objects where `goes` says which of them go, and that have
+/// no detection: found to perfection here, 0 in the published program.
 fn emptied(
     truth: &GroundTruth,
     detections: &[Detection],

@@ -65,8 +65,8 @@ fn a_bad_box_is_wrong_in_its_own_objects_stratum_alone() {
     let found = [detection(1, 0.0, 10.0, 0.5), detection(1, 50.0, 6.2, 0.9)];
     assert!(close(precision(&truth, &found, &[true, false]), 1.0));
     assert!(close(precision(&truth, &found, &[false, true]), 0.3));
-    // A second detection of an object, too. The one that is half a pixel off (IoU 9.5 / 10.5) comes first; at the last
-    // threshold it is wrong, and precision 1/2.
+    // A second detection of an object, too. The one that is half a pixel off (IoU 9.5 / 10.5) comes first; at
+    // the last threshold it is wrong, and precision 1/2.
     let twice = [found[0], found[1], detection(1, 0.5, 10.0, 0.95)];
     assert!(close(precision(&truth, &twice, &[true, false]), 0.95));
     assert!(close(precision(&truth, &twice, &[false, true]), 0.3));
@@ -77,8 +77,8 @@ fn what_lies_on_no_object_is_shared_and_equal_quality_scores_equally() {
     let truth = truth(vec![object(1, 0.0), object(1, 50.0), object(2, 0.0), object(2, 50.0)]);
     let mut found = vec![detection(2, 80.0, 10.0, 0.9)];
     found.extend(truth.boxes.iter().map(|object| detection(object.image_id, object.bbox[0], 10.0, 0.5)));
-    // Every share: 1 of 4, 3 of 4, all. One false detection before four right ones gives precision 4/5 at the end,
-    // which is the envelope everywhere.
+    // Every share: 1 of 4, 3 of 4, all. One false detection before four right ones gives precision 4/5 at the
+    // end, which is the envelope everywhere.
     for stratum in [[true, false, false, false], [false, true, true, true], [true; 4]] {
         assert!(close(precision(&truth, &found, &stratum), 0.8));
     }

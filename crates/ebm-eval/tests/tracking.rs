@@ -1,5 +1,5 @@
-//! Success and precision of trackers: closed forms, the quirks of the conventions, folders of results, and published
-//! results of two trackers on sequences of OTB-100 (golden/make_otb_golden.py).
+//! Success and precision of trackers: closed forms, the quirks of the conventions, folders of results, and
+//! published results of two trackers on sequences of OTB-100 (golden/make_otb_golden.py).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -61,7 +61,8 @@ proptest! {
     }
 }
 
-/// Precision and normalised precision where the second frame is `second`, and the tracker far from everything in it.
+/// Precision and normalised precision where the second frame is `second`, and the tracker far from everything
+/// in it.
 fn far_in(second: Rect, visible: Option<&[bool]>, convention: &Convention) -> (f64, f64) {
     let annotation = [[1., 1., 10., 10.], second];
     let truth = TrackingGroundTruth {
@@ -340,8 +341,8 @@ fn all_sequences_of_otb100_are_known_by_their_published_names() {
     }
 }
 
-/// What the conventions make of the same boxes: some annotations touch the left or upper border with x or y of 0 or below,
-/// which makes these frames invalid for all but the GOT-10k toolkit.
+/// What the conventions make of the same boxes: some annotations touch the left or upper border with x or y
+/// of 0 or below, which makes these frames invalid for all but the GOT-10k toolkit.
 #[test]
 fn every_convention_agrees_with_arrays() {
     let golden: serde_json::Value = serde_json::from_str(include_str!("golden/otb_golden.json")).unwrap();

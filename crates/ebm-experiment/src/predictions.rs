@@ -72,10 +72,12 @@ impl Predictions {
         Ok(SplitConformal::calibrate(&self.masses(), 1.0 - Calibration::LEVEL)?.threshold.min(1.0))
     }
 
-    /// All figures of these predictions; `held_out` are those of the same network for inputs that neither taught it nor are among these.
+    /// All figures of these predictions; `held_out` are those of the same network for inputs that neither
+    /// taught it nor are among these.
     ///
     /// # Errors
-    /// Those of [`conformal_mass`](Self::conformal_mass), and of the figures where a density or y is not finite.
+    /// Those of [`conformal_mass`](Self::conformal_mass), and of the figures where a density or y is not
+    /// finite.
     pub fn calibration(&self, held_out: &Self) -> Result<Calibration> {
         let masses = self.masses();
         let within =

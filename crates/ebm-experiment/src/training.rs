@@ -9,8 +9,8 @@ use crate::record::Validated;
 use crate::validated::{Measure, Validation, train_validated};
 use crate::{Error, Result};
 
-/// What a task brings to a training, asked for in this order: settings, data, a network, and how good the network is on data that it does
-/// not learn from. [`train`] does the rest.
+/// What a task brings to a training, asked for in this order: settings, data, a network, and how good the
+/// network is on data that it does not learn from. [`train`] does the rest.
 pub trait Training {
     /// The task's own errors.
     type Error: From<Error>;
@@ -21,17 +21,20 @@ pub trait Training {
 
     /// What the network is judged by.
     const MEASURE: Measure;
-    /// The last names of settings that say how long the training is: a run that is over goes on with others of these.
+    /// The last names of settings that say how long the training is: a run that is over goes on with others
+    /// of these.
     const LENGTH: &'static [&'static str];
 
-    /// The resolved settings as TOML, or none as long as they depend on what is not known yet: first the data, then the network.
+    /// The resolved settings as TOML, or none as long as they depend on what is not known yet: first the
+    /// data, then the network.
     ///
     /// # Errors
     /// When they contradict themselves.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>, Self::Error>;
 
-    /// What the numbers of the network depend on beside the settings, such as its data and the weights that it begins with: by name, the
-    /// digest of each, wherever its file lies. A run goes on with the same alone.
+    /// What the numbers of the network depend on beside the settings, such as its data and the weights that
+    /// it begins with: by name, the digest of each, wherever its file lies. A run goes on with the same
+    /// alone.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -59,7 +62,8 @@ pub trait Training {
         true
     }
 
-    /// The measure of the network as it is now on the validation data. Of several processes only the first is asked.
+    /// The measure of the network as it is now on the validation data. Of several processes only the first is
+    /// asked.
     ///
     /// # Errors
     /// When an operation fails or data cannot be read; it ends the run.
@@ -76,7 +80,8 @@ pub trait Training {
     /// When the file cannot be written; it ends the run.
     fn keep(&mut self, data: &Self::Data, network: &Self::Network) -> Result<(), Self::Error>;
 
-    /// Completes the file of the network that was kept, for example by a step length that the validation data choose.
+    /// Completes the file of the network that was kept, for example by a step length that the validation data
+    /// choose.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -109,18 +114,21 @@ pub struct Session<'a> {
 /// The run of a training.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Its folder, seed and checkpoints; `config` and `steps` are known to [`train`] when the network is built.
+    /// Its folder, seed and checkpoints; `config` and `steps` are known to [`train`] when the network is
+    /// built.
     pub spec: RunSpec<'a>,
     /// Steps between validations, after each of which the best network is kept; 0: at the end alone.
     pub validate_every: usize,
 }
 
-/// Trains as `run` says: refuses a run that is there before anything slow, opens the data, builds the network, trains and validates it,
-/// keeps the best, and completes its file. Returns the validation of the network that was kept, on the first process and where there
-/// was something to validate on; else the last network is kept. A run that is resumed goes on with the validations that it recorded.
+/// Trains as `run` says: refuses a run that is there before anything slow, opens the data, builds the
+/// network, trains and validates it, keeps the best, and completes its file. Returns the validation of the
+/// network that was kept, on the first process and where there was something to validate on; else the last
+/// network is kept. A run that is resumed goes on with the validations that it recorded.
 ///
 /// # Errors
-/// [`ebm_train::Error::RunExists`], [`ebm_train::Error::OtherSettings`], [`ebm_train::Error::Interrupted`] and others of a training; those of `training`.
+/// [`ebm_train::Error::RunExists`], [`ebm_train::Error::OtherSettings`], [`ebm_train::Error::Interrupted`]
+/// and others of a training; those of `training`.
 pub fn train<T: Training>(
     training: &mut T,
     run: &Run<'_>,

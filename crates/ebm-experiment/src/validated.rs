@@ -37,7 +37,8 @@ impl Measure {
     }
 }
 
-/// What a network in training is judged by, and how the best of it is kept. Only the first of several processes asks.
+/// What a network in training is judged by, and how the best of it is kept. Only the first of several
+/// processes asks.
 pub trait Validation<N> {
     /// What can go wrong.
     type Error: From<Error>;
@@ -133,9 +134,10 @@ impl Progress for Part<'_> {
     }
 }
 
-/// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at the end. The best is kept, and
-/// its validation returned, on the first process and where there was something to validate on; else the last is kept. A run that is
-/// resumed goes on with the validations that it recorded.
+/// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at
+/// the end. The best is kept, and its validation returned, on the first process and where there was something
+/// to validate on; else the last is kept. A run that is resumed goes on with the validations that it
+/// recorded.
 ///
 /// # Errors
 /// Those of [`train_together`] and of `validation`, and when the record cannot be read or written.

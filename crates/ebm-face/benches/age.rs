@@ -1,4 +1,5 @@
-//! Times age estimation. One line per request on standard input, so that `age.py` can alternate with torch in one run:
+//! Times age estimation. One line per request on standard input, so that `age.py` can alternate with torch in
+//! one run:
 //!
 //! ```text
 //! cargo bench -p ebm-face --bench age --no-run     (prints the path of the binary)

@@ -8,8 +8,8 @@ use ebm_nn::ops::{linear, relu};
 
 use crate::{Error, Result};
 
-/// From g_x to the outputs `(B, P)` that a [`Baseline`] expects: one or more branches, each a layer with ReLU and a linear
-/// one, side by side.
+/// From g_x to the outputs `(B, P)` that a [`Baseline`] expects: one or more branches, each a layer with ReLU
+/// and a linear one, side by side.
 ///
 /// | baseline | branches, by name |
 /// |---|---|
@@ -34,12 +34,12 @@ struct Branch {
 }
 
 impl BaselineHead {
-    /// The head on g_x of length `num_features`, with layers of `hidden` units (2048 in the paper). A branch's parameters
-    /// are `fc1` and `fc2` under its name, started as torch starts a linear layer.
+    /// The head on g_x of length `num_features`, with layers of `hidden` units (2048 in the paper). A
+    /// branch's parameters are `fc1` and `fc2` under its name, started as torch starts a linear layer.
     ///
     /// # Errors
-    /// [`Error::Config`] when a size is 0, or for the conditional autoencoder, which no table has for faces; else when
-    /// `vb` refuses a tensor.
+    /// [`Error::Config`] when a size is 0, or for the conditional autoencoder, which no table has for faces;
+    /// else when `vb` refuses a tensor.
     pub fn new(baseline: &Baseline, num_features: usize, hidden: usize, vb: VarBuilder) -> Result<Self> {
         if num_features == 0 || hidden == 0 {
             let reason = format!("{num_features} features and {hidden} hidden units: neither may be 0");

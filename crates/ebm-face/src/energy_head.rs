@@ -31,10 +31,12 @@ impl EnergyHeadConfig {
     }
 }
 
-/// f(x, y): fully-connected layers with ReLU make g_y from y; a layer with ReLU on `[g_x; g_y]` and a linear one follow.
+/// f(x, y): fully-connected layers with ReLU make g_y from y; a layer with ReLU on `[g_x; g_y]` and a linear
+/// one follow.
 ///
 /// The layer on `[g_x; g_y]` is one parameter, as published, and two products: W_x g_x once for each image in
-/// [`features`](Self::features), W_y g_y for each candidate ([`LateFusion`]). Constant parameters are cut up and packed once.
+/// [`features`](Self::features), W_y g_y for each candidate ([`LateFusion`]). Constant parameters are cut up
+/// and packed once.
 #[derive(Clone, Debug)]
 pub struct EnergyHead {
     y_layers: Vec<(Tensor, Tensor)>,
@@ -57,8 +59,9 @@ struct Parts {
 }
 
 impl EnergyHead {
-    /// The head on g_x of length `num_features`. Parameters `fc1_y`, `fc2_y`, … of the layers of y, `fc1_xy` of the layer
-    /// on `[g_x; g_y]` and `fc2_xy` of the last, each `weight` and `bias`, started as torch starts a linear layer.
+    /// The head on g_x of length `num_features`. Parameters `fc1_y`, `fc2_y`, … of the layers of y, `fc1_xy`
+    /// of the layer on `[g_x; g_y]` and `fc2_xy` of the last, each `weight` and `bias`, started as torch
+    /// starts a linear layer.
     ///
     /// # Errors
     /// [`Error::Config`] when a size is 0; else when `vb` refuses a tensor.

@@ -34,7 +34,8 @@ pub fn estimates(model: &Baseline, outputs: &Tensor) -> Result<Tensor> {
 /// As [`Parametric::log_prob`]; [`ebm_eval::Error::Value`] where a log-density is no number.
 pub fn nll(model: &Baseline, outputs: &Tensor, targets: &Tensor) -> Result<Option<f64>> {
     let log_prob = match model.log_prob(outputs, &targets.unsqueeze(1)?) {
-        // Niu et al.'s answers, and CORAL's before it converges, need not be consistent: there is no density then.
+        // Niu et al.'s answers, and CORAL's before it converges, need not be consistent: there is no density
+        // then.
         Err(ebm_core::Error::InconsistentRanks { .. }) => None,
         other => other?,
     };

@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 use crate::training::{images, targets};
 use crate::{Backbone, Error, Result};
 
-/// Features and targets of one view of a list of images, row by row. An image that could not be read has no row.
+/// Features and targets of one view of a list of images, row by row. An image that could not be read has no
+/// row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureTable {
     /// X, the length of g_x.
@@ -129,8 +130,9 @@ impl FeatureTable {
     }
 }
 
-/// Feature tables on disk, each under the hash of all that it depends on: the backbone's weights, every image's bytes, its
-/// target, the transform and the key of its augmentation. A file that is damaged is computed again.
+/// Feature tables on disk, each under the hash of all that it depends on: the backbone's weights, every
+/// image's bytes, its target, the transform and the key of its augmentation. A file that is damaged is
+/// computed again.
 pub struct FeatureCache<'a> {
     /// Where the files are.
     pub dir: PathBuf,
@@ -144,10 +146,12 @@ pub struct FeatureCache<'a> {
 const BATCH: usize = 8;
 
 impl FeatureCache<'_> {
-    /// The features of `faces` under `transform`, whose augmentation draws from `key`; `name` is for messages.
+    /// The features of `faces` under `transform`, whose augmentation draws from `key`; `name` is for
+    /// messages.
     ///
     /// # Errors
-    /// When an image file can not be read by the system or too many images are damaged, or the cache can not be written.
+    /// When an image file can not be read by the system or too many images are damaged, or the cache can not
+    /// be written.
     pub fn table(
         &self,
         name: &str,

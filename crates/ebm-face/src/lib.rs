@@ -14,7 +14,8 @@
 //!
 //! Both tasks have the same networks; y is the age (D = 1) or yaw, pitch and roll (D = 3).
 //!
-//! Any [`Backbone`] stands in for ResNet-50, told by a [`BackboneConfig`] with its weights by [`preload_backbone`]:
+//! Any [`Backbone`] stands in for ResNet-50, told by a [`BackboneConfig`] with its weights by
+//! [`preload_backbone`]:
 //!
 //! | `kind` | network | g_x | images | names | trained |
 //! |---|---|---|---|---|---|

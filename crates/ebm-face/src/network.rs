@@ -38,8 +38,8 @@ pub enum Head {
 }
 
 impl Head {
-    /// The head of the method with this key, a baseline's or [`ENERGY`], on g_x of length `num_features`, its parameters under `head` in
-    /// `store`; with the settings of its training.
+    /// The head of the method with this key, a baseline's or [`ENERGY`], on g_x of length `num_features`, its
+    /// parameters under `head` in `store`; with the settings of its training.
     ///
     /// # Errors
     /// When there is no such method; as [`baseline`](Self::baseline) and [`energy`](Self::energy).
@@ -92,7 +92,8 @@ impl Head {
         Ok(Self::Energy { objective, head })
     }
 
-    /// The scalar loss of g_x, `(B, X)`, and the targets `y`, `(B, D)`: the objective's with samples from `rng`, or a baseline's.
+    /// The scalar loss of g_x, `(B, X)`, and the targets `y`, `(B, D)`: the objective's with samples from
+    /// `rng`, or a baseline's.
     ///
     /// # Errors
     /// When a shape is wrong or a target is not finite.
@@ -104,8 +105,8 @@ impl Head {
     }
 }
 
-/// How many numbers of the targets of `faces` lie beyond the classes of a softmax or the ranks of an ordinal regression, which take
-/// the last class there; 0 for other families.
+/// How many numbers of the targets of `faces` lie beyond the classes of a softmax or the ranks of an ordinal
+/// regression, which take the last class there; 0 for other families.
 pub fn num_clamped(model: &Baseline, faces: &Faces) -> usize {
     let bins = match model {
         Baseline::Softmax(model) => model.bins(),
@@ -125,7 +126,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The scalar training loss of a batch: `x` is images `(B, 3, H, W)` under a backbone, features `(B, X)` without one.
+    /// The scalar training loss of a batch: `x` is images `(B, 3, H, W)` under a backbone, features `(B, X)`
+    /// without one.
     ///
     /// # Errors
     /// As [`Head::loss`].

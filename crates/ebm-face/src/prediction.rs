@@ -29,7 +29,8 @@ const INTERVAL: f64 = 0.9;
 /// Where the ascent on f begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Initial {
-    /// The estimate of `direct_l2` of the energy model's seed, or of the only baseline of that seed, or else the density's mode.
+    /// The estimate of `direct_l2` of the energy model's seed, or of the only baseline of that seed, or else
+    /// the density's mode.
     #[default]
     Usual,
     /// The mode of the density of each coordinate.
@@ -70,8 +71,8 @@ pub struct Estimate {
     pub density: GridDensity,
 }
 
-/// A head's pose, in degrees; as in BIWI a positive yaw looks to the left of the image, a positive pitch upwards, and a positive roll
-/// turns the head clockwise.
+/// A head's pose, in degrees; as in BIWI a positive yaw looks to the left of the image, a positive pitch
+/// upwards, and a positive roll turns the head clockwise.
 #[derive(Clone, Debug)]
 pub struct PoseEstimate {
     /// About the vertical axis.
@@ -148,7 +149,8 @@ pub struct Predictor {
 /// What is known of one image's y.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// Where the ascent began: the baseline's estimate, or, without one, the mode of the density of each coordinate.
+    /// Where the ascent began: the baseline's estimate, or, without one, the mode of the density of each
+    /// coordinate.
     pub initial: Vec<f64>,
     /// The prediction: the initial point refined.
     pub y: Vec<f64>,
@@ -157,11 +159,12 @@ pub struct Prediction {
 }
 
 impl Predictor {
-    /// The first energy model that `path` stands for, with the baseline that `options` name: a model's file, a run, or the directory of a
-    /// table with all its runs ([`runs`]). `title` is the task's.
+    /// The first energy model that `path` stands for, with the baseline that `options` name: a model's file,
+    /// a run, or the directory of a table with all its runs ([`runs`]). `title` is the task's.
     ///
     /// # Errors
-    /// [`Error::Config`] when there is no such energy model or baseline, or when they are for another task; as [`Saved::load`].
+    /// [`Error::Config`] when there is no such energy model or baseline, or when they are for another task;
+    /// as [`Saved::load`].
     pub fn open(path: &Path, title: &str, options: &PredictorOptions) -> Result<Self> {
         let fail = |reason: String| Error::Config { part: "predictor", reason };
         let paths = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
@@ -203,8 +206,8 @@ impl Predictor {
     /// `ascent` replaces what the energy model's run recorded.
     ///
     /// # Errors
-    /// [`Error::Config`] when `energy` is a baseline or `baseline` none, when they are of different tasks, or when nothing says how
-    /// to refine.
+    /// [`Error::Config`] when `energy` is a baseline or `baseline` none, when they are of different tasks, or
+    /// when nothing says how to refine.
     pub fn new(energy: Saved, baseline: Option<Saved>, ascent: Option<GradientAscent>) -> Result<Self> {
         let fail = |reason: &str| Error::Config { part: "predictor", reason: reason.to_owned() };
         if !matches!(energy.head, TrainedHead::Energy(_)) {

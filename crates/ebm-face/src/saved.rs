@@ -184,7 +184,8 @@ impl From<Head> for TrainedHead {
 }
 
 impl TrainedHead {
-    /// The head of `method` on g_x of length `num_features`, on the CPU, with the present parameters of `store`.
+    /// The head of `method` on g_x of length `num_features`, on the CPU, with the present parameters of
+    /// `store`.
     ///
     /// # Errors
     /// [`Error::Settings`] when the configuration has no such method; else when memory runs out.
@@ -220,12 +221,12 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads the model's file `path`, or that of the run in the directory `path`. `weights` is where its backbone's file is if it is no
-    /// longer where it was.
+    /// Reads the model's file `path`, or that of the run in the directory `path`. `weights` is where its
+    /// backbone's file is if it is no longer where it was.
     ///
     /// # Errors
-    /// [`Error::Settings`] for a file of something else; [`Error::Weights`] when the backbone's file is not the one that the run was
-    /// trained on, or when the parameters are not those of the configuration.
+    /// [`Error::Settings`] for a file of something else; [`Error::Weights`] when the backbone's file is not
+    /// the one that the run was trained on, or when the parameters are not those of the configuration.
     pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
         let path = if path.is_dir() { path.join(MODEL) } else { path.to_owned() };
         let Stored { run: config, refinement } = Stored::read(&path)?;
@@ -256,8 +257,8 @@ impl Saved {
     }
 }
 
-/// The backbone of the kind of `config` in a weight file, for prediction; with `sha256`, only if that is the file's. A residual
-/// network's sizes are told from the file.
+/// The backbone of the kind of `config` in a weight file, for prediction; with `sha256`, only if that is the
+/// file's. A residual network's sizes are told from the file.
 ///
 /// # Errors
 /// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`].

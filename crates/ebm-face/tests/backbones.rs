@@ -112,7 +112,8 @@ fn convnext_is_the_published_one() {
     assert_close(&features, &golden("convnext_atto"), 1e-9);
     // And what candle_transformers' own head sees.
     let (store, backbone) = build(&atto(ConvNeXtVersion::V1), DType::F32);
-    // Both versions' parameters are drawn for the model that takes all it can get, so response normalisation does nothing.
+    // Both versions' parameters are drawn for the model that takes all it can get, so response normalisation
+    // does nothing.
     let whole = convnext(&Config::atto(), 5, store.var_builder(DType::F32, &CPU)).unwrap();
     let [weight, bias] = ["head.fc.weight", "head.fc.bias"].map(|name| store.var(name).unwrap());
     let images = images.to_dtype(DType::F32).unwrap();
@@ -121,8 +122,8 @@ fn convnext_is_the_published_one() {
     assert_close(&whole.forward(&images).unwrap(), &expected, 1e-5);
 }
 
-/// ⟨∇s, v⟩ of a scalar s of the features against central differences, for the image and `parameters`, each with its own
-/// direction v, and for all parameters along one.
+/// ⟨∇s, v⟩ of a scalar s of the features against central differences, for the image and `parameters`, each
+/// with its own direction v, and for all parameters along one.
 fn check_gradients(config: &BackboneConfig, shape: &[usize], parameters: &[&str], step: f64, bound: f64) {
     let (store, backbone) = build(config, DType::F64);
     let images = Var::from_tensor(&noise(shape, DType::F64, 1)).unwrap();
@@ -205,7 +206,8 @@ fn a_map_of_one_pixel_has_no_gradient_in_convnext() {
     let images = noise(&[1, 3, 32, 32], DType::F32, 1);
     let refused = backbone.features(&images, true);
     assert!(matches!(refused, Err(Error::Images { .. })));
-    // Why: its last stage has one pixel, contiguous in every order, and candle's fast normalisation cuts the graph.
+    // Why: its last stage has one pixel, contiguous in every order, and candle's fast normalisation cuts the
+    // graph.
     let model = convnext_no_final_layer(&Config::atto(), store.var_builder(DType::F32, &CPU)).unwrap();
     let lost = |side: usize| {
         let s = model.forward(&noise(&[1, 3, side, side], DType::F32, 1)).unwrap().sqr().unwrap();

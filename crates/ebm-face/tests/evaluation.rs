@@ -102,7 +102,8 @@ fn errors_of_ages_are_those_worked_out_by_hand() {
     assert_near(row(&outcome, "gaussian", false).nll.unwrap(), expected, 1e-4);
     assert_eq!(row(&outcome, "direct_l2", false).nll, None);
 
-    // p(y) = 0.1 e^{0.1 y} / (e^{10} − 1) on [0, 100]: mode 100, median 10 log((e^{10} + 1) / 2), mean 100 / (1 − e^{−10}) − 10.
+    // p(y) = 0.1 e^{0.1 y} / (e^{10} − 1) on [0, 100]: mode 100, median 10 log((e^{10} + 1) / 2), mean 100 /
+    // (1 − e^{−10}) − 10.
     let e = 10f64.exp();
     let nll = ((e - 1.0) * 10.0).ln() - 0.1 * (20.0 + 35.0 + 62.0) / 3.0;
     let values = [

@@ -1,4 +1,5 @@
-//! Trainings whose result is known: the minimum of every loss where a formula gives it, and a density that f has to find.
+//! Trainings whose result is known: the minimum of every loss where a formula gives it, and a density that f
+//! has to find.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -28,8 +29,8 @@ fn settings(weight_decay: f64) -> TrainingConfig {
     }
 }
 
-/// A baseline's head on one feature that its hidden layer, one unit, hands on as it is; the rest learns `y` of `x`.
-/// The last loss, and the estimate for each x.
+/// A baseline's head on one feature that its hidden layer, one unit, hands on as it is; the rest learns `y`
+/// of `x`. The last loss, and the estimate for each x.
 fn linear(baseline: &str, x: &[f32; 4], y: &[f32; 4], weight_decay: f64) -> (f64, Vec<f64>) {
     let mut config = config();
     config.head.hidden = 1;
@@ -162,7 +163,8 @@ fn the_energy_model_finds_the_density_of_its_data() {
     let densities = densities(&head, &g_x, &Grid::new(0.0, 100.0, 1001).unwrap()).unwrap();
     for (p, (mean, deviation)) in densities.iter().zip(truth) {
         assert!((p.mean() - mean).abs() < 0.5, "mean {} instead of {mean}", p.mean());
-        // The cross-entropy is never below the entropy, ½ log 2πe σ², and near it; 101 quantiles stand for it up to 0.01.
+        // The cross-entropy is never below the entropy, ½ log 2πe σ², and near it; 101 quantiles stand for it
+        // up to 0.01.
         let points = standard(101).into_iter().map(|z| p.log_prob(mean + deviation * z));
         let found = -points.sum::<f64>() / 101.0;
         let entropy = 0.5 + (deviation * std::f64::consts::TAU.sqrt()).ln();

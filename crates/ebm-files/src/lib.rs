@@ -1,8 +1,9 @@
 //! Files as others may have left them: opened, replaced, locked and removed within bounds.
 //!
-//! A path that a user or a shared disk supplies may name anything: a pipe that nobody writes to, a device without an end, a link
-//! into somebody's home, a tree a hundred thousand folders deep. What is here deals with regular files and folders and says of
-//! everything else what it is. Errors are those of the operating system, or say in a sentence what is wrong; callers add the path.
+//! A path that a user or a shared disk supplies may name anything: a pipe that nobody writes to, a device
+//! without an end, a link into somebody's home, a tree a hundred thousand folders deep. What is here deals
+//! with regular files and folders and says of everything else what it is. Errors are those of the operating
+//! system, or say in a sentence what is wrong; callers add the path.
 
 mod lock;
 mod open;

@@ -20,8 +20,9 @@ pub enum LockError {
     Io(#[from] io::Error),
 }
 
-/// A lock that the kernel holds for this process and drops with it, however it ends. It keeps out processes in other containers,
-/// for which a process number means another process or none. Its file, which tells the holder's number, goes with it.
+/// A lock that the kernel holds for this process and drops with it, however it ends. It keeps out processes
+/// in other containers, for which a process number means another process or none. Its file, which tells the
+/// holder's number, goes with it.
 #[derive(Debug)]
 pub struct Lock {
     file: File,

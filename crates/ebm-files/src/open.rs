@@ -31,8 +31,8 @@ impl From<ReadError> for io::Error {
     }
 }
 
-/// Opens a regular file for reading, through links. A pipe without a writer is refused at once instead of waited for, and
-/// so is a device, which may have no end.
+/// Opens a regular file for reading, through links. A pipe without a writer is refused at once instead of
+/// waited for, and so is a device, which may have no end.
 ///
 /// # Errors
 /// Those of the operating system; [`ErrorKind::InvalidInput`] for what is no regular file, with what it is.
@@ -48,8 +48,8 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     Err(refused(format!("it is {}, and only regular files are read", kind_of(kind))))
 }
 
-/// The whole content of a regular file of at most `limit` bytes, told from its size before anything is read, and again
-/// while reading.
+/// The whole content of a regular file of at most `limit` bytes, told from its size before anything is read,
+/// and again while reading.
 ///
 /// # Errors
 /// [`ReadError::TooLarge`]; [`ReadError::Io`] as [`open_input`].
@@ -64,12 +64,13 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// Opens, or makes, a file of the program's own for reading and writing: its name is the program's choice, so what lies there
-/// under another's control is refused. No link is followed, no pipe waited for, and a file that has a second name, which
-/// writing would change too, is left alone.
+/// Opens, or makes, a file of the program's own for reading and writing: its name is the program's choice, so
+/// what lies there under another's control is refused. No link is followed, no pipe waited for, and a file
+/// that has a second name, which writing would change too, is left alone.
 ///
 /// # Errors
-/// Those of the operating system; [`ErrorKind::InvalidInput`] for what is not the program's own, with what it is.
+/// Those of the operating system; [`ErrorKind::InvalidInput`] for what is not the program's own, with what it
+/// is.
 pub fn open_own(path: &Path) -> io::Result<File> {
     match path.symlink_metadata() {
         Ok(found) => check_own(&found)?,

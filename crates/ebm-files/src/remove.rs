@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-/// Removes a file, a link, or a folder with all that it holds; nothing happens if there is none. A few folders are open at a
-/// time, whatever the depth, and links are removed, not followed.
+/// Removes a file, a link, or a folder with all that it holds; nothing happens if there is none. A few
+/// folders are open at a time, whatever the depth, and links are removed, not followed.
 ///
 /// # Errors
 /// Those of the operating system; what could not be removed stays.
@@ -17,7 +17,8 @@ pub fn remove_all(path: &Path) -> io::Result<()> {
     }
     let root = unix::open(CWD, path)?;
     let mut moved = 0u64;
-    // Each pass removes a level and moves the folders below it up: as many passes as levels, each folder renamed once.
+    // Each pass removes a level and moves the folders below it up: as many passes as levels, each folder
+    // renamed once.
     loop {
         let mut more = false;
         for name in unix::names(&root)? {
@@ -77,7 +78,8 @@ mod unix {
             .collect()
     }
 
-    /// Removes a file, a link or an empty folder, which may have gone already; `false` for a folder that holds something.
+    /// Removes a file, a link or an empty folder, which may have gone already; `false` for a folder that
+    /// holds something.
     pub fn unlink(parent: impl AsFd, name: impl Arg + Copy) -> Result<bool> {
         let refusal = match unlinkat(&parent, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(true),

@@ -16,8 +16,9 @@ pub enum Durability {
     Synced,
 }
 
-/// Whether a file may be written at `path`: nothing is there, or a regular file. Devices, pipes and folders stay what they
-/// are, and a symbolic link is neither followed nor replaced, since either would surprise whoever made it.
+/// Whether a file may be written at `path`: nothing is there, or a regular file. Devices, pipes and folders
+/// stay what they are, and a symbolic link is neither followed nor replaced, since either would surprise
+/// whoever made it.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] with what is there.
@@ -32,10 +33,12 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part. The folder must exist.
+/// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part. The
+/// folder must exist.
 ///
 /// # Errors
-/// Those of [`check_output`] and of the operating system; what was there stays then, and nothing is left aside.
+/// Those of [`check_output`] and of the operating system; what was there stays then, and nothing is left
+/// aside.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
     check_output(path)?;
     let (mut file, aside) = create_aside(path)?;
@@ -52,8 +55,8 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<
     })
 }
 
-/// A new file `.<name>.<process>-<number>.part`: a process in another container may have the same number, so that only a name
-/// that did not exist is one's own.
+/// A new file `.<name>.<process>-<number>.part`: a process in another container may have the same number, so
+/// that only a name that did not exist is one's own.
 fn create_aside(path: &Path) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().ok_or_else(|| refused("it does not name a file".to_owned()))?;
     for number in 0.. {

@@ -1,7 +1,8 @@
-//! Every parser of foreign files as a fuzz target (goal R12 of docs/reliability.md): it reads a file and may refuse it, but
-//! neither panics, nor hangs, nor takes much memory.
+//! Every parser of foreign files as a fuzz target (goal R12 of docs/reliability.md): it reads a file and may
+//! refuse it, but neither panics, nor hangs, nor takes much memory.
 //!
-//! CI reads some hundred damaged versions of each target's seeds; `cargo xtask soak` has libFuzzer look for worse.
+//! CI reads some hundred damaged versions of each target's seeds; `cargo xtask soak` has libFuzzer look for
+//! worse.
 
 mod configurations;
 mod datasets;

@@ -1,5 +1,5 @@
-//! Small files that promise much (goal R13 of docs/reliability.md): refused at once, with little memory, in an address space
-//! of 2 GiB.
+//! Small files that promise much (goal R13 of docs/reliability.md): refused at once, with little memory, in
+//! an address space of 2 GiB.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test's failure is its report")]
 

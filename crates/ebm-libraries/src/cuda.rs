@@ -1,9 +1,9 @@
 //! CUDA's libraries, opened when a device is asked for.
 //!
-//! candle asks the linker for them, so that a program would not start where one is missing. Instead there stands here, under the
-//! name of each function that candle and cudarc call, a jump through a table that [`load`] fills from the libraries it finds; the
-//! linker then needs none (`build.rs` gives it empty archives). A function that is missing here is an undefined symbol when
-//! linking: add its name below.
+//! candle asks the linker for them, so that a program would not start where one is missing. Instead there
+//! stands here, under the name of each function that candle and cudarc call, a jump through a table that
+//! [`load`] fills from the libraries it finds; the linker then needs none (`build.rs` gives it empty
+//! archives). A function that is missing here is an undefined symbol when linking: add its name below.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;

@@ -1,4 +1,5 @@
-//! What there is to compute on with CUDA, and for several processes. The driver is asked directly, so that a build without the feature can tell too.
+//! What there is to compute on with CUDA, and for several processes. The driver is asked directly, so that a
+//! build without the feature can tell too.
 
 use std::ffi::{c_char, c_int, c_void};
 

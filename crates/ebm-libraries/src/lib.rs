@@ -6,7 +6,8 @@
 //! | `inventory` | which of CUDA's libraries, GPUs, NCCL and MPI there are, found without the feature `cuda` too |
 //! | `cuda` | with the feature `cuda`: the functions of CUDA's libraries, for candle |
 //!
-//! `cuda` and `build.rs` can go as soon as candle can open these libraries itself (cudarc's `dynamic-loading`).
+//! `cuda` and `build.rs` can go as soon as candle can open these libraries itself (cudarc's
+//! `dynamic-loading`).
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug)]
 pub struct SharedLibrary(*mut c_void);
 
-/// Folders in which CUDA's libraries are looked for after the system's own: those of a toolkit, and of Python's packages in an
-/// active virtual environment.
+/// Folders in which CUDA's libraries are looked for after the system's own: those of a toolkit, and of
+/// Python's packages in an active virtual environment.
 fn cuda_folders() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let toolkit = std::env::var_os("CUDA_HOME").map(PathBuf::from);
@@ -25,8 +25,8 @@ fn cuda_folders() -> Vec<PathBuf> {
     found
 }
 
-/// The first of these files that opens: by name, as the system looks for libraries, then in the places where CUDA is put. Gives its
-/// name too.
+/// The first of these files that opens: by name, as the system looks for libraries, then in the places where
+/// CUDA is put. Gives its name too.
 ///
 /// # Errors
 /// The loader's reason for the first.
@@ -35,7 +35,8 @@ pub fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
     by_name.or_else(|why| in_folders(files, &cuda_folders(), Scope::Own).ok_or(why))
 }
 
-/// The first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` that the shell finds, then by name.
+/// The first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` that the shell finds,
+/// then by name.
 ///
 /// # Errors
 /// The loader's reason for the first.

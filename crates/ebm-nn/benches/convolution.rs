@@ -1,5 +1,5 @@
-//! Times a convolution of constant parameters. One line per request on standard input, so that `convolution.py` can alternate with torch
-//! in one run:
+//! Times a convolution of constant parameters. One line per request on standard input, so that
+//! `convolution.py` can alternate with torch in one run:
 //!
 //! ```text
 //! cargo bench -p ebm-nn --bench convolution --no-run     (prints the path of the binary)
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Requests: `setup N C H W O K STRIDE PADDING`, then `forward TIMES` (inference, bias and ReLU included) or
-//! `train TIMES` (forward and backward for x, weight and bias with a given gradient of the result); the answer is milliseconds each. The
-//! number of threads is rayon's (`RAYON_NUM_THREADS`).
+//! `train TIMES` (forward and backward for x, weight and bias with a given gradient of the result); the
+//! answer is milliseconds each. The number of threads is rayon's (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::{BufRead, Write};

@@ -1,13 +1,13 @@
-//! Times the fully-connected layers of a detection head, I → H → H → O. One line per request on standard input, so
-//! that `linear.py` can alternate with torch in one run:
+//! Times the fully-connected layers of a detection head, I → H → H → O. One line per request on standard
+//! input, so that `linear.py` can alternate with torch in one run:
 //!
 //! ```text
 //! cargo bench -p ebm-nn --bench linear --no-run     (prints the path of the binary)
 //! python crates/ebm-nn/benches/linear.py BINARY     (torch; 2 threads each)
 //! ```
 //!
-//! Requests: `setup N I H O`, then the name of a measurement; the answer is milliseconds. The number of threads is
-//! rayon's (`RAYON_NUM_THREADS`).
+//! Requests: `setup N I H O`, then the name of a measurement; the answer is milliseconds. The number of
+//! threads is rayon's (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::{BufRead, Write};

@@ -1,13 +1,14 @@
-//! Times PrRoIPool and RoIAlign. One line per request on standard input, so that `roi_pooling.py` can alternate
-//! with torchvision in one run:
+//! Times PrRoIPool and RoIAlign. One line per request on standard input, so that `roi_pooling.py` can
+//! alternate with torchvision in one run:
 //!
 //! ```text
 //! cargo bench -p ebm-nn --bench roi_pooling --no-run     (prints the path of the binary)
 //! python crates/ebm-nn/benches/roi_pooling.py BINARY     (torch, torchvision; 2 threads each)
 //! ```
 //!
-//! Requests: `setup C H W BOXES`, then the name of a measurement; the answer is milliseconds. Boxes are 7 to 28 map pixels wide and
-//! high, the same on both sides. The number of threads is rayon's (`RAYON_NUM_THREADS`).
+//! Requests: `setup C H W BOXES`, then the name of a measurement; the answer is milliseconds. Boxes are 7 to
+//! 28 map pixels wide and high, the same on both sides. The number of threads is rayon's
+//! (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::{BufRead, Write};

@@ -38,7 +38,8 @@ impl Element for f64 {
     const SUFFIX: &'static str = "f64";
 }
 
-/// The compute capability that the kernels were compiled for, `(major, minor)`: later devices compile their PTX too.
+/// The compute capability that the kernels were compiled for, `(major, minor)`: later devices compile their
+/// PTX too.
 pub(crate) fn capability() -> Option<(i32, i32)> {
     let (_, rest) = ptx::RELU.split_once(".target sm_")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -76,7 +77,8 @@ pub(crate) fn from_first<'a, T: Element>(
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
-/// Memory for `len` numbers, whatever stands in it, for a kernel that writes all of them, or all that are read later.
+/// Memory for `len` numbers, whatever stands in it, for a kernel that writes all of them, or all that are
+/// read later.
 pub(crate) fn unwritten<T: DeviceRepr>(device: &CudaDevice, len: usize) -> Result<CudaSlice<T>> {
     #[expect(unsafe_code, reason = "memory that is not zeroed")]
     // SAFETY: numbers of any bits are numbers, and the caller's kernel writes before anything reads.
@@ -109,8 +111,8 @@ pub(crate) fn count(number: usize) -> Result<u32> {
     }
 }
 
-/// Threads for `len` numbers whose channels, of this number, change fastest: as many as keep a GPU busy, and a multiple of the
-/// channels, so that a thread that goes on by this number keeps its channel.
+/// Threads for `len` numbers whose channels, of this number, change fastest: as many as keep a GPU busy, and
+/// a multiple of the channels, so that a thread that goes on by this number keeps its channel.
 pub(crate) fn threads_by_channel(len: usize, channels: usize) -> usize {
     const BUSY: usize = 1 << 18;
     len.min(BUSY.div_ceil(channels.max(1)) * channels)
@@ -143,8 +145,8 @@ pub(crate) fn unsupported<T>(op: &str, dtype: DType) -> Result<T> {
     bail!("{op}: no kernel for {dtype:?}")
 }
 
-/// Launches `module::name`, of element type `$t`, with `$count` threads that have work, which is the kernel's first parameter; then
-/// come the arguments, references to slices, views and numbers.
+/// Launches `module::name`, of element type `$t`, with `$count` threads that have work, which is the kernel's
+/// first parameter; then come the arguments, references to slices, views and numbers.
 macro_rules! launch {
     ($device:expr, $module:ident::$name:literal, $t:ty, $count:expr; $($argument:expr),* $(,)?) => {{
         use candle_core::cuda_backend::WrapErr;

@@ -45,7 +45,8 @@ impl Fpn {
     }
 
     /// \[C2, …, C5\], each (N, inputs\[i\], H_i, W_i) -> \[P2, …, P5, P6\], each (N, channels, H_i, W_i) and
-    /// P6 of half of P5's size, rounded up. A coarser map is brought to its lateral's size by taking nearest pixels.
+    /// P6 of half of P5's size, rounded up. A coarser map is brought to its lateral's size by taking nearest
+    /// pixels.
     ///
     /// # Errors
     /// When there are more or fewer maps than inputs, or one has another number of channels.

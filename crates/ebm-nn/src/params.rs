@@ -98,9 +98,10 @@ impl ParamStore {
 
     /// Freezes the parameters whose names satisfy `predicate`, now and later.
     ///
-    /// A layer built afterwards gets them as constants: plain tensors, outside the graph, of which it may keep what it
-    /// [prepares](crate::prepared). So their values are set before the layer is first used. A layer that was built
-    /// before still computes their gradients; they only stop being [`trainable`](Self::trainable).
+    /// A layer built afterwards gets them as constants: plain tensors, outside the graph, of which it may
+    /// keep what it [prepares](crate::prepared). So their values are set before the layer is first used. A
+    /// layer that was built before still computes their gradients; they only stop being
+    /// [`trainable`](Self::trainable).
     pub fn freeze(&self, predicate: impl Fn(&str) -> bool + Send + 'static) {
         let mut inner = self.lock();
         for (name, entry) in &mut inner.entries {
@@ -183,8 +184,8 @@ impl ParamStore {
         Ok(report)
     }
 
-    /// A store of the same parameters with copies of their present values, all frozen: a network that is built from it is for
-    /// prediction, and later steps of a training do not change it.
+    /// A store of the same parameters with copies of their present values, all frozen: a network that is
+    /// built from it is for prediction, and later steps of a training do not change it.
     ///
     /// # Errors
     /// When the device runs out of memory.

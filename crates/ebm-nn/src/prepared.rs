@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Tensor};
 
-/// What a layer makes of its parameters for prediction when it is first used, for instance weights in the order in which the
-/// processor reads them, and keeps. Clones share it.
+/// What a layer makes of its parameters for prediction when it is first used, for instance weights in the
+/// order in which the processor reads them, and keeps. Clones share it.
 ///
 /// Nothing is kept of what may change: a layer asks only where its parameters are [constant](are_constant).
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl<T> Clone for Prepared<T> {
     }
 }
 
-/// Whether none of these depends on a variable: no gradient is wanted in them, and as parameters they are frozen.
+/// Whether none of these depends on a variable: no gradient is wanted in them, and as parameters they are
+/// frozen.
 pub fn are_constant<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
     tensors.into_iter().all(|tensor| !tensor.track_op())
 }

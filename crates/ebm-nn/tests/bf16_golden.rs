@@ -1,5 +1,5 @@
-//! Training with maps in bf16, on the CPU and on the GPU that is there, against torch (golden/bf16.py): it may be as far from double
-//! precision as torch's own bf16 is.
+//! Training with maps in bf16, on the CPU and on the GPU that is there, against torch (golden/bf16.py): it
+//! may be as far from double precision as torch's own bf16 is.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -14,7 +14,8 @@ use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 
-/// Levels and gradients of a narrow ResNet with a pyramid, at odd sizes, with parameters of one type and maps of another.
+/// Levels and gradients of a narrow ResNet with a pyramid, at odd sizes, with parameters of one type and maps
+/// of another.
 fn run(device: &Device, dtype: DType, maps: DType) -> BTreeMap<String, Tensor> {
     let store = ParamStore::new(Key::new(0));
     let vb = store.var_builder(dtype, device);
@@ -59,8 +60,8 @@ fn maps_in_bf16_are_as_exact_as_torchs() {
             let norm = |values: Vec<f64>| values.iter().map(|v| v * v).sum::<f64>().sqrt();
             let apart = norm(found.iter().zip(&exact).map(|(a, b)| a - b).collect()) / norm(exact);
             let torchs = to_vec(&golden[&format!("{name}: bf16")])[0];
-            // Which units round to another side of zero is chance, for torch as for us. A GPU's kernels round at other places than
-            // torch's on a CPU, which the golden numbers are of.
+            // Which units round to another side of zero is chance, for torch as for us. A GPU's kernels round
+            // at other places than torch's on a CPU, which the golden numbers are of.
             let most = if device.is_cuda() { 2.5 } else { 1.5 };
             assert!(apart < most * torchs && apart < 0.4, "{name}: {apart}, torch's {torchs}");
             ratios.push((apart / torchs).ln());

@@ -44,7 +44,8 @@ fn files_from_before_torch_1_6_and_arrays_are_read() {
     }
 }
 
-/// As numpy pickles in protocol 5, by its own description of the format: `_frombuffer(bytes, type, shape, order)`.
+/// As numpy pickles in protocol 5, by its own description of the format:
+/// `_frombuffer(bytes, type, shape, order)`.
 #[test]
 fn arrays_of_protocol_5_are_read() {
     let array = |bytes: &[u8], order: &[u8]| {
@@ -185,7 +186,8 @@ proptest! {
     }
 }
 
-/// Every byte of a file without checksums, or of another every fourth, with its lowest, its highest or all its bits flipped.
+/// Every byte of a file without checksums, or of another every fourth, with its lowest, its highest or all
+/// its bits flipped.
 #[test]
 fn no_flipped_byte_panics() {
     let dir = tempfile::tempdir().unwrap();

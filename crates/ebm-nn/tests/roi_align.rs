@@ -52,8 +52,8 @@ fn tracked_boxes_get_a_zero_gradient() {
     assert_eq!(largest(grads.get(&rois).unwrap()), 0.0);
 }
 
-/// By hand, on the map 4y + x: the average is the map's value at the box's middle. maskrcnn-benchmark does not shift by
-/// half a pixel, and gives a box at least one pixel of extent.
+/// By hand, on the map 4y + x: the average is the map's value at the box's middle. maskrcnn-benchmark does
+/// not shift by half a pixel, and gives a box at least one pixel of extent.
 #[test]
 fn the_older_convention_is_not_shifted() {
     let map: Vec<f64> = (0..100).map(|i| f64::from(4 * (i / 10) + i % 10)).collect();

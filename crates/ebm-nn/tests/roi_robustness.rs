@@ -92,7 +92,8 @@ proptest! {
     }
 }
 
-/// Any number of boxes of one of eight kinds each: with area, empty, turned around, in another world, smaller than a pixel …
+/// Any number of boxes of one of eight kinds each: with area, empty, turned around, in another world, smaller
+/// than a pixel …
 fn absurd(count: usize, rng: &mut impl Rng) -> Vec<[f32; 4]> {
     let one = |rng: &mut dyn RngCore| -> [f32; 4] {
         let mut near = || rng.random_range(-10.0f32..20.0);

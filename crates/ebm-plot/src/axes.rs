@@ -45,8 +45,8 @@ impl Axis {
         Self { range, ticks, decimals: Some((-step.log10().floor()).max(0.0) as usize) }
     }
 
-    /// An axis whose length is proportional to the logarithm of positive values, with ticks at 1, 2 and 5 times
-    /// powers of ten, or at powers of ten alone where those are enough; a short one has equal steps.
+    /// An axis whose length is proportional to the logarithm of positive values, with ticks at 1, 2 and 5
+    /// times powers of ten, or at powers of ten alone where those are enough; a short one has equal steps.
     pub fn logarithmic(range: Range<f64>) -> Self {
         let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
         let at = |factors: &[f64]| -> Vec<f64> {

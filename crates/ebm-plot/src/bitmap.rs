@@ -14,8 +14,8 @@ const NEGLIGIBLE: f32 = 1e-3;
 
 type Drawn = Result<(), DrawingErrorKind<Infallible>>;
 
-/// An image that shapes are drawn into. A coordinate is a corner of pixels and a stroke lies centred on its line, as
-/// in SVG.
+/// An image that shapes are drawn into. A coordinate is a corner of pixels and a stroke lies centred on its
+/// line, as in SVG.
 pub struct Bitmap {
     image: Image,
 }

@@ -21,8 +21,8 @@ const fn opaque(red: u8, green: u8, blue: u8) -> BackendColor {
 
 /// The sequential colour of `t` in [0, 1]: white at 0, over green and blue to a dark navy at 1.
 ///
-/// It is a path in Oklch with a lightness linear in `t`, so that equal steps of `t` look equally large and keep
-/// their order in a grey print.
+/// It is a path in Oklch with a lightness linear in `t`, so that equal steps of `t` look equally large and
+/// keep their order in a grey print.
 pub fn sequential(t: f64) -> BackendColor {
     let t = t.clamp(0.0, 1.0);
     let lightness = 1.0 - 0.73 * t;

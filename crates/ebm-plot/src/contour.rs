@@ -2,10 +2,11 @@
 
 use super::simplify::Point;
 
-/// The polygons that cover { density ≥ `level` }, for `columns` of equal length; coordinates are column and row.
+/// The polygons that cover { density ≥ `level` }, for `columns` of equal length; coordinates are column and
+/// row.
 ///
-/// Along a column the density is taken as linear between rows. Stretches of neighbouring columns that overlap one to
-/// one make one polygon; where they split, merge or end, a polygon ends half a column further.
+/// Along a column the density is taken as linear between rows. Stretches of neighbouring columns that overlap
+/// one to one make one polygon; where they split, merge or end, a polygon ends half a column further.
 pub fn regions(columns: &[Vec<f64>], level: f64) -> Vec<Vec<Point>> {
     let last_column = columns.len().saturating_sub(1) as f64;
     let mut closed = Vec::new();

@@ -19,8 +19,8 @@ use super::{
 
 /// Densities over the same x and y in one scale of colours.
 ///
-/// The darkest colour stands for the 99.5 % quantile of all cells of all panels, so that a narrow peak does not bleach
-/// the rest; if that hides anything, the colour bar ends in an arrow.
+/// The darkest colour stands for the 99.5 % quantile of all cells of all panels, so that a narrow peak does
+/// not bleach the rest; if that hides anything, the colour bar ends in an arrow.
 pub struct DensityMaps<'a> {
     /// From the first to the last column of every density.
     pub x: Range<f64>,
@@ -45,8 +45,8 @@ pub const MAX_POINTS: usize = 500;
 
 /// Shades of the colour scale, white included.
 const SHADES: u32 = 64;
-/// The bounds of the shades lie at this power of equal steps: closer together where the colours are light and an edge
-/// between two shows most.
+/// The bounds of the shades lie at this power of equal steps: closer together where the colours are light and
+/// an edge between two shows most.
 const SPACING: f64 = 1.5;
 /// The quantile of the cells that the darkest shade stands for.
 const DARKEST: f64 = 0.995;

@@ -1,8 +1,8 @@
 //! Figures as SVG and PNG.
 //!
 //! A figure is a value that implements [`Figure`]: it checks its data, tells its size and draws itself on a
-//! [`Canvas`], once for each of the two formats. Both formats share one geometry; its unit is a pixel of the PNG,
-//! which is meant to be shown at half its size.
+//! [`Canvas`], once for each of the two formats. Both formats share one geometry; its unit is a pixel of the
+//! PNG, which is meant to be shown at half its size.
 
 #[macro_use]
 mod error;

@@ -23,7 +23,8 @@ const MARGIN: f64 = 12.0;
 const RISE: i32 = 8;
 const DASH: i32 = 8;
 
-/// The line above the axes, counted upwards, of each mark's label: where a label would touch another, it goes higher.
+/// The line above the axes, counted upwards, of each mark's label: where a label would touch another, it goes
+/// higher.
 fn lines(axes: &Axes, marks: &[(f64, String)]) -> Result<Vec<usize>> {
     let style = TextStyle::new(TICK_EM, ACCENT);
     let mut taken: Vec<Vec<Range<f64>>> = Vec::new();

@@ -1,4 +1,5 @@
-//! Measured points with their spread over a common x, a panel for each quantity, as Figure 3a shows AP and speed.
+//! Measured points with their spread over a common x, a panel for each quantity, as Figure 3a shows AP and
+//! speed.
 
 use std::ops::Range;
 

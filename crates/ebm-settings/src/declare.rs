@@ -1,7 +1,8 @@
 //! The macro that declares settings.
 
-/// Declares a structure or an enumeration of settings: it is defined as written, and implements [`Setting`](crate::Setting). A range stands
-/// behind the type that it is of, and holds for every number in it; a unit may follow. What has no range has to be a `Setting` itself.
+/// Declares a structure or an enumeration of settings: it is defined as written, and implements
+/// [`Setting`](crate::Setting). A range stands behind the type that it is of, and holds for every number in
+/// it; a unit may follow. What has no range has to be a `Setting` itself.
 ///
 /// `settings!(Grid as Written);` declares a type that serde reads and writes as another one.
 ///

@@ -3,8 +3,8 @@
 use crate::{Declaration, Field};
 
 impl Declaration {
-    /// A line for each setting: its key, its range, its meaning. `*` stands for the `key` of a row, `kind=name` for a kind that is named
-    /// beside its settings.
+    /// A line for each setting: its key, its range, its meaning. `*` stands for the `key` of a row,
+    /// `kind=name` for a kind that is named beside its settings.
     #[must_use]
     pub fn explained(&self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -1,5 +1,6 @@
-//! What a setting is. [`settings!`] declares a structure or an enumeration of settings, each number with its range and unit beside its
-//! type and documentation; [`Setting::declaration`] is the same for whoever reads settings or explains them.
+//! What a setting is. [`settings!`] declares a structure or an enumeration of settings, each number with its
+//! range and unit beside its type and documentation; [`Setting::declaration`] is the same for whoever reads
+//! settings or explains them.
 
 mod declare;
 mod explain;
@@ -9,7 +10,8 @@ use std::path::PathBuf;
 
 pub use range::Range;
 
-/// A type that settings have. Numbers are none: a field of [`settings!`] that is one, or has one in it, states its range.
+/// A type that settings have. Numbers are none: a field of [`settings!`] that is one, or has one in it,
+/// states its range.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no declaration as a setting",
     note = "a number needs its range, `field: {Self} where 0.0..=1.0`; a type of its own is declared by `settings!`"
@@ -34,7 +36,8 @@ pub enum Declaration {
     Table(Vec<Field>),
     /// One of several kinds.
     Choice {
-        /// The key that names the kind beside its settings; none where the kind is the key that its settings stand under.
+        /// The key that names the kind beside its settings; none where the kind is the key that its settings
+        /// stand under.
         tag: Option<&'static str>,
         /// The kinds by their names.
         kinds: Vec<Field>,

@@ -1,5 +1,5 @@
-//! A sheet of generated heads: 8x8 poses on the left, 8x8 ages on the right. Prints what is to be predicted, row by row.
-//! `cargo run -p ebm-synth --example heads_sheet -- FILE.png SEED SIZE`
+//! A sheet of generated heads: 8x8 poses on the left, 8x8 ages on the right. Prints what is to be predicted,
+//! row by row. `cargo run -p ebm-synth --example heads_sheet -- FILE.png SEED SIZE`
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;

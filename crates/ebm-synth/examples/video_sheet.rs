@@ -1,5 +1,5 @@
-//! A sheet of generated videos: one video in each row, frames evenly spaced, with the target's box. Prints what was measured.
-//! `cargo run -p ebm-synth --example video_sheet -- FILE.png SEED FIRST ROWS COLUMNS`
+//! A sheet of generated videos: one video in each row, frames evenly spaced, with the target's box. Prints
+//! what was measured. `cargo run -p ebm-synth --example video_sheet -- FILE.png SEED FIRST ROWS COLUMNS`
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! A generated dataset in a directory: found again when it is there, never half of it, and nothing else overwritten.
+//! A generated dataset in a directory: found again when it is there, never half of it, and nothing else
+//! overwritten.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -36,8 +37,8 @@ struct Manifest {
     config: serde_json::Value,
 }
 
-/// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there, and says whether it was. `write` writes its files
-/// into a directory; `files` are their paths in it.
+/// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there, and says whether it was.
+/// `write` writes its files into a directory; `files` are their paths in it.
 ///
 /// # Errors
 /// [`Error::Argument`] if `dir` holds anything else; else those of `write`, and [`Error::Io`].

@@ -1,4 +1,5 @@
-//! Generated scenes, videos and heads with exact annotations, so that every experiment runs without a download.
+//! Generated scenes, videos and heads with exact annotations, so that every experiment runs without a
+//! download.
 //!
 //! | module | for | written as |
 //! |---|---|---|
@@ -6,7 +7,8 @@
 //! | [`videos`] | tracking | folders in OTB's layout |
 //! | [`heads`] | age and head pose | PNG files and a split as UTKFace's, or images in memory |
 //!
-//! The bytes of a sample depend on its key, index and configuration alone, never on the number of threads or samples.
+//! The bytes of a sample depend on its key, index and configuration alone, never on the number of threads or
+//! samples.
 
 mod drawing;
 mod generated_dir;

@@ -81,7 +81,8 @@ fn without_degradation_nothing_is_hidden_or_soft() {
 
 #[test]
 fn a_calm_scene_shows_its_object_where_the_box_is() {
-    // One disc, no clutter, noise or blur: the colour changes at the four ends of its box and hardly beyond them.
+    // One disc, no clutter, noise or blur: the colour changes at the four ends of its box and hardly beyond
+    // them.
     let config = SceneConfig {
         objects: 1..=1,
         size: 30.0..=60.0,

@@ -1,8 +1,10 @@
-//! What tests need that the repository does not hold: large files ([`external`]) and MPI ([`mpi`]); and files that tests of several crates read ([`fixture`]).
+//! What tests need that the repository does not hold: large files ([`external`]) and MPI ([`mpi`]); and files
+//! that tests of several crates read ([`fixture`]).
 //!
-//! A test that goes without says so on stderr, past libtest's capture, and is recorded; `xtask/tests/skipped.rs`, which
-//! `cargo test --workspace` runs last, counts the records of its run. Where the environment variable `EBM_REQUIRE` names
-//! `data`, `mpi` or `cuda` (or several, with commas between them), a test that would go without fails instead.
+//! A test that goes without says so on stderr, past libtest's capture, and is recorded;
+//! `xtask/tests/skipped.rs`, which `cargo test --workspace` runs last, counts the records of its run. Where
+//! the environment variable `EBM_REQUIRE` names `data`, `mpi` or `cuda` (or several, with commas between
+//! them), a test that would go without fails instead.
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
 pub mod mpi;
@@ -77,8 +79,8 @@ pub fn skipped() -> Vec<String> {
     lines
 }
 
-/// This run: the process that started this one, `cargo test`, which starts all others too. Records of earlier runs, and of tests that
-/// no longer exist, have another.
+/// This run: the process that started this one, `cargo test`, which starts all others too. Records of earlier
+/// runs, and of tests that no longer exist, have another.
 fn run() -> String {
     #[cfg(unix)]
     return std::os::unix::process::parent_id().to_string();
@@ -86,7 +88,8 @@ fn run() -> String {
     return String::new();
 }
 
-/// `crate::binary::test`. Several crates have test files of the same name. libtest names a test's thread after it.
+/// `crate::binary::test`. Several crates have test files of the same name. libtest names a test's thread
+/// after it.
 fn test_name() -> String {
     let package = env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "?".into());
     let exe = env::current_exe().unwrap_or_default();

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use crate::{missing, target};
 
-/// Longer than any test takes on a busy machine: processes that wait for each other forever are the error to find.
+/// Longer than any test takes on a busy machine: processes that wait for each other forever are the error to
+/// find.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Each `mpiexec` to test with: the one that `EBM_MPIEXEC` names, or those that `xtask/mpi/setup.sh` has put into `target/mpi`, or
-/// the system's.
+/// Each `mpiexec` to test with: the one that `EBM_MPIEXEC` names, or those that `xtask/mpi/setup.sh` has put
+/// into `target/mpi`, or the system's.
 ///
 /// # Panics
 ///

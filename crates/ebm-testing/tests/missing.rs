@@ -14,7 +14,8 @@ const LOOK_FOR: &str = "EBM_TEST_LOOK_FOR";
 fn worker() {
     let Ok(what) = std::env::var(LOOK_FOR) else { return };
     let found = if what == "mpi" { mpi::launchers().pop() } else { external(&what) };
-    // Where libtest does not capture it; counted are the records of what the test that started this has started.
+    // Where libtest does not capture it; counted are the records of what the test that started this has
+    // started.
     write!(std::io::stderr(), "found {found:?}, {} skipped", skipped().len()).unwrap();
 }
 

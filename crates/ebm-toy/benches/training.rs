@@ -1,12 +1,13 @@
-//! Times trainings of the energy-based model of Figure 2 (ML-IS, M = 1024, batch 32). One request a line on standard
-//! input, so that `training.py` can alternate with PyTorch in one run:
+//! Times trainings of the energy-based model of Figure 2 (ML-IS, M = 1024, batch 32). One request a line on
+//! standard input, so that `training.py` can alternate with PyTorch in one run:
 //!
 //! ```text
 //! cargo bench -p ebm-toy --bench training --no-run     (prints the path of the binary)
 //! python crates/ebm-toy/benches/training.py BINARY > docs/results/toy_speed.csv     (torch)
 //! ```
 //!
-//! A request is a number of epochs; the answer is seconds. The number of threads is rayon's (`RAYON_NUM_THREADS`).
+//! A request is a number of epochs; the answer is seconds. The number of threads is rayon's
+//! (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::io::{BufRead, Write};

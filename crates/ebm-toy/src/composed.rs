@@ -1,4 +1,5 @@
-//! f(x, y) and its derivatives in y, composed of tensor operations: for any device and type, exact by forward mode.
+//! f(x, y) and its derivatives in y, composed of tensor operations: for any device and type, exact by forward
+//! mode.
 
 use candle_core::{D, Tensor};
 use ebm_nn::{Result, ops};
@@ -6,16 +7,16 @@ use ebm_nn::{Result, ops};
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 use crate::network::{self, positive, relu};
 
-/// A value and its derivatives in y, as far as they are wanted: the first terms of a Taylor series, which each layer
-/// maps to those of its output.
+/// A value and its derivatives in y, as far as they are wanted: the first terms of a Taylor series, which
+/// each layer maps to those of its output.
 struct Jet {
     value: Tensor,
     first: Option<Tensor>,
     second: Option<Tensor>,
 }
 
-/// f and as many of its derivatives in y as `orders` says (0, 1 or 2), each (B, M), of `features`, (B, 10), and `y`,
-/// (B, M).
+/// f and as many of its derivatives in y as `orders` says (0, 1 or 2), each (B, M), of `features`, (B, 10),
+/// and `y`, (B, M).
 pub(crate) fn jets(
     network: Network,
     theta: &Tensor,

@@ -19,7 +19,8 @@ pub const POINTS: usize = 2000;
 const MAJOR: f64 = 0.8;
 /// The standard deviation of both components.
 const MIXTURE_SIGMA: f64 = 0.075;
-/// The standard deviation of log(y + 1) where x ≥ 0. The paper does not state the shift by 1 that its figure shows.
+/// The standard deviation of log(y + 1) where x ≥ 0. The paper does not state the shift by 1 that its figure
+/// shows.
 const LOG_SIGMA: f64 = 0.25;
 
 /// A problem with a known density p(y | x), x uniform on [−3, 3].

@@ -11,8 +11,8 @@ use crate::op::{Score, is_served};
 
 /// f(x, y) of one of the published networks for 1-D x and y.
 ///
-/// All parameters are one vector θ: an optimiser's step is one pass over it. On the CPU and in `f32` one fused kernel
-/// computes f, its derivative in y and all gradients; elsewhere tensor operations do.
+/// All parameters are one vector θ: an optimiser's step is one pass over it. On the CPU and in `f32` one
+/// fused kernel computes f, its derivative in y and all gradients; elsewhere tensor operations do.
 pub struct ToyEnergy {
     network: Network,
     theta: Var,

@@ -46,8 +46,8 @@ impl Truth {
         Self { x, y, probabilities, negative_entropies }
     }
 
-    /// The mean over x of `KL(truth ‖ model)` on the grid, in nats; `log_density` gives the model's log-densities, up to
-    /// a constant for each x, (B, 2048), at `x`, (B, 1), and `y`, (1, 2048).
+    /// The mean over x of `KL(truth ‖ model)` on the grid, in nats; `log_density` gives the model's
+    /// log-densities, up to a constant for each x, (B, 2048), at `x`, (B, 1), and `y`, (1, 2048).
     ///
     /// # Errors
     /// What `log_density` reports.

@@ -98,7 +98,8 @@ pub enum Reference {
 }
 
 impl Dataset {
-    /// A problem's 2 000 points, which do not depend on a model's seed, and its density on `grid` × `grid` points.
+    /// A problem's 2 000 points, which do not depend on a model's seed, and its density on `grid` × `grid`
+    /// points.
     pub fn of_problem(problem: Problem, grid: usize) -> Self {
         let reference = Reference::Truth(Truth::new(problem, grid));
         Self { name: problem.name(), problem, points: training_points(problem), reference }
@@ -157,7 +158,8 @@ pub enum Trained {
 }
 
 impl Trained {
-    /// The log-density, up to a constant for each x, (B, N), at `x`, (B, 1), and `y`, (1, N), the same for all x.
+    /// The log-density, up to a constant for each x, (B, N), at `x`, (B, 1), and `y`, (1, N), the same for
+    /// all x.
     ///
     /// # Errors
     /// When a tensor operation fails.
@@ -273,8 +275,8 @@ pub struct Job<'a> {
     pub seed: u64,
 }
 
-/// Runs all jobs, `threads` at a time, each on one thread, so that a training's time does not depend on the others;
-/// `done` hears of each, in the order of their ends. The results are in the order of the jobs.
+/// Runs all jobs, `threads` at a time, each on one thread, so that a training's time does not depend on the
+/// others; `done` hears of each, in the order of their ends. The results are in the order of the jobs.
 ///
 /// # Errors
 /// The first error; jobs that have not started are then left out.

@@ -21,15 +21,17 @@ pub enum Activation {
     Tanh,
 }
 
-/// Which published network computes f(x, y). Both have two layers 1 → 10 → 10 with ReLU for x, and for y one layer
-/// 1 → 10, three layers 10 → 10 of which one joins x, and a linear layer 10 → 1; they differ in the rest.
+/// Which published network computes f(x, y). Both have two layers 1 → 10 → 10 with ReLU for x, and for y one
+/// layer 1 → 10, three layers 10 → 10 of which one joins x, and a linear layer 10 → 1; they differ in the
+/// rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// The paper's (supplement, Illustrative Example): y through 1 → 10 → 10, jointly 20 → 10 → 10 → 1, all ReLU.
+    /// The paper's (supplement, Illustrative Example): y through 1 → 10 → 10, jointly 20 → 10 → 10 → 1, all
+    /// ReLU.
     Eccv,
-    /// The one of the follow-up (BMVC 2020): y through 1 → 10, jointly 20 → 10, two residual layers 10 → 10, then
-    /// 10 → 1, all tanh, so that f has a second derivative in y.
+    /// The one of the follow-up (BMVC 2020): y through 1 → 10, jointly 20 → 10, two residual layers 10 → 10,
+    /// then 10 → 1, all tanh, so that f has a second derivative in y.
     Bmvc,
 }
 

@@ -7,7 +7,8 @@ use rand::Rng;
 
 use crate::layout::{Linear, WIDTH};
 
-/// Linear layers with ReLU between them, and several heads on the same features; all parameters are one vector.
+/// Linear layers with ReLU between them, and several heads on the same features; all parameters are one
+/// vector.
 pub struct Heads {
     theta: Var,
     trunk: Vec<Linear>,
@@ -15,8 +16,8 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// The paper's Gaussian network (supplement, Illustrative Example): a trunk 1 → 10 → 10, and for the mean and the
-    /// log-variance a head 10 → 10 → 10 → 1 each.
+    /// The paper's Gaussian network (supplement, Illustrative Example): a trunk 1 → 10 → 10, and for the mean
+    /// and the log-variance a head 10 → 10 → 10 → 1 each.
     ///
     /// # Errors
     /// When a tensor can not be made.
@@ -25,8 +26,8 @@ impl Heads {
         Self::new(&[1, WIDTH, WIDTH], &[head, head], key)
     }
 
-    /// The mixture density network of AISTATS 2022 on the features of x: 10 → 10 → K for the logits, the means and the
-    /// log-variances of K components.
+    /// The mixture density network of AISTATS 2022 on the features of x: 10 → 10 → K for the logits, the
+    /// means and the log-variances of K components.
     ///
     /// # Errors
     /// When a tensor can not be made.

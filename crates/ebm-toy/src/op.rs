@@ -12,8 +12,8 @@ pub(crate) fn is_served(y: &Tensor) -> bool {
     y.device().is_cpu() && y.dtype() == DType::F32
 }
 
-/// f of θ (P), features (B, 10) and y (B, M): (B, M), or with its derivative in y behind it (2, B, M). Where the
-/// derivative is computed too, no gradient flows to y.
+/// f of θ (P), features (B, 10) and y (B, M): (B, M), or with its derivative in y behind it (2, B, M). Where
+/// the derivative is computed too, no gradient flows to y.
 #[derive(Clone, Copy)]
 pub(crate) struct Score {
     pub(crate) network: Network,

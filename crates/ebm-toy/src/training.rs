@@ -11,7 +11,8 @@ use crate::dataset::Points;
 use crate::error::{Error, Result};
 
 settings! {
-    /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch size alone.
+    /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch
+    /// size alone.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Schedule {
@@ -29,7 +30,8 @@ settings! {
 /// `loss` gets `x` and `y`, (B, 1), and the key of the step for whatever it draws.
 ///
 /// # Errors
-/// [`Error::Setting`] for a bad schedule, [`Error::Diverged`] when a loss is not finite, else what `loss` reports.
+/// [`Error::Setting`] for a bad schedule, [`Error::Diverged`] when a loss is not finite, else what `loss`
+/// reports.
 pub fn train(
     method: &str,
     schedule: &Schedule,

@@ -47,8 +47,8 @@ fn every_method_gets_closer_to_the_truth() {
     for (before, after) in before.iter().zip(&after) {
         let (before, after_kl) = (before.kl.unwrap(), after.kl.unwrap());
         assert!(after_kl.is_finite() && after.final_loss.is_finite(), "{after:?}");
-        // Score matching has nothing to learn from in a network that is piecewise linear in y; denoising has little
-        // in so short a training.
+        // Score matching has nothing to learn from in a network that is piecewise linear in y; denoising has
+        // little in so short a training.
         if !["SM", "DSM"].contains(&after.method.as_str()) {
             assert!(after_kl < before - 0.3, "{}: {before} {after_kl}", after.method);
         }
@@ -72,8 +72,8 @@ fn results_depend_on_the_seed_and_not_on_the_threads() {
 
 #[test]
 fn own_points_are_compared_with_held_out_ones_and_with_no_truth() {
-    // y = ±0.5 with noise of 0.1, whatever x is: the best density has −log p of log 2 + ½ log(2πe·0.1²) = −0.191 nats,
-    // the best Gaussian ½ log(2πe·0.26) = 0.746.
+    // y = ±0.5 with noise of 0.1, whatever x is: the best density has −log p of log 2 + ½ log(2πe·0.1²) =
+    // −0.191 nats, the best Gaussian ½ log(2πe·0.26) = 0.746.
     let mut rng = Key::new(7).rng();
     let mut points = Points::default();
     for index in 0..1000 {
@@ -133,7 +133,8 @@ fn the_slow_methods_have_five_models() {
     let experiment = Experiment::embedded("figure2").unwrap();
     for problem in Problem::ALL {
         let models: Vec<u64> = experiment.methods(problem).map(|method| experiment.models(method)).collect();
-        // In the order of the table: the learned proposal, Langevin dynamics and denoising score matching are slow.
+        // In the order of the table: the learned proposal, Langevin dynamics and denoising score matching are
+        // slow.
         assert_eq!(models, [20, 20, 20, 20, 20, 5, 20, 20, 5, 5, 20]);
     }
 }

@@ -1,4 +1,5 @@
-//! What short trainings must come to, from theory: bounds that no model passes, and where an objective has nothing to learn from.
+//! What short trainings must come to, from theory: bounds that no model passes, and where an objective has
+//! nothing to learn from.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{Device, Tensor};
@@ -108,7 +109,8 @@ fn score_matching_comes_near_its_bound_where_f_is_curved() {
     assert!((found - UNIFORM).abs() < 0.01, "{found}");
 }
 
-/// E (∂f + ε / σ²)² is 1/σ² for a constant f, and at best less by the Fisher information of what the noise makes of p.
+/// E (∂f + ε / σ²)² is 1/σ² for a constant f, and at best less by the Fisher information of what the noise
+/// makes of p.
 #[test]
 fn denoising_comes_near_its_bound() {
     let constant = 1.0 / (0.2 * 0.2);

@@ -6,9 +6,10 @@
 //! python crates/ebm-track/benches/box_refinement.py BINARY     (torch, safetensors; 2 threads each)
 //! ```
 //!
-//! Requests: `setup BOXES FILE`, which writes the parameters, the maps and the boxes to FILE; `refine STEPS FILE`,
-//! which also writes the refined y; `refine STEPS`, `test` (the test branch on a crop's features) and `evaluate` (f and
-//! its gradient once), whose answers are milliseconds. The number of threads is rayon's (`RAYON_NUM_THREADS`).
+//! Requests: `setup BOXES FILE`, which writes the parameters, the maps and the boxes to FILE;
+//! `refine STEPS FILE`, which also writes the refined y; `refine STEPS`, `test` (the test branch on a crop's
+//! features) and `evaluate` (f and its gradient once), whose answers are milliseconds. The number of threads
+//! is rayon's (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::HashMap;

@@ -50,18 +50,19 @@ pub struct Backbone {
 impl Backbone {
     /// The network in the weight file at `path`: safetensors or torch's `.pth`, with torchvision's names.
     ///
-    /// Its width and the number of its blocks are told from the file, and its normalisation too: a `bn1.weight`, or
-    /// a `conv1.bias` into which it was folded. layer4 and the classifier are left out.
+    /// Its width and the number of its blocks are told from the file, and its normalisation too: a
+    /// `bn1.weight`, or a `conv1.bias` into which it was folded. layer4 and the classifier are left out.
     ///
     /// # Errors
-    /// [`Error::Weights`] when a name is missing or surplus or a shape is another; else when the file cannot be read.
+    /// [`Error::Weights`] when a name is missing or surplus or a shape is another; else when the file cannot
+    /// be read.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         Self::of_tensors(import::load(path, device)?, device)
             .map_err(|reason| Error::Weights { path: path.to_owned(), reason })
     }
 
-    /// The network with the parameters of `store` whose names begin with `prefix` (may be empty), for instance of one
-    /// that was trained as a classifier.
+    /// The network with the parameters of `store` whose names begin with `prefix` (may be empty), for
+    /// instance of one that was trained as a classifier.
     ///
     /// # Errors
     /// [`Error::Config`] when they are not those of a ResNet of basic blocks.

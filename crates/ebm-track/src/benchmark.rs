@@ -1,4 +1,5 @@
-//! A tracker on a dataset: every sequence from its first frame to its last, several times, several sequences at a time.
+//! A tracker on a dataset: every sequence from its first frame to its last, several times, several sequences
+//! at a time.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,8 @@ use crate::error::Result;
 use crate::sequence::{TrackedSequence, track_sequence};
 use crate::tracker::{Networks, Stages, TrackerConfig};
 
-/// How often a tracker, which draws numbers, runs over a dataset, and how many sequences are tracked at a time.
+/// How often a tracker, which draws numbers, runs over a dataset, and how many sequences are tracked at a
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
     /// Times that every sequence is tracked.
@@ -41,9 +43,10 @@ pub fn run_folder(results: &Path, run: usize) -> PathBuf {
     results.join(format!("run_{run:03}"))
 }
 
-/// Tracks the target of every sequence in every run. The randomness of a sequence is `key` split by the run and its name, so that it
-/// depends neither on the others nor on the number of workers. Boxes and times go to [`run_folder`] when a sequence's last frame is
-/// done; a sequence whose boxes are there from an interrupted call is not tracked again. One that can not be tracked stops no other.
+/// Tracks the target of every sequence in every run. The randomness of a sequence is `key` split by the run
+/// and its name, so that it depends neither on the others nor on the number of workers. Boxes and times go to
+/// [`run_folder`] when a sequence's last frame is done; a sequence whose boxes are there from an interrupted
+/// call is not tracked again. One that can not be tracked stops no other.
 ///
 /// # Errors
 /// When boxes can not be written, or those that are there can not be read.
@@ -133,7 +136,8 @@ impl Repetition {
     /// The figures. Sequences that could not be tracked are listed, and do not count.
     ///
     /// # Errors
-    /// When no sequence can be scored; when a convention asks for the size of a sequence's frames and its first can not be read.
+    /// When no sequence can be scored; when a convention asks for the size of a sequence's frames and its
+    /// first can not be read.
     pub fn report(&self, sequences: &[Sequence], convention: &Convention) -> Result<TrackingReport> {
         let mut scored = Vec::new();
         for found in &self.tracked {

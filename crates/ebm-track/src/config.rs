@@ -27,9 +27,11 @@ settings! {
         /// The trackers of Table 3 beside those that are compared here.
         #[serde(default)]
         pub rivals: Vec<RivalConfig>,
-        /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on OTB-100 and NFS together, in percent.
+        /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on
+        /// OTB-100 and NFS together, in percent.
         pub ablation: Vec<AblationConfig<[f64; 3]>>,
-        /// Factors of each configured step length among which the validation videos choose; none: it is taken as it is.
+        /// Factors of each configured step length among which the validation videos choose; none: it is taken
+        /// as it is.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
         /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
@@ -51,7 +53,8 @@ settings! {
     pub struct PairsConfig {
         /// The greatest distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
-        /// So many batches' features are kept in half precision and used again and again; 0: every batch is new.
+        /// So many batches' features are kept in half precision and used again and again; 0: every batch is
+        /// new.
         pub kept_batches: usize where 0..=1_000_000 => "batches",
         /// The share of pairs from COCO's images, where they are there.
         pub coco_weight: f64 where 0.0..=1e3,

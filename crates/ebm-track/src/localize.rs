@@ -70,7 +70,8 @@ impl Interpolation {
     /// From `cells` to `cells · factor` values along each side; value `factor · i` is that of cell i.
     pub fn new(cells: usize, factor: usize) -> Self {
         let pixels = cells * factor;
-        // The periodic sinc. For an even number of cells the highest frequency is halved between its two signs.
+        // The periodic sinc. For an even number of cells the highest frequency is halved between its two
+        // signs.
         let kernel = |distance: f64| {
             let mut sum = 1.0;
             for k in 1..cells.div_ceil(2) {
@@ -112,8 +113,8 @@ impl Interpolation {
     }
 }
 
-/// Where in a map of the crop's size the target is. `origin` is the place in the map that stands for the crop's
-/// centre; `target` = (height, width) in pixels of the crop.
+/// Where in a map of the crop's size the target is. `origin` is the place in the map that stands for the
+/// crop's centre; `target` = (height, width) in pixels of the crop.
 pub fn localize(
     scores: &[f32],
     size: usize,

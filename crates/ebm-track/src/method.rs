@@ -83,7 +83,8 @@ impl MethodConfig {
 pub enum StepCoordinates {
     /// [`PixelSteps`](crate::box_module::PixelSteps): ATOM.
     Pixels,
-    /// `(c_x/w₀, c_y/h₀, log w, log h)`, w₀ and h₀ being the size of the first of the initial boxes: the paper.
+    /// `(c_x/w₀, c_y/h₀, log w, log h)`, w₀ and h₀ being the size of the first of the initial boxes: the
+    /// paper.
     Relative,
 }
 

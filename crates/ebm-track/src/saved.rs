@@ -69,7 +69,8 @@ impl SavedConfig {
         model.parent().and_then(Path::parent).unwrap_or(Path::new("..")).join(&self.backbone)
     }
 
-    /// Writes the module's parameters, those of `store`, with this to `dir`; the file appears whole or not at all.
+    /// Writes the module's parameters, those of `store`, with this to `dir`; the file appears whole or not at
+    /// all.
     ///
     /// # Errors
     /// When the backbone's file cannot be read, or the module's not be written.
@@ -106,12 +107,12 @@ impl SavedConfig {
         Ok(metadata.save(&path, tensors)?)
     }
 
-    /// The settings, the backbone and the box module of the file `path`, or of the run in the directory `path`. `backbone` is where the
-    /// backbone's file is if it is no longer where it was.
+    /// The settings, the backbone and the box module of the file `path`, or of the run in the directory
+    /// `path`. `backbone` is where the backbone's file is if it is no longer where it was.
     ///
     /// # Errors
-    /// [`Error::Settings`] when there is no such run; [`Error::Weights`] when a file holds another network, or the backbone is not the
-    /// one that the module was trained on.
+    /// [`Error::Settings`] when there is no such run; [`Error::Weights`] when a file holds another network,
+    /// or the backbone is not the one that the module was trained on.
     pub fn load(
         path: &Path,
         backbone: Option<&Path>,

@@ -93,8 +93,8 @@ impl Tracker {
         TargetTracker::start(&self.networks, &self.saved.tracker, frame, bbox, self.key)
     }
 
-    /// Tracks the target of `sequence` from its first box on; `watch` sees every later frame with its answer. The draws depend on the
-    /// sequence's name.
+    /// Tracks the target of `sequence` from its first box on; `watch` sees every later frame with its answer.
+    /// The draws depend on the sequence's name.
     ///
     /// # Errors
     /// As [`track_sequence`].

@@ -1,4 +1,5 @@
-//! The state machine on drawn videos, with networks whose weights are drawn; refinement with an f that is known.
+//! The state machine on drawn videos, with networks whose weights are drawn; refinement with an f that is
+//! known.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::sync::{Arc, Mutex};
@@ -283,8 +284,8 @@ fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<SizeBowl
     }
 }
 
-/// The target's sides in the crop, whose area is always (288 / 5)²: the first frame's box at the classifier's place, which no random box
-/// is beside, climbs f with the optimum `aim`.
+/// The target's sides in the crop, whose area is always (288 / 5)²: the first frame's box at the classifier's
+/// place, which no random box is beside, climbs f with the optimum `aim`.
 #[test]
 fn a_tracker_refines_the_size_towards_the_optimum_of_f() {
     let (aim, (x, y), next) = ([80.0, 44.0], path(0), path(1));
@@ -325,8 +326,9 @@ fn a_tracker_refines_the_size_towards_the_optimum_of_f() {
     }
 }
 
-/// f = −u⁴ of each side: a step of λ f′ with λ = 4 takes u to u − 16 u³, so that the given box, with u = 1/4, jumps to the optimum and
-/// beats in f those that began nearer to it. ATOM ranks by the f that the last step evaluated, where it began, and so does this.
+/// f = −u⁴ of each side: a step of λ f′ with λ = 4 takes u to u − 16 u³, so that the given box, with u = 1/4,
+/// jumps to the optimum and beats in f those that began nearer to it. ATOM ranks by the f that the last step
+/// evaluated, where it began, and so does this.
 #[test]
 fn boxes_are_ranked_by_f_before_the_last_step() {
     let aim = [60.0, 60.0];

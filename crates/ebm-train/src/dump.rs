@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "non_finite.json";
 
-/// Writes `non_finite.json` into the run: the step's report, the steps that were hit, and for each of the task's tensors its
-/// largest absolute value, which says where it grew. What is not finite stands there as text.
+/// Writes `non_finite.json` into the run: the step's report, the steps that were hit, and for each of the
+/// task's tensors its largest absolute value, which says where it grew. What is not finite stands there as
+/// text.
 pub(crate) fn write(
     run: &Path,
     step: usize,

@@ -37,7 +37,8 @@ pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
     write().map_err(|source| io_error(path, "write", bytes.len() as u64, source))
 }
 
-/// Replaces a file atomically: write beside it, rename, make the rename durable. What is there and is no regular file stays.
+/// Replaces a file atomically: write beside it, rename, make the rename durable. What is there and is no
+/// regular file stays.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     ebm_files::check_output(path).map_err(|source| io_error(path, "write", 0, source))?;
     let aside = aside(path);
@@ -113,8 +114,8 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>> {
 pub(crate) const MAX_TEXT_BYTES: u64 = 64 << 20;
 pub(crate) const MAX_BYTES: u64 = ebm_nn::import::MAX_FILE_BYTES;
 
-/// Reads a whole file of at most `limit` bytes; none where there is no such file. Never maps it into memory: a file truncated
-/// while mapped kills the process.
+/// Reads a whole file of at most `limit` bytes; none where there is no such file. Never maps it into memory:
+/// a file truncated while mapped kills the process.
 pub(crate) fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     match ebm_files::read_limited(path, limit).map_err(io::Error::from) {
         Ok(bytes) => Ok(Some(bytes)),

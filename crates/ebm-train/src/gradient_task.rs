@@ -13,8 +13,8 @@ use crate::updater::Updater;
 
 /// A [`TrainTask`] that descends the gradient of a loss.
 ///
-/// The loss of a step may depend on the parameters and on the step's number alone: draw from a key that is split by it, and a
-/// resumed training repeats an uninterrupted one.
+/// The loss of a step may depend on the parameters and on the step's number alone: draw from a key that is
+/// split by it, and a resumed training repeats an uninterrupted one.
 pub trait GradientTask {
     /// What can go wrong in computing a loss.
     type Error: From<candle_core::Error> + From<crate::Error>;
@@ -68,8 +68,8 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Trains the parameters of `store` that `updater` was given; all of `store`, running statistics of normalisations among it, is
-    /// in a checkpoint.
+    /// Trains the parameters of `store` that `updater` was given; all of `store`, running statistics of
+    /// normalisations among it, is in a checkpoint.
     pub fn new(store: ParamStore, updater: Updater) -> Self {
         let statistics = RunningStatistics::of(&store);
         Self { store, updater, statistics }
@@ -103,7 +103,8 @@ pub struct LossPart {
     pub name: Option<&'static str>,
     /// A scalar in single precision.
     pub value: Tensor,
-    /// Over how many terms it is a mean. Of several processes, every term counts alike, however many a share has.
+    /// Over how many terms it is a mean. Of several processes, every term counts alike, however many a share
+    /// has.
     pub terms: usize,
 }
 

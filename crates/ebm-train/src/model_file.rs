@@ -1,8 +1,9 @@
 //! Files of trained weights that know what they are.
 //!
-//! A model is one safetensors file. Beside its tensors stands all that a later command needs to use them: what it is for, how it was
-//! trained, the whole configuration, its classes, and the network that it was trained on top of. The metadata of a safetensors file are
-//! strings by name; every field of [`ModelMetadata`] is one of them, so that other programs can read it too.
+//! A model is one safetensors file. Beside its tensors stands all that a later command needs to use them:
+//! what it is for, how it was trained, the whole configuration, its classes, and the network that it was
+//! trained on top of. The metadata of a safetensors file are strings by name; every field of
+//! [`ModelMetadata`] is one of them, so that other programs can read it too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,8 @@ pub struct ModelMetadata {
     pub config: String,
     /// The classes that it tells apart; empty where there are none.
     pub classes: Vec<Class>,
-    /// What it expects of an image beyond the shape of a tensor, as TOML; empty where the configuration says all.
+    /// What it expects of an image beyond the shape of a tensor, as TOML; empty where the configuration says
+    /// all.
     pub input: String,
     /// The factor of the configured step lengths that validation data chose; none where none was chosen.
     pub step_factor: Option<f64>,
@@ -80,8 +82,8 @@ impl ModelMetadata {
     /// What the file at `path` says of itself. None where it says nothing: a file that was made elsewhere.
     ///
     /// # Errors
-    /// [`Error::Together`] when the file cannot be read, [`Error::Model`] when it is of a later version or says something else than this
-    /// crate writes.
+    /// [`Error::Together`] when the file cannot be read, [`Error::Model`] when it is of a later version or
+    /// says something else than this crate writes.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         if path.extension().is_none_or(|extension| extension != "safetensors") {
             return Ok(None);
@@ -194,8 +196,9 @@ impl ModelMetadata {
         Ok(import::save_safetensors_with(path, tensors, &self.to_metadata()?)?)
     }
 
-    /// Refuses annotations, called `annotations` in the message, in which a label has another name than in the classes of the file at
-    /// `path`, which says this. Where the file names no classes, nothing is refused.
+    /// Refuses annotations, called `annotations` in the message, in which a label has another name than in
+    /// the classes of the file at `path`, which says this. Where the file names no classes, nothing is
+    /// refused.
     ///
     /// # Errors
     /// [`Error::Model`] with both names.
@@ -214,8 +217,9 @@ impl ModelMetadata {
         Ok(())
     }
 
-    /// Refuses the model at `path`, which says this, in the place of one that says `wanted`. Compared are `method`, `seed`,
-    /// `base_digest` and every setting of the configuration by its dotted name, each where it `matters`.
+    /// Refuses the model at `path`, which says this, in the place of one that says `wanted`. Compared are
+    /// `method`, `seed`, `base_digest` and every setting of the configuration by its dotted name, each where
+    /// it `matters`.
     ///
     /// # Errors
     /// [`Error::Model`] with both values of everything that differs, or when a configuration is no TOML.
@@ -253,7 +257,8 @@ fn refusal(path: &Path, reason: String) -> Error {
     Error::Model { path: path.to_owned(), reason }
 }
 
-/// SHA-256 in hexadecimal of a network's parameters in single precision, by name: the same whatever file they came in.
+/// SHA-256 in hexadecimal of a network's parameters in single precision, by name: the same whatever file they
+/// came in.
 ///
 /// # Errors
 /// [`Error::Tensor`] when a parameter cannot be read.

@@ -32,7 +32,8 @@ pub trait Progress {
         Environment::default()
     }
 
-    /// Asked after every step of a training. Where true, for example after a signal, it commits a checkpoint and ends.
+    /// Asked after every step of a training. Where true, for example after a signal, it commits a checkpoint
+    /// and ends.
     fn stop_requested(&mut self) -> bool {
         false
     }
@@ -53,10 +54,11 @@ pub struct RunSpec<'a> {
     pub seed: u64,
     /// A checkpoint is committed every so many steps and at the end; 0: at the end only.
     pub checkpoint_every: usize,
-    /// Whether to go on where an earlier process stopped, if there was one. Otherwise there must be no such run.
+    /// Whether to go on where an earlier process stopped, if there was one. Otherwise there must be no such
+    /// run.
     pub resume: bool,
-    /// The last names of settings that may differ from those of the run that it goes on with, such as `steps`: a run that is over
-    /// becomes longer.
+    /// The last names of settings that may differ from those of the run that it goes on with, such as
+    /// `steps`: a run that is over becomes longer.
     pub changeable: &'a [&'a str],
 }
 
@@ -70,8 +72,8 @@ impl<'a> RunSpec<'a> {
         Self { root, name, config, steps, seed, checkpoint_every, resume, changeable }
     }
 
-    /// Refuses what [`train_run`] would refuse because of a run that is there, or because of its settings: to be asked before anything
-    /// slow.
+    /// Refuses what [`train_run`] would refuse because of a run that is there, or because of its settings: to
+    /// be asked before anything slow.
     ///
     /// # Errors
     /// [`Error::RunName`], [`Error::RunExists`], [`Error::OtherSettings`].
@@ -111,7 +113,8 @@ impl<'a> RunSpec<'a> {
         run.configured(self.config, &self.identity())
     }
 
-    /// Refuses to go on with the run at `path`, whose configuration is `found`, where another setting than a changeable one differs.
+    /// Refuses to go on with the run at `path`, whose configuration is `found`, where another setting than a
+    /// changeable one differs.
     fn check_settings(&self, path: PathBuf, found: &str) -> Result<()> {
         if found == self.config {
             return Ok(());
@@ -145,11 +148,12 @@ impl<'a> RunSpec<'a> {
     }
 }
 
-/// Trains `task` as `spec` says, as a stage of `progress`, and leaves its last checkpoint in the run's directory.
+/// Trains `task` as `spec` says, as a stage of `progress`, and leaves its last checkpoint in the run's
+/// directory.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; those of [`RunDir::create`] or
-/// [`RunDir::open`], and of [`train`].
+/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; those of
+/// [`RunDir::create`] or [`RunDir::open`], and of [`train`].
 pub fn train_run<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,

@@ -4,8 +4,8 @@ use candle_core::{Result, Tensor, Var};
 use ebm_distributed::Group;
 use ebm_nn::params::ParamStore;
 
-/// The running means and variances of a network. A forward pass in training moves them; only a step that is applied
-/// may.
+/// The running means and variances of a network. A forward pass in training moves them; only a step that is
+/// applied may.
 #[derive(Clone)]
 pub struct RunningStatistics {
     buffers: Vec<Var>,
@@ -21,8 +21,8 @@ impl RunningStatistics {
         Self { buffers, group: Group::alone() }
     }
 
-    /// The same, of which [`aside`](Self::aside) gives the means over the processes of `group`. Each process normalises by its own share
-    /// of a batch.
+    /// The same, of which [`aside`](Self::aside) gives the means over the processes of `group`. Each process
+    /// normalises by its own share of a batch.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { group: group.clone(), ..self }

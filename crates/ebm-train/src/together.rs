@@ -1,8 +1,9 @@
 //! The loop in several processes that train one model.
 //!
-//! Rank 0 holds the run's directory, log and checkpoints and is the only one that reports; the others compute. They start from rank 0's
-//! state, and the means that [`Updater`](crate::Updater) takes keep them equal, byte for byte: each applies the same update, skips the
-//! same step, and stops at the same one, when any of them is asked to. Where one fails, all do.
+//! Rank 0 holds the run's directory, log and checkpoints and is the only one that reports; the others
+//! compute. They start from rank 0's state, and the means that [`Updater`](crate::Updater) takes keep them
+//! equal, byte for byte: each applies the same update, skips the same step, and stops at the same one, when
+//! any of them is asked to. Where one fails, all do.
 
 use crate::checkpoint::{CheckpointData, decode, encode, sha256};
 use crate::error::{Error, Result};
@@ -14,12 +15,12 @@ use ebm_distributed::Group;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// [`train_run`](crate::train_run) by the processes of `group`, each with its own `task` on its own share of the batches, which takes its
-/// means over the group. Rank 0 gets the run.
+/// [`train_run`](crate::train_run) by the processes of `group`, each with its own `task` on its own share of
+/// the batches, which takes its means over the group. Rank 0 gets the run.
 ///
 /// # Errors
-/// Those of [`train_run`](crate::train_run), on every rank; where one rank alone has failed, the others' is [`ebm_distributed::Error::Rank`], with
-/// its number and reason. The group is not used any more then.
+/// Those of [`train_run`](crate::train_run), on every rank; where one rank alone has failed, the others' is
+/// [`ebm_distributed::Error::Rank`], with its number and reason. The group is not used any more then.
 pub fn train_together<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
@@ -109,7 +110,8 @@ fn follow<T: TrainTask>(
     Ok(step)
 }
 
-/// The end of the loop, on every rank: all have come here, rank 0 with its last checkpoint, and all hold the same state.
+/// The end of the loop, on every rank: all have come here, rank 0 with its last checkpoint, and all hold the
+/// same state.
 ///
 /// # Errors
 /// [`Error::Drift`] on a rank whose state differs from rank 0's.

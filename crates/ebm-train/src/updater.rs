@@ -1,4 +1,5 @@
-//! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate, optimiser.
+//! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate,
+//! optimiser.
 
 use crate::checkpoint::CheckpointData;
 use crate::error::Result;
@@ -35,12 +36,12 @@ impl Updater {
 
     /// The gradients of `loss`, and the report of the step that numbers it; parameters stay.
     ///
-    /// Of several processes all get the same, the means over them: before clipping, so that every one decides alike. The parts of a loss
-    /// that have names are reported under them.
+    /// Of several processes all get the same, the means over them: before clipping, so that every one decides
+    /// alike. The parts of a loss that have names are reported under them.
     ///
     /// # Errors
-    /// When an operation has no gradient, or a part of the loss is no single-precision scalar; [`Error::Together`](crate::Error::Together) where another
-    /// process failed.
+    /// When an operation has no gradient, or a part of the loss is no single-precision scalar;
+    /// [`Error::Together`](crate::Error::Together) where another process failed.
     pub fn gradients(&self, loss: impl Into<Loss>, step: usize) -> Result<(StepReport, GradStore)> {
         let mut parts = loss.into().0;
         let weights = self.weights(&parts.iter().map(|part| part.terms).collect::<Vec<_>>())?;
@@ -72,8 +73,9 @@ impl Updater {
         Ok((StepReport { loss, grad_norm: norm, scalars }, gradients))
     }
 
-    /// What to multiply the parts of this process's loss with, each a mean over so many `terms`, for the mean over the processes to be
-    /// the one over the terms of all: a share's terms by what the shares have on average. In one process that is 1.
+    /// What to multiply the parts of this process's loss with, each a mean over so many `terms`, for the mean
+    /// over the processes to be the one over the terms of all: a share's terms by what the shares have on
+    /// average. In one process that is 1.
     ///
     /// # Errors
     /// [`Error::Together`](crate::Error::Together) where another process failed.
@@ -90,8 +92,8 @@ impl Updater {
         Ok(own.iter().zip(average).map(weight).collect())
     }
 
-    /// Puts the means over the processes in the place of the gradients, and returns those of `values`. A parameter has a gradient where it
-    /// has one in any process.
+    /// Puts the means over the processes in the place of the gradients, and returns those of `values`. A
+    /// parameter has a gradient where it has one in any process.
     fn mean(&self, gradients: &mut GradStore, values: Vec<f64>) -> Result<Vec<f64>> {
         if self.group.world() == 1 {
             return Ok(values);

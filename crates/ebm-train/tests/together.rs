@@ -49,7 +49,8 @@ fn with_fault(root: &Path, faulty: usize, fault: Fault) -> Vec<Result<Vec<f32>, 
     })
 }
 
-/// Whether the error, or what is behind it, is the failure of another rank, for a reason that contains `part`.
+/// Whether the error, or what is behind it, is the failure of another rank, for a reason that contains
+/// `part`.
 fn is_of_rank(error: &Error, expected: usize, part: &str) -> bool {
     match error {
         Error::Together(ebm_distributed::Error::Rank { rank, message }) => {
@@ -64,9 +65,9 @@ fn is_of_rank(error: &Error, expected: usize, part: &str) -> bool {
 
 #[test]
 fn unequal_shares_count_each_term_once() {
-    // f = w·x, the loss is the mean of f² over six terms, of which rank 0 has one, rank 1 three and rank 2 two; w = 3. Its gradient in
-    // w is 2w times the mean of x²: 6 · (4 + 1 + 1 + 1 + 9 + 0)/6 = 16. The mean of the shares' means would be
-    // 6 · (4 + 1 + 4.5)/3 = 19.
+    // f = w·x, the loss is the mean of f² over six terms, of which rank 0 has one, rank 1 three and rank 2
+    // two; w = 3. Its gradient in w is 2w times the mean of x²: 6 · (4 + 1 + 1 + 1 + 9 + 0)/6 = 16. The mean
+    // of the shares' means would be 6 · (4 + 1 + 4.5)/3 = 19.
     let shares: [&[f32]; 3] = [&[2.0], &[1.0, -1.0, 1.0], &[3.0, 0.0]];
     let results = ranks(3, |group| {
         let x = shares[group.rank()];

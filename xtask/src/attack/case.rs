@@ -85,7 +85,8 @@ impl Case<'_> {
     pub fn judge(&mut self, program: &Program, outcome: &Outcome, codes: &[i32]) {
         let Outcome { code, timed_out, signalled, peak, said, .. } = outcome;
         let fits = code.is_some_and(|code| codes.contains(&code));
-        // Without memory the standard library may panic and abort where a thread starts; what counts is the code.
+        // Without memory the standard library may panic and abort where a thread starts; what counts is the
+        // code.
         let starved = said.contains("memory allocation of");
         let fault = if *timed_out {
             Fault::Hang

@@ -29,7 +29,8 @@ impl Case<'_> {
     }
 }
 
-/// A run of which one file is damaged, gone, a folder or a link; resumed, it ends with the right bytes or says what is wrong.
+/// A run of which one file is damaged, gone, a folder or a link; resumed, it ends with the right bytes or
+/// says what is wrong.
 pub fn run(case: &mut Case<'_>) -> Result<()> {
     let run = case.path("run");
     copy(&case.base.dir.join("whole"), &run)?;

@@ -1,5 +1,5 @@
-//! Kinds of cases that were written after the others had been mended: inputs that are whole by every checksum and length and wrong in
-//! what they say, folders of other datasets, and the environment.
+//! Kinds of cases that were written after the others had been mended: inputs that are whole by every checksum
+//! and length and wrong in what they say, folders of other datasets, and the environment.
 
 use std::ffi::OsString;
 use std::fs;

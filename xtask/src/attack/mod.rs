@@ -1,5 +1,5 @@
-//! `cargo xtask attack`: the program as processes under limits, on thousands of damaged inputs, with faults of the machine, and beside
-//! others of its kind. A case depends on its kind and number alone.
+//! `cargo xtask attack`: the program as processes under limits, on thousands of damaged inputs, with faults
+//! of the machine, and beside others of its kind. A case depends on its kind and number alone.
 
 mod base;
 mod case;
@@ -103,8 +103,8 @@ struct Row {
 /// The number of a case, and what it found.
 type Found = (usize, Fault, String);
 
-/// Attacks the program `ebm` of the repository at `root`, from the folder `dir`, which it makes. Prints the table and what was found;
-/// returns how many faults there were.
+/// Attacks the program `ebm` of the repository at `root`, from the folder `dir`, which it makes. Prints the
+/// table and what was found; returns how many faults there were.
 pub fn run(ebm: &Path, root: &Path, dir: &Path, args: &AttackArgs) -> Result<usize> {
     let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     if let Some(unknown) = args.only.iter().chain(&args.without).find(|name| !known.contains(&name.as_str()))

@@ -70,7 +70,8 @@ fn both(case: &Case<'_>, run: &Path, resume: bool, limits: Limits) -> Result<Pro
     Ok(program)
 }
 
-/// What is common to all: no hang, no panic; afterwards the training goes on to the bytes of one that nothing stopped.
+/// What is common to all: no hang, no panic; afterwards the training goes on to the bytes of one that nothing
+/// stopped.
 pub fn ranks(case: &mut Case<'_>) -> Result<()> {
     let whole = whole(case)?;
     let run = case.path("run");

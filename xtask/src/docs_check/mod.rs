@@ -1,4 +1,5 @@
-//! `cargo xtask docs-check`: no number in a table of README.md and docs/*.md differs from the CSV file that it is from.
+//! `cargo xtask docs-check`: no number in a table of README.md and docs/*.md differs from the CSV file that
+//! it is from.
 //!
 //! A table of measurements has a marker directly above it, which readers of the page do not see:
 //!
@@ -19,10 +20,11 @@
 //! | `rows` | the columns whose values are the first cells of a row; `method: direct, ebm` lists what the rows are instead |
 //! | `columns` | a specification for each further cell, separated by `\|` |
 //!
-//! A specification is `-` (no number in the cell), `=column` (the cell is that text) or an expression for each number of
-//! the cell: a product or quotient of columns and numbers, or `mean`, `sd`, `min`, `max`, `count` of one; `[…]` behind
-//! them are conditions of this cell alone. Empty values are left out; what has no value at all has no number in its cell.
-//! A number agrees when it is the value rounded to the decimals that are shown.
+//! A specification is `-` (no number in the cell), `=column` (the cell is that text) or an expression for
+//! each number of the cell: a product or quotient of columns and numbers, or `mean`, `sd`, `min`, `max`,
+//! `count` of one; `[…]` behind them are conditions of this cell alone. Empty values are left out; what has
+//! no value at all has no number in its cell. A number agrees when it is the value rounded to the decimals
+//! that are shown.
 //!
 //! A table without measurements that shows a decimal number is marked `<!-- table: none -->`.
 

@@ -81,7 +81,8 @@ fn the_page_says_what_was_measured() {
         "work|unit|ours|eager|compile",
         "3×3 256→256 on 100×136, forward|ms|40.0 (50.0)|100 (100)|80.0 (100)",
         "head, 100 rows, forward|ms|40.0 (50.0)|20.0 (25.0)|–",
-        // Limits: 4 GFLOP at 200 GFLOP/s take 20 ms, 20 MB at 10 GB/s take 2 ms; 4 GFLOP in 40 ms are 100 GFLOP/s.
+        // Limits: 4 GFLOP at 200 GFLOP/s take 20 ms, 20 MB at 10 GB/s take 2 ms; 4 GFLOP in 40 ms are 100
+        // GFLOP/s.
         "head, 100 rows, forward|4.00|20.0|20.0|arithmetic|100|50 %",
         "processor|A processor",
         "torch|2.1",

@@ -82,7 +82,8 @@ pub fn refinement(
     Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
 }
 
-/// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same features.
+/// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same
+/// features.
 pub fn detector(
     place: &Place<'_>,
     (count, steps): (usize, usize),

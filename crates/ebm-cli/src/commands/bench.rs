@@ -48,8 +48,8 @@ pub struct BenchArgs {
     /// The Python that has PyTorch.
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
-    /// The page to write, with its figures in results/ beside it, `-` for none [default: docs/performance.md, but `-`
-    /// with --only, --smoke or a GPU].
+    /// The page to write, with its figures in results/ beside it, `-` for none [default: docs/performance.md,
+    /// but `-` with --only, --smoke or a GPU].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object in place of the page.

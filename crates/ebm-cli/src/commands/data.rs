@@ -19,8 +19,8 @@ use super::data_get::{self, GetArgs};
 pub enum Data {
     /// Fetch datasets and weights from their publishers, or verify those that are there.
     Get(GetArgs),
-    /// Unpack a zip or tar file, which may be anybody's: nothing lands outside the folder, nothing above the limits is written,
-    /// and the folder is there whole or not at all.
+    /// Unpack a zip or tar file, which may be anybody's: nothing lands outside the folder, nothing above the
+    /// limits is written, and the folder is there whole or not at all.
     Unpack(UnpackArgs),
     /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
     Decode {

@@ -19,8 +19,8 @@ const FROM_HUB: &str = "hub-";
 /// What to fetch and where to.
 #[derive(Args)]
 pub struct GetArgs {
-    /// coco, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or weights for all
-    /// three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
+    /// coco, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
+    /// weights for all three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// The folder of datasets.

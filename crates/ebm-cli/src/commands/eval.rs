@@ -11,8 +11,8 @@ use super::eval_tracking::{self, TrackingArgs};
 /// What to evaluate.
 #[derive(Subcommand)]
 pub enum Eval {
-    /// The twelve COCO figures of a result file, or of a trained model on images; by category and size, by kind of
-    /// error, and the worst images.
+    /// The twelve COCO figures of a result file, or of a trained model on images; by category and size, by
+    /// kind of error, and the worst images.
     Detection(Box<DetectionArgs>),
     /// How the gain of refinement depends on occlusion, blur, size and more, on generated scenes.
     Strata(StrataArgs),

@@ -19,7 +19,8 @@ use crate::schema::document;
 /// Saved networks.
 #[derive(Args)]
 pub struct RunArgs {
-    /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of one.
+    /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the
+    /// model.safetensors of one.
     #[arg(long)]
     run: PathBuf,
     /// The backbone's weights, if they are no longer where they were in training.
@@ -41,7 +42,8 @@ impl RunArgs {
         Ok(Saved::load(run, self.weights.as_deref())?)
     }
 
-    /// What predicts with them: the energy model, and the baseline of this name whose estimate is refined, or the usual.
+    /// What predicts with them: the energy model, and the baseline of this name whose estimate is refined, or
+    /// the usual.
     pub fn predictor(&self, title: &str, baseline: Option<&str>) -> Result<Predictor> {
         let initial = baseline.map_or(Initial::Usual, Initial::from);
         let (weights, step_length) = (self.weights.clone(), self.step_length);
@@ -57,8 +59,8 @@ pub struct AgeArgs {
     /// The directory of the images.
     #[arg(long)]
     images: PathBuf,
-    /// CSV with the columns file and age (or age less 21, as Cao et al. have it); without it, every image of the directory with the
-    /// age in its name.
+    /// CSV with the columns file and age (or age less 21, as Cao et al. have it); without it, every image of
+    /// the directory with the age in its name.
     #[arg(long)]
     split: Option<PathBuf>,
     /// Print one JSON object.

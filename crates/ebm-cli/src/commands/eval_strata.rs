@@ -67,7 +67,8 @@ pub fn key() -> Key {
     Key::new(0).split("strata")
 }
 
-/// The rows as text, in percent; ± is the standard deviation over seeds for AP, the standard error over images for gains.
+/// The rows as text, in percent; ± is the standard deviation over seeds for AP, the standard error over
+/// images for gains.
 pub fn table(rows: &[StratumRow]) -> Result<Table> {
     let mut table = Table::new([
         "stratum",
@@ -111,7 +112,8 @@ fn with_error(value: f64, error: Option<f64>) -> String {
     }
 }
 
-/// Writes strata.csv, strata.png and strata.svg of one to four named sets of rows, such as levels of difficulty.
+/// Writes strata.csv, strata.png and strata.svg of one to four named sets of rows, such as levels of
+/// difficulty.
 ///
 /// # Errors
 /// When there is no row, or a file cannot be written.

@@ -30,7 +30,8 @@ enum Dataset {
     Got10k,
     /// GOT-10k's test set, whose figures come from its server.
     Got10kTest,
-    /// TrackingNet, as its server is known to compute; with --run its test set, whose figures come from the server.
+    /// TrackingNet, as its server is known to compute; with --run its test set, whose figures come from the
+    /// server.
     Trackingnet,
     /// Any folder of box lists, as pytracking computes.
     Other,
@@ -58,8 +59,8 @@ pub struct TrackingArgs {
     /// The folder with the annotated boxes.
     #[arg(long, required_unless_present = "run")]
     annotations: Option<PathBuf>,
-    /// The folder with a result file for each sequence, with such a folder for each run, or with a folder for each sequence that has a file
-    /// for each run.
+    /// The folder with a result file for each sequence, with such a folder for each run, or with a folder for
+    /// each sequence that has a file for each run.
     #[arg(long, required_unless_present = "run")]
     results: Option<PathBuf>,
     #[command(flatten)]

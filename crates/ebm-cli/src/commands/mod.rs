@@ -51,8 +51,8 @@ pub fn dataset_name(path: &Path) -> String {
 /// The file by which a folder is known as a run: it holds the run's name without its number.
 const RUN: &str = "run.txt";
 
-/// Where a run's files go: to the one that is resumed, or to a fresh one. A folder that is no run of this name is refused, and nothing
-/// in it is changed.
+/// Where a run's files go: to the one that is resumed, or to a fresh one. A folder that is no run of this
+/// name is refused, and nothing in it is changed.
 pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
     let Some(run) = resume else {
         let run = fresh_run(root, name)?;

@@ -28,7 +28,8 @@ pub enum Predict {
 /// A trained detector.
 #[derive(Args)]
 pub struct ModelArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file, in place of the one that the detector's file holds.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file, in place of the one that the
+    /// detector's file holds.
     #[arg(long)]
     config: Option<String>,
     /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark or Detectron.
@@ -37,7 +38,8 @@ pub struct ModelArgs {
     /// Weights of a branch: a confidence, to refine with, or a density in the place of the regression.
     #[arg(long, requires = "detector")]
     head: Option<PathBuf>,
-    /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and another is refused.
+    /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and
+    /// another is refused.
     #[arg(long, requires = "head")]
     method: Option<String>,
     /// Factor of the configured step lengths, in place of the one that the branch's training chose.
@@ -102,8 +104,8 @@ pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What the pictures of these images are called, without an ending: the file's name where no other image has it, else
-/// the whole path, so that none overwrites another's.
+/// What the pictures of these images are called, without an ending: the file's name where no other image has
+/// it, else the whole path, so that none overwrites another's.
 pub fn picture_names(images: &[PathBuf]) -> Vec<String> {
     let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let whole = |path: &PathBuf| {

@@ -28,8 +28,8 @@ pub struct DetectionArgs {
     /// JPEG or PNG files, or folders of them; boxes are in the image as its orientation tag turns it, with --annotations as it is stored.
     #[arg(required = true)]
     images: Vec<PathBuf>,
-    /// Where pictures go; without it none are drawn. Each box has its class and score; red is before refinement, green after, white
-    /// annotated.
+    /// Where pictures go; without it none are drawn. Each box has its class and score; red is before
+    /// refinement, green after, white annotated.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print and draw detections from this score on.
@@ -38,9 +38,10 @@ pub struct DetectionArgs {
     /// COCO annotations of the images: draw the annotated boxes too.
     #[arg(long, requires = "out")]
     annotations: Option<PathBuf>,
-    /// Of each detection drawn, a picture of p(y|x): where its edges lie with probability 0.9, and the density of a corner.
-    /// The lines on standard output get `edges_90`: intervals of x for left and right, of y for top and bottom, in pixels from the image's
-    /// left and top, where `bbox` has left, top, width and height.
+    /// Of each detection drawn, a picture of p(y|x): where its edges lie with probability 0.9, and the
+    /// density of a corner. The lines on standard output get `edges_90`: intervals of x for left and right,
+    /// of y for top and bottom, in pixels from the image's left and top, where `bbox` has left, top, width
+    /// and height.
     #[arg(long, requires = "head")]
     density: bool,
     /// Which corner.
@@ -147,8 +148,8 @@ fn line(image: &Path, found: &Detection) -> Result<serde_json::Value> {
     Ok(document("predict detection", line))
 }
 
-/// The image with its boxes, each refined one with its class and score. Small images are enlarged so that moves of less than a pixel
-/// can be seen.
+/// The image with its boxes, each refined one with its class and score. Small images are enlarged so that
+/// moves of less than a pixel can be seen.
 fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Detection]) -> Result<Image> {
     const ROOMY: usize = 640;
     const THICKNESS: usize = 2;

@@ -28,8 +28,8 @@ pub struct FaceArgs {
     images: Vec<PathBuf>,
     #[command(flatten)]
     model: RunArgs,
-    /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By default direct_l2, where
-    /// --run has it, or the only baseline that it has.
+    /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By
+    /// default direct_l2, where --run has it, or the only baseline that it has.
     #[arg(long)]
     baseline: Option<String>,
     /// Where pictures go; without it none are drawn.

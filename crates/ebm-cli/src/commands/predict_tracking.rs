@@ -30,7 +30,8 @@ const WIDTH: usize = 640;
 /// Arguments of `ebm predict tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
-    /// The folder with the frames, JPEG or PNG files in the order of their names; or one that has them in a folder img.
+    /// The folder with the frames, JPEG or PNG files in the order of their names; or one that has them in a
+    /// folder img.
     frames: PathBuf,
     /// The target in the first frame: x,y,width,height.
     #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations")]
@@ -38,7 +39,8 @@ pub struct TrackingArgs {
     /// A list of boxes, of which the first is the target; the others are drawn too.
     #[arg(long, conflicts_with = "bbox")]
     annotations: Option<PathBuf>,
-    /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the model.safetensors in it.
+    /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the
+    /// model.safetensors in it.
     #[arg(long)]
     run: PathBuf,
     /// The backbone's weight file, where it is no longer where the run had it.

@@ -41,15 +41,16 @@ pub fn run(args: &TaskArgs) -> Result<()> {
 /// Changes of a configuration.
 #[derive(Args, Clone, Default)]
 pub struct SettingsArgs {
-    /// A setting in place of the configuration's: a dotted key and a value in TOML, such as confidence.steps=100 or
-    /// methods.ebm.confidence.objective.proposal.gaussian.sigmas=[0.05,0.2]. May be given several times.
+    /// A setting in place of the configuration's: a dotted key and a value in TOML, such as
+    /// confidence.steps=100 or methods.ebm.confidence.objective.proposal.gaussian.sigmas=[0.05,0.2]. May be
+    /// given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<Change>,
 }
 
 impl SettingsArgs {
-    /// The embedded configuration of this name, or the one in the file at this path, changed; with `smoke` as little of it as shows
-    /// that everything works.
+    /// The embedded configuration of this name, or the one in the file at this path, changed; with `smoke` as
+    /// little of it as shows that everything works.
     pub fn load<S: Settings>(&self, name_or_path: &str, smoke: bool) -> Result<Configured<S>> {
         Ok(Configured::load(name_or_path, &Overrides { smoke, changes: self.changes.clone() })?)
     }

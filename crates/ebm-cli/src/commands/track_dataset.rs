@@ -18,13 +18,15 @@ use crate::progress::Console;
 /// What and how often is tracked, and where the boxes go.
 #[derive(Args)]
 pub struct TrackArgs {
-    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, whose tracker goes over the whole dataset.
+    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, whose tracker goes over the
+    /// whole dataset.
     #[arg(long, conflicts_with_all = ["annotations", "results"], requires_all = ["sequences", "out"])]
     pub run: Option<PathBuf>,
     /// The dataset's folder, laid out as published.
     #[arg(long, requires = "run")]
     sequences: Option<PathBuf>,
-    /// Where boxes, times and the submission go; called again with the same folder, an interrupted command goes on.
+    /// Where boxes, times and the submission go; called again with the same folder, an interrupted command
+    /// goes on.
     #[arg(long, requires = "run")]
     out: Option<PathBuf>,
     /// Times that every sequence is tracked: a tracker draws numbers, and figures are means over its runs.
@@ -33,8 +35,8 @@ pub struct TrackArgs {
     /// Sequences that are tracked at a time; by default as many as the machine has cores.
     #[arg(long, requires = "run", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
-    /// The archive for the dataset's server, a zip file; by default OUT/submission.zip where only a server has the annotations, and none
-    /// for other datasets.
+    /// The archive for the dataset's server, a zip file; by default OUT/submission.zip where only a server
+    /// has the annotations, and none for other datasets.
     #[arg(long, requires = "run")]
     archive: Option<PathBuf>,
     /// Seed of the tracker's numbers.
@@ -55,8 +57,8 @@ struct Origin {
     tracker: SavedConfig,
 }
 
-/// Tracks the dataset and writes what its server or toolkit expects; the reports of its runs, none where only a server has the
-/// annotations.
+/// Tracks the dataset and writes what its server or toolkit expects; the reports of its runs, none where only
+/// a server has the annotations.
 pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Option<Vec<TrackingReport>>> {
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
         bail!("give --run, --sequences and --out");

@@ -14,10 +14,11 @@ use crate::schema::document;
 /// What to do with weights.
 #[derive(Subcommand)]
 pub enum Weights {
-    /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision, maskrcnn-benchmark or
-    /// Detectron, or a ResNet.
+    /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision,
+    /// maskrcnn-benchmark or Detectron, or a ResNet.
     Convert(ConvertArgs),
-    /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines read.
+    /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
+    /// read.
     Card(super::weights_card::CardArgs),
 }
 
@@ -28,11 +29,12 @@ pub struct ConvertArgs {
     input: PathBuf,
     /// The .safetensors file to write.
     output: PathBuf,
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file that the weights belong to; without it their names
-    /// decide.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file that the weights belong to; without
+    /// it their names decide.
     #[arg(long)]
     config: Option<String>,
-    /// COCO annotations whose categories are the classes that the detector finds, where the weights do not name them.
+    /// COCO annotations whose categories are the classes that the detector finds, where the weights do not
+    /// name them.
     #[arg(long)]
     annotations: Option<PathBuf>,
     /// Write half precision: half the size, three digits.

@@ -19,7 +19,8 @@ const MAX_RESULTS: u64 = 256 << 20;
 /// Arguments of `ebm weights card`.
 #[derive(Args)]
 pub struct CardArgs {
-    /// A trained model's folder below a run of `ebm reproduce`, such as runs/detection-mini-1/ebm-0, or a run of `ebm train`.
+    /// A trained model's folder below a run of `ebm reproduce`, such as runs/detection-mini-1/ebm-0, or a run
+    /// of `ebm train`.
     run: PathBuf,
     /// The results, where they are not beside or above the model: what a command printed with --json.
     #[arg(long)]
@@ -119,8 +120,8 @@ impl Results {
     }
 }
 
-/// Whether a row is of the model that a reproduction keeps in the folder `<method>-<seed>`; a row without a seed is of the one model that
-/// was evaluated.
+/// Whether a row is of the model that a reproduction keeps in the folder `<method>-<seed>`; a row without a
+/// seed is of the one model that was evaluated.
 fn is_of(row: &Map<String, Value>, folder: &str) -> bool {
     let method = row.get("method").and_then(Value::as_str).unwrap_or_default();
     let seed = row.get("seed").and_then(Value::as_u64);
@@ -148,7 +149,8 @@ struct Card<'a> {
 }
 
 impl Card<'_> {
-    /// The Hub's metadata between two rules, and Markdown. JSON is YAML, so that no text needs escaping by hand.
+    /// The Hub's metadata between two rules, and Markdown. JSON is YAML, so that no text needs escaping by
+    /// hand.
     fn render(&self) -> Result<String> {
         let settings = read_settings(&self.run.join("config.toml"))?;
         let log = read_metrics(&self.run.join("metrics.jsonl"))?;

@@ -9,7 +9,8 @@ use crate::{EnergyModel, Error, Result, check, fused, host};
 /// The result of [`langevin`](crate::langevin) and [`hmc`](crate::hmc).
 #[derive(Clone, Debug)]
 pub struct Chains {
-    /// The last states of the M chains of each input, `(B, M, D)`, with the type and device of `y0`, detached.
+    /// The last states of the M chains of each input, `(B, M, D)`, with the type and device of `y0`,
+    /// detached.
     pub y: Tensor,
     /// The fraction of the proposals, over all chains and steps, that were kept.
     pub acceptance_rate: f64,
@@ -34,7 +35,8 @@ pub(super) struct State {
     pub(super) f: Tensor,
     /// 0 wherever f is −∞.
     pub(super) gradient: Tensor,
-    /// Whether it is known that f is finite everywhere, which only a look at the CPU's memory tells for nothing.
+    /// Whether it is known that f is finite everywhere, which only a look at the CPU's memory tells for
+    /// nothing.
     pub(super) all_usable: bool,
 }
 
@@ -103,8 +105,8 @@ impl Acceptance {
     }
 }
 
-/// The test of Metropolis: 1, with the probability min(1, exp `log_ratio`), where a proposal is accepted. Never where
-/// the ratio is NaN.
+/// The test of Metropolis: 1, with the probability min(1, exp `log_ratio`), where a proposal is accepted.
+/// Never where the ratio is NaN.
 pub(super) fn metropolis(log_ratio: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
     let uniform = (0..log_ratio.elem_count()).map(|_| (1.0 - rng.random::<f64>()).ln()).collect();
     Ok(host::tensor(uniform, log_ratio.shape(), log_ratio)?.lt(log_ratio)?)

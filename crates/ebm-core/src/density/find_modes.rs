@@ -13,16 +13,16 @@ pub struct Mode {
     pub f: f64,
 }
 
-/// Climbs f from `starts`, shape `(B, M, D)`, by [`refine`], and merges what arrives at the same place: those whose
-/// coordinates all differ by at most `tolerance`, in the units of y, from a mode of higher f. For each of the B inputs,
-/// the modes, higher f first; none if f is not finite at any of its starts.
+/// Climbs f from `starts`, shape `(B, M, D)`, by [`refine`], and merges what arrives at the same place: those
+/// whose coordinates all differ by at most `tolerance`, in the units of y, from a mode of higher f. For each
+/// of the B inputs, the modes, higher f first; none if f is not finite at any of its starts.
 ///
-/// An ascent that has not converged ends beside its mode and, with a small `tolerance`, counts as one more: give it
-/// enough steps.
+/// An ascent that has not converged ends beside its mode and, with a small `tolerance`, counts as one more:
+/// give it enough steps.
 ///
 /// # Errors
-/// [`Error::Empty`] without starts, [`Error::Setting`] for a `tolerance` that is negative or not finite; else those of
-/// [`refine`].
+/// [`Error::Empty`] without starts, [`Error::Setting`] for a `tolerance` that is negative or not finite; else
+/// those of [`refine`].
 pub fn find_modes<M: EnergyModel>(
     model: &M,
     features: &M::Features,

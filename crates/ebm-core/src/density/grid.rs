@@ -89,7 +89,8 @@ impl Grid {
         self.lo + position * self.step()
     }
 
-    /// The cell, one of N − 1, in which `y` lies, and how far in it from 0 to 1; `None` outside the grid or for NaN.
+    /// The cell, one of N − 1, in which `y` lies, and how far in it from 0 to 1; `None` outside the grid or
+    /// for NaN.
     pub(super) fn locate(&self, y: f64) -> Option<(usize, f64)> {
         if !(self.lo <= y && y <= self.hi) {
             return None;

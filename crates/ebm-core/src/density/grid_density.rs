@@ -9,10 +9,11 @@ use crate::{EnergyModel, Error, Result};
 
 /// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, known on a [`Grid`].
 ///
-/// Between its points the density is the linear interpolant of `exp f / Z`, beyond them it is zero. The trapezoid
-/// rule gives that interpolant the mass 1, and [`log_prob`](Self::log_prob), [`cdf`](Self::cdf),
-/// [`quantile`](Self::quantile), the regions and the samples are exact for it. Expectations (mean, variance, entropy)
-/// are trapezoid sums over the points, which for a smooth density are closer to the truth than the interpolant is.
+/// Between its points the density is the linear interpolant of `exp f / Z`, beyond them it is zero. The
+/// trapezoid rule gives that interpolant the mass 1, and [`log_prob`](Self::log_prob), [`cdf`](Self::cdf),
+/// [`quantile`](Self::quantile), the regions and the samples are exact for it. Expectations (mean, variance,
+/// entropy) are trapezoid sums over the points, which for a smooth density are closer to the truth than the
+/// interpolant is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GridDensity {
     pub(super) grid: Grid,
@@ -39,8 +40,8 @@ impl GridDensity {
         rows.into_iter().enumerate().map(|(x, f)| Self::normalise(*grid, f, x)).collect()
     }
 
-    /// The density whose unnormalised logarithm is `f` at the grid's N points; any other distribution on the same
-    /// footing, for instance a parametric baseline or the truth.
+    /// The density whose unnormalised logarithm is `f` at the grid's N points; any other distribution on the
+    /// same footing, for instance a parametric baseline or the truth.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are N values, [`Error::NonFiniteScore`] and [`Error::NoMass`] as
@@ -98,8 +99,8 @@ impl GridDensity {
         &self.log_prob
     }
 
-    /// log p(y | x), in nats per unit of y; −∞ where there is no density and outside the grid, NaN for NaN. It is
-    /// computed from logarithms, so that it stays finite where p itself is below the smallest number.
+    /// log p(y | x), in nats per unit of y; −∞ where there is no density and outside the grid, NaN for NaN.
+    /// It is computed from logarithms, so that it stays finite where p itself is below the smallest number.
     pub fn log_prob(&self, y: f64) -> f64 {
         match self.grid.locate(y) {
             Some((cell, t)) => {

@@ -4,16 +4,16 @@ use super::Grid;
 use crate::Result;
 use crate::log_sum::LogSum;
 
-/// What a grid can tell about the error of its own log Z. Neither part sees a peak that lies wholly between two
-/// points or wholly outside the grid without a slope towards it.
+/// What a grid can tell about the error of its own log Z. Neither part sees a peak that lies wholly between
+/// two points or wholly outside the grid without a slope towards it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GridError {
-    /// The change of log Z, in nats, from every second point to all of them: for a smooth density more than the
-    /// error of the latter. Infinite when N = 2, where there is nothing to compare with.
+    /// The change of log Z, in nats, from every second point to all of them: for a smooth density more than
+    /// the error of the latter. Infinite when N = 2, where there is nothing to compare with.
     pub discretisation: f64,
-    /// The mass missed below `lo` and above `hi`, as fractions of the mass inside: what f, continued along its
-    /// outermost slope, has within one further width `hi − lo` of the grid. Where y has no meaning beyond an end
-    /// (the support ends there), its entry has none either.
+    /// The mass missed below `lo` and above `hi`, as fractions of the mass inside: what f, continued along
+    /// its outermost slope, has within one further width `hi − lo` of the grid. Where y has no meaning beyond
+    /// an end (the support ends there), its entry has none either.
     pub outside: [f64; 2],
 }
 

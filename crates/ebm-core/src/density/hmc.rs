@@ -19,14 +19,17 @@ pub struct Hmc {
     pub step_size: f64,
 }
 
-/// Runs one Markov chain from each of `y0`, shape `(B, M, D)`: a particle of position y and momentum `p ~ N(0, I)` moves
-/// in the potential −f(x, y) by the leapfrog rule, and the test of Metropolis decides on where it arrives.
+/// Runs one Markov chain from each of `y0`, shape `(B, M, D)`: a particle of position y and momentum
+/// `p ~ N(0, I)` moves in the potential −f(x, y) by the leapfrog rule, and the test of Metropolis decides on
+/// where it arrives.
 ///
-/// The states stay on their device. The model is evaluated, with its gradient, `1 + steps · leapfrog_steps` times. A
-/// proposal that is not finite in y, f or the gradient of f is rejected; where f is −∞ the particle feels no force.
+/// The states stay on their device. The model is evaluated, with its gradient, `1 + steps · leapfrog_steps`
+/// times. A proposal that is not finite in y, f or the gradient of f is rejected; where f is −∞ the particle
+/// feels no force.
 ///
-/// On a mode of standard deviation σ a trajectory of the length `leapfrog_steps · ε = π σ` ends at the mirror image of
-/// its start, whatever the momentum, and the chain does not mix: choose a shorter one, about `π σ / 2`.
+/// On a mode of standard deviation σ a trajectory of the length `leapfrog_steps · ε = π σ` ends at the mirror
+/// image of its start, whatever the momentum, and the chain does not mix: choose a shorter one, about
+/// `π σ / 2`.
 ///
 /// # Errors
 /// Those of [`langevin`](crate::langevin).

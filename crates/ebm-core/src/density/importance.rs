@@ -11,8 +11,8 @@ use crate::{EnergyModel, Error, Proposal, Result, check, host};
 /// `w = exp f / q`: the estimate of Z inside Eq. 4, outside training.
 ///
 /// Good where q covers p: an [`effective_sample_size`](Self::effective_sample_size) far below M, or a
-/// [`standard_error`](Self::standard_error) that does not fall as 1/√M, says that it does not. A mode that no sample
-/// came near is missed silently.
+/// [`standard_error`](Self::standard_error) that does not fall as 1/√M, says that it does not. A mode that no
+/// sample came near is missed silently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportanceDensity {
     dim: usize,
@@ -24,12 +24,13 @@ pub struct ImportanceDensity {
 }
 
 impl ImportanceDensity {
-    /// The densities of the inputs x of `features`, one for each of the B rows of `center`, shape `(B, D)`, around which
-    /// `num_samples` samples are drawn. The model gets them in passes, so that its memory does not grow with M.
+    /// The densities of the inputs x of `features`, one for each of the B rows of `center`, shape `(B, D)`,
+    /// around which `num_samples` samples are drawn. The model gets them in passes, so that its memory does
+    /// not grow with M.
     ///
     /// # Errors
-    /// [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN or +∞ at a sample or −∞ at all of them;
-    /// else whatever the proposal (which refuses M = 0) or the model report.
+    /// [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN or +∞ at a sample or −∞ at all
+    /// of them; else whatever the proposal (which refuses M = 0) or the model report.
     pub fn from_model<M: EnergyModel>(
         model: &M,
         features: &M::Features,
@@ -83,8 +84,8 @@ impl ImportanceDensity {
         self.log_z
     }
 
-    /// The standard error of [`log_z`](Self::log_z), in nats, by the delta method: the relative standard error of the
-    /// mean weight. Infinite when M = 1.
+    /// The standard error of [`log_z`](Self::log_z), in nats, by the delta method: the relative standard
+    /// error of the mean weight. Infinite when M = 1.
     pub fn standard_error(&self) -> f64 {
         let count = self.weights.len() as f64;
         let squares: f64 = self.weights.iter().map(|weight| (count * weight - 1.0).powi(2)).sum();
@@ -118,7 +119,8 @@ impl ImportanceDensity {
         (0..self.dim).map(|d| self.expectation(|y| (y[d] - mean[d]).powi(2))).collect()
     }
 
-    /// `count` draws, with replacement, of the samples in proportion to their weights: for large M draws from p.
+    /// `count` draws, with replacement, of the samples in proportion to their weights: for large M draws from
+    /// p.
     pub fn resample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<Vec<f64>> {
         let mut total = 0.0;
         let sums: Vec<f64> = self
@@ -129,7 +131,8 @@ impl ImportanceDensity {
                 total
             })
             .collect();
-        // The first sum beyond a point belongs to a positive weight; where rounding leaves none, the last such does.
+        // The first sum beyond a point belongs to a positive weight; where rounding leaves none, the last
+        // such does.
         let last = self.weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
         let draw = |_| {
             let point = rng.random::<f64>() * total;

@@ -15,22 +15,22 @@ pub struct Langevin {
     pub steps: usize,
     /// λ > 0, in the units of y: the standard deviation of a step's noise.
     pub step_size: f64,
-    /// Whether each step is subject to the test of Metropolis (MALA), so that the chains converge to p itself.
-    /// Without it they converge to p with an error that vanishes with λ.
+    /// Whether each step is subject to the test of Metropolis (MALA), so that the chains converge to p
+    /// itself. Without it they converge to p with an error that vanishes with λ.
     pub adjusted: bool,
 }
 
 /// Runs one Markov chain from each of `y0`, shape `(B, M, D)`:
 /// `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, L times.
 ///
-/// The states stay on their device. A proposal that is not finite in y is rejected; so is, at the next step, one
-/// where f or its gradient is not finite. The unadjusted chains evaluate f and its gradient L times, and never at the
-/// states that are returned; the adjusted ones L + 1 times. Unadjusted, a chain from a y0 with f = −∞ or NaN wanders
-/// by the noise alone until it finds a finite f; adjusted, it accepts the first finite f.
+/// The states stay on their device. A proposal that is not finite in y is rejected; so is, at the next step,
+/// one where f or its gradient is not finite. The unadjusted chains evaluate f and its gradient L times, and
+/// never at the states that are returned; the adjusted ones L + 1 times. Unadjusted, a chain from a y0 with f
+/// = −∞ or NaN wanders by the noise alone until it finds a finite f; adjusted, it accepts the first finite f.
 ///
 /// # Errors
-/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::Empty`](crate::Error::Empty) without chains,
-/// [`Error::NonFinite`](crate::Error::NonFinite) for a bad `y0`; else whatever the model reports.
+/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::Empty`](crate::Error::Empty) without
+/// chains, [`Error::NonFinite`](crate::Error::NonFinite) for a bad `y0`; else whatever the model reports.
 pub fn langevin<M: EnergyModel>(
     model: &M,
     features: &M::Features,
@@ -118,8 +118,8 @@ fn mala<M: EnergyModel>(
     Ok(Chains { y: state.y, acceptance_rate: acceptance.rate()? })
 }
 
-/// A step of all chains, and which of them, `(B, M)`, stay finite; the others keep their place, since a model need
-/// not bear what will not be accepted.
+/// A step of all chains, and which of them, `(B, M)`, stay finite; the others keep their place, since a model
+/// need not bear what will not be accepted.
 fn propose(state: &State, lambda: f64, noise: &Tensor) -> Result<(Tensor, Tensor)> {
     let drift = (&state.gradient * (0.5 * lambda * lambda))?;
     let y = ((&state.y + drift)? + (noise * lambda)?)?;

@@ -1,8 +1,9 @@
 //! Eq. 1 in full: `p(y | x) = exp f(x, y) / Z(x)` with its normalisation, its statistics and its samples.
 //!
-//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error; [`Conditional::marginals`](crate::Conditional::marginals) has those
-//! of two or three coordinates. In any number of dimensions an [`ImportanceDensity`] has what is an expectation,
-//! [`find_modes`] climbs to the modes, and [`langevin`] and [`hmc`] draw samples.
+//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error;
+//! [`Conditional::marginals`](crate::Conditional::marginals) has those of two or three coordinates. In any
+//! number of dimensions an [`ImportanceDensity`] has what is an expectation, [`find_modes`] climbs to the
+//! modes, and [`langevin`] and [`hmc`] draw samples.
 
 mod chains;
 mod distribution;

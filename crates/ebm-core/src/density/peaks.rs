@@ -15,11 +15,11 @@ impl GridDensity {
         self.modes(0.0).first().copied().unwrap_or(f64::NAN)
     }
 
-    /// The local modes, those of higher density first, to the accuracy of the grid; of a plateau, its middle. An end of
-    /// the grid is one if the density falls away from it.
+    /// The local modes, those of higher density first, to the accuracy of the grid; of a plateau, its middle.
+    /// An end of the grid is one if the density falls away from it.
     ///
-    /// `prominence`, in nats, leaves out ripples: a mode stays if from there to any higher point log p falls by at
-    /// least as much. 0 keeps all; f32 has ripples of some 1e-7 of |f|.
+    /// `prominence`, in nats, leaves out ripples: a mode stays if from there to any higher point log p falls
+    /// by at least as much. 0 keeps all; f32 has ripples of some 1e-7 of |f|.
     pub fn modes(&self, prominence: f64) -> Vec<f64> {
         let mut peaks = self.peaks();
         peaks.retain(|peak| self.prominence(peak) >= prominence);

@@ -27,9 +27,10 @@ impl Region {
 }
 
 impl GridDensity {
-    /// The smallest region of at least this probability `mass`: all y with p(y | x) ≥ λ, for the highest λ possible.
-    /// Exact for the interpolant. The mass is the one asked for, unless λ is the height of a plateau, of which the
-    /// region has the whole (of a uniform density, everything). A mass of 1 gives the support.
+    /// The smallest region of at least this probability `mass`: all y with p(y | x) ≥ λ, for the highest λ
+    /// possible. Exact for the interpolant. The mass is the one asked for, unless λ is the height of a
+    /// plateau, of which the region has the whole (of a uniform density, everything). A mass of 1 gives the
+    /// support.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) unless `mass` is in (0, 1].
@@ -76,7 +77,8 @@ impl GridDensity {
         (self.grid.step() * cells.sum::<f64>()).min(1.0)
     }
 
-    /// The highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G(λ) is a parabola.
+    /// The highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G(λ) is a
+    /// parabola.
     fn level_of(&self, mass: f64) -> f64 {
         let mut levels = self.prob.clone();
         levels.sort_by(f64::total_cmp);

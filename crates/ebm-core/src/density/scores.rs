@@ -5,7 +5,8 @@ use candle_core::Tensor;
 use crate::model::checked_score;
 use crate::{EnergyModel, Error, Result, check, host};
 
-/// How many candidates, of all inputs together, one pass through the model takes at most, unless B alone is more.
+/// How many candidates, of all inputs together, one pass through the model takes at most, unless B alone is
+/// more.
 const CANDIDATES_PER_PASS: usize = 1 << 14;
 
 /// f at `y`, shape `(B, M, D)`: B rows of M values. −∞, a density of zero, is allowed.
@@ -38,12 +39,13 @@ pub(super) fn is_score(f: f64) -> bool {
     f < f64::INFINITY
 }
 
-/// `log p(y | x)`, in nats, at `y`, shape `(B, M, D)`, given `log_z`, the log Z(x) of each of the B inputs from a
-/// [`GridDensity`](crate::GridDensity) or an [`ImportanceDensity`](crate::ImportanceDensity): B rows of M values.
+/// `log p(y | x)`, in nats, at `y`, shape `(B, M, D)`, given `log_z`, the log Z(x) of each of the B inputs
+/// from a [`GridDensity`](crate::GridDensity) or an [`ImportanceDensity`](crate::ImportanceDensity): B rows
+/// of M values.
 ///
 /// # Errors
-/// [`Error::Shape`] unless there are B values in `log_z`, [`Error::NonFiniteScore`] where f is NaN or +∞; else whatever
-/// the model reports.
+/// [`Error::Shape`] unless there are B values in `log_z`, [`Error::NonFiniteScore`] where f is NaN or +∞;
+/// else whatever the model reports.
 pub fn log_prob<M: EnergyModel>(
     model: &M,
     features: &M::Features,

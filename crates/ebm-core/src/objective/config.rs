@@ -52,8 +52,8 @@ impl AnyProposal {
 }
 
 settings! {
-    /// An objective as it stands in a configuration file, `kind` being its short name in the literature, and after
-    /// [`build`](Self::build) what a network is trained by.
+    /// An objective as it stands in a configuration file, `kind` being its short name in the literature, and
+    /// after [`build`](Self::build) what a network is trained by.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "kind", rename_all = "snake_case")]
     pub enum AnyObjective<P = AnyProposal> {

@@ -15,8 +15,9 @@ settings! {
     pub enum Derivatives {
         /// Exactly, by [`EnergyModel::derivatives_along`], which the network must offer.
         Exact,
-        /// By central differences of f along a direction, for any network: of error `O(h²)`, and in
-        /// rounding `ε |f|/h` (first) and `ε |f|/h²` (second), so that f's level, which is arbitrary, should stay small in f32.
+        /// By central differences of f along a direction, for any network: of error `O(h²)`, and in rounding
+        /// `ε |f|/h` (first) and `ε |f|/h²` (second), so that f's level, which is arbitrary, should stay
+        /// small in f32.
         Differences {
             /// h > 0, in the units of y.
             step: f64 where 1e-9..=1e3,

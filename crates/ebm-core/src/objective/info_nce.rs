@@ -10,14 +10,15 @@ use super::{Objective, log_of_rank};
 use crate::{EnergyModel, Proposal, Result, check};
 
 settings! {
-    /// The loss of implicit behavioural cloning (Florence et al., 2021): the target against M counter-examples, with no
-    /// regard to how frequent those are:
+    /// The loss of implicit behavioural cloning (Florence et al., 2021): the target against M
+    /// counter-examples, with no regard to how frequent those are:
     ///
     /// `−(1/B) Σ_i log [ e^{f(x_i, y_i)/τ} / (e^{f(x_i, y_i)/τ} + Σ_m e^{f(x_i, y_im)/τ}) ]`.
     ///
-    /// Where q depends on x alone, `f/τ` converges to `log p(y | x) − log q(y | x)` plus a level for any M, and so to the
-    /// density where q is uniform. Around the target, as in Eq. 5, it converges to the density for M = 1 (conditional NCE;
-    /// Ceylan and Gutmann, 2018), but for more samples neither to the density nor to a ratio.
+    /// Where q depends on x alone, `f/τ` converges to `log p(y | x) − log q(y | x)` plus a level for any M,
+    /// and so to the density where q is uniform. Around the target, as in Eq. 5, it converges to the density
+    /// for M = 1 (conditional NCE; Ceylan and Gutmann, 2018), but for more samples neither to the density nor
+    /// to a ratio.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct InfoNce<P> {

@@ -9,13 +9,14 @@ use crate::math::log_mean_exp;
 use crate::parametric::GaussianMixtureDensity;
 use crate::{EnergyModel, Result};
 
-/// The joint training of an energy model and its proposal (Gustafsson et al., AISTATS 2022): NCE with samples of a
-/// mixture density network `q(y | x; φ)`, and for the network
+/// The joint training of an energy model and its proposal (Gustafsson et al., AISTATS 2022): NCE with samples
+/// of a mixture density network `q(y | x; φ)`, and for the network
 ///
 /// `(1/B) Σ_i log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | x_i; φ) ]`,
 ///
-/// samples and f held constant, whose gradient in φ is that of `KL(p_θ ‖ q_φ)`. Neither part's gradient reaches the
-/// other's parameters; compute φ's outputs from detached features of x to keep those to the model.
+/// samples and f held constant, whose gradient in φ is that of `KL(p_θ ‖ q_φ)`. Neither part's gradient
+/// reaches the other's parameters; compute φ's outputs from detached features of x to keep those to the
+/// model.
 #[derive(Clone, Debug)]
 pub struct JointNce<'a> {
     /// q of this batch, with the history of its parameters.

@@ -11,13 +11,15 @@ use crate::math::log_mean_exp;
 use crate::{EnergyModel, Proposal, Result, check};
 
 settings! {
-    /// The Kullback–Leibler divergence from a noisy label `p(y | y_i)` to the model, up to a constant (Danelljan et al.,
-    /// 2020; KLD-IS in Gustafsson et al., BMVC 2020), both integrals with the same importance samples:
+    /// The Kullback–Leibler divergence from a noisy label `p(y | y_i)` to the model, up to a constant
+    /// (Danelljan et al., 2020; KLD-IS in Gustafsson et al., BMVC 2020), both integrals with the same
+    /// importance samples:
     ///
-    /// `(1/B) Σ_i { log [ (1/M) Σ_m exp f_im / q_im ] − (1/M) Σ_m w_im f_im }`, `w_im = p(y_im | y_i) / q(y_im | y_i)`.
+    /// `(1/B) Σ_i { log [ (1/M) Σ_m exp f_im / q_im ] − (1/M) Σ_m w_im f_im }`,
+    /// `w_im = p(y_im | y_i) / q(y_im | y_i)`.
     ///
-    /// The weights have mean 1 only in expectation, so that f's level, which does not matter, receives a gradient of
-    /// mean 0 and a small variance; [`normalize_weights`](Self::normalize_weights) removes it.
+    /// The weights have mean 1 only in expectation, so that f's level, which does not matter, receives a
+    /// gradient of mean 0 and a small variance; [`normalize_weights`](Self::normalize_weights) removes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct KullbackLeibler<P, L> {
@@ -27,8 +29,8 @@ settings! {
         pub num_samples: usize where 1..=65_536,
         /// `p(y | y_i)`, how far a label may be off.
         pub label: L,
-        /// Divides the weights by their mean, for an exact invariance to f's level at the price of a bias of order 1/M.
-        /// The published loss does not.
+        /// Divides the weights by their mean, for an exact invariance to f's level at the price of a bias of
+        /// order 1/M. The published loss does not.
         #[serde(default)]
         pub normalize_weights: bool,
     }

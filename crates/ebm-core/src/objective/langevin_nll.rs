@@ -11,14 +11,14 @@ use crate::model::checked_score;
 use crate::{EnergyModel, Result, check};
 
 settings! {
-    /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M chains of L
-    /// unadjusted Langevin steps from the target, through which no gradient flows:
+    /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M
+    /// chains of L unadjusted Langevin steps from the target, through which no gradient flows:
     ///
     /// `(1/B) Σ_i { (1/M) Σ_m f(x_i, y_im) − f(x_i, y_i) }`.
     ///
-    /// Its gradient is that of the likelihood if the chains have converged; its value means nothing. Short chains have
-    /// the right fixed point too, up to the dynamics' error of order λ² (a Gaussian of variance v is learned with about
-    /// v − λ²/4), but do not see what is further away than they go.
+    /// Its gradient is that of the likelihood if the chains have converged; its value means nothing. Short
+    /// chains have the right fixed point too, up to the dynamics' error of order λ² (a Gaussian of variance v
+    /// is learned with about v − λ²/4), but do not see what is further away than they go.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct LangevinNll {

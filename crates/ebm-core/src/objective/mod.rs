@@ -37,11 +37,11 @@ use crate::{EnergyModel, Result};
 
 /// A loss for an energy model.
 pub trait Objective {
-    /// The scalar loss, the mean over a batch of B inputs with their targets `y`, shape `(B, D)`. Its gradient
-    /// reaches the model's parameters and the features, but neither the targets nor the samples.
+    /// The scalar loss, the mean over a batch of B inputs with their targets `y`, shape `(B, D)`. Its
+    /// gradient reaches the model's parameters and the features, but neither the targets nor the samples.
     ///
-    /// Scores are not checked: a NaN among them makes the loss NaN, which whoever trains must look for before the
-    /// update.
+    /// Scores are not checked: a NaN among them makes the loss NaN, which whoever trains must look for before
+    /// the update.
     ///
     /// # Errors
     /// When the batch is empty, a target is not finite, the shapes do not fit, or the model fails.
@@ -54,8 +54,8 @@ pub trait Objective {
     ) -> Result<Tensor>;
 }
 
-/// The mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is by how much each
-/// rival's score exceeds the target's.
+/// The mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is by how much
+/// each rival's score exceeds the target's.
 fn log_of_rank(d: &Tensor) -> Result<Tensor> {
     let target = d.narrow(1, 0, 1)?.zeros_like()?;
     Ok(log_sum_exp(&Tensor::cat(&[&target, d], 1)?, 1)?.mean_all()?)

@@ -13,7 +13,8 @@ use crate::{EnergyModel, Proposal, Result};
 settings! {
     /// Eq. 4, the paper's loss (ML-IS):
     ///
-    /// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`, `y_im ~ q(y | y_i)`.
+    /// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`,
+    /// `y_im ~ q(y | y_i)`.
     ///
     /// The first term estimates `log Z(x_i)`, so J estimates the mean of `−log p(y_i | x_i)`, in nats.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,10 +10,11 @@ use super::{Objective, log_of_rank};
 use crate::{EnergyModel, Proposal, Result, check};
 
 settings! {
-    /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): which of the target and M samples is
-    /// the target?
+    /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): which of the target and M
+    /// samples is the target?
     ///
-    /// `−(1/B) Σ_i log [ e^{s_i0} / Σ_{m=0..M} e^{s_im} ]`, `s_im = f(x_i, y_im) − log q(y_im | y_i)`, `y_i0 = y_i`.
+    /// `−(1/B) Σ_i log [ e^{s_i0} / Σ_{m=0..M} e^{s_im} ]`, `s_im = f(x_i, y_im) − log q(y_im | y_i)`,
+    /// `y_i0 = y_i`.
     ///
     /// Where q depends on x alone, f converges to `log p(y | x)` plus a level for any M (Ma and Collins, 2018). Around
     /// the target, as in Eq. 5, it does so as M → ∞; for small M it is too narrow.

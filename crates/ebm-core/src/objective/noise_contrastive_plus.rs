@@ -10,13 +10,14 @@ use crate::model::checked_score;
 use crate::{EnergyModel, GaussianMixture, Proposal, Result, check};
 
 settings! {
-    /// NCE+ (Gustafsson et al., BMVC 2020): [`NoiseContrastive`](crate::NoiseContrastive) with the target moved by noise,
-    /// `y_i0 = y_i + ν`, `ν ~ (1/L) Σ_l N(0, β² σ_l²)`, which allows for labels that are not exact.
+    /// NCE+ (Gustafsson et al., BMVC 2020): [`NoiseContrastive`](crate::NoiseContrastive) with the target
+    /// moved by noise, `y_i0 = y_i + ν`, `ν ~ (1/L) Σ_l N(0, β² σ_l²)`, which allows for labels that are not
+    /// exact.
     ///
     /// As M → ∞, f converges to the logarithm of the density of `y_i + ν`, that is of p after the noise ν.
     ///
-    /// `q(y_i0 | y_i)` is the density of the proposal itself, not of the narrower noise, as in the published code. Each
-    /// target has its own ν, where that code shares one in a batch of 1-D targets.
+    /// `q(y_i0 | y_i)` is the density of the proposal itself, not of the narrower noise, as in the published
+    /// code. Each target has its own ν, where that code shares one in a batch of 1-D targets.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct NoiseContrastivePlus {

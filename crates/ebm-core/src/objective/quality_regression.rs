@@ -1,5 +1,5 @@
-//! Regression of a quality: IoU-Net*, the confidence-based rival of Section 4.1, and ATOM's box module, that of
-//! Section 4.2.
+//! Regression of a quality: IoU-Net*, the confidence-based rival of Section 4.1, and ATOM's box module, that
+//! of Section 4.2.
 
 use candle_core::Tensor;
 use ebm_settings::settings;
@@ -15,12 +15,13 @@ use crate::{EnergyModel, Proposal, Result, check};
 const BETA: f64 = 1.0;
 
 settings! {
-    /// The loss of IoU-Net and IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap with `y_i`.
+    /// The loss of IoU-Net and IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap
+    /// with `y_i`.
     ///
-    /// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the target `y_i`;
-    /// `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
-    /// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified). q is the network's own,
-    /// [`EnergyModel::quality`].
+    /// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the
+    /// target `y_i`; `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
+    /// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified). q is
+    /// the network's own, [`EnergyModel::quality`].
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct QualityRegression<P> {
@@ -34,8 +35,8 @@ settings! {
 }
 
 settings! {
-    /// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y. The
-    /// target itself is not scored.
+    /// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M
+    /// samples y. The target itself is not scored.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SquaredQualityRegression<P> {

@@ -13,7 +13,8 @@ settings! {
     ///
     /// `(1/B) Σ_i { tr ∇²_y f(x_i, y_i) + ½ ‖∇_y f(x_i, y_i)‖² }`.
     ///
-    /// A network that is piecewise linear in y has no second derivative to train on: take a smooth activation.
+    /// A network that is piecewise linear in y has no second derivative to train on: take a smooth
+    /// activation.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ScoreMatching {

@@ -11,14 +11,14 @@ use crate::math::log_mean_exp;
 use crate::{EnergyModel, Proposal, Result, check};
 
 settings! {
-    /// The self-normalised likelihood (SNL, arXiv 2503.07021): a lower bound of the log-likelihood, tight where
-    /// `b(x) = log Z(x)`, negated:
+    /// The self-normalised likelihood (SNL, arXiv 2503.07021): a lower bound of the log-likelihood, tight
+    /// where `b(x) = log Z(x)`, negated:
     ///
     /// `(1/B) Σ_i { b(x_i) − f(x_i, y_i) + (1/M) Σ_m exp(f(x_i, y_im) − b(x_i)) / q(y_im | y_i) − 1 }`.
     ///
     /// Unlike the logarithm of a mean in Eq. 4 its gradient has no bias for any M, and `b`, which
-    /// [`EnergyModel::log_normalizer`] computes, is left as an estimate of log Z. Its exponential is not tamed: a `b` far
-    /// below log Z overflows, so start it high rather than low.
+    /// [`EnergyModel::log_normalizer`] computes, is left as an estimate of log Z. Its exponential is not
+    /// tamed: a `b` far below log Z overflows, so start it high rather than low.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SelfNormalized<P> {

@@ -6,8 +6,8 @@ use rand::RngCore;
 use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
 
-/// The samples `(B, M, D)` of `q(y | y_i)`, with the target before them as column 0 `(B, 1 + M, D)`: one forward
-/// pass serves both terms of a loss.
+/// The samples `(B, M, D)` of `q(y | y_i)`, with the target before them as column 0 `(B, 1 + M, D)`: one
+/// forward pass serves both terms of a loss.
 pub(super) struct Candidates {
     pub(super) samples: Tensor,
     pub(super) all: Tensor,
@@ -52,8 +52,8 @@ impl Candidates {
 }
 
 impl Scores {
-    /// `f(x_i, y_im) − f(x_i, y_i) − log q(y_im | y_i)`, `(B, M)`: the logarithms of the importance weights relative
-    /// to the target. f's level, which is arbitrary, cancels here before it can cost precision.
+    /// `f(x_i, y_im) − f(x_i, y_i) − log q(y_im | y_i)`, `(B, M)`: the logarithms of the importance weights
+    /// relative to the target. f's level, which is arbitrary, cancels here before it can cost precision.
     pub(super) fn log_weights(&self, log_q: &Tensor) -> Result<Tensor> {
         Ok((self.samples.broadcast_sub(&self.target)? - log_q)?)
     }

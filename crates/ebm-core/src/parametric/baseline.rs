@@ -27,10 +27,11 @@ use crate::{Error, Result};
 /// # }
 /// ```
 ///
-/// The other kinds: `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`, `laplace` and
-/// `joint_laplace` (`dim`), `mixture_of_gaussians` (`dim`, `components`), `conditional_vae` (`dim`, and `latent_dim` and
-/// `num_samples` unless they are the paper's), `ordinal` (`head` = `"niu"` or `"coral"`, `ranks` like `bins`). Bins are
-/// `uniform` or a list of `centers`. An unknown key or a setting out of range is refused while it is read.
+/// The other kinds: `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`,
+/// `laplace` and `joint_laplace` (`dim`), `mixture_of_gaussians` (`dim`, `components`), `conditional_vae`
+/// (`dim`, and `latent_dim` and `num_samples` unless they are the paper's), `ordinal` (`head` = `"niu"` or
+/// `"coral"`, `ranks` like `bins`). Bins are `uniform` or a list of `centers`. An unknown key or a setting
+/// out of range is refused while it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
 pub enum Baseline {

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, check, host};
 
-/// C intervals of the real line, each with a centre that stands for all values in it: the ages 0 to 100, the angles
-/// −75° to 75°, or the ranks of an ordinal regression.
+/// C intervals of the real line, each with a centre that stands for all values in it: the ages 0 to 100, the
+/// angles −75° to 75°, or the ranks of an ordinal regression.
 ///
-/// Neighbouring bins meet half-way between their centres; the first and the last reach as far outwards as inwards.
+/// Neighbouring bins meet half-way between their centres; the first and the last reach as far outwards as
+/// inwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 pub struct Bins {
@@ -54,7 +55,8 @@ impl Bins {
     /// The bins with these centres, in the units of y.
     ///
     /// # Errors
-    /// [`Error::Setting`] unless there are at least two centres (one has no width), all finite and in ascending order.
+    /// [`Error::Setting`] unless there are at least two centres (one has no width), all finite and in
+    /// ascending order.
     pub fn new(centers: Vec<f64>) -> Result<Self> {
         let setting = |value: String, expected| Error::Setting { name: "bins", value, expected };
         let count = centers.len();
@@ -95,8 +97,8 @@ impl Bins {
         self.centers.len()
     }
 
-    /// The index of the bin whose centre is nearest to `y`; half-way between two, the upper one. Values beyond the
-    /// last bins belong to these.
+    /// The index of the bin whose centre is nearest to `y`; half-way between two, the upper one. Values
+    /// beyond the last bins belong to these.
     pub fn nearest(&self, y: f64) -> usize {
         let inner = &self.edges[1..self.len()];
         inner.partition_point(|edge| *edge <= y)
@@ -112,8 +114,8 @@ impl Bins {
         self.edges.windows(2).map(|edges| (edges[1] - edges[0]).ln()).collect()
     }
 
-    /// The log-density, `(B, M)`, at `y`, `(B, M, D)`, that is constant in each bin: the sum over the D coordinates of
-    /// `log_probabilities`, `(B, D, C)`, less the bin's log-width, and −∞ outside the bins.
+    /// The log-density, `(B, M)`, at `y`, `(B, M, D)`, that is constant in each bin: the sum over the D
+    /// coordinates of `log_probabilities`, `(B, D, C)`, less the bin's log-width, and −∞ outside the bins.
     pub(super) fn log_density(&self, log_probabilities: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = check::dims3("y", y)?;
         check::finite("y", y)?;

@@ -7,8 +7,8 @@ use super::{GaussianMixtureDensity, Parametric, batch, count, gaussian_kl, targe
 use crate::math::log_normal;
 use crate::{Result, check, host};
 
-/// The networks of a [`ConditionalVae`] with Z latent variables z; a Gaussian in n coordinates is `2n` numbers, its
-/// means and then its log-variances.
+/// The networks of a [`ConditionalVae`] with Z latent variables z; a Gaussian in n coordinates is `2n`
+/// numbers, its means and then its log-variances.
 pub trait LatentVariableModel {
     /// What the network extracts from a batch of B inputs x before it sees any z.
     type Features;
@@ -21,15 +21,15 @@ pub trait LatentVariableModel {
 
     /// The approximate posterior `q(z | x, y)`, `(B, 2Z)`, given the targets `y`, `(B, D)`.
     ///
-    /// The supplement names no network for it. `self.prior(features)` is the reading without one: the divergence
-    /// vanishes, and the bound is `E_{p(z|x)} log p(y | x, z)`.
+    /// The supplement names no network for it. `self.prior(features)` is the reading without one: the
+    /// divergence vanishes, and the bound is `E_{p(z|x)} log p(y | x, z)`.
     ///
     /// # Errors
     /// Those of [`prior`](Self::prior).
     fn posterior(&self, features: &Self::Features, y: &Tensor) -> Result<Tensor>;
 
-    /// `p(y | x, z)`, `(B, S, 2D)`, for S latent vectors `z`, `(B, S, Z)`, of each input; the supplement's duplicates
-    /// of FC-BBMean and FC-BBVar.
+    /// `p(y | x, z)`, `(B, S, 2D)`, for S latent vectors `z`, `(B, S, Z)`, of each input; the supplement's
+    /// duplicates of FC-BBMean and FC-BBVar.
     ///
     /// # Errors
     /// Those of [`prior`](Self::prior).
@@ -40,8 +40,8 @@ pub trait LatentVariableModel {
 ///
 /// Its outputs are those of one pass with S latent vectors. For training they come from
 /// [`training_outputs`](Self::training_outputs), with `z ~ q(z | x, y)`; for prediction and densities from
-/// [`prediction_outputs`](Self::prediction_outputs), with `z ~ p(z | x)`. The layout, P = 4Z + 2DS: the prior, the
-/// posterior (2Z each), then 2D numbers for each z.
+/// [`prediction_outputs`](Self::prediction_outputs), with `z ~ p(z | x)`. The layout, P = 4Z + 2DS: the
+/// prior, the posterior (2Z each), then 2D numbers for each z.
 ///
 /// - The loss is the negative bound, with all its constants, the expectation taken over the S vectors:
 ///   `−(1/S) Σ_s log p(y | x, z_s) + KL(q(z | x, y) ‖ p(z | x))`.
@@ -83,12 +83,13 @@ impl ConditionalVae {
         self.num_samples
     }
 
-    /// The outputs `(B, P)` of `model` for the loss at the targets `y`, `(B, D)`: S vectors `z ~ q(z | x, y)`,
-    /// reparametrised, so that the gradient of the loss reaches the posterior through z too.
+    /// The outputs `(B, P)` of `model` for the loss at the targets `y`, `(B, D)`: S vectors
+    /// `z ~ q(z | x, y)`, reparametrised, so that the gradient of the loss reaches the posterior through z
+    /// too.
     ///
     /// # Errors
-    /// [`Error::Empty`](crate::Error::Empty) or [`Error::NonFinite`](crate::Error::NonFinite) for the targets,
-    /// [`Error::Shape`](crate::Error::Shape), and what the networks report.
+    /// [`Error::Empty`](crate::Error::Empty) or [`Error::NonFinite`](crate::Error::NonFinite) for the
+    /// targets, [`Error::Shape`](crate::Error::Shape), and what the networks report.
     pub fn training_outputs<L: LatentVariableModel>(
         &self,
         model: &L,
@@ -104,8 +105,8 @@ impl ConditionalVae {
         self.outputs(model, features, &prior, &posterior, rng)
     }
 
-    /// The outputs `(B, P)` of `model` for predictions and densities: S vectors `z ~ p(z | x)`; the prior stands in
-    /// for the posterior.
+    /// The outputs `(B, P)` of `model` for predictions and densities: S vectors `z ~ p(z | x)`; the prior
+    /// stands in for the posterior.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape), and what the networks report.
@@ -119,8 +120,8 @@ impl ConditionalVae {
         self.outputs(model, features, &prior, &prior, rng)
     }
 
-    /// S latent vectors, `(B, S, Z)`, from the Gaussians `(B, 2Z)`: `z = μ + σ ε` with ε from the host, differentiable
-    /// in μ and log σ².
+    /// S latent vectors, `(B, S, Z)`, from the Gaussians `(B, 2Z)`: `z = μ + σ ε` with ε from the host,
+    /// differentiable in μ and log σ².
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty) and [`Error::Shape`](crate::Error::Shape).

@@ -27,8 +27,9 @@ settings! {
 
 /// Direct regression (Section 2): P = D outputs, which are the prediction.
 ///
-/// It has no density: its loss fits a location, and nothing sets the width of a density around it. The sum over the
-/// coordinates is Section 2's `‖ŷ − y‖²`; a mean over them, which is the same for D = 1, differs by the factor D.
+/// It has no density: its loss fits a location, and nothing sets the width of a density around it. The sum
+/// over the coordinates is Section 2's `‖ŷ − y‖²`; a mean over them, which is the same for D = 1, differs by
+/// the factor D.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direct {
     dim: usize,

@@ -6,10 +6,11 @@ use super::{Parametric, count, location, location_and_log_scale, targets};
 use crate::math::log_normal;
 use crate::{Result, check};
 
-/// `p(y | x) = N(y; μ(x), diag(σ²(x)))` (Section 2), of P = 2D outputs: D means μ, then D log-variances `s = log σ²`.
+/// `p(y | x) = N(y; μ(x), diag(σ²(x)))` (Section 2), of P = 2D outputs: D means μ, then D log-variances
+/// `s = log σ²`.
 ///
-/// The loss is the supplement's, the mean of `Σ_k (y_k − μ_k)² exp(−s_k) + s_k`. It is `2 NLL − D log 2π`: twice the
-/// negative log-likelihood, without the constant.
+/// The loss is the supplement's, the mean of `Σ_k (y_k − μ_k)² exp(−s_k) + s_k`. It is `2 NLL − D log 2π`:
+/// twice the negative log-likelihood, without the constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gaussian {
     dim: usize,

@@ -6,12 +6,12 @@ use super::{Parametric, count, location, location_and_log_scale, targets};
 use crate::math::norm;
 use crate::{Result, check};
 
-/// `p(y | x) ∝ Π_k β_k^{−½} exp{ −½ (Σ_k (y_k − μ_k)² / β_k)^½ }` (supplement, head pose, after Gast and Roth), of P = 2D
-/// outputs: D locations μ, then D log-scales `s = log β`.
+/// `p(y | x) ∝ Π_k β_k^{−½} exp{ −½ (Σ_k (y_k − μ_k)² / β_k)^½ }` (supplement, head pose, after Gast and
+/// Roth), of P = 2D outputs: D locations μ, then D log-scales `s = log β`.
 ///
-/// The loss is the supplement's, the mean of `(Σ_k (y_k − μ_k)² / β_k)^½ + Σ_k log β_k`. It is `2 NLL − 2 log C_D`, where
-/// `C_D = 2^{D+1} π^{D/2} Γ(D) / Γ(D/2)` normalises the density; the supplement leaves it out. At `y = μ`, where the
-/// norm has no derivative, the gradient in μ is 0.
+/// The loss is the supplement's, the mean of `(Σ_k (y_k − μ_k)² / β_k)^½ + Σ_k log β_k`. It is
+/// `2 NLL − 2 log C_D`, where `C_D = 2^{D+1} π^{D/2} Γ(D) / Γ(D/2)` normalises the density; the supplement
+/// leaves it out. At `y = μ`, where the norm has no derivative, the gradient in μ is 0.
 ///
 /// For D = 1 this is a [`Laplace`](super::Laplace) of the scale `2 √β`.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +35,8 @@ impl JointLaplace {
         Ok(norm(&offset)?.broadcast_add(&log_scale.sum(2)?)?)
     }
 
-    /// `log C_D`: the integral of `exp(−r/2)` over all of D dimensions, which is the surface `2 π^{D/2} / Γ(D/2)` of
-    /// the unit sphere times `∫ r^{D−1} exp(−r/2) dr = 2^D Γ(D)`.
+    /// `log C_D`: the integral of `exp(−r/2)` over all of D dimensions, which is the surface
+    /// `2 π^{D/2} / Γ(D/2)` of the unit sphere times `∫ r^{D−1} exp(−r/2) dr = 2^D Γ(D)`.
     fn log_normaliser(&self) -> f64 {
         // By the recursion C_{D+2} = C_D · 8 π (D + 1), from C_1 = 4 and C_2 = 8 π.
         let pi = std::f64::consts::PI;

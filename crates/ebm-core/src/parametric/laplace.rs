@@ -6,11 +6,11 @@ use super::{Parametric, count, location, location_and_log_scale, targets};
 use crate::loss::absolute;
 use crate::{Result, check};
 
-/// `p(y | x) = Π_k exp(−|y_k − μ_k| / β_k) / (2 β_k)` (Tables 2 and 4), of P = 2D outputs: D locations μ, then D
-/// log-scales `s = log β`.
+/// `p(y | x) = Π_k exp(−|y_k − μ_k| / β_k) / (2 β_k)` (Tables 2 and 4), of P = 2D outputs: D locations μ,
+/// then D log-scales `s = log β`.
 ///
-/// The loss is the supplement's, the mean of `Σ_k |y_k − μ_k| exp(−s_k) + s_k`. It is `NLL − D log 2`: the negative
-/// log-likelihood without the constant.
+/// The loss is the supplement's, the mean of `Σ_k |y_k − μ_k| exp(−s_k) + s_k`. It is `NLL − D log 2`: the
+/// negative log-likelihood without the constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Laplace {
     dim: usize,

@@ -12,7 +12,8 @@ pub(super) struct MeanShift<'a> {
     means: &'a [f64],
     /// `1/σ²`, K × D.
     precisions: Vec<f64>,
-    /// `log w_k − Σ_d log σ_kd`: the log-densities of the weighted components at their means, but for a constant.
+    /// `log w_k − Σ_d log σ_kd`: the log-densities of the weighted components at their means, but for a
+    /// constant.
     log_heights: Vec<f64>,
     dim: usize,
 }
@@ -38,9 +39,9 @@ impl<'a> MeanShift<'a> {
 
     /// The mode that is reached from `start`.
     ///
-    /// Where the gradient of the density vanishes, y is the mean of the `μ_k` weighted with each component's share of
-    /// the density and with `1/σ_k²`. One step moves y to that mean: a step of expectation-maximisation, which never
-    /// descends.
+    /// Where the gradient of the density vanishes, y is the mean of the `μ_k` weighted with each component's
+    /// share of the density and with `1/σ_k²`. One step moves y to that mean: a step of
+    /// expectation-maximisation, which never descends.
     fn climb(&self, start: &[f64], shares: &mut [f64]) -> Vec<f64> {
         let mut y = start.to_vec();
         for _ in 0..MAX_STEPS {

@@ -5,14 +5,16 @@ use candle_core::Tensor;
 use super::{GaussianMixtureDensity, Parametric, batch, count, targets};
 use crate::{Result, check};
 
-/// `p(y | x) = Σ_k w_k(x) N(y; μ_k(x), diag(σ_k²(x)))`, a mixture density network (Section 2; K = 2, 4, 8 in Table 2).
+/// `p(y | x) = Σ_k w_k(x) N(y; μ_k(x), diag(σ_k²(x)))`, a mixture density network (Section 2; K = 2, 4, 8 in
+/// Table 2).
 ///
-/// P = K (1 + 2D) outputs: the K logits of the weights w (a softmax), then K × D means, then K × D log-variances, each
-/// component's coordinates together. The loss is the negative log-likelihood with all its constants; the paper predicts
-/// the mean, which it found better than the mean of the component with the largest weight.
+/// P = K (1 + 2D) outputs: the K logits of the weights w (a softmax), then K × D means, then K × D
+/// log-variances, each component's coordinates together. The loss is the negative log-likelihood with all its
+/// constants; the paper predicts the mean, which it found better than the mean of the component with the
+/// largest weight.
 ///
-/// Components whose last layers start alike stay alike, because their gradients are equal. Initialise the biases of
-/// the means spread over the range of y, or the weights at random, as the paper does.
+/// Components whose last layers start alike stay alike, because their gradients are equal. Initialise the
+/// biases of the means spread over the range of y, or the weights at random, as the paper does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixtureOfGaussians {
     dim: usize,
@@ -36,8 +38,8 @@ impl MixtureOfGaussians {
         self.components
     }
 
-    /// The densities of B inputs with the outputs `(B, P)`; what they yield is differentiable in the outputs, where
-    /// it says so.
+    /// The densities of B inputs with the outputs `(B, P)`; what they yield is differentiable in the outputs,
+    /// where it says so.
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty) and [`Error::Shape`](crate::Error::Shape).

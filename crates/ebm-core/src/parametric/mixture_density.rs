@@ -11,8 +11,9 @@ use crate::{Error, Result, check, host};
 
 /// B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` of K components in D coordinates, one for each input.
 ///
-/// Unlike the proposal of Eq. 5, [`GaussianMixture`](crate::GaussianMixture), it does not depend on a target, and its
-/// components have weights and places of their own: it serves as a model and as a learned proposal `q(y | x)`.
+/// Unlike the proposal of Eq. 5, [`GaussianMixture`](crate::GaussianMixture), it does not depend on a target,
+/// and its components have weights and places of their own: it serves as a model and as a learned proposal
+/// `q(y | x)`.
 #[derive(Clone, Debug)]
 pub struct GaussianMixtureDensity {
     log_weights: Tensor,
@@ -21,7 +22,8 @@ pub struct GaussianMixtureDensity {
 }
 
 impl GaussianMixtureDensity {
-    /// The densities with the weights `softmax(logits)`, `(B, K)`, and with `means` and `log_variances`, `(B, K, D)`.
+    /// The densities with the weights `softmax(logits)`, `(B, K)`, and with `means` and `log_variances`,
+    /// `(B, K, D)`.
     ///
     /// # Errors
     /// [`Error::Empty`] for an empty tensor, and [`Error::Shape`].
@@ -80,8 +82,8 @@ impl GaussianMixtureDensity {
         Ok(self.means.broadcast_mul(&self.log_weights.exp()?.unsqueeze(2)?)?.sum(1)?)
     }
 
-    /// M = `num_samples` independent draws from each density, `(B, M, D)`, without history, with the type and device
-    /// of the parameters.
+    /// M = `num_samples` independent draws from each density, `(B, M, D)`, without history, with the type and
+    /// device of the parameters.
     ///
     /// # Errors
     /// [`Error::Setting`] when M is 0, and [`Error::NonFinite`] when a parameter is not finite.
@@ -116,8 +118,9 @@ impl GaussianMixtureDensity {
         host::tensor(samples, (batch, num_samples, dim), &self.means)
     }
 
-    /// The highest point, `(B, D)`, without history: the best of the K modes that are reached by mean shift from the
-    /// component means. No step of it descends, so the result is at least as high as every component mean.
+    /// The highest point, `(B, D)`, without history: the best of the K modes that are reached by mean shift
+    /// from the component means. No step of it descends, so the result is at least as high as every component
+    /// mean.
     ///
     /// # Errors
     /// [`Error::NonFinite`] when a parameter is not finite.

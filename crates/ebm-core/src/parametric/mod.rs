@@ -1,7 +1,8 @@
 //! Section 2 and the supplement: the models that the paper compares with and refines.
 //!
-//! Each is a family of densities `p(y; φ)` whose parameters φ a network outputs for x, or a loss that is thought of as
-//! one. All are [`Parametric`]: a loss for training, and mean, mode, prediction and density of the result.
+//! Each is a family of densities `p(y; φ)` whose parameters φ a network outputs for x, or a loss that is
+//! thought of as one. All are [`Parametric`]: a loss for training, and mean, mode, prediction and density of
+//! the result.
 //!
 //! | in the paper | here |
 //! |---|---|
@@ -59,10 +60,12 @@ pub use softmax::Softmax;
 
 use crate::{Error, Result, check};
 
-/// A model `p(y | x) = p(y; φ(x))` of targets with D coordinates, whose parameters φ are P outputs of a network.
+/// A model `p(y | x) = p(y; φ(x))` of targets with D coordinates, whose parameters φ are P outputs of a
+/// network.
 ///
-/// A batch of B inputs has the outputs `(B, P)`, laid out as each family says. All results are differentiable in the
-/// outputs, except those of [`mode`](Self::mode) and of a [`predict`](Self::predict) that selects or counts.
+/// A batch of B inputs has the outputs `(B, P)`, laid out as each family says. All results are differentiable
+/// in the outputs, except those of [`mode`](Self::mode) and of a [`predict`](Self::predict) that selects or
+/// counts.
 pub trait Parametric {
     /// D, the number of coordinates of a target.
     fn dim(&self) -> usize;
@@ -87,11 +90,12 @@ pub trait Parametric {
     /// Where the density is highest, `(B, D)`; without a density, what the method predicts.
     ///
     /// # Errors
-    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not be.
+    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
+    /// be.
     fn mode(&self, outputs: &Tensor) -> Result<Tensor>;
 
-    /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the mean,
-    /// unless a family says otherwise.
+    /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the
+    /// mean, unless a family says otherwise.
     ///
     /// # Errors
     /// Those of [`mode`](Self::mode).

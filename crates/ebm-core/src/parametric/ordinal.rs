@@ -14,23 +14,24 @@ use crate::{Error, Result, check, host};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrdinalHead {
-    /// Niu et al. 2016: two logits for each question, "no" and then "yes", P = 2 (K − 1). Nothing keeps the answers
-    /// consistent, so that they define no density.
+    /// Niu et al. 2016: two logits for each question, "no" and then "yes", P = 2 (K − 1). Nothing keeps the
+    /// answers consistent, so that they define no density.
     Niu,
     /// CORAL, Cao et al. 2019: one logit for each question, P = K − 1, all from one score and a bias each
-    /// ([`coral_logits`]). Where the biases descend, which they do at the optimum, the answers are consistent and the
-    /// differences of their probabilities are a density.
+    /// ([`coral_logits`]). Where the biases descend, which they do at the optimum, the answers are consistent
+    /// and the differences of their probabilities are a density.
     Coral,
 }
 
 impl Setting for OrdinalHead {}
 
-/// Ordinal regression of a single coordinate over the ranks `r_0 < … < r_{K−1}` (Niu et al. and Cao et al., Table 4).
+/// Ordinal regression of a single coordinate over the ranks `r_0 < … < r_{K−1}` (Niu et al. and Cao et al.,
+/// Table 4).
 ///
 /// The target belongs to the rank nearest to it. The loss is the sum over the K − 1 questions of their binary
-/// cross-entropies, all of importance 1. The prediction is the rank that as many ranks lie below as questions are
-/// answered with more than ½ (with the ranks 1 to K, 1 plus their number). The mean is `r_0 + Σ_k s_k (r_{k+1} − r_k)`
-/// with the probabilities `s_k` of the answers.
+/// cross-entropies, all of importance 1. The prediction is the rank that as many ranks lie below as questions
+/// are answered with more than ½ (with the ranks 1 to K, 1 plus their number). The mean is
+/// `r_0 + Σ_k s_k (r_{k+1} − r_k)` with the probabilities `s_k` of the answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ordinal {
     ranks: Bins,
@@ -84,8 +85,8 @@ impl Ordinal {
         let (yes, no) = (log_sigmoid(&logits)?, log_sigmoid(&logits.neg()?)?);
         let mut parts = vec![no.narrow(1, 0, 1)?];
         if questions > 1 {
-            // s(a) − s(b) = s(a) s(−b) (1 − exp(b − a)), and 1 − exp(−d) = 2 t / (1 + t) with t = tanh(d/2), which
-            // loses no digits where d is small.
+            // s(a) − s(b) = s(a) s(−b) (1 − exp(b − a)), and 1 − exp(−d) = 2 t / (1 + t) with t = tanh(d/2),
+            // which loses no digits where d is small.
             let d = (logits.narrow(1, 0, questions - 1)? - logits.narrow(1, 1, questions - 1)?)?;
             let t = (d * 0.5)?.tanh()?;
             let log_share = ((t.log()? - (t + 1.0)?.log()?)? + std::f64::consts::LN_2)?;
@@ -161,8 +162,8 @@ impl Parametric for Ordinal {
     }
 }
 
-/// CORAL's last layer: the logits `g(x) + b_k`, `(B, K − 1)`, of the scores `g`, `(B, 1)`, which all questions share,
-/// and their `biases`, `(K − 1,)`. Cao et al. start with biases of 0.
+/// CORAL's last layer: the logits `g(x) + b_k`, `(B, K − 1)`, of the scores `g`, `(B, 1)`, which all
+/// questions share, and their `biases`, `(K − 1,)`. Cao et al. start with biases of 0.
 ///
 /// # Errors
 /// [`Error::Empty`] and [`Error::Shape`].

@@ -7,17 +7,18 @@ use super::{OUTPUTS, Parametric, batch, count, targets};
 use crate::math::log_softmax;
 use crate::{Error, Result, check, host};
 
-/// A softmax over the [`Bins`] of each coordinate (supplement, age and head pose): classes with the centres c and the
-/// probabilities `p_c`, of P = D C outputs, the C logits of one coordinate after the other.
+/// A softmax over the [`Bins`] of each coordinate (supplement, age and head pose): classes with the centres c
+/// and the probabilities `p_c`, of P = D C outputs, the C logits of one coordinate after the other.
 ///
-/// The loss is `CE + w_L² (E − y)² + w_Var Σ_c p_c (c − E)²` with `E = Σ_c p_c c`, summed over the coordinates. CE is the
-/// cross-entropy of the bin nearest to y; the second term compares E with y itself. The paper has
-/// `w_L² =` [`L2_WEIGHT`](Self::L2_WEIGHT), and `w_Var =` [`VARIANCE_WEIGHT`](Self::VARIANCE_WEIGHT) or 0. (Pan et al.,
-/// who introduced the terms, have 0.2 and 0.05, and a factor ½ in the second.)
+/// The loss is `CE + w_L² (E − y)² + w_Var Σ_c p_c (c − E)²` with `E = Σ_c p_c c`, summed over the
+/// coordinates. CE is the cross-entropy of the bin nearest to y; the second term compares E with y itself.
+/// The paper has `w_L² =` [`L2_WEIGHT`](Self::L2_WEIGHT), and `w_Var =`
+/// [`VARIANCE_WEIGHT`](Self::VARIANCE_WEIGHT) or 0. (Pan et al., who introduced the terms, have 0.2 and 0.05,
+/// and a factor ½ in the second.)
 ///
-/// The prediction is E. As a density, `p_c` is spread evenly over its bin, zero outside all bins; the negative
-/// log-likelihood is then CE plus the bin's log-width. E is the mean of that density where every centre is the middle of
-/// its bin, as in evenly spaced ones.
+/// The prediction is E. As a density, `p_c` is spread evenly over its bin, zero outside all bins; the
+/// negative log-likelihood is then CE plus the bin's log-width. E is the mean of that density where every
+/// centre is the middle of its bin, as in evenly spaced ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Softmax {
     dim: usize,
@@ -103,7 +104,8 @@ impl Parametric for Softmax {
         Ok(self.expectation(&self.log_probabilities(outputs)?.exp()?)?.0.squeeze(2)?)
     }
 
-    /// The centre of the bin with the largest probability for its width; with evenly spaced bins, the arg-max.
+    /// The centre of the bin with the largest probability for its width; with evenly spaced bins, the
+    /// arg-max.
     fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
         let log_p = self.log_probabilities(outputs)?;
         check::finite(OUTPUTS, outputs)?;

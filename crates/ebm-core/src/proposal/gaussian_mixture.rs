@@ -13,9 +13,9 @@ use crate::{Error, Result, check, host};
 
 /// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
 ///
-/// The paper's σ_l is the same for all coordinates ([`isotropic`](Self::isotropic)); [`new`](Self::new) allows
-/// one for each. All coordinates of one sample come from the same component. In a file, `{ sigmas = [0.1, 0.8], dim = 2 }` or
-/// `{ sigmas = [[0.1, 0.2], [0.8, 1.6]] }`.
+/// The paper's σ_l is the same for all coordinates ([`isotropic`](Self::isotropic)); [`new`](Self::new)
+/// allows one for each. All coordinates of one sample come from the same component. In a file,
+/// `{ sigmas = [0.1, 0.8], dim = 2 }` or `{ sigmas = [[0.1, 0.2], [0.8, 1.6]] }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct GaussianMixture {
@@ -71,8 +71,8 @@ impl GaussianMixture {
     /// A mixture of the L components in `sigmas`, each with D standard deviations in the units of y.
     ///
     /// # Errors
-    /// [`Error::Setting`] when there is no component or coordinate, when the components differ in D, or when a
-    /// standard deviation is not a positive number.
+    /// [`Error::Setting`] when there is no component or coordinate, when the components differ in D, or when
+    /// a standard deviation is not a positive number.
     pub fn new(sigmas: Vec<Vec<f64>>) -> Result<Self> {
         let setting = |value: String, expected| Error::Setting { name: "sigmas", value, expected };
         let dim = sigmas.first().map_or(0, Vec::len);

@@ -21,13 +21,13 @@ const STAND_IN_SIZE: std::ops::Range<f64> = 0.15..0.5;
 /// Bins of the histogram of overlaps in [0, 1].
 const BINS: usize = 100;
 
-/// The proposal of IoU-Net (Jiang et al., 2018), the rival of Section 4.1 that learns an overlap: a pool of jitters
-/// of a unit box, drawn with probability 1 / (1 + the number of jitters in its bin of overlap), so that overlaps
-/// above ½ are about equally frequent.
+/// The proposal of IoU-Net (Jiang et al., 2018), the rival of Section 4.1 that learns an overlap: a pool of
+/// jitters of a unit box, drawn with probability 1 / (1 + the number of jitters in its bin of overlap), so
+/// that overlaps above ½ are about equally frequent.
 ///
-/// Targets are boxes of [`BoxSpace`](crate::BoxSpace), `(cx/w₀, cy/h₀, log w, log h)` in units of the true box's own
-/// size, where a jitter is an offset and its overlap does not depend on the box. It has samples but no density, so
-/// that it serves [`QualityRegression`](crate::QualityRegression) and not Eq. 4.
+/// Targets are boxes of [`BoxSpace`](crate::BoxSpace), `(cx/w₀, cy/h₀, log w, log h)` in units of the true
+/// box's own size, where a jitter is an offset and its overlap does not depend on the box. It has samples but
+/// no density, so that it serves [`QualityRegression`](crate::QualityRegression) and not Eq. 4.
 #[derive(Clone, Debug)]
 pub struct IouStratified {
     offsets: Vec<[f64; 4]>,

@@ -20,8 +20,8 @@ use crate::Result;
 
 /// A distribution `q(y | y_i)` that depends on the target `y_i`: samples and their density.
 pub trait Proposal {
-    /// `num_samples` draws for each of the B centres `y_i`: `center` is `(B, D)`, the result `(B, M, D)` with the
-    /// type and device of `center`.
+    /// `num_samples` draws for each of the B centres `y_i`: `center` is `(B, D)`, the result `(B, M, D)` with
+    /// the type and device of `center`.
     ///
     /// # Errors
     /// When `center` has another shape than the distribution, or there is nothing to draw.
@@ -33,8 +33,8 @@ pub trait Proposal {
     /// When the shapes do not fit together.
     fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor>;
 
-    /// [`sample`](Self::sample) and [`log_prob`](Self::log_prob) of the samples, for a distribution that has both
-    /// at a lower price than one after the other.
+    /// [`sample`](Self::sample) and [`log_prob`](Self::log_prob) of the samples, for a distribution that has
+    /// both at a lower price than one after the other.
     ///
     /// # Errors
     /// Those of the two.

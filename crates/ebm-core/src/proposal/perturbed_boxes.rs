@@ -19,11 +19,11 @@ const SHRINK: f64 = 0.9;
 /// The range of factors on the true size that stand in for a size of at most one pixel.
 const STAND_IN_SIZE: std::ops::Range<f64> = 0.15..0.5;
 
-/// ATOM's proposal (supplement, Visual Tracking): normal noise of the same deviation, 0.01 to 0.3 times √(wh), on the
-/// centre and the size of the true box; whole pixels; an IoU of at least 0.1.
+/// ATOM's proposal (supplement, Visual Tracking): normal noise of the same deviation, 0.01 to 0.3 times
+/// √(wh), on the centre and the size of the true box; whole pixels; an IoU of at least 0.1.
 ///
-/// Centres are y of a [`BoxSpace`](crate::BoxSpace) with the true box's own size. It has samples but no density, so
-/// that it serves a regression and not Eq. 4.
+/// Centres are y of a [`BoxSpace`](crate::BoxSpace) with the true box's own size. It has samples but no
+/// density, so that it serves a regression and not Eq. 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerturbedBoxes;
 

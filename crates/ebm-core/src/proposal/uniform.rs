@@ -43,8 +43,8 @@ impl Uniform {
     /// The box between the corners `low` and `high`, D coordinates each.
     ///
     /// # Errors
-    /// [`Error::Setting`] unless both have the same number (at least one) of finite coordinates, and `low` is below
-    /// `high` in each.
+    /// [`Error::Setting`] unless both have the same number (at least one) of finite coordinates, and `low` is
+    /// below `high` in each.
     pub fn new(low: Vec<f64>, high: Vec<f64>) -> Result<Self> {
         let extends = |(low, high): (&f64, &f64)| low < high && (high - low).is_finite();
         if low.is_empty() || low.len() != high.len() || !low.iter().zip(&high).all(extends) {

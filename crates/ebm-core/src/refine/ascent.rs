@@ -15,7 +15,8 @@ settings! {
         /// λ for each of the D coordinates of y, or a single one for all of them; not negative.
         pub step_length: Vec<f64> where 0.0..=1e6,
         /// η in (0, 1], the factor on a candidate's step length after a rejected step. Only
-        /// [`StepRule::Backtracking`] rejects steps; the others require η = 1, which is the default when read.
+        /// [`StepRule::Backtracking`] rejects steps; the others require η = 1, which is the default when
+        /// read.
         #[serde(default = "no_decay")]
         pub decay: f64 where 1e-6..=1.0,
         /// Which steps are kept, and when to stop.
@@ -32,15 +33,15 @@ settings! {
     pub enum StepRule {
         /// Supplement Algorithm S1: a step is kept only if it increases f; otherwise λ becomes η λ.
         Backtracking,
-        /// Supplement Algorithm S2: every step is kept, and a candidate stops after a step that changes f by less
-        /// than Ω₁, or by less than Ω₂ < 0, that is, one that makes it clearly worse.
+        /// Supplement Algorithm S2: every step is kept, and a candidate stops after a step that changes f by
+        /// less than Ω₁, or by less than Ω₂ < 0, that is, one that makes it clearly worse.
         EarlyStopping {
             /// Ω₁ ≥ 0; the paper uses 1e-3.
             change_threshold: f64 where 0.0..=1e6,
             /// Ω₂ ≤ 0; the paper uses −1e-2.
             degeneration_tolerance: f64 where -1e6..=0.0,
-            /// Return the best y that the candidate visited. Without it (the paper's algorithm, the default) the
-            /// last one is returned, even where its f is lower than that of `y0`.
+            /// Return the best y that the candidate visited. Without it (the paper's algorithm, the default)
+            /// the last one is returned, even where its f is lower than that of `y0`.
             #[serde(default)]
             keep_best: bool,
         },

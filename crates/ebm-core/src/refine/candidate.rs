@@ -11,8 +11,8 @@ pub enum Status {
     Converged,
     /// It stopped because f fell by more than −Ω₂ (Algorithm S2).
     Degenerated,
-    /// f was not finite at `y0`, which is returned unchanged; or, under a rule without backtracking, a step led to
-    /// a non-finite y or f and was undone.
+    /// f was not finite at `y0`, which is returned unchanged; or, under a rule without backtracking, a step
+    /// led to a non-finite y or f and was undone.
     NonFinite,
 }
 

@@ -40,16 +40,17 @@ pub struct Outcome {
 /// supplement, Algorithms S1 and S2).
 ///
 /// Algorithm S1 as printed evaluates f twice in a step; here each step costs one evaluation. The value at an
-/// accepted point is the next step's PrevValue, and after a rejected step neither it nor the gradient changed.
+/// accepted point is the next step's PrevValue, and after a rejected step neither it nor the gradient
+/// changed.
 ///
-/// The result is always finite in y. Under [`StepRule::Backtracking`] no candidate ends with a lower f than it
-/// began with. A candidate whose f is not finite at `y0` stays there ([`Status::NonFinite`]). Without candidates
-/// (B or M is 0) the model is not called.
+/// The result is always finite in y. Under [`StepRule::Backtracking`] no candidate ends with a lower f than
+/// it began with. A candidate whose f is not finite at `y0` stays there ([`Status::NonFinite`]). Without
+/// candidates (B or M is 0) the model is not called.
 ///
 /// # Errors
-/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::NonFinite`](crate::Error::NonFinite) for a
-/// bad `y0`, and [`Error::Shape`](crate::Error::Shape) when `y0` or a result of the model has the wrong shape; else
-/// whatever the model reports.
+/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::NonFinite`](crate::Error::NonFinite)
+/// for a bad `y0`, and [`Error::Shape`](crate::Error::Shape) when `y0` or a result of the model has the wrong
+/// shape; else whatever the model reports.
 pub fn refine<M: EnergyModel>(
     model: &M,
     features: &M::Features,
@@ -65,8 +66,8 @@ pub fn refine<M: EnergyModel>(
         return Ok(Refined { y: y0.detach(), f_init: f.clone(), f_before: f.clone(), f, outcome });
     }
 
-    // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network. In a step y goes to
-    // the device, f and its gradient come back, and nothing else is moved.
+    // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network.
+    // In a step y goes to the device, f and its gradient come back, and nothing else is moved.
     let y0 = y0.detach();
     let (f_init, points) = evaluate(model, features, (&y0, &host::values(&y0)?), ascent.steps > 0)?;
     let mut candidates: Vec<_> = points.into_iter().map(|start| Candidate::new(start, ascent.rule)).collect();
@@ -93,8 +94,8 @@ pub fn refine<M: EnergyModel>(
     Ok(Refined { y, f_init, f, f_before, outcome: Outcome { evaluations, candidates } })
 }
 
-/// The proposed points, and which of them are finite. In place of one that is not stands the point that its candidate comes
-/// from: a model need not bear what no rule would accept.
+/// The proposed points, and which of them are finite. In place of one that is not stands the point that its
+/// candidate comes from: a model need not bear what no rule would accept.
 fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Result<(Vec<f64>, Vec<bool>)> {
     let proposed = candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
     // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
@@ -110,7 +111,8 @@ fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Resu
     Ok((proposed, finite))
 }
 
-/// f at y, given on the device and on the host, as a tensor `(B, M)`, and the same by candidate, with gradients if the next step needs them.
+/// f at y, given on the device and on the host, as a tensor `(B, M)`, and the same by candidate, with
+/// gradients if the next step needs them.
 fn evaluate<M: EnergyModel>(
     model: &M,
     features: &M::Features,

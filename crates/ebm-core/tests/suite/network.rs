@@ -3,8 +3,8 @@
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{DirectionalDerivatives, EnergyModel, Order, Result};
 
-/// f(x, y) = v · tanh([x, y] W + b) + level, three hidden units, and log Z estimated as u · x + level: x (B, 1, 2),
-/// y (B, M, 2).
+/// f(x, y) = v · tanh([x, y] W + b) + level, three hidden units, and log Z estimated as u · x + level: x (B,
+/// 1, 2), y (B, M, 2).
 pub struct Network {
     pub w: Var,
     pub b: Var,

@@ -294,7 +294,8 @@ fn kld_is_allows_no_density_where_the_label_has_no_weight() {
         let objective =
             KullbackLeibler { proposal: Far, num_samples: 3, label: label.clone(), normalize_weights };
         let loss = objective.loss(&model, &(), &zeros(&[1, 1]), &mut rng(0)).unwrap();
-        // The two others have equal weights and f = ±0.05: log of the mean of e^f over three, and nothing more.
+        // The two others have equal weights and f = ±0.05: log of the mean of e^f over three, and nothing
+        // more.
         let want = ((0.05f64.exp() + (-0.05f64).exp()) / 3.0).ln();
         assert!((flat(&loss)[0] - want).abs() < 1e-15, "{}", flat(&loss)[0]);
         let gradient = flat(loss.backward().unwrap().get(&slope).unwrap())[0];

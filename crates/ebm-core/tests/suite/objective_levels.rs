@@ -95,7 +95,8 @@ fn differences_lose_the_digits_that_the_level_takes() {
                     rounding / (2.0 * step),
                 ),
             ] {
-                // Two coordinates; the derivatives enter with factors below 8, and the other operations round too.
+                // Two coordinates; the derivatives enter with factors below 8, and the other operations round
+                // too.
                 let distance = distance(&got, &want);
                 assert!(
                     distance < 16.0 * tolerance + 100.0 * epsilon,

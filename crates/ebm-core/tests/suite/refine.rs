@@ -73,7 +73,8 @@ fn on_a_quadratic_plain_ascent_follows_the_closed_form() {
     }
 }
 
-/// y − 2 is multiplied by 1 − 2 λ = 0.5 in each step: after two of three steps it is −1.5 / 4, and f there −(1.5 / 4)².
+/// y − 2 is multiplied by 1 − 2 λ = 0.5 in each step: after two of three steps it is −1.5 / 4, and f there
+/// −(1.5 / 4)².
 #[test]
 fn f_before_is_where_the_last_step_began() {
     let refined = climb(0.5, &ascent(StepRule::Plain, 3, 0.25, 1.0));

@@ -14,10 +14,12 @@ use crate::quarantine::{DefectCode, Finding};
 /// The largest annotation file, in bytes.
 const MAX_JSON_BYTES: u64 = 2 << 30;
 
-/// Checks the annotation file `annotations` of the images in `images`: all fields of all records, and all images.
+/// Checks the annotation file `annotations` of the images in `images`: all fields of all records, and all
+/// images.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation file.
+/// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation
+/// file.
 pub fn coco(annotations: &Path, images: &Path, options: &CheckOptions) -> Result<Checked> {
     let file = AnnotationFile::<Outline>::read(annotations, MAX_JSON_BYTES)?;
     let objects = file.annotations.unwrap_or_default();

@@ -24,8 +24,8 @@ pub fn utkface(images: &Path, options: &CheckOptions) -> Result<Checked> {
 /// Checks BIWI: the folder of raw frames, or an npz file of FSA-Net.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io); [`Error::Format`](crate::Error::Format) for what is neither, or has a damaged
-/// calibration.
+/// [`Error::Io`](crate::Error::Io); [`Error::Format`](crate::Error::Format) for what is neither, or has a
+/// damaged calibration.
 pub fn biwi(path: &Path, options: &CheckOptions) -> Result<Checked> {
     let faces = if path.is_file() {
         biwi::read_npz(path, &biwi::NpzOptions { tolerance: ANY, ..biwi::NpzOptions::default() })?

@@ -1,7 +1,8 @@
 //! Every defect of a dataset, for `ebm data check`.
 //!
-//! A loader stops at the first defect of a record, since the record is left out then; a check goes on and tells all,
-//! also what a loader tolerates, such as a grey image. Nothing is left out and no fraction is tolerated.
+//! A loader stops at the first defect of a record, since the record is left out then; a check goes on and
+//! tells all, also what a loader tolerates, such as a grey image. Nothing is left out and no fraction is
+//! tolerated.
 
 mod coco;
 mod faces;

@@ -26,8 +26,8 @@ pub enum Benchmark {
     TrackingNet(Vec<trackingnet::Set>),
 }
 
-/// Checks the dataset in the folder `root`: that annotations can be read, that there are as many frames as boxes, and each
-/// frame.
+/// Checks the dataset in the folder `root`: that annotations can be read, that there are as many frames as
+/// boxes, and each frame.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io); [`Error::Format`](crate::Error::Format) for a folder without sequences.

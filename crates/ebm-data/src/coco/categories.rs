@@ -13,12 +13,13 @@ pub struct Category {
     pub id: u64,
     /// The name.
     pub name: String,
-    /// What a model calls it, from 1: the position among the ids in ascending order; or the id itself where the model has as
-    /// many labels as the highest id says, as torchvision's 90 for COCO's 80 categories.
+    /// What a model calls it, from 1: the position among the ids in ascending order; or the id itself where
+    /// the model has as many labels as the highest id says, as torchvision's 90 for COCO's 80 categories.
     pub label: usize,
 }
 
-/// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean nothing.
+/// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean
+/// nothing.
 pub(super) fn sound(records: &[CategoryRecord], examiner: &mut Examiner) -> Result<Vec<Category>, String> {
     let mut categories = Vec::with_capacity(records.len());
     for (position, record) in records.iter().enumerate() {

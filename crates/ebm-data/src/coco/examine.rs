@@ -1,5 +1,5 @@
-//! What is wrong with the records of an annotation file. Who reads the file decides what follows from it: a loader leaves
-//! the record out, a check lists all findings.
+//! What is wrong with the records of an annotation file. Who reads the file decides what follows from it: a
+//! loader leaves the record out, a check lists all findings.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,8 @@ pub(crate) fn crowded(objects: usize) -> Option<Finding> {
     (objects > MAX_OBJECTS).then(|| Finding::new(DefectCode::TooManyObjects, detail()))
 }
 
-/// Examines the records of one file: first its categories, then its images, then its annotations, each in the file's order.
+/// Examines the records of one file: first its categories, then its images, then its annotations, each in the
+/// file's order.
 #[derive(Default)]
 pub(crate) struct Examiner {
     categories: HashSet<u64>,
@@ -74,7 +75,8 @@ impl Examiner {
         found
     }
 
-    /// What is wrong with the next annotation, whose outline has the area `outline` in square pixels if it is known.
+    /// What is wrong with the next annotation, whose outline has the area `outline` in square pixels if it is
+    /// known.
     pub(crate) fn annotation<S>(
         &mut self,
         record: &AnnotationRecord<S>,
@@ -138,8 +140,8 @@ pub(crate) fn misplaced([x, y, w, h]: [f64; 4], size: Option<(usize, usize)>) ->
     None
 }
 
-/// Compares an area with those of the outline and of the box, where they are known. Without an outline it is that of a mask
-/// that nobody sees, which is in the box; a crowd's mask is not read.
+/// Compares an area with those of the outline and of the box, where they are known. Without an outline it is
+/// that of a mask that nobody sees, which is in the box; a crowd's mask is not read.
 fn wrong_area(area: f64, (outline, bbox): (Option<f64>, Option<f64>), crowd: bool) -> Option<Finding> {
     if area <= 0. {
         return Some(Finding::new(DefectCode::BadArea, format!("area is {area}")));

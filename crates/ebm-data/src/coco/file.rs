@@ -28,10 +28,12 @@ pub struct AnnotationFile<S = IgnoredAny> {
 }
 
 impl<S: serde::de::DeserializeOwned + Default> AnnotationFile<S> {
-    /// Reads a file of at most `max_bytes` bytes. NaN and infinities as Python writes them are read, and found defective where they stand.
+    /// Reads a file of at most `max_bytes` bytes. NaN and infinities as Python writes them are read, and
+    /// found defective where they stand.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation file.
+    /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an
+    /// annotation file.
     pub fn read(path: &Path, max_bytes: u64) -> Result<Self, Error> {
         let bytes = read_utf8(path, max_bytes)?;
         serde_json::from_slice(&bytes)
@@ -40,7 +42,8 @@ impl<S: serde::de::DeserializeOwned + Default> AnnotationFile<S> {
     }
 }
 
-/// The numbers that Python writes and JSON lacks, NaN and the infinities, as texts, which a field finds to be no number.
+/// The numbers that Python writes and JSON lacks, NaN and the infinities, as texts, which a field finds to be
+/// no number.
 fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
     let mut out = Vec::with_capacity(bytes.len());

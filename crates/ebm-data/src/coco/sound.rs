@@ -81,8 +81,8 @@ pub(super) fn keep_sound(
     Sound { images, quarantine, bad_of_total: [(bad[0], totals[0]), (bad[1], totals[1])] }
 }
 
-/// Whether an annotation is left out for this. A part of its box may be outside the image, its area may be that of a mask that
-/// is not read, or zero.
+/// Whether an annotation is left out for this. A part of its box may be outside the image, its area may be
+/// that of a mask that is not read, or zero.
 fn matters(finding: &Finding, annotation: &AnnotationRecord) -> bool {
     match finding.code {
         DefectCode::BoxClipped | DefectCode::AreaMismatch => false,

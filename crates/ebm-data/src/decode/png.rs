@@ -27,7 +27,8 @@ struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// Whether the colours may depend on it: critical chunks, and the transparency, which tells the number of channels.
+    /// Whether the colours may depend on it: critical chunks, and the transparency, which tells the number of
+    /// channels.
     fn is_needed(&self) -> bool {
         self.kind.first().is_some_and(u8::is_ascii_uppercase) || self.kind == b"tRNS"
     }

@@ -8,8 +8,8 @@
 //! names: [cat, dog]    # or a list with dashes, or a map from 0, 1, …
 //! ```
 //!
-//! Other keys, with what is indented below them, are skipped. Lists of folders, anchors, tags and texts of several lines are
-//! refused where one of these keys has them.
+//! Other keys, with what is indented below them, are skipped. Lists of folders, anchors, tags and texts of
+//! several lines are refused where one of these keys has them.
 
 use std::path::{Path, PathBuf};
 

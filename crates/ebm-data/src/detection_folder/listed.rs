@@ -38,8 +38,8 @@ pub(super) struct Annotated {
     pub is_difficult: bool,
 }
 
-/// Gathers the records of `root` in their order; ids count from 1. `label` tells an object's class and box in an image of a size,
-/// and `remedy` is what to do about a box that is not in its image.
+/// Gathers the records of `root` in their order; ids count from 1. `label` tells an object's class and box in
+/// an image of a size, and `remedy` is what to do about a box that is not in its image.
 pub(super) fn gather<T>(
     root: &Path,
     records: &[Listed<T>],

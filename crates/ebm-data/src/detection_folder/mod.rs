@@ -6,16 +6,17 @@
 //! | Pascal VOC | `Annotations/*.xml`, `annotations/`, `annots/`, or the XML files beside the images; each also in `{train,valid,test}/` | `JPEGImages/`, `images/`, beside the XML files |
 //! | YOLO | `data.yaml` (see [`data_yaml`]), or `classes.txt` | `images/`, with `labels/` instead of it for the labels; or beside the labels |
 //!
-//! [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose categories have the same order in every split: COCO's by
-//! id, VOC's by name, YOLO's by index. What is defective is named by file and line, and left out; above
-//! [`LoadOptions::tolerance`] it is an error.
+//! [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose categories have the same order in
+//! every split: COCO's by id, VOC's by name, YOLO's by index. What is defective is named by file and line,
+//! and left out; above [`LoadOptions::tolerance`] it is an error.
 //!
-//! **Pixels.** The boxes of a `CocoDataset` are half-open: `x1 − x0` columns. VOC's corners are the first and the last pixel
-//! inside, counted from 1, so that `(xmin, xmax) = (1, W)` is the whole width; they become `xmin − 1` and `xmax`. YOLO's
-//! numbers are the centre and the sides as fractions of the image's sides; the image's header tells these.
+//! **Pixels.** The boxes of a `CocoDataset` are half-open: `x1 − x0` columns. VOC's corners are the first and
+//! the last pixel inside, counted from 1, so that `(xmin, xmax) = (1, W)` is the whole width; they become
+//! `xmin − 1` and `xmax`. YOLO's numbers are the centre and the sides as fractions of the image's sides; the
+//! image's header tells these.
 //!
-//! **Difficult objects** of VOC are neither right nor wrong where a detector is measured, and it is not trained on them: they are
-//! COCO's crowds.
+//! **Difficult objects** of VOC are neither right nor wrong where a detector is measured, and it is not
+//! trained on them: they are COCO's crowds.
 
 mod coco;
 pub mod data_yaml;
@@ -109,8 +110,8 @@ impl DetectionFolder {
     /// Recognises what `root` holds; with `format` nothing else is considered.
     ///
     /// # Errors
-    /// [`Error::Format`] for a folder of no known format, or of several; [`Error::Io`]; for VOC and YOLO what is wrong with the
-    /// files as a whole.
+    /// [`Error::Format`] for a folder of no known format, or of several; [`Error::Io`]; for VOC and YOLO what
+    /// is wrong with the files as a whole.
     pub fn open(root: &Path, format: Option<Format>) -> Result<Self> {
         let wanted = |kind| format.is_none_or(|format| format == kind);
         let mut found = Vec::new();
@@ -161,8 +162,8 @@ impl DetectionFolder {
     /// The split as a dataset.
     ///
     /// # Errors
-    /// [`Error::Format`] for a split that the folder has not, and with [`Purpose::Train`] for one without an object; those of
-    /// [`CocoDataset::load`].
+    /// [`Error::Format`] for a split that the folder has not, and with [`Purpose::Train`] for one without an
+    /// object; those of [`CocoDataset::load`].
     pub fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
         let splits = self.splits();
         if !splits.contains(&split) {

@@ -117,8 +117,8 @@ fn xml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files_in(folder, &["xml"])?.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// The files that `ImageSets/Main/{train,val,test}.txt` list, a name without extension in each line; `trainval.txt` is read
-/// where there is no `train.txt`.
+/// The files that `ImageSets/Main/{train,val,test}.txt` list, a name without extension in each line;
+/// `trainval.txt` is read where there is no `train.txt`.
 fn lists_of_splits(root: &Path, folder: &Path) -> Result<BTreeMap<Split, Vec<PathBuf>>> {
     let lists = root.join("ImageSets/Main");
     let mut found = BTreeMap::new();
@@ -177,8 +177,8 @@ fn read_file(root: &Path, path: &Path) -> Result<Listed<VocObject>> {
     Ok(record(read_image(root, path, annotation), objects))
 }
 
-/// The image of an annotation: the image of the XML file's own name in one of the usual folders, as readers of VOC have it; or
-/// else that of `filename`, which is often a name of another machine.
+/// The image of an annotation: the image of the XML file's own name in one of the usual folders, as readers
+/// of VOC have it; or else that of `filename`, which is often a name of another machine.
 fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
     let beside = xml.parent().unwrap_or(root);
     let folders: Vec<PathBuf> = std::iter::once(beside.to_owned())

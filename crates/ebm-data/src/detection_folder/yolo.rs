@@ -151,8 +151,8 @@ fn find_yaml(root: &Path) -> Result<Option<(PathBuf, DataYaml)>> {
     }
 }
 
-/// The folder of a split. A `path` is often that of another machine, and `../train/images` is written where `train/images` is
-/// meant.
+/// The folder of a split. A `path` is often that of another machine, and `../train/images` is written where
+/// `train/images` is meant.
 fn folder_of(root: &Path, yaml: &DataYaml, folder: &Path, file: &Path) -> Result<PathBuf> {
     let base = yaml.path.as_ref().map(|path| root.join(path));
     let bases: Vec<PathBuf> = base.into_iter().chain([root.to_owned()]).collect();
@@ -183,7 +183,8 @@ fn folders_without_yaml(root: &Path) -> BTreeMap<Split, PathBuf> {
     found
 }
 
-/// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or beside the images.
+/// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or
+/// beside the images.
 fn labels_of(root: &Path, images: &Path) -> PathBuf {
     let (base, below) = images.strip_prefix(root).map_or((Path::new(""), images), |below| (root, below));
     let parts: Vec<Component> = below.components().collect();

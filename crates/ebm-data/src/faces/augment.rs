@@ -10,16 +10,17 @@ use crate::loader::{Planes, check_probability};
 use crate::resize::{Filtered, Unfiltered, Window};
 use crate::transform::Normalise;
 
-/// The augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a random crop.
+/// The augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a
+/// random crop.
 ///
-/// The paper gives a range of scales; scales are uniform over it. (Code of the authors' later work draws from a grid of
-/// step 0.1, which is not copied.)
+/// The paper gives a range of scales; scales are uniform over it. (Code of the authors' later work draws from
+/// a grid of step 0.1, which is not copied.)
 #[derive(Clone, Debug, PartialEq)]
 pub struct Augmentation {
     /// The probability of mirroring left to right.
     pub flip_probability: f64,
-    /// What the D numbers of the target are multiplied by when the image is mirrored, each 1 or −1: `[1]` for the age,
-    /// `[-1, 1, -1]` for yaw, pitch and roll.
+    /// What the D numbers of the target are multiplied by when the image is mirrored, each 1 or −1: `[1]` for
+    /// the age, `[-1, 1, -1]` for yaw, pitch and roll.
     pub flip_signs: Vec<f32>,
     /// The smallest and the largest scale; 0.7 and 1.4 in the paper.
     pub scale: [f64; 2],
@@ -31,8 +32,8 @@ impl Augmentation {
         Self { flip_probability: 0.5, flip_signs, scale: [0.7, 1.4] }
     }
 
-    /// Draws a placement in a square of `size` pixels: mirroring, then the scale, then, where the scaled image is the
-    /// larger, the crop's row and column, uniform over all that lie inside.
+    /// Draws a placement in a square of `size` pixels: mirroring, then the scale, then, where the scaled
+    /// image is the larger, the crop's row and column, uniform over all that lie inside.
     pub fn draw(&self, size: usize, rng: &mut dyn RngCore) -> Placement {
         let [low, high] = self.scale;
         let flipped = unit(rng) < self.flip_probability;
@@ -72,7 +73,8 @@ fn scaled(size: usize, scale: f64) -> usize {
     (size as f64 * scale).round() as usize
 }
 
-/// Positions up to here are exact in the resizing's f32, and a batch of one image has a size that can be computed.
+/// Positions up to here are exact in the resizing's f32, and a batch of one image has a size that can be
+/// computed.
 const MAX_SIDE: usize = 1 << 15;
 
 /// Where an augmented image lies in the square that it is cropped to or padded to.
@@ -113,12 +115,12 @@ impl FaceTransform {
 
     /// The normalised planes (3, size, size) of an image, as it is or placed as [`Augmentation::draw`] says.
     ///
-    /// An image of other sides is resized to size × size first, its aspect not kept, by Pillow's bilinear filter, which is
-    /// antialiased when reducing; an image of these sides stays as it is, to the last bit.
+    /// An image of other sides is resized to size × size first, its aspect not kept, by Pillow's bilinear
+    /// filter, which is antialiased when reducing; an image of these sides stays as it is, to the last bit.
     ///
-    /// A placed image is then mirrored, resized to [`Placement::side`] by unfiltered bilinear interpolation (OpenCV's, and
-    /// torch's with `align_corners=False`; not rounded to 8 bits), cropped to what lies in the square from
-    /// [`Placement::offset`] on, and padded with black pixels at the bottom and on the right.
+    /// A placed image is then mirrored, resized to [`Placement::side`] by unfiltered bilinear interpolation
+    /// (OpenCV's, and torch's with `align_corners=False`; not rounded to 8 bits), cropped to what lies in the
+    /// square from [`Placement::offset`] on, and padded with black pixels at the bottom and on the right.
     pub fn apply(&self, image: &Image, placement: Option<Placement>) -> Vec<f32> {
         let mut data = vec![0.; 3 * self.size * self.size];
         let mut planes = Planes::new(&mut data, (self.size, self.size));

@@ -24,7 +24,8 @@ pub use tolerance::Tolerance;
 pub enum Pixels {
     /// A JPEG or PNG file.
     File(PathBuf),
-    /// The part `[x0, y0, x1, y1]` of a JPEG or PNG file, half-open, in pixels; what lies beyond the image is black.
+    /// The part `[x0, y0, x1, y1]` of a JPEG or PNG file, half-open, in pixels; what lies beyond the image is
+    /// black.
     Region {
         /// The file.
         path: PathBuf,
@@ -52,8 +53,8 @@ impl Pixels {
         }
     }
 
-    /// What the pixels depend on: the bytes of the file, and the part of it, or the pixels themselves. Equal bytes are
-    /// equal pixels.
+    /// What the pixels depend on: the bytes of the file, and the part of it, or the pixels themselves. Equal
+    /// bytes are equal pixels.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) and [`Error::FileTooLarge`](crate::Error::FileTooLarge).

@@ -95,8 +95,8 @@ impl Split {
     /// Reads what [`Split::write`] has written.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no split, has another version, or
-    /// a name twice.
+    /// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no split, has another version,
+    /// or a name twice.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = read_utf8(path, MAX_BYTES)?;
         let fail =
@@ -130,8 +130,8 @@ impl Split {
         self.parts.get(part).map(Vec::as_slice)
     }
 
-    /// The faces of each part, sorted by name. A name that is not among the faces but in the quarantine is left
-    /// out, and its defect goes with the part.
+    /// The faces of each part, sorted by name. A name that is not among the faces but in the quarantine is
+    /// left out, and its defect goes with the part.
     ///
     /// # Errors
     /// [`Error::Split`], with the names, if the split has names that are not among the faces, the faces have

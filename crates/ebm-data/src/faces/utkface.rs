@@ -22,8 +22,8 @@ const SHIFTS: [f32; 2] = [0., 21.];
 /// How to load a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UtkOptions {
-    /// What is added to a label to get the age in years. `None`: 0 or 21, whichever makes labels agree with the
-    /// names; names must tell the age then. With a number, names are not looked at.
+    /// What is added to a label to get the age in years. `None`: 0 or 21, whichever makes labels agree with
+    /// the names; names must tell the age then. With a number, names are not looked at.
     pub shift: Option<f32>,
     /// Whether each image file must exist; a missing one is a defect then.
     pub check_files: bool,
@@ -40,8 +40,8 @@ impl Default for UtkOptions {
 
 /// The age in years that the file name `name` tells, such as 34 of `34_0_1_20170117163203851.jpg.chip.jpg`.
 ///
-/// Only the number before the first `_` matters: of the published names some lack the race or a dot, or have a
-/// space or a digit too many.
+/// Only the number before the first `_` matters: of the published names some lack the race or a dot, or have
+/// a space or a digit too many.
 ///
 /// # Errors
 /// [`Error::Age`] for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
@@ -55,7 +55,8 @@ pub fn age_of_name(name: &str) -> Result<f32> {
     check_age(age).map_err(fail)
 }
 
-/// Reads the faces that the CSV file `split` lists, with images in the directory `images`, in the list's order.
+/// Reads the faces that the CSV file `split` lists, with images in the directory `images`, in the list's
+/// order.
 ///
 /// The file has a header with the columns `file` and `age`; others, such as the published files' row numbers,
 /// are ignored. The label under `age` is the age minus [`UtkOptions::shift`]. Targets are ages in years.
@@ -64,9 +65,9 @@ pub fn age_of_name(name: &str) -> Result<f32> {
 /// name tells no age (with a shift told from the names), or its file is listed twice or not there.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, no such list,
-/// or empty, or that agrees with its names under neither convention; [`Error::TooManyDefects`] above the
-/// tolerated fraction; [`Error::Argument`] for options out of their domain.
+/// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, no such
+/// list, or empty, or that agrees with its names under neither convention; [`Error::TooManyDefects`] above
+/// the tolerated fraction; [`Error::Argument`] for options out of their domain.
 pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> {
     let mut collector = Collector::new(&options.tolerance)?;
     let rows = read_rows(split)?;
@@ -90,11 +91,13 @@ pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> 
 
 /// Reads every JPEG and PNG file of the directory `images`, by name, with the age that its name tells.
 ///
-/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a defect.
+/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a
+/// defect.
 ///
 /// # Errors
 /// [`Error::Io`] for a directory that cannot be read, [`Error::Format`] for one without images,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its
+/// domain.
 pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let mut collector = Collector::new(tolerance)?;
     let names = files_in(images, &["jpg", "jpeg", "png"])?;

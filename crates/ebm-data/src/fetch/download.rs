@@ -28,7 +28,8 @@ pub struct FetchOptions {
     pub stall: Duration,
     /// Bytes per second.
     pub min_rate: f64,
-    /// The first wait between two attempts; each wait is twice the one before, times a number drawn from 0.5 to 1.5.
+    /// The first wait between two attempts; each wait is twice the one before, times a number drawn from 0.5
+    /// to 1.5.
     pub backoff: Duration,
     /// No wait is longer. A server that asks for more (`Retry-After`) gets an error instead.
     pub longest_wait: Duration,
@@ -43,8 +44,8 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
-    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most; 16 GiB of unstated size, 256 MiB kept
-    /// free; no Hub.
+    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most; 16 GiB of unstated
+    /// size, 256 MiB kept free; no Hub.
     pub fn new(key: Key) -> Self {
         Self {
             offline: false,
@@ -192,7 +193,8 @@ impl Transfer<'_> {
         let (meta, target) = (part.meta()?, self.target);
         let total = meta.total?;
         let sizes_agree = target.size.is_none_or(|size| size == total);
-        // Without a validator of the server, only the hash of the whole can tell that two halves belong together.
+        // Without a validator of the server, only the hash of the whole can tell that two halves belong
+        // together.
         let told_apart = meta.validator().is_some() || *target.pin != Pin::FirstUse;
         (part.len() > 0 && part.len() <= total && meta.url == self.url && sizes_agree && told_apart)
             .then(|| meta.clone())
@@ -290,8 +292,9 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether a part may grow from one length to another: not beyond `total`, which the server told, nor beyond the limit where
-    /// the manifest states no size; and where nobody tells one, the disk keeps some room.
+    /// Whether a part may grow from one length to another: not beyond `total`, which the server told, nor
+    /// beyond the limit where the manifest states no size; and where nobody tells one, the disk keeps some
+    /// room.
     fn check_growth(&self, from: u64, to: u64, total: Option<u64>) -> Result<()> {
         let (path, url) = (self.target.path.to_owned(), self.url.to_owned());
         if let Some(expected) = total.filter(|&total| to > total) {

@@ -111,8 +111,8 @@ pub(super) fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Verifies a file that is in its place: the size, the pin, and the record of its first download. Returns its hash, and
-/// whether it was recorded now.
+/// Verifies a file that is in its place: the size, the pin, and the record of its first download. Returns its
+/// hash, and whether it was recorded now.
 pub(super) fn verify(
     path: &Path,
     (pin, size): (&Pin, Option<u64>),

@@ -1,7 +1,8 @@
 //! Weights from the Hugging Face Hub, through the cache that other programs of the Hub share.
 //!
-//! hf-hub knows the cache; its client is not used, as it neither notices a stall nor compares hashes. A blob gets its name in the
-//! cache, and a snapshot its link, only when the content has the hash that the Hub publishes for it.
+//! hf-hub knows the cache; its client is not used, as it neither notices a stall nor compares hashes. A blob
+//! gets its name in the cache, and a snapshot its link, only when the content has the hash that the Hub
+//! publishes for it.
 
 use std::fs;
 use std::io::Read as _;
@@ -60,8 +61,9 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// What the environment's variables say, which `variable` looks up: `HF_HUB_CACHE` or `HF_HOME` (else `.cache/huggingface`
-    /// in `HOME`), `HF_ENDPOINT`, `HF_TOKEN` (else the file that a login has written), `HF_HUB_OFFLINE`. `None` without any home.
+    /// What the environment's variables say, which `variable` looks up: `HF_HUB_CACHE` or `HF_HOME` (else
+    /// `.cache/huggingface` in `HOME`), `HF_ENDPOINT`, `HF_TOKEN` (else the file that a login has written),
+    /// `HF_HUB_OFFLINE`. `None` without any home.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let user = || Some(PathBuf::from(given("HOME").or_else(|| given("USERPROFILE"))?));

@@ -110,7 +110,8 @@ impl Manifest {
         Self::parse(path, &String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?)
     }
 
-    /// Reads the text of a manifest; `path` is for messages, and its stem is the name that the text must have.
+    /// Reads the text of a manifest; `path` is for messages, and its stem is the name that the text must
+    /// have.
     ///
     /// # Errors
     /// [`Error::Manifest`] with the place if the text is no manifest.

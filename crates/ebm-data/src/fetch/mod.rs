@@ -1,12 +1,14 @@
 //! Fetching datasets and weights from their publishers; the only place of the product that opens a socket.
 //!
-//! [`get`] brings all files of a [`Manifest`] into their places. **A file under its final name has been verified**: it grows
-//! as `<name>.part` beside it, is hashed while it is written, and is renamed when its hash and size are right. A download that
-//! breaks, or whose process is killed, goes on where it stopped, if the server still has the same content (`<name>.part.meta`
-//! says which). `<name>.lock` keeps a second process away.
+//! [`get`] brings all files of a [`Manifest`] into their places. **A file under its final name has been
+//! verified**: it grows as `<name>.part` beside it, is hashed while it is written, and is renamed when its
+//! hash and size are right. A download that breaks, or whose process is killed, goes on where it stopped, if
+//! the server still has the same content (`<name>.part.meta` says which). `<name>.lock` keeps a second
+//! process away.
 //!
 //! Where the publisher tells no hash, the first download is trusted and its hash recorded in `<name>.sha256`.
-//! What cannot be fetched by a program is left to the user, with an instruction, and verified when it is there.
+//! What cannot be fetched by a program is left to the user, with an instruction, and verified when it is
+//! there.
 
 mod address;
 mod download;
@@ -138,7 +140,8 @@ pub fn get(
 /// [`get`] for one file.
 ///
 /// # Errors
-/// [`Error::Locked`] at once if another process fetches it; every other [`enum@Error`] when it is not to be had or wrong.
+/// [`Error::Locked`] at once if another process fetches it; every other [`enum@Error`] when it is not to be
+/// had or wrong.
 pub fn get_entry(
     entry: &Entry,
     dir: &Path,
@@ -223,7 +226,8 @@ fn present(entry: &Entry, path: &Path, report: Report<'_>) -> Result<Option<Stat
     });
     report(Event::End);
     let (sha256, new) = verified?;
-    // What a kill between the renaming and the end has left. Taking a lock that nobody holds removes its file.
+    // What a kill between the renaming and the end has left. Taking a lock that nobody holds removes its
+    // file.
     part::remove(path);
     if lock_of(path).exists() {
         drop(take_lock(path));

@@ -55,8 +55,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Opens what an earlier process left of `target`, and hashes it again. Nothing but a regular file is taken for that, and
-    /// nothing else at `target` would be replaced in the end.
+    /// Opens what an earlier process left of `target`, and hashes it again. Nothing but a regular file is
+    /// taken for that, and nothing else at `target` would be replaced in the end.
     pub fn open(target: &Path) -> Result<Self> {
         check_output(target).map_err(Error::io("write", target))?;
         let path = beside(target, "part");
@@ -80,7 +80,8 @@ impl Part {
         self.meta.as_ref()
     }
 
-    /// Drops all bytes; those that come belong to `meta`. Written in this order, so that a part is never described wrongly.
+    /// Drops all bytes; those that come belong to `meta`. Written in this order, so that a part is never
+    /// described wrongly.
     pub fn restart(&mut self, meta: Option<Meta>) -> Result<()> {
         self.file.set_len(0).map_err(Error::io("cut", &self.path))?;
         self.file.seek(SeekFrom::Start(0)).map_err(Error::io("cut", &self.path))?;

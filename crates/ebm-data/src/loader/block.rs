@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The numbers of a batch. Dropped, they leave their memory to a later batch of the same iteration: to give tens of
-/// megabytes back to the system and to get them anew, zeroed, takes as long as to decode an image.
+/// The numbers of a batch. Dropped, they leave their memory to a later batch of the same iteration: to give
+/// tens of megabytes back to the system and to get them anew, zeroed, takes as long as to decode an image.
 pub struct Block {
     /// May be longer than the block.
     memory: Vec<f32>,

@@ -3,7 +3,8 @@
 use super::{Batch, Batches, DetectionRecipe, Loader, Recipe};
 use crate::error::{Error, Result};
 
-/// The batches of a loader by step: the next one is being made meanwhile, any other starts anew, as after a resume.
+/// The batches of a loader by step: the next one is being made meanwhile, any other starts anew, as after a
+/// resume.
 pub struct ByStep<R: Recipe = DetectionRecipe> {
     loader: Loader<R>,
     /// The step that comes next, and what makes it.

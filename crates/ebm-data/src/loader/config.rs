@@ -19,7 +19,8 @@ pub struct LoaderConfig<R = DetectionRecipe> {
     pub shuffle: bool,
     /// Whether to leave out batches that are smaller for want of images.
     pub drop_last: bool,
-    /// Which of a batch's images to make, where several processes share each batch; then `drop_last` is required.
+    /// Which of a batch's images to make, where several processes share each batch; then `drop_last` is
+    /// required.
     pub part: Option<Range<usize>>,
     /// Threads that make batches; with 0 the caller's thread does.
     pub workers: usize,
@@ -32,8 +33,8 @@ pub struct LoaderConfig<R = DetectionRecipe> {
 }
 
 impl<R> LoaderConfig<R> {
-    /// Each image once per epoch, in an order of the epoch's own; 2 workers, 4 batches ahead, 1 unreadable image in
-    /// 1000.
+    /// Each image once per epoch, in an order of the epoch's own; 2 workers, 4 batches ahead, 1 unreadable
+    /// image in 1000.
     pub fn shuffled(recipe: R, batch_size: usize) -> Self {
         Self {
             recipe,

@@ -32,7 +32,8 @@ pub struct Sample {
     pub width: usize,
     /// `(height, width)` of the image file.
     pub original: (usize, usize),
-    /// `(x0, y0, x1, y1)` in pixels of the resized (and mirrored) image, half-open. Crowd regions are left out.
+    /// `(x0, y0, x1, y1)` in pixels of the resized (and mirrored) image, half-open. Crowd regions are left
+    /// out.
     pub boxes: Vec<[f32; 4]>,
     /// The label of each box, from 1.
     pub labels: Vec<usize>,

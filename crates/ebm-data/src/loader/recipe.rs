@@ -37,8 +37,8 @@ pub trait Recipe: Send + Sync + 'static {
     /// `(height, width)` of a batch of the samples `indices`.
     fn input_size(&self, dataset: &Self::Dataset, indices: &[usize]) -> (usize, usize);
 
-    /// Writes every number of one sample's planes, whose size is that of [`Recipe::input_size`]; the same numbers for
-    /// the same `item`. [`Err`] inside [`Ok`] says why the sample is left out.
+    /// Writes every number of one sample's planes, whose size is that of [`Recipe::input_size`]; the same
+    /// numbers for the same `item`. [`Err`] inside [`Ok`] says why the sample is left out.
     ///
     /// # Errors
     /// What is the machine's failure and not the sample's.

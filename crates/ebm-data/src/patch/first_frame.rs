@@ -12,13 +12,14 @@ pub enum PatchTransform {
     Identity,
     /// Mirrored left to right.
     FlipHorizontal,
-    /// Smoothed by a Gaussian of these standard deviations in pixels, down the columns and along the rows. It ends at two
-    /// standard deviations, rounded up to whole pixels; beyond the patch its last pixels repeat.
+    /// Smoothed by a Gaussian of these standard deviations in pixels, down the columns and along the rows. It
+    /// ends at two standard deviations, rounded up to whole pixels; beyond the patch its last pixels repeat.
     Blur {
         /// `(down, along)`, positive.
         sigma: [f64; 2],
     },
-    /// Turned counter-clockwise, as a viewer sees it, about its middle, bilinearly; beyond the patch its last pixels repeat.
+    /// Turned counter-clockwise, as a viewer sees it, about its middle, bilinearly; beyond the patch its last
+    /// pixels repeat.
     Rotate {
         /// The angle.
         degrees: f64,
@@ -30,13 +31,14 @@ pub enum PatchTransform {
 pub struct PatchView {
     /// What happens first.
     pub transform: PatchTransform,
-    /// By how many rows down and columns to the right the content moves then; the patch's last pixels repeat beyond it.
+    /// By how many rows down and columns to the right the content moves then; the patch's last pixels repeat
+    /// beyond it.
     pub shift: [i32; 2],
 }
 
-/// ATOM's views of a first frame, for a network's input of `output` pixels per side: as it is, 4 shifts, a mirror image,
-/// 5 blurs and 12 rotations. The last three kinds are shifted by up to `output / 6` either way, uniformly, along
-/// each axis. (Its seven copies with dropout are made of the first view's features.)
+/// ATOM's views of a first frame, for a network's input of `output` pixels per side: as it is, 4 shifts, a
+/// mirror image, 5 blurs and 12 rotations. The last three kinds are shifted by up to `output / 6` either way,
+/// uniformly, along each axis. (Its seven copies with dropout are made of the first view's features.)
 pub fn first_frame_views(output: usize, rng: &mut dyn RngCore) -> Vec<PatchView> {
     let fixed = (0.6 * 0.5 * output as f64).round() as i32;
     let still = [[0, 0], [fixed, fixed], [-fixed, fixed], [fixed, -fixed], [-fixed, -fixed]];
@@ -55,12 +57,13 @@ pub fn first_frame_views(output: usize, rng: &mut dyn RngCore) -> Vec<PatchView>
 }
 
 impl PatchView {
-    /// The middle `(C, output, output)` of a patch `(C, side, side)`, transformed and shifted. Normalised patches may be given
-    /// as well: all is linear, and constants stay. Where `side - output` is odd, the middle is the half pixel up and left.
+    /// The middle `(C, output, output)` of a patch `(C, side, side)`, transformed and shifted. Normalised
+    /// patches may be given as well: all is linear, and constants stay. Where `side - output` is odd, the
+    /// middle is the half pixel up and left.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless `1 <= output <= side`, `planes` is a multiple of `side²` long, angles are finite, and standard
-    /// deviations positive and at most `side`.
+    /// [`Error::Argument`] unless `1 <= output <= side`, `planes` is a multiple of `side²` long, angles are
+    /// finite, and standard deviations positive and at most `side`.
     pub fn apply(&self, planes: &[f32], side: usize, output: usize) -> Result<Vec<f32>> {
         self.check(planes.len(), side, output)?;
         let channels = planes.len() / (side * side);

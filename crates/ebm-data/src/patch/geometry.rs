@@ -5,9 +5,9 @@ use crate::resize::{Neighbours, neighbours};
 
 /// A square of an image and its resized copy: where each of the two lies in the other.
 ///
-/// With the ratio `r = sample_size / output`, every `df = max(⌊r - 0.1⌋, 1)`-th pixel of the image is taken, on the
-/// grid that holds the centre; the square has `round(sample_size / df)` of them on each side and is resized bilinearly
-/// (`align_corners=False`, no antialiasing) to `output` pixels.
+/// With the ratio `r = sample_size / output`, every `df = max(⌊r - 0.1⌋, 1)`-th pixel of the image is taken,
+/// on the grid that holds the centre; the square has `round(sample_size / df)` of them on each side and is
+/// resized bilinearly (`align_corners=False`, no antialiasing) to `output` pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchGeometry {
     /// Row and column of the first pixel taken; may lie outside the image.
@@ -27,9 +27,9 @@ const FARTHEST: f64 = (1u32 << 30) as f64;
 const MAX_SIDE: usize = 1 << 15;
 
 impl PatchGeometry {
-    /// A patch of `output` pixels per side of the square of `sample_size` image pixels per side around `center`, a
-    /// `(row, column)` of which fractions are cut off. A square of an even number of pixels reaches one pixel farther down
-    /// and to the right of its centre.
+    /// A patch of `output` pixels per side of the square of `sample_size` image pixels per side around
+    /// `center`, a `(row, column)` of which fractions are cut off. A square of an even number of pixels
+    /// reaches one pixel farther down and to the right of its centre.
     ///
     /// # Errors
     /// [`Error::Argument`] for numbers that are not finite, beyond 2³⁰, or a side that is not positive.
@@ -67,8 +67,9 @@ impl PatchGeometry {
         (self.step * self.side as i64) as f64 / self.output as f64
     }
 
-    /// The `(row, column)` in the image of the patch's middle, which is `(output - 1) / 2` there. Differs from the truncated
-    /// centre by half of the pixels that are skipped at a time, where the square has an even number of them.
+    /// The `(row, column)` in the image of the patch's middle, which is `(output - 1) / 2` there. Differs
+    /// from the truncated centre by half of the pixels that are skipped at a time, where the square has an
+    /// even number of them.
     pub fn center(&self) -> [f64; 2] {
         self.to_image([0.5 * (self.output as f64 - 1.); 2])
     }
@@ -85,8 +86,8 @@ impl PatchGeometry {
         [0, 1].map(|axis| (position[axis] - self.first[axis] as f64 - offset) / self.scale())
     }
 
-    /// Of each row (`axis` 0) or column (1) of the patch, the two of an image with `len` of them that it lies between, and the
-    /// weight of the second. Beyond the image its last pixels on the grid repeat.
+    /// Of each row (`axis` 0) or column (1) of the patch, the two of an image with `len` of them that it lies
+    /// between, and the weight of the second. Beyond the image its last pixels on the grid repeat.
     pub(super) fn neighbours(&self, axis: usize, len: usize) -> impl Iterator<Item = Neighbours> + use<> {
         let Self { first, step, side, output } = *self;
         let first = first[axis];

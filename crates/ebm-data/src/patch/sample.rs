@@ -23,11 +23,12 @@ impl PatchSampler {
         Ok(Self { tables: normalise.tables(), memory: Unfiltered::default() })
     }
 
-    /// Writes the patch to `planes`, `(3, output, output)`. Where the square reaches beyond the image the image's last pixels
-    /// repeat; the whole square may lie there.
+    /// Writes the patch to `planes`, `(3, output, output)`. Where the square reaches beyond the image the
+    /// image's last pixels repeat; the whole square may lie there.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::ImageShape`] for an image without pixels.
+    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::ImageShape`] for an image without
+    /// pixels.
     pub fn sample(&mut self, image: &Image, geometry: &PatchGeometry, planes: &mut [f32]) -> Result<()> {
         let (width, height, len) = (image.width, image.height, image.pixels.len());
         let expected = width.checked_mul(height).and_then(|area| area.checked_mul(3));

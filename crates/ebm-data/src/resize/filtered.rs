@@ -5,8 +5,8 @@ use pulp::{Arch, Simd, WithSimd};
 use super::taps::{PRECISION_BITS, Taps};
 use crate::image::Image;
 
-/// Samples that are weighed together: four pixels of one row or one pixel of four rows, each pixel red, green,
-/// blue and a sample without meaning.
+/// Samples that are weighed together: four pixels of one row or one pixel of four rows, each pixel red,
+/// green, blue and a sample without meaning.
 type Lanes = [u8; 16];
 
 /// Rows whose columns are resized together.
@@ -25,8 +25,8 @@ pub(crate) struct Filtered {
 }
 
 impl Filtered {
-    /// Hands the rows of the image, mirrored left to right if asked for and resized to `(height, width)`, to `sink`
-    /// in their order, each with its number.
+    /// Hands the rows of the image, mirrored left to right if asked for and resized to `(height, width)`, to
+    /// `sink` in their order, each with its number.
     pub fn resize(
         &mut self,
         image: &Image,
@@ -38,7 +38,8 @@ impl Filtered {
         let columns = (width != image.width).then(|| Taps::new(image.width, width));
         let rows = Taps::new(image.height, height);
         let row_len = width.div_ceil(4);
-        // Of the bands that hold the sources of one row of the output, the first and the last may hold others too.
+        // Of the bands that hold the sources of one row of the output, the first and the last may hold others
+        // too.
         let ring_rows = (rows.stride() + BAND).min(image.height).next_multiple_of(BAND);
         self.band.resize(image.width, Lanes::default());
         self.ring.resize(ring_rows * row_len, Lanes::default());
@@ -82,7 +83,8 @@ impl Filtered {
     }
 }
 
-/// Copies the pixels of a row to the pixel that `place` finds in each of `cells`, from the last on if `mirror`.
+/// Copies the pixels of a row to the pixel that `place` finds in each of `cells`, from the last on if
+/// `mirror`.
 #[inline(always)]
 fn copy_pixels<C>(row: &[u8], mirror: bool, cells: &mut [C], place: impl Fn(&mut C) -> &mut [u8; 4]) {
     let pixels = row.as_chunks::<3>().0;

@@ -26,8 +26,8 @@ pub(crate) struct Unfiltered {
 }
 
 impl Unfiltered {
-    /// Writes what `window` shows of the image, mirrored left to right if asked for and resized to `(height, width)`,
-    /// to the upper left of `target`, with the numbers that `tables` has for the samples.
+    /// Writes what `window` shows of the image, mirrored left to right if asked for and resized to
+    /// `(height, width)`, to the upper left of `target`, with the numbers that `tables` has for the samples.
     pub fn resize(
         &mut self,
         image: &Image,
@@ -42,8 +42,8 @@ impl Unfiltered {
         self.interpolate(image, tables, (rows, columns), mirror, target);
     }
 
-    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked for, to the
-    /// upper left of `target`. Columns must not decrease.
+    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked
+    /// for, to the upper left of `target`. Columns must not decrease.
     pub fn interpolate(
         &mut self,
         image: &Image,

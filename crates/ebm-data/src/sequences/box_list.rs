@@ -12,8 +12,9 @@ const LIMIT: u64 = 64 << 20;
 
 const EXPECTED: &str = "a list of boxes";
 
-/// The boxes in the file at `path`, one in each line: x, y, width and height, separated by commas, tabs, semicolons or
-/// blanks. NaN is a number here: datasets write it where the target is absent. Empty lines at the end do not count.
+/// The boxes in the file at `path`, one in each line: x, y, width and height, separated by commas, tabs,
+/// semicolons or blanks. NaN is a number here: datasets write it where the target is absent. Empty lines at
+/// the end do not count.
 ///
 /// # Errors
 /// [`Error::Format`] with the line for anything else; [`Error::Io`] and [`Error::FileTooLarge`].
@@ -41,7 +42,8 @@ fn parse_box(line: &str) -> std::result::Result<Rect, String> {
     numbers.try_into().map_err(|_| format!("{count} numbers where x, y, width and height are expected"))
 }
 
-/// Writes `boxes` to `path`, a line for each, atomically: the numbers as `format` writes them, `separator` between.
+/// Writes `boxes` to `path`, a line for each, atomically: the numbers as `format` writes them, `separator`
+/// between.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -63,11 +63,12 @@ impl SearchArea {
         Ok(())
     }
 
-    /// The square around the box `around`: its side is ⌈factor · √(w h)⌉, its corner the box's centre less half the side,
-    /// rounded, halves to even.
+    /// The square around the box `around`: its side is ⌈factor · √(w h)⌉, its corner the box's centre less
+    /// half the side, rounded, halves to even.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a box that is not finite, has no extent, or whose square exceeds 2²⁰ pixels per side.
+    /// [`Error::Argument`] for a box that is not finite, has no extent, or whose square exceeds 2²⁰ pixels
+    /// per side.
     pub fn window(&self, around: Rect) -> Result<Window> {
         let [x, y, width, height] = around;
         let side = (self.factor * (width * height).sqrt()).ceil();
@@ -82,11 +83,13 @@ impl SearchArea {
         Err(Error::Argument { name: "box", detail })
     }
 
-    /// The box `target` in the pixels of the crop around `around`: `(x, y, w, h)`, of which the centre is
-    /// (S − 1)/2 + (c − c₀) S/side with the centres c and c₀ of the two boxes, and the sides are scaled by S/side.
+    /// The box `target` in the pixels of the crop around `around`: `(x, y, w, h)`, of which the centre is (S
+    /// − 1)/2 + (c − c₀) S/side with the centres c and c₀ of the two boxes, and the sides are scaled by
+    /// S/side.
     ///
-    /// That is ATOM's rule. A pixel lies there at its number and not half a pixel further, and the rounding of the square's
-    /// corner is left out: the box is half a pixel less, give or take S/(2 side), than one that covers the target's pixels.
+    /// That is ATOM's rule. A pixel lies there at its number and not half a pixel further, and the rounding
+    /// of the square's corner is left out: the box is half a pixel less, give or take S/(2 side), than one
+    /// that covers the target's pixels.
     ///
     /// # Errors
     /// Those of [`SearchArea::window`].
@@ -102,14 +105,14 @@ impl SearchArea {
         Ok([x, y, width, height].map(|number| number as f32))
     }
 
-    /// What the square shows, `size` × `size` pixels: beyond the image its outermost pixels go on, and neighbours are
-    /// interpolated linearly at half-pixel centres, without antialiasing, as OpenCV's `INTER_LINEAR` and torch's
-    /// `bilinear` with `align_corners=False` do. Computed in f32 and rounded to the nearest of 8 bits, halves up; OpenCV,
-    /// with weights of 11 bits, differs by at most 1.
+    /// What the square shows, `size` × `size` pixels: beyond the image its outermost pixels go on, and
+    /// neighbours are interpolated linearly at half-pixel centres, without antialiasing, as OpenCV's
+    /// `INTER_LINEAR` and torch's `bilinear` with `align_corners=False` do. Computed in f32 and rounded to
+    /// the nearest of 8 bits, halves up; OpenCV, with weights of 11 bits, differs by at most 1.
     ///
     /// # Errors
-    /// [`Error::ImageShape`] for an image without pixels; [`Error::Argument`] for a window without pixels or out of all
-    /// proportion, and those of [`SearchArea::check`].
+    /// [`Error::ImageShape`] for an image without pixels; [`Error::Argument`] for a window without pixels or
+    /// out of all proportion, and those of [`SearchArea::check`].
     pub fn crop(&self, image: &Image, window: Window) -> Result<Image> {
         self.check()?;
         let mut pixels = Vec::new();
@@ -126,7 +129,8 @@ impl SearchArea {
         window.check()?;
         let columns = axis(window.left, window.side, *width, self.size);
         let rows = axis(window.top, window.side, *height, self.size);
-        // Two rows whose columns are resized; the two neighbours of a place are the same row or of unlike parity.
+        // Two rows whose columns are resized; the two neighbours of a place are the same row or of unlike
+        // parity.
         let mut held = [(None, vec![[0.; 4]; self.size]), (None, vec![[0.; 4]; self.size])];
         pixels.resize(3 * self.size * self.size, 0);
         let targets = pixels.as_chunks_mut::<3>().0.chunks_exact_mut(self.size);

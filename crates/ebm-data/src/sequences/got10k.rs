@@ -13,8 +13,8 @@ const LAYOUT: &str = "train/list.txt, train/NAME/00000001.jpg and train/NAME/gro
 pub enum Split {
     /// All of `train/list.txt`.
     Train,
-    /// What a file lists of `train`: for ATOM the lists known as vottrain, 7086 sequences, and votval. Each line is a
-    /// name, or the place of a name in `train/list.txt`, counted from 0.
+    /// What a file lists of `train`: for ATOM the lists known as vottrain, 7086 sequences, and votval. Each
+    /// line is a name, or the place of a name in `train/list.txt`, counted from 0.
     Listed(PathBuf),
     /// All of `val/list.txt`.
     Val,
@@ -32,14 +32,15 @@ impl Split {
     }
 }
 
-/// Reads the sequences of a split of the dataset in the folder `root`, in the order of the list: in `train/NAME` (or
-/// `val`, `test`) frames `%08d.jpg` from 1, boxes in `groundtruth.txt`, as many, and for each frame a number in
-/// `absence.label`, 1 where the target is absent, and one in `cover.label`, from 0 (invisible) to 8 (wholly visible).
-/// A target is visible if it is not absent and its cover is not 0.
+/// Reads the sequences of a split of the dataset in the folder `root`, in the order of the list: in
+/// `train/NAME` (or `val`, `test`) frames `%08d.jpg` from 1, boxes in `groundtruth.txt`, as many, and for
+/// each frame a number in `absence.label`, 1 where the target is absent, and one in `cover.label`, from 0
+/// (invisible) to 8 (wholly visible). A target is visible if it is not absent and its cover is not 0.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Format`] for a list that cannot be read, names nothing or has a place that does not exist,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
+/// [`Error::Io`] and [`Error::Format`] for a list that cannot be read, names nothing or has a place that does
+/// not exist, [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out
+/// of its domain.
 pub fn load(root: &Path, split: &Split, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let folder = root.join(split.folder());

@@ -32,8 +32,9 @@ pub enum Split {
 /// in `full_occlusion.txt` and one in `out_of_view.txt`. A target is visible if both are 0.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) for a folder or list that cannot be read, [`Error::Format`](crate::Error::Format) for
-/// one without names, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
+/// [`Error::Io`](crate::Error::Io) for a folder or list that cannot be read,
+/// [`Error::Format`](crate::Error::Format) for one without names,
+/// [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
 /// [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
 pub fn load(root: &Path, split: &Split, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;

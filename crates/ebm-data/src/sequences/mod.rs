@@ -1,7 +1,7 @@
 //! Videos with the box of one target in each frame: what trackers learn from and are measured on.
 //!
-//! Each dataset has a reader ([`otb`], [`nfs`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]). To train,
-//! [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
+//! Each dataset has a reader ([`otb`], [`nfs`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]).
+//! To train, [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
 //! [`Loader`](crate::loader::Loader) make batches of them, cut out around the target as [`crop`] says.
 
 mod box_list;
@@ -34,7 +34,8 @@ pub struct Sequence {
     pub name: String,
     /// Where the frames are.
     pub frames: Frames,
-    /// A box for each frame, as annotated: in the coordinates of the dataset's files, absent ones NaN or without extent.
+    /// A box for each frame, as annotated: in the coordinates of the dataset's files, absent ones NaN or
+    /// without extent.
     pub boxes: Vec<Rect>,
     /// Whether the target can be seen, frame by frame, where the dataset says so.
     pub visible: Option<Vec<bool>>,

@@ -1,7 +1,7 @@
 //! One name for a sequence, however a source spells it.
 
-/// The spelling by which names are compared: small letters, and `_` where a source writes `.`, `-` or a blank, so that
-/// `Human4.2`, `human4-2` and `human4_2` are one.
+/// The spelling by which names are compared: small letters, and `_` where a source writes `.`, `-` or a
+/// blank, so that `Human4.2`, `human4-2` and `human4_2` are one.
 pub fn name_key(name: &str) -> String {
     name.chars()
         .flat_map(char::to_lowercase)

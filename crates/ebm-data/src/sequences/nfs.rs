@@ -1,7 +1,7 @@
 //! Need for Speed at 30 frames a second, as prepared for tracking toolkits.
 //!
-//! The official archive has another layout and corners instead of sides, and is not read. Of some videos the folder and
-//! the annotation do not end at the same frame.
+//! The official archive has another layout and corners instead of sides, and is not read. Of some videos the
+//! folder and the annotation do not end at the same frame.
 
 use std::path::Path;
 
@@ -16,9 +16,9 @@ const PREFIX: &str = "nfs_";
 /// `anno/nfs_NAME.txt`. Frames behind the last box are left out.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) for a folder that cannot be read, [`Error::Format`](crate::Error::Format) for one
-/// without sequences, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
-/// [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
+/// [`Error::Io`](crate::Error::Io) for a folder that cannot be read, [`Error::Format`](crate::Error::Format)
+/// for one without sequences, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated
+/// fraction, [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
 pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let (frames, annotations) = (root.join("sequences"), root.join("anno"));

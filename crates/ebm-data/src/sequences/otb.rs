@@ -150,11 +150,12 @@ pub const SEQUENCES: [OtbSequence; 100] = [
 /// A target and its boxes, or why they can not be had.
 pub type Annotation = (&'static OtbSequence, Result<Vec<Rect>>);
 
-/// The boxes of each of the [`SEQUENCES`], from the folders in `dir`: as published, `Jogging/groundtruth_rect.2.txt`, or with
-/// a folder for each target, `jogging_2/groundtruth_rect.txt`. The case of letters does not matter. Coordinates stay as
-/// they are, counted from 1.
+/// The boxes of each of the [`SEQUENCES`], from the folders in `dir`: as published,
+/// `Jogging/groundtruth_rect.2.txt`, or with a folder for each target, `jogging_2/groundtruth_rect.txt`. The
+/// case of letters does not matter. Coordinates stay as they are, counted from 1.
 ///
-/// A sequence without a folder, or with a file that is malformed or has another number of boxes, has its own error.
+/// A sequence without a folder, or with a file that is malformed or has another number of boxes, has its own
+/// error.
 ///
 /// # Errors
 /// [`Error::Io`] when `dir` cannot be listed; [`Error::Format`] when it has none of the sequences.
@@ -176,7 +177,8 @@ pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
     Ok(all)
 }
 
-/// The folders in `dir` by [`name_key`]. Of two with one key the first in order is taken: the one with capitals.
+/// The folders in `dir` by [`name_key`]. Of two with one key the first in order is taken: the one with
+/// capitals.
 fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let fail = |source| Error::io("list", dir, source);
     let mut paths = Vec::new();

@@ -37,15 +37,17 @@ use crate::loader::{Item, Planes, Prepared, Recipe, check_probability, no_sample
 use crate::quarantine::{Defect, DefectCode};
 use crate::transform::Normalise;
 
-/// How a pair of frames becomes a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop, rows S to
-/// 2S − 1 the test crop.
+/// How a pair of frames becomes a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop,
+/// rows S to 2S − 1 the test crop.
 ///
-/// The reference crop lies around the target, the test crop around a jittered box: its sides are those of the target
-/// times exp(`scale_jitter` · N(0, 1)) each, its centre is moved by (U(0, 1) − ½) · `centre_jitter` · √(w h) of that box on
-/// each axis. The crops are grey both or neither, each has a brightness of its own, and both are normalised.
+/// The reference crop lies around the target, the test crop around a jittered box: its sides are those of the
+/// target times exp(`scale_jitter` · N(0, 1)) each, its centre is moved by (U(0, 1) − ½) · `centre_jitter` ·
+/// √(w h) of that box on each axis. The crops are grey both or neither, each has a brightness of its own, and
+/// both are normalised.
 ///
-/// An item's key is split into `"pair"`, which [`PairSampler::draw`] gets, `"jitter"` and `"augment"`. The order of the
-/// items means nothing, so a [`LoaderConfig`](crate::loader::LoaderConfig) need not shuffle them.
+/// An item's key is split into `"pair"`, which [`PairSampler::draw`] gets, `"jitter"` and `"augment"`. The
+/// order of the items means nothing, so a [`LoaderConfig`](crate::loader::LoaderConfig) need not shuffle
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairRecipe {
     /// What a crop shows, and its size S.
@@ -63,8 +65,8 @@ pub struct PairRecipe {
 }
 
 impl PairRecipe {
-    /// To train as ATOM: 288 pixels, scale 0.5, centre 4.5, 1 grey pair in 20, brightness 0.8 to 1.2, ImageNet's
-    /// normalisation.
+    /// To train as ATOM: 288 pixels, scale 0.5, centre 4.5, 1 grey pair in 20, brightness 0.8 to 1.2,
+    /// ImageNet's normalisation.
     pub const ATOM: Self = Self {
         area: SearchArea::ATOM,
         scale_jitter: 0.5,
@@ -77,8 +79,8 @@ impl PairRecipe {
     /// To validate as ATOM: jittered, but in the frames' own colours.
     pub const ATOM_VALIDATION: Self = Self { grey_probability: 0., brightness: 0., ..Self::ATOM };
 
-    /// The box around which the test crop of a frame with the box `target` lies: two normal factors, for the width and
-    /// the height, then two uniform offsets, in x and y.
+    /// The box around which the test crop of a frame with the box `target` lies: two normal factors, for the
+    /// width and the height, then two uniform offsets, in x and y.
     pub fn jitter(&self, target: Rect, rng: &mut dyn RngCore) -> Rect {
         let [x, y, width, height] = target;
         let [across, down] = [width, height]

@@ -38,8 +38,8 @@ impl SequenceOptions {
         Self { check: FrameCheck::Ends, tolerance: Tolerance { max_bad_fraction: 0.01, report: None } }
     }
 
-    /// For a benchmark: each frame looked at, and any number of defective sequences but all, so that the caller lists
-    /// them with the results of the others.
+    /// For a benchmark: each frame looked at, and any number of defective sequences but all, so that the
+    /// caller lists them with the results of the others.
     pub fn benchmark() -> Self {
         Self { check: FrameCheck::All, tolerance: Tolerance { max_bad_fraction: 1., report: None } }
     }
@@ -97,8 +97,9 @@ impl<'a> Collector<'a> {
     /// Everything that was pushed, after the report was written.
     ///
     /// # Errors
-    /// [`Error::TooManyDefects`] above the tolerated fraction, or without any sound sequence; [`Error::Format`] if nothing
-    /// was pushed: `root` is no such dataset, whose files should be laid out as `layout` says.
+    /// [`Error::TooManyDefects`] above the tolerated fraction, or without any sound sequence;
+    /// [`Error::Format`] if nothing was pushed: `root` is no such dataset, whose files should be laid out as
+    /// `layout` says.
     pub fn finish(self, root: &Path, layout: &'static str) -> Result<Sequences> {
         let Sequences { sequences, quarantine } = &self.sequences;
         if sequences.is_empty() && quarantine.defects.is_empty() {
@@ -161,7 +162,8 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
     Ok(())
 }
 
-/// What a failure to read an annotation file means: that it is missing or defective, or that the machine fails.
+/// What a failure to read an annotation file means: that it is missing or defective, or that the machine
+/// fails.
 pub(super) fn annotation_trouble(path: &Path, error: Error) -> Trouble {
     let code = match &error {
         Error::Io { source, .. } if is_absent(source) => DefectCode::MissingAnnotation,
@@ -210,7 +212,8 @@ fn text(path: &Path) -> Result<String> {
 /// The lines of a list, without blanks around and without empty ones.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no text, or a line that leads out of a folder.
+/// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no text, or a line that leads out of
+/// a folder.
 pub(super) fn list(path: &Path) -> Result<Vec<String>> {
     let text = text(path)?;
     let lines: Vec<String> =
@@ -265,7 +268,8 @@ pub(super) fn numbered(directory: PathBuf, first: usize, count: usize, digits: u
     Frames::Numbered { directory, prefix: String::new(), first, count, digits, extension: "jpg".to_owned() }
 }
 
-/// Boxes for as many JPEG files as `directory` holds, all NaN but the first: benchmarks keep the others to themselves.
+/// Boxes for as many JPEG files as `directory` holds, all NaN but the first: benchmarks keep the others to
+/// themselves.
 pub(super) fn only_first_known(first: Rect, directory: &Path) -> Attempt<Vec<Rect>> {
     let is_frame = |path: &Path| path.extension().is_some_and(|extension| extension == "jpg");
     let count = match entries(directory, is_frame) {

@@ -36,7 +36,8 @@ impl PairSampling {
     /// Of ATOM: 64 000 pairs, at most 50 frames apart.
     pub const ATOM: Self = Self { pairs_per_epoch: 64_000, max_gap: 50 };
 
-    /// Of the paper's tracker, and of ATOM trained in the same way to compare: 64 000 pairs, at most 200 frames apart.
+    /// Of the paper's tracker, and of ATOM trained in the same way to compare: 64 000 pairs, at most 200
+    /// frames apart.
     pub const PAPER: Self = Self { pairs_per_epoch: 64_000, max_gap: 200 };
 }
 
@@ -55,13 +56,14 @@ pub struct Pair {
 
 /// Draws pairs of frames as ATOM is trained with.
 ///
-/// First the source, in proportion to the weights; then a sequence of it, each with the same probability; then as
-/// reference frame any whose target can be seen ([`Sequence::is_valid`]), each with the same probability; then as test
-/// frame another such, each with the same probability among those at most [`PairSampling::max_gap`] frames before or
-/// after, a distance that grows by 5 until there is one. Of a sequence of one frame the frame comes twice.
+/// First the source, in proportion to the weights; then a sequence of it, each with the same probability;
+/// then as reference frame any whose target can be seen ([`Sequence::is_valid`]), each with the same
+/// probability; then as test frame another such, each with the same probability among those at most
+/// [`PairSampling::max_gap`] frames before or after, a distance that grows by 5 until there is one. Of a
+/// sequence of one frame the frame comes twice.
 ///
-/// Videos of less than 20 frames, or with no more than 4 whose target can be seen, are never drawn, nor are images whose
-/// box is empty.
+/// Videos of less than 20 frames, or with no more than 4 whose target can be seen, are never drawn, nor are
+/// images whose box is empty.
 #[derive(Debug)]
 pub struct PairSampler {
     sources: Vec<Source>,
@@ -74,8 +76,8 @@ impl PairSampler {
     /// A sampler of `sources`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a weight that is negative or not finite, weights that are all 0, a source of positive
-    /// weight without a sequence of use, or no pair in an epoch.
+    /// [`Error::Argument`] for a weight that is negative or not finite, weights that are all 0, a source of
+    /// positive weight without a sequence of use, or no pair in an epoch.
     pub fn new(sources: Vec<Source>, sampling: PairSampling) -> Result<Self> {
         let fail = |name, detail| Err(Error::Argument { name, detail });
         if sampling.pairs_per_epoch == 0 {
@@ -164,7 +166,8 @@ impl PairSampler {
         let visible: Vec<usize> = (0..count).filter(|&i| sequence.is_valid(i)).collect();
         let place = below(visible.len(), rng);
         let reference = visible[place];
-        // Each of the neighbours is at least as far as its place among the visible ones: the nearer of the two decides.
+        // Each of the neighbours is at least as far as its place among the visible ones: the nearer of the
+        // two decides.
         let nearest = [place.checked_sub(1), Some(place + 1)].into_iter().flatten();
         let nearest = nearest.filter_map(|place| visible.get(place)).map(|&i| i.abs_diff(reference)).min();
         let beyond = nearest.unwrap_or(0).saturating_sub(self.sampling.max_gap);

@@ -29,14 +29,15 @@ impl Set {
     }
 }
 
-/// Reads the videos of `sets` in the folder `root`, each set by name: frames in `TRAIN_k/frames/VIDEO/{n}.jpg`, n from 0
-/// without leading zeros, boxes in `TRAIN_k/anno/VIDEO.txt`, as many.
+/// Reads the videos of `sets` in the folder `root`, each set by name: frames in
+/// `TRAIN_k/frames/VIDEO/{n}.jpg`, n from 0 without leading zeros, boxes in `TRAIN_k/anno/VIDEO.txt`, as
+/// many.
 ///
 /// The boxes of a set take 32 bytes for each of its frames, about 1.2 million; no path of a frame is kept.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) for a set that cannot be read, [`Error::Format`](crate::Error::Format) for sets
-/// without videos, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
+/// [`Error::Io`](crate::Error::Io) for a set that cannot be read, [`Error::Format`](crate::Error::Format) for
+/// sets without videos, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
 /// [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
 pub fn load(root: &Path, sets: &[Set], options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;

@@ -14,14 +14,14 @@ pub use ranges::{RANGES, Range};
 
 const LAYOUT: &str = "data_seq/UAV123/FOLDER/000001.jpg and anno/UAV123/NAME.txt";
 
-/// Reads all sequences of the folder `root`, by name: frames in `data_seq/UAV123/FOLDER/%06d.jpg` from 1, boxes in
-/// `anno/UAV123/NAME.txt`, NaN where the target is absent. The folder of most has the sequence's name; the others are
-/// parts of a folder, as [`RANGES`] says.
+/// Reads all sequences of the folder `root`, by name: frames in `data_seq/UAV123/FOLDER/%06d.jpg` from 1,
+/// boxes in `anno/UAV123/NAME.txt`, NaN where the target is absent. The folder of most has the sequence's
+/// name; the others are parts of a folder, as [`RANGES`] says.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) for a folder that cannot be read, [`Error::Format`](crate::Error::Format) for one
-/// without sequences, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
-/// [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
+/// [`Error::Io`](crate::Error::Io) for a folder that cannot be read, [`Error::Format`](crate::Error::Format)
+/// for one without sequences, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated
+/// fraction, [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
 pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let (frames, annotations) = (root.join("data_seq/UAV123"), root.join("anno/UAV123"));

@@ -32,7 +32,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// One per cent more than a manifest says: `entries` files and folders, the largest of `entry_bytes`, all of `total_bytes`.
+    /// One per cent more than a manifest says: `entries` files and folders, the largest of `entry_bytes`, all
+    /// of `total_bytes`.
     pub fn of_manifest(entries: usize, entry_bytes: u64, total_bytes: u64) -> Self {
         let more = |number: u64| number.saturating_add(number.div_ceil(100));
         Self {
@@ -42,7 +43,8 @@ impl Budget {
         }
     }
 
-    /// Fails for an archive of more bytes than all content stored as it is has, with a tar's padding or a zip's two headers.
+    /// Fails for an archive of more bytes than all content stored as it is has, with a tar's padding or a
+    /// zip's two headers.
     pub(super) fn check_archive(&self, bytes: u64) -> Result<(), Excess> {
         const PER_ENTRY: u64 = 4096;
         const AROUND: u64 = 1 << 20;
@@ -59,7 +61,8 @@ impl Budget {
         within(entries, limit, ArchiveFault::TooManyEntries, say)
     }
 
-    /// Fails for a file that declares `bytes`, or one with which all files declare `total`, which is too much.
+    /// Fails for a file that declares `bytes`, or one with which all files declare `total`, which is too
+    /// much.
     pub(super) fn check_file(&self, bytes: u64, total: u64) -> Result<(), Excess> {
         let limit = self.max_entry_bytes;
         let say = || format!("{bytes} bytes exceed the budget of {limit} for one entry");

@@ -1,9 +1,10 @@
 //! Archives of datasets, unpacked within bounds: zip, tar and gzipped tar.
 //!
-//! An archive is the word of a stranger. A name is normal components below the target and nothing else; there are
-//! no links and no devices; no two names differ by case alone; and the [`Budget`] bounds entries, folders, names and bytes,
-//! both as declared and as unpacked. All goes into a folder beside the target, which is renamed when it is whole: a reader
-//! sees the target with everything in it, or no target. One process at a time fills a target.
+//! An archive is the word of a stranger. A name is normal components below the target and nothing else; there
+//! are no links and no devices; no two names differ by case alone; and the [`Budget`] bounds entries,
+//! folders, names and bytes, both as declared and as unpacked. All goes into a folder beside the target,
+//! which is renamed when it is whole: a reader sees the target with everything in it, or no target. One
+//! process at a time fills a target.
 
 mod budget;
 mod names;
@@ -69,14 +70,15 @@ pub struct Unpacked {
     pub bytes: u64,
 }
 
-/// Unpacks `archive` into the new folder `target`, whose parents are made, and leaves [`MARKER`] in it. The format is
-/// told from the content. A target that the same archive was unpacked into, and that has at least as many files and
-/// bytes, is left as it is.
+/// Unpacks `archive` into the new folder `target`, whose parents are made, and leaves [`MARKER`] in it. The
+/// format is told from the content. A target that the same archive was unpacked into, and that has at least
+/// as many files and bytes, is left as it is.
 ///
 /// # Errors
-/// [`Error::Archive`] with archive, entry and fault for a hostile or damaged one; [`Error::Argument`] if `target` holds
-/// something else; [`Error::Locked`] while another process unpacks to it; [`Error::Io`] for the machine's failures, and for an
-/// archive that is no regular file. After an error the target is as it was before.
+/// [`Error::Archive`] with archive, entry and fault for a hostile or damaged one; [`Error::Argument`] if
+/// `target` holds something else; [`Error::Locked`] while another process unpacks to it; [`Error::Io`] for
+/// the machine's failures, and for an archive that is no regular file. After an error the target is as it was
+/// before.
 pub fn unpack(archive: &Path, target: &Path, budget: &Budget) -> Result<Unpacked> {
     unpack_as(archive, target, budget, false)
 }

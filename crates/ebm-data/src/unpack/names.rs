@@ -23,7 +23,8 @@ struct Known {
     spelling: Option<Box<str>>,
 }
 
-/// The names given so far: of each file and folder by the number of its folder, 0 for the target, and its name without case.
+/// The names given so far: of each file and folder by the number of its folder, 0 for the target, and its
+/// name without case.
 pub(super) struct Names {
     known: HashMap<(usize, Box<str>), Known>,
     budget: Budget,

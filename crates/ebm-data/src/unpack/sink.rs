@@ -19,7 +19,8 @@ pub(super) enum Fault {
 
 impl Fault {
     pub fn archive(entry: &str, fault: ArchiveFault, detail: impl Into<String>) -> Self {
-        // A name may be anything; quotes and escapes keep it to one line, and a long one says no more than its beginning.
+        // A name may be anything; quotes and escapes keep it to one line, and a long one says no more than
+        // its beginning.
         let entry = entry.chars().take(200).collect();
         Self::Archive { entry, fault, detail: detail.into() }
     }
@@ -93,7 +94,8 @@ impl Sink {
         fs::create_dir_all(&path).map_err(|error| Fault::Machine(Error::io("create", &path, error)))
     }
 
-    /// Writes a file with what `data` yields, which must be as many bytes as it declared; no byte above that is written.
+    /// Writes a file with what `data` yields, which must be as many bytes as it declared; no byte above that
+    /// is written.
     pub fn write_file(&mut self, file: &Admitted, data: &mut impl Read) -> Result<(), Fault> {
         let (path, size) = (self.folder.join(&file.path), file.size);
         let machine = |error| Fault::Machine(Error::io("write", &path, error));

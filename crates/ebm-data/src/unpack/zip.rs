@@ -74,7 +74,8 @@ fn admit(
     Ok((kind, sink.admit(name, kind, entry.size())?))
 }
 
-/// The number of entries that the end of the archive declares: the largest, where it can be read in several ways.
+/// The number of entries that the end of the archive declares: the largest, where it can be read in several
+/// ways.
 fn declared_entries(file: &mut BufReader<File>) -> std::io::Result<u64> {
     // The end record has 22 bytes and a comment of less than 64 KiB; before it may be a locator of 20.
     const TAIL: u64 = 20 + 22 + 0xffff;

@@ -328,8 +328,8 @@ fn what_is_planted_beside_a_file_is_refused_and_its_victim_stays() {
             let (state, _) = fetch(&unpinned(server.url("x")), &dir.path().join("set"), &options());
             assert_eq!(std::fs::read(&victim).unwrap(), b"precious", "{place} as a {kind}");
             assert!(!dir.path().join("made").exists(), "{place} as a {kind}");
-            // A second name of a file that is replaced whole becomes a name of the new one; what lies at the file's own
-            // place, through whatever link or name, is verified there.
+            // A second name of a file that is replaced whole becomes a name of the new one; what lies at the
+            // file's own place, through whatever link or name, is verified there.
             let replaced = kind == "second name" && ["x.bin.part.meta", "x.bin.sha256"].contains(&place);
             let verified = place == "x.bin" && ["link", "second name"].contains(&kind);
             match state {

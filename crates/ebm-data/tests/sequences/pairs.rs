@@ -104,7 +104,8 @@ fn the_boxes_lie_on_the_target() {
         for (row, place) in [(0, reference_box), (SIZE, test_box)] {
             let [x, y, width, height] = place.map(f64::from);
             let (centre, count) = centre_of_red(&planes, row);
-            // Half a pixel by ATOM's rule, half a pixel of the image, here up to 48/25, by rounding, and a bit.
+            // Half a pixel by ATOM's rule, half a pixel of the image, here up to 48/25, by rounding, and a
+            // bit.
             assert!((centre[0] - 0.5 - x - width / 2.).abs() < 1.3, "{centre:?} {place:?}");
             assert!((centre[1] - 0.5 - y - height / 2.).abs() < 1.3, "{centre:?} {place:?}");
             assert!((count / (width * height) - 1.).abs() < 0.35, "{count} {place:?}");

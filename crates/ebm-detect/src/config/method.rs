@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{energy_head::Coordinates, error::Result, inference::BoxAscent};
 
 settings! {
-    /// How the boxes of a detection are found: by the detector's own regression, where the row adds nothing to it.
+    /// How the boxes of a detection are found: by the detector's own regression, where the row adds nothing
+    /// to it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
@@ -53,7 +54,8 @@ settings! {
         pub coordinates: Coordinates,
         /// T of Algorithm S1.
         pub steps_per_ascent: usize where 0..=10_000,
-        /// λ of Algorithm S1 for position and for size; for edges, of the upper left and of the lower right corner.
+        /// λ of Algorithm S1 for position and for size; for edges, of the upper left and of the lower right
+        /// corner.
         pub step_length: [f64; 2] where 0.0..=1e3,
         /// η of Algorithm S1.
         pub step_decay: f64 where 1e-6..=1.0,

@@ -36,13 +36,15 @@ settings! {
         pub methods: Vec<MethodConfig>,
         /// The energy model with every objective.
         pub objectives: Vec<MethodConfig>,
-        /// Factors of the configured step lengths among which the validation images choose; none: they are taken as they are.
+        /// Factors of the configured step lengths among which the validation images choose; none: they are
+        /// taken as they are.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
         /// Generated scenes, at mini scale.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
-        /// The proposals of Table 1 and its supplement, for the energy model, with the AP on val2017 that is printed there, in per cent.
+        /// The proposals of Table 1 and its supplement, for the energy model, with the AP on val2017 that is
+        /// printed there, in per cent.
         pub ablation: Vec<AblationConfig<f64>>,
         /// The points of Figure 3a.
         #[serde(default)]

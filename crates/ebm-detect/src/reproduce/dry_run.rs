@@ -27,8 +27,9 @@ use crate::{
 /// Images per step of a dry run; the plan's own batch size is for a GPU.
 const DRY_BATCH: usize = 2;
 
-/// Builds the network at full size and runs two steps of each of `methods`, or with `ablation` of the energy model with each
-/// proposal of Table 1, on whatever images are there: COCO's, or a few generated scenes written below `scratch`.
+/// Builds the network at full size and runs two steps of each of `methods`, or with `ablation` of the energy
+/// model with each proposal of Table 1, on whatever images are there: COCO's, or a few generated scenes
+/// written below `scratch`.
 ///
 /// # Errors
 /// When weights or images are there and can not be read.

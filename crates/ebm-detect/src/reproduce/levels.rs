@@ -16,8 +16,8 @@ pub struct LevelRow {
     pub row: Row,
 }
 
-/// Direct and the energy model on the splits `levels`, all with the same detector, branches and step lengths. The detections
-/// are written to the run, named by level.
+/// Direct and the energy model on the splits `levels`, all with the same detector, branches and step lengths.
+/// The detections are written to the run, named by level.
 ///
 /// # Errors
 /// When a training fails, or data can not be read.

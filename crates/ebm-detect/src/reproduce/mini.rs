@@ -53,10 +53,12 @@ const BATCH: usize = 10;
 pub const LEVELS: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("normal", Difficulty::Normal), ("hard", Difficulty::Hard)];
 
-/// Generates the scenes, makes the detector and its features; see the crate's `configs/mini.toml` for the settings.
+/// Generates the scenes, makes the detector and its features; see the crate's `configs/mini.toml` for the
+/// settings.
 ///
 /// # Errors
-/// When data can not be made or read, the detector's weights are not of the configured architecture, or its training fails.
+/// When data can not be made or read, the detector's weights are not of the configured architecture, or its
+/// training fails.
 pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn Progress) -> Result<Setup> {
     let device = options.device.clone();
     progress.begin("generating scenes", 3);
@@ -136,8 +138,8 @@ impl MiniOptions {
     }
 }
 
-/// The file at [`MiniOptions::base_weights`], or a new detector's that is trained on the scenes and saved first. Also what was just trained
-/// is read: everybody measures the stored, half-precision weights.
+/// The file at [`MiniOptions::base_weights`], or a new detector's that is trained on the scenes and saved
+/// first. Also what was just trained is read: everybody measures the stored, half-precision weights.
 fn base_weights(
     config: &ExperimentConfig,
     options: &MiniOptions,
@@ -164,7 +166,8 @@ fn base_weights(
     WeightFile::open(&path, device)
 }
 
-/// What branches are trained on. The detector is frozen, so that its features are computed once, when the first branch needs them.
+/// What branches are trained on. The detector is frozen, so that its features are computed once, when the
+/// first branch needs them.
 struct Training {
     config: ExperimentConfig,
     detector: Rc<FasterRcnn>,

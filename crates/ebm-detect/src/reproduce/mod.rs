@@ -1,5 +1,6 @@
-//! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our own, levels of
-//! difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at paper scale on COCO.
+//! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our
+//! own, levels of difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at paper
+//! scale on COCO.
 
 mod dry_run;
 mod figure3a;

@@ -69,8 +69,8 @@ impl PaperOptions {
     }
 }
 
-/// The published detector, whose configuration `config` is, with train2017 to train on and val2017 to measure on. Settings are the paper's, so that nothing is
-/// chosen; [`step_lengths`](super::step_lengths()) searches.
+/// The published detector, whose configuration `config` is, with train2017 to train on and val2017 to measure
+/// on. Settings are the paper's, so that nothing is chosen; [`step_lengths`](super::step_lengths()) searches.
 ///
 /// # Errors
 /// When data can not be read, or the weights are not of the architecture.

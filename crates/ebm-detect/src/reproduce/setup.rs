@@ -1,4 +1,5 @@
-//! Where the studies are made: a frozen detector, images to train on, to choose settings on and to measure on.
+//! Where the studies are made: a frozen detector, images to train on, to choose settings on and to measure
+//! on.
 
 use std::{
     collections::BTreeMap,
@@ -86,13 +87,15 @@ pub(super) fn eval_loader(
     Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
 }
 
-/// Makes the training batches of a method for a batch size and a key. What has to be computed for that, is computed the first time.
+/// Makes the training batches of a method for a batch size and a key. What has to be computed for that, is
+/// computed the first time.
 pub(super) type Source = Box<dyn Fn(&MethodConfig, usize, Key, &mut dyn Progress) -> Result<BranchSource>>;
 
 /// Branches that were trained before.
 #[derive(Clone, Debug)]
 pub struct TrainedHeads {
-    /// The directory with `<method>-<seed>/<method>.safetensors`, or with `ablation-<row>-<seed>/ebm.safetensors` for Table 1.
+    /// The directory with `<method>-<seed>/<method>.safetensors`, or with
+    /// `ablation-<row>-<seed>/ebm.safetensors` for Table 1.
     pub path: PathBuf,
     /// Whether branches that are not there are trained, instead of being an error.
     pub train_missing: bool,
@@ -174,8 +177,8 @@ impl Setup {
         &self.test
     }
 
-    /// What a reader of results has to know: where they were measured, of which split of COCO the `published` figures beside them are,
-    /// and on which images step lengths were chosen.
+    /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
+    /// figures beside them are, and on which images step lengths were chosen.
     pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
         self.places().remarks(published, self.config.step_factors.len() > 1)
     }
@@ -198,7 +201,8 @@ impl Setup {
     /// Checks all of the trained branches that a study takes, before anything is computed.
     ///
     /// # Errors
-    /// [`Error::Weights`] with every file that is missing and may not be trained; for one that was trained otherwise, with both values.
+    /// [`Error::Weights`] with every file that is missing and may not be trained; for one that was trained
+    /// otherwise, with both values.
     pub(super) fn check_heads(&self, wanted: &[Wanted]) -> Result<()> {
         let Some(heads) = &self.heads else { return Ok(()) };
         let mut missing = Vec::new();
@@ -223,7 +227,8 @@ impl Setup {
         Err(Error::Weights { path: heads.path.clone(), reason })
     }
 
-    /// A branch, trained in its run, or found where it was trained before; see [`check_heads`](Self::check_heads).
+    /// A branch, trained in its run, or found where it was trained before; see
+    /// [`check_heads`](Self::check_heads).
     pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
         let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |path: &Path| -> Result<Trained> {
@@ -272,8 +277,8 @@ impl Setup {
         Ok(result)
     }
 
-    /// The factor of the configured step lengths with the best AP on the validation images, as in the paper. Where there is but one
-    /// factor, they are not looked at.
+    /// The factor of the configured step lengths with the best AP on the validation images, as in the paper.
+    /// Where there is but one factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
         let Some(refiner) = trained.refiner() else { return Ok(1.0) };
         let factors = match self.config.step_factors.as_slice() {
@@ -293,8 +298,8 @@ impl Setup {
         Ok(factor)
     }
 
-    /// Takes steps `factor` times as long as the configured ones. A branch that was trained in this run says so in its file, by which
-    /// others predict with it.
+    /// Takes steps `factor` times as long as the configured ones. A branch that was trained in this run says
+    /// so in its file, by which others predict with it.
     pub(super) fn climb_by(&self, factor: f64, trained: &mut Trained) -> Result<()> {
         trained.ascent = trained.ascent.take().map(|ascent| ascent.scaled(factor));
         trained.step_factor = Some(factor);

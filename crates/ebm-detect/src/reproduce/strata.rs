@@ -1,4 +1,5 @@
-//! Where refinement helps: the gain over Faster-RCNN by what makes an object's box uncertain, on generated scenes.
+//! Where refinement helps: the gain over Faster-RCNN by what makes an object's box uncertain, on generated
+//! scenes.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -117,13 +118,13 @@ impl Described {
     }
 }
 
-/// Scores `direct` and each seed's `refined` detections of the scenes whose `annotations` these are, stratum by stratum;
-/// strata without objects are left out. `replicates` samples of the images, drawn with replacement and the same for all
-/// detections, give the standard errors; below two there are none.
+/// Scores `direct` and each seed's `refined` detections of the scenes whose `annotations` these are, stratum
+/// by stratum; strata without objects are left out. `replicates` samples of the images, drawn with
+/// replacement and the same for all detections, give the standard errors; below two there are none.
 ///
 /// # Errors
-/// When the annotations are not those of generated scenes, when a detection's ids are not theirs, or when no refined
-/// detections are given.
+/// When the annotations are not those of generated scenes, when a detection's ids are not theirs, or when no
+/// refined detections are given.
 pub fn strata(
     annotations: &Path,
     direct: &[Detection],

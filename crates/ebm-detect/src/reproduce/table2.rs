@@ -36,7 +36,8 @@ pub struct Row {
     pub step_factor: Option<f64>,
 }
 
-/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test images.
+/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test
+/// images.
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
@@ -51,7 +52,8 @@ pub fn table2(
 }
 
 impl Setup {
-    /// Every method with every seed; the step lengths that seed 0 of a method chose serve its other seeds too.
+    /// Every method with every seed; the step lengths that seed 0 of a method chose serve its other seeds
+    /// too.
     pub(super) fn trained(
         &self,
         methods: &[MethodConfig],
@@ -78,7 +80,8 @@ impl Setup {
         Ok(all)
     }
 
-    /// Faster-RCNN, if it is among the methods, and every branch on a split; their detections are written to the run.
+    /// Faster-RCNN, if it is among the methods, and every branch on a split; their detections are written to
+    /// the run.
     pub(super) fn compare(
         &self,
         split: &Split,

@@ -1,5 +1,5 @@
-//! Training of what a method adds, on frozen features: a confidence by its objective, Eq. 4 for the energy model, a density by its
-//! own likelihood.
+//! Training of what a method adds, on frozen features: a confidence by its objective, Eq. 4 for the energy
+//! model, a density by its own likelihood.
 
 use std::rc::Rc;
 
@@ -22,8 +22,8 @@ use crate::{
     foreground::ForegroundPool,
 };
 
-/// A confidence is trained on so many objects of an image in a step. Where there are more, they are drawn anew each time: a step's
-/// memory and time grow with the samples of all its objects.
+/// A confidence is trained on so many objects of an image in a step. Where there are more, they are drawn
+/// anew each time: a step's memory and time grow with the samples of all its objects.
 const OBJECTS_OF_AN_IMAGE: usize = 128;
 
 /// A branch under its objective; the detector only provides features.
@@ -62,15 +62,16 @@ impl BranchTask {
         Ok(Self { detector, branch, learner, source, method, objective, key })
     }
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every object counts alike (for a
-    /// density every sampled proposal), however many a share has.
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    /// Every object counts alike (for a density every sampled proposal), however many a share has.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// The mean loss of the branch as it is now on the images of `loader`, which are read one by one and whole, with samples drawn from
-    /// `key`. Every object counts alike (for a density every sampled proposal). NaN where there is none.
+    /// The mean loss of the branch as it is now on the images of `loader`, which are read one by one and
+    /// whole, with samples drawn from `key`. Every object counts alike (for a density every sampled
+    /// proposal). NaN where there is none.
     ///
     /// # Errors
     /// When an image cannot be read or an operation fails.
@@ -141,7 +142,8 @@ impl BranchTask {
     }
 }
 
-/// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no more.
+/// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no
+/// more.
 fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
     let mut some = |(boxes, classes): &Objects| {
         if boxes.len() <= OBJECTS_OF_AN_IMAGE {

@@ -34,8 +34,8 @@ impl<S: BatchSource> DetectorTask<S> {
         Self { detector, learner: Learner::new(store, updater), source, key }
     }
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every anchor and every proposal
-    /// counts alike, however many a share has.
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    /// Every anchor and every proposal counts alike, however many a share has.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }

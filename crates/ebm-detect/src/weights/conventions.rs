@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ChannelOrder, Convention, DetectorConfig};
 
-/// The part of a configuration that belongs to weights as their shapes do. With another they load, and detect badly.
+/// The part of a configuration that belongs to weights as their shapes do. With another they load, and detect
+/// badly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conventions {

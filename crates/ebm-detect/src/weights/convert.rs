@@ -32,7 +32,8 @@ pub struct Conversion {
     pub unused: Vec<String>,
 }
 
-/// The key of a converted file's metadata that says whose names it had, beside what [`ModelMetadata`](ebm_train::ModelMetadata) says.
+/// The key of a converted file's metadata that says whose names it had, beside what
+/// [`ModelMetadata`](ebm_train::ModelMetadata) says.
 const FAMILY: &str = "family";
 
 /// What a conversion is told beside the two files.
@@ -46,13 +47,14 @@ pub struct ConvertOptions<'a> {
     pub half: bool,
 }
 
-/// Checks the weights at `input` (see [`import::load`]) against the network that they are of, and writes them to the
-/// safetensors file `output` under our names, with their family and, of a detector, all that a trained one's file says. `output`
-/// appears whole or not at all; what is there is replaced.
+/// Checks the weights at `input` (see [`import::load`]) against the network that they are of, and writes them
+/// to the safetensors file `output` under our names, with their family and, of a detector, all that a trained
+/// one's file says. `output` appears whole or not at all; what is there is replaced.
 ///
 /// # Errors
-/// [`Error::Weights`] when the names are of no [`Family`] or are not exactly the network's, when the convention is
-/// another than the configuration's, or when `output` is `input`; else when a file cannot be read or written.
+/// [`Error::Weights`] when the names are of no [`Family`] or are not exactly the network's, when the
+/// convention is another than the configuration's, or when `output` is `input`; else when a file cannot be
+/// read or written.
 pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Result<Conversion> {
     let refuse = |reason: &str| Err(Error::Weights { path: input.to_owned(), reason: reason.to_owned() });
     let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
@@ -104,7 +106,8 @@ fn embedded_name(config: &DetectorConfig) -> Option<&'static str> {
     ExperimentConfig::EMBEDDED.iter().map(|(name, _)| *name).find(same)
 }
 
-/// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer has.
+/// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer
+/// has.
 fn resnet_metadata(metadata: &Metadata) -> Metadata {
     let kept = metadata.iter().filter(|(key, _)| !key.ends_with(".frac"));
     kept.map(|(key, value)| (key.clone(), value.clone())).collect()

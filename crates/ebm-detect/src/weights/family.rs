@@ -38,8 +38,8 @@ impl Family {
         (Self::Detectron, ["fpn_inner_res", "cls_score_"]),
     ];
 
-    /// The family whose names these are, if they are any's; one part of a network suffices, as what else is there is
-    /// compared with the network afterwards.
+    /// The family whose names these are, if they are any's; one part of a network suffices, as what else is
+    /// there is compared with the network afterwards.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let names: Vec<&str> = names.into_iter().map(unwrapped).collect();
         let has = |prefix: &str| names.iter().any(|name| name.starts_with(prefix));

@@ -127,10 +127,12 @@ impl WeightFile {
         Ok(model_file::digest(&self.tensors)?)
     }
 
-    /// The configuration of the detector in it: the one that the file holds, or else that of its [`Family`]'s published detectors.
+    /// The configuration of the detector in it: the one that the file holds, or else that of its [`Family`]'s
+    /// published detectors.
     ///
     /// # Errors
-    /// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their configuration.
+    /// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their
+    /// configuration.
     pub fn configuration(&self) -> Result<ExperimentConfig> {
         if let Some(metadata) = &self.metadata {
             metadata.check_task(&self.path, &[DETECTION])?;
@@ -147,8 +149,8 @@ impl WeightFile {
     /// The detector with its parameters, all frozen.
     ///
     /// # Errors
-    /// [`Error::Weights`] when names or shapes are not those of the architecture (nothing is drawn in their place), or when it is of
-    /// another convention than `config`.
+    /// [`Error::Weights`] when names or shapes are not those of the architecture (nothing is drawn in their
+    /// place), or when it is of another convention than `config`.
     pub fn detector(&self, config: &DetectorConfig) -> Result<FasterRcnn> {
         self.check(config)?;
         let store = ParamStore::new(Key::new(0));
@@ -172,8 +174,8 @@ impl WeightFile {
         Error::Weights { path: self.path.clone(), reason }
     }
 
-    /// The embedded configuration of the published detectors of the file's family. torchvision's names with another number of classes
-    /// may be anybody's.
+    /// The embedded configuration of the published detectors of the file's family. torchvision's names with
+    /// another number of classes may be anybody's.
     pub(super) fn published(&self) -> Option<&'static str> {
         let classes = self.tensors.get("roi_heads.box_predictor.cls_score.bias").map(Tensor::elem_count);
         let family = self

@@ -13,8 +13,8 @@ use crate::{
 const ANCHOR_TOLERANCE: f32 = 0.01;
 
 impl WeightFile {
-    /// What the weights take for granted, where the file or its family says it. torchvision's names alone do not:
-    /// the detectors that are trained here have them too.
+    /// What the weights take for granted, where the file or its family says it. torchvision's names alone do
+    /// not: the detectors that are trained here have them too.
     fn conventions(&self) -> Result<Option<Conventions>> {
         if let Some(metadata) = &self.metadata {
             let parsed = toml::from_str(&metadata.input);
@@ -33,7 +33,8 @@ impl WeightFile {
         })
     }
 
-    /// Refuses names of no family, and a configuration of other conventions or other anchors than the weights'.
+    /// Refuses names of no family, and a configuration of other conventions or other anchors than the
+    /// weights'.
     pub(super) fn check(&self, config: &DetectorConfig) -> Result<()> {
         let family = self.check_family()?;
         let refuse = |reason: String| Err(self.refusal(reason));
@@ -68,7 +69,8 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Refuses weights that are not exactly those of the network, a detector's of `config` or a ResNet, with everything that differs.
+    /// Refuses weights that are not exactly those of the network, a detector's of `config` or a ResNet, with
+    /// everything that differs.
     pub(super) fn check_exact(&self, report: &LoadReport, config: Option<&DetectorConfig>) -> Result<()> {
         if report.is_exact() {
             return Ok(());

@@ -24,7 +24,8 @@ pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
     dataset.categories.iter().map(class).collect()
 }
 
-/// What a detector's file says of itself. `seed` is that of its training; none for weights that were made elsewhere.
+/// What a detector's file says of itself. `seed` is that of its training; none for weights that were made
+/// elsewhere.
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
@@ -44,8 +45,8 @@ pub fn detector_metadata(
     })
 }
 
-/// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with this
-/// [`digest`](ebm_train::model_file::digest).
+/// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with
+/// this [`digest`](ebm_train::model_file::digest).
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
@@ -64,8 +65,9 @@ pub fn branch_metadata(
     })
 }
 
-/// Refuses the branch at `path`, which says `found`, for a detector of `config` with this digest: other parameters or another way from
-/// images to features and boxes. How proposals are chosen and detections are suppressed may differ.
+/// Refuses the branch at `path`, which says `found`, for a detector of `config` with this digest: other
+/// parameters or another way from images to features and boxes. How proposals are chosen and detections are
+/// suppressed may differ.
 ///
 /// # Errors
 /// With both values of everything that differs.

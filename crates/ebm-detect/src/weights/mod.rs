@@ -34,12 +34,12 @@ use crate::{
     faster_rcnn::FasterRcnn,
 };
 
-/// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the names of any
-/// [`Family`] of detectors.
+/// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the
+/// names of any [`Family`] of detectors.
 ///
 /// # Errors
-/// [`Error::Weights`](crate::Error::Weights) when the file's names or shapes are not the architecture's (nothing is
-/// drawn in their place), or when it is of another convention than `config`.
+/// [`Error::Weights`](crate::Error::Weights) when the file's names or shapes are not the architecture's
+/// (nothing is drawn in their place), or when it is of another convention than `config`.
 pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> Result<FasterRcnn> {
     WeightFile::open(path, device)?.detector(config)
 }
@@ -77,8 +77,8 @@ pub fn new_head(
     Ok((head, store))
 }
 
-/// Writes all parameters of `store` to a safetensors file with what it says of itself, in half precision where `half` says so; the file
-/// appears whole or not at all.
+/// Writes all parameters of `store` to a safetensors file with what it says of itself, in half precision
+/// where `half` says so; the file appears whole or not at all.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -92,8 +92,8 @@ pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadat
     Ok(metadata.save(path, &tensors)?)
 }
 
-/// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier `fc`, or a fixed-point file of
-/// [`ebm_nn::import`].
+/// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier
+/// `fc`, or a fixed-point file of [`ebm_nn::import`].
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
     /// The file.
@@ -103,8 +103,9 @@ pub struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// A new detector with the parameters of `store`, of whose body those that the file holds are frozen; and the names of the others,
-    /// which begin with drawn values and are trained: none unless [`partial`](Self::partial).
+    /// A new detector with the parameters of `store`, of whose body those that the file holds are frozen; and
+    /// the names of the others, which begin with drawn values and are trained: none unless
+    /// [`partial`](Self::partial).
     ///
     /// # Errors
     /// [`Error::Weights`] with the names and shapes that differ; else when the file is not readable.

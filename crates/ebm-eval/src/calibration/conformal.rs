@@ -1,13 +1,14 @@
-//! Split-conformal calibration: regions that hold y with a frequency that is guaranteed whatever the model is.
+//! Split-conformal calibration: regions that hold y with a frequency that is guaranteed whatever the model
+//! is.
 
 use serde::{Deserialize, Serialize};
 
 use super::check;
 use crate::error::{Error, Result};
 
-/// The threshold Q on a score that says how badly y fits the prediction for its x. For a new example, exchangeable
-/// with the n calibration examples, `score ≤ Q` holds with a probability of at least 1 − α, and of less than
-/// 1 − α + 1/(n + 1) where scores never tie. That is an average over x, not a promise for each.
+/// The threshold Q on a score that says how badly y fits the prediction for its x. For a new example,
+/// exchangeable with the n calibration examples, `score ≤ Q` holds with a probability of at least 1 − α, and
+/// of less than 1 − α + 1/(n + 1) where scores never tie. That is an average over x, not a promise for each.
 ///
 /// Two scores, and the region {y : score ≤ Q} that each gives:
 ///
@@ -25,12 +26,12 @@ pub struct SplitConformal {
 impl SplitConformal {
     /// Finds Q from the scores of n calibration examples that the model was not trained on.
     ///
-    /// The rank ⌈(1 − α)(n + 1)⌉ is what makes the guarantee hold in finite samples. Published code for regression takes
-    /// ⌊(1 − α) n⌋ + 1, which is one less for some n, and then misses it.
+    /// The rank ⌈(1 − α)(n + 1)⌉ is what makes the guarantee hold in finite samples. Published code for
+    /// regression takes ⌊(1 − α) n⌋ + 1, which is one less for some n, and then misses it.
     ///
     /// # Errors
-    /// [`Error::Value`] unless α is in (0, 1) and no score is NaN (infinite ones are allowed), [`Error::Empty`], and
-    /// [`Error::TooFew`] when n < (1 − α)/α, where only a region of all y would do.
+    /// [`Error::Value`] unless α is in (0, 1) and no score is NaN (infinite ones are allowed),
+    /// [`Error::Empty`], and [`Error::TooFew`] when n < (1 − α)/α, where only a region of all y would do.
     pub fn calibrate(scores: &[f64], alpha: f64) -> Result<Self> {
         check::value("alpha", alpha, "in (0, 1)", alpha > 0.0 && alpha < 1.0)?;
         check::values("scores", scores, "a number", |score| !score.is_nan())?;
@@ -52,8 +53,8 @@ impl SplitConformal {
         score <= self.threshold
     }
 
-    /// The predicted interval `[from, to]` widened by Q at both ends, for a Q from [`interval_score`]; `None` where a
-    /// negative Q leaves nothing.
+    /// The predicted interval `[from, to]` widened by Q at both ends, for a Q from [`interval_score`]; `None`
+    /// where a negative Q leaves nothing.
     pub fn interval(&self, [from, to]: [f64; 2]) -> Option<[f64; 2]> {
         let widened = [from - self.threshold, to + self.threshold];
         (widened[0] <= widened[1]).then_some(widened)

@@ -3,12 +3,12 @@
 use super::check;
 use crate::error::{Error, Result};
 
-/// The score of the distribution function F that is linear between the values `cdf` at `points`, 0 below the first
-/// and 1 above the last, for the observed `y`. Exact.
+/// The score of the distribution function F that is linear between the values `cdf` at `points`, 0 below the
+/// first and 1 above the last, for the observed `y`. Exact.
 ///
 /// # Errors
-/// [`Error::Empty`], [`Error::Lengths`], and [`Error::Value`] unless the points are finite and ascend strictly, the values
-/// of F ascend within \[0, 1\], and y is finite.
+/// [`Error::Empty`], [`Error::Lengths`], and [`Error::Value`] unless the points are finite and ascend
+/// strictly, the values of F ascend within \[0, 1\], and y is finite.
 pub fn crps_of_cdf(points: &[f64], cdf: &[f64], y: f64) -> Result<f64> {
     check::values("grid points", points, "finite", f64::is_finite)?;
     check::lengths("values of the distribution function", cdf.len(), points.len())?;
@@ -29,9 +29,9 @@ pub fn crps_of_cdf(points: &[f64], cdf: &[f64], y: f64) -> Result<f64> {
     Ok(outside + inside.sum::<f64>())
 }
 
-/// The score of an unknown distribution of which there are n ≥ 2 independent `samples` s, for the observed `y`:
-/// `mean |s − y| − Σ_{i<j} |s_i − s_j| / (n (n − 1))`, whose expectation is that of the distribution itself (the
-/// "fair" form; with n² for n (n − 1) few samples would be penalised).
+/// The score of an unknown distribution of which there are n ≥ 2 independent `samples` s, for the observed
+/// `y`: `mean |s − y| − Σ_{i<j} |s_i − s_j| / (n (n − 1))`, whose expectation is that of the distribution
+/// itself (the "fair" form; with n² for n (n − 1) few samples would be penalised).
 ///
 /// # Errors
 /// [`Error::Empty`], [`Error::TooFew`] for a single sample, [`Error::Value`] unless all numbers are finite.

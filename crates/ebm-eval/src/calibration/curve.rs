@@ -3,12 +3,14 @@
 use super::check;
 use crate::error::Result;
 
-/// For each of the `levels`, the fraction of `pit` values that are not above it. `pit` has F(y_i | x_i), the predicted
-/// distribution functions at the observed y, for quantiles; or the masses of the smallest highest-density regions that
-/// hold the observed y, for regions. The predictions are calibrated if each fraction is its level.
+/// For each of the `levels`, the fraction of `pit` values that are not above it. `pit` has F(y_i | x_i), the
+/// predicted distribution functions at the observed y, for quantiles; or the masses of the smallest
+/// highest-density regions that hold the observed y, for regions. The predictions are calibrated if each
+/// fraction is its level.
 ///
 /// # Errors
-/// [`Error::Empty`](crate::Error::Empty), and [`Error::Value`](crate::Error::Value) for numbers outside \[0, 1\].
+/// [`Error::Empty`](crate::Error::Empty), and [`Error::Value`](crate::Error::Value) for numbers outside \[0,
+/// 1\].
 pub fn calibration_curve(pit: &[f64], levels: &[f64]) -> Result<Vec<f64>> {
     check::pit(pit)?;
     check::values("levels", levels, "in [0, 1]", |level| (0.0..=1.0).contains(&level))?;
@@ -18,8 +20,8 @@ pub fn calibration_curve(pit: &[f64], levels: &[f64]) -> Result<Vec<f64>> {
     Ok(levels.iter().map(observed).collect())
 }
 
-/// The expected calibration error: the mean over the `levels` of |observed − nominal|, from 0 to 1. Perfect predictions
-/// of n examples still have one of the order `1/√n`.
+/// The expected calibration error: the mean over the `levels` of |observed − nominal|, from 0 to 1. Perfect
+/// predictions of n examples still have one of the order `1/√n`.
 ///
 /// # Errors
 /// Those of [`calibration_curve`].

@@ -1,7 +1,8 @@
 //! How well predicted densities of a scalar target agree with what was observed.
 //!
-//! All from plain numbers: log densities, distribution functions on a grid, samples, intervals, and the values y that
-//! were observed. A region is a list of disjoint intervals `[from, to]`, several where a density is multimodal.
+//! All from plain numbers: log densities, distribution functions on a grid, samples, intervals, and the
+//! values y that were observed. A region is a list of disjoint intervals `[from, to]`, several where a
+//! density is multimodal.
 //!
 //! | Question | Here |
 //! |---|---|

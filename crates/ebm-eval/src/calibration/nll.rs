@@ -3,7 +3,8 @@
 use super::check;
 use crate::error::Result;
 
-/// The mean of `−log p(y_i | x_i)`, in nats, from the log densities; +∞ if the density is zero at one of the y.
+/// The mean of `−log p(y_i | x_i)`, in nats, from the log densities; +∞ if the density is zero at one of the
+/// y.
 ///
 /// # Errors
 /// [`Error::Empty`](crate::Error::Empty) or, for NaN and +∞, [`Error::Value`](crate::Error::Value).

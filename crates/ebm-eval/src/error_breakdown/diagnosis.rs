@@ -24,8 +24,8 @@ pub enum ErrorKind {
     Duplicate,
     /// On nothing: IoU < t_b with every object.
     Background,
-    /// An object without a detection, and without one that would be on it but for a classification or localisation
-    /// error.
+    /// An object without a detection, and without one that would be on it but for a classification or
+    /// localisation error.
     Missed,
 }
 
@@ -84,15 +84,15 @@ pub struct Diagnosis {
     pub detections: Vec<Outcome>,
     /// In the order of [`GroundTruth::boxes`].
     pub objects: Vec<ObjectOutcome>,
-    /// The detections that count, image by image, by descending score within a category of an image: COCO's order of
-    /// equal scores.
+    /// The detections that count, image by image, by descending score within a category of an image: COCO's
+    /// order of equal scores.
     pub(super) ranked: Vec<usize>,
 }
 
 /// Says of every detection and every object what became of it.
 ///
-/// A detection that fits several kinds is of the first of: localisation, classification, duplicate, background, both;
-/// that is the order of the published program.
+/// A detection that fits several kinds is of the first of: localisation, classification, duplicate,
+/// background, both; that is the order of the published program.
 ///
 /// # Errors
 /// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
@@ -150,8 +150,8 @@ fn cover(object: &mut ObjectOutcome) {
     }
 }
 
-/// The error of a detection that was given no object, from the best overlap with an object of its own category and of
-/// another one.
+/// The error of a detection that was given no object, from the best overlap with an object of its own
+/// category and of another one.
 fn error(detection: &Detection, objects: &[usize], truth: &GroundTruth) -> Outcome {
     let best = |same: bool| {
         let there = objects.iter().map(|&at| (at, &truth.boxes[at]));

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 /// How often each kind of error is made and what it costs.
 ///
-/// The costs do not add up to 1 − `ap50`: fixing one kind changes what another costs. All fixed together, every
-/// category has an average precision of 1.
+/// The costs do not add up to 1 − `ap50`: fixing one kind changes what another costs. All fixed together,
+/// every category has an average precision of 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBreakdown {
     /// COCO's average precision at IoU 0.5, the mean over the categories with objects; −1 without any object.
@@ -39,7 +39,8 @@ pub struct KindCost {
     pub delta_ap50: f64,
 }
 
-/// Counts the errors of a [`diagnosis`](super::diagnose) of `detections` on `truth`, and fixes one kind after the other:
+/// Counts the errors of a [`diagnosis`](super::diagnose) of `detections` on `truth`, and fixes one kind after
+/// the other:
 ///
 /// | kind | fixed by |
 /// |---|---|
@@ -47,8 +48,8 @@ pub struct KindCost {
 /// | both, duplicate, background | leaving the detection out |
 /// | missed | leaving the object out |
 ///
-/// The published program differs where the object that was meant has a right detection of lower score than the fixed
-/// one: there it leaves the fixed one out, here the right one, as the publication says.
+/// The published program differs where the object that was meant has a right detection of lower score than
+/// the fixed one: there it leaves the fixed one out, here the right one, as the publication says.
 ///
 /// `truth` and `detections` are those that the diagnosis is of.
 pub fn error_breakdown(

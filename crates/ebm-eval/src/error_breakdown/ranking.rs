@@ -12,10 +12,11 @@ pub(super) struct Ranking {
 }
 
 impl Ranking {
-    /// COCO's average precision: the mean over 101 recalls of the highest precision at that recall or a higher one.
+    /// COCO's average precision: the mean over 101 recalls of the highest precision at that recall or a
+    /// higher one.
     ///
-    /// Where nothing is to be found it is 1 if nothing was claimed, and 0 otherwise; COCO leaves such categories out,
-    /// and only a fix can take the objects from a category that had some.
+    /// Where nothing is to be found it is 1 if nothing was claimed, and 0 otherwise; COCO leaves such
+    /// categories out, and only a fix can take the objects from a category that had some.
     pub fn average_precision(&mut self) -> f64 {
         if self.objects == 0 {
             return if self.detections.is_empty() { 1.0 } else { 0.0 };

@@ -28,9 +28,9 @@ impl Annotations<'static> {
         Ok(Self::collect(all.into_iter().map(|(sequence, boxes)| (sequence.name.to_owned(), boxes))))
     }
 
-    /// Any dataset with a list of boxes for each sequence: `dir/{name}.txt`, or `groundtruth_rect.txt` or `groundtruth.txt` in
-    /// `dir/{name}/`; a folder with `groundtruth_rect.1.txt`, `groundtruth_rect.2.txt` … has the targets `{name}.1`, `{name}.2`.
-    /// All boxes of a file count.
+    /// Any dataset with a list of boxes for each sequence: `dir/{name}.txt`, or `groundtruth_rect.txt` or
+    /// `groundtruth.txt` in `dir/{name}/`; a folder with `groundtruth_rect.1.txt`, `groundtruth_rect.2.txt` …
+    /// has the targets `{name}.1`, `{name}.2`. All boxes of a file count.
     ///
     /// # Errors
     /// [`Error::Io`] when `dir` can not be listed; [`Error::Empty`] when there is no such file.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// How frames become figures. Named constructors give what a toolkit does; any field can then be changed, and the report
-/// records them all.
+/// How frames become figures. Named constructors give what a toolkit does; any field can then be changed, and
+/// the report records them all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Convention {
     /// What to call it in reports.
@@ -20,17 +20,19 @@ pub struct Convention {
     pub short_result: ShortResult,
     /// Which annotated boxes are valid. A frame where the target is known to be out of sight is never valid.
     pub valid_box: ValidBox,
-    /// Whether frames without a valid box are left out; otherwise they count, as failures where nothing below says other.
+    /// Whether frames without a valid box are left out; otherwise they count, as failures where nothing below
+    /// says other.
     pub exclude_invalid_frames: bool,
     /// The centre error in a frame without a valid box.
     pub invalid_center_error: InvalidError,
     /// The normalised centre error in a frame without a valid box.
     pub invalid_normalized_error: InvalidError,
-    /// The normalised centre error in a frame where the target is known to be out of sight; it goes before the field above.
+    /// The normalised centre error in a frame where the target is known to be out of sight; it goes before
+    /// the field above.
     pub unseen_normalized_error: InvalidError,
-    /// Whether both boxes are first clipped to the image where its size is known: the left and upper edge moved inside,
-    /// the sides shortened to what is then left. As a side keeps its length when an edge moves, a box that hangs over the
-    /// left or upper border is shifted, not cut.
+    /// Whether both boxes are first clipped to the image where its size is known: the left and upper edge
+    /// moved inside, the sides shortened to what is then left. As a side keeps its length when an edge moves,
+    /// a box that hangs over the left or upper border is shifted, not cut.
     pub clip_to_image: bool,
     /// Whether both boxes are first rounded to integers, halves to even.
     pub round_boxes: bool,
@@ -92,7 +94,8 @@ pub enum ShortResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidBox {
-    /// All four numbers are above zero: also x and y, so that a target at the left or upper border makes a frame invalid.
+    /// All four numbers are above zero: also x and y, so that a target at the left or upper border makes a
+    /// frame invalid.
     AllPositive,
     /// Any.
     Any,
@@ -124,7 +127,8 @@ pub enum Weighting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
-    /// The mean of the values. No overlap is above 1, so that 21 thresholds give a success of at most 95.24 %.
+    /// The mean of the values. No overlap is above 1, so that 21 thresholds give a success of at most 95.24
+    /// %.
     Mean,
     /// The trapezoidal rule, divided by the range of the thresholds.
     Trapezoid,
@@ -173,8 +177,8 @@ impl Convention {
         }
     }
 
-    /// pytracking on LaSOT, which refuses short results and counts frames where the target is out of sight as failures in
-    /// normalised precision.
+    /// pytracking on LaSOT, which refuses short results and counts frames where the target is out of sight as
+    /// failures in normalised precision.
     pub fn pytracking_lasot() -> Self {
         Self {
             name: "pytracking, LaSOT".to_owned(),
@@ -184,8 +188,8 @@ impl Convention {
         }
     }
 
-    /// The MATLAB toolkit of OTB, one-pass evaluation: frames without a valid box are hits in precision, and malformed
-    /// boxes repeat the one before. It has no normalised precision; the field is as in pytracking.
+    /// The MATLAB toolkit of OTB, one-pass evaluation: frames without a valid box are hits in precision, and
+    /// malformed boxes repeat the one before. It has no normalised precision; the field is as in pytracking.
     pub fn otb() -> Self {
         Self {
             name: "OTB toolkit".to_owned(),
@@ -225,8 +229,8 @@ impl Convention {
         }
     }
 
-    /// The evaluation of TrackingNet: boxes rounded, areas by the trapezoidal rule, normalised precision as an area.
-    /// Precision is that at 20 pixels, as in the published tables.
+    /// The evaluation of TrackingNet: boxes rounded, areas by the trapezoidal rule, normalised precision as
+    /// an area. Precision is that at 20 pixels, as in the published tables.
     pub fn trackingnet() -> Self {
         Self {
             name: "TrackingNet".to_owned(),

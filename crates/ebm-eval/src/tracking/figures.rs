@@ -39,8 +39,9 @@ pub struct TrackingFigures<N = f64> {
 }
 
 impl TrackingFigures {
-    /// Those of several parts together: `number` makes one of a number of each part, and curves are added with `weights`. As the area
-    /// is linear in its curve, and every other number is read off a curve, a mean of them is that of the mean curve.
+    /// Those of several parts together: `number` makes one of a number of each part, and curves are added
+    /// with `weights`. As the area is linear in its curve, and every other number is read off a curve, a mean
+    /// of them is that of the mean curve.
     pub(super) fn of_parts<N, E>(
         parts: &[&Self],
         weights: &[f64],

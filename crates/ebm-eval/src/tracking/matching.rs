@@ -21,9 +21,9 @@ impl ResultFiles {
 
     /// The file of each of `names`, in their order, and the files that belong to none.
     ///
-    /// Case does not matter, nor whether the number of a target follows `.`, `-` or `_`, nor pytracking's name of the dataset before that of
-    /// the sequence: `bike1` is `uav_bike1`. Where a video has one target, its number may be missing on one side: `Human4` is `human4_2`
-    /// if nothing else is called so.
+    /// Case does not matter, nor whether the number of a target follows `.`, `-` or `_`, nor pytracking's
+    /// name of the dataset before that of the sequence: `bike1` is `uav_bike1`. Where a video has one target,
+    /// its number may be missing on one side: `Human4` is `human4_2` if nothing else is called so.
     pub(super) fn assign(&self, names: &[&str]) -> (Vec<Result<PathBuf, TrackingProblem>>, Vec<PathBuf>) {
         let keys: Vec<String> = names.iter().map(|name| name_key(name)).collect();
         let mut free = self.files.clone();
@@ -60,7 +60,8 @@ fn with_dataset(key: &str, free: &BTreeMap<String, Vec<PathBuf>>) -> Option<Stri
     <[String; 1]>::try_from(found).ok().map(|[one]| one)
 }
 
-/// The one key in `free` that is `key` but for the number of the target, if `key` is the one of `keys` so called.
+/// The one key in `free` that is `key` but for the number of the target, if `key` is the one of `keys` so
+/// called.
 fn only_target(key: &str, keys: &[String], free: &BTreeMap<String, Vec<PathBuf>>) -> Option<String> {
     let video = video(key);
     let mut found = free.keys().filter(|other| self::video(other) == video);

@@ -10,7 +10,8 @@ use super::report::{FailedSequence, TrackingReport};
 use crate::error::{Error, Result};
 use crate::stats::Summary;
 
-/// The figures of several runs: of each its mean and spread over the runs. Trackers that draw numbers are reported so.
+/// The figures of several runs: of each its mean and spread over the runs. Trackers that draw numbers are
+/// reported so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunsReport {
     /// How frames became figures.
@@ -29,8 +30,8 @@ pub struct RunsReport {
 /// Takes runs together, over the sequences that all of them have: the mean of curves is the curve of means.
 ///
 /// # Errors
-/// [`Error::NoValues`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`] when no
-/// sequence is in all runs.
+/// [`Error::NoValues`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`]
+/// when no sequence is in all runs.
 pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
     let first = runs.first().ok_or(Error::NoValues)?;
     if let Some(other) = runs.iter().position(|run| run.convention != first.convention) {
@@ -62,7 +63,8 @@ fn restrict(
     TrackingReport::new(&run.convention, rows, failed.to_vec(), Vec::new())
 }
 
-/// The failures of all runs, each with its run, and what was scored in some runs without having failed in the others.
+/// The failures of all runs, each with its run, and what was scored in some runs without having failed in the
+/// others.
 fn failures(runs: &[TrackingReport], common: &BTreeSet<String>) -> Vec<FailedSequence> {
     let mut failed = Vec::new();
     for (i, run) in runs.iter().enumerate() {

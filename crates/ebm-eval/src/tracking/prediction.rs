@@ -11,7 +11,8 @@ use super::problem::TrackingProblem;
 /// A box that is scored as a failure.
 const MISS: Rect = [f64::NAN; 4];
 
-/// `prediction` checked against the `annotation`, repaired as the convention repairs it, and brought to its length.
+/// `prediction` checked against the `annotation`, repaired as the convention repairs it, and brought to its
+/// length.
 pub(super) fn prepare<'a>(
     prediction: &'a [Rect],
     annotation: &[Rect],
@@ -42,7 +43,8 @@ fn is_malformed(rect: &Rect) -> bool {
     rect.iter().any(|value| !value.is_finite()) || rect[2] < 0.0 || rect[3] < 0.0
 }
 
-/// Whether this can be a result of that sequence: no more boxes than frames, and the first box, which every tracker was given.
+/// Whether this can be a result of that sequence: no more boxes than frames, and the first box, which every
+/// tracker was given.
 fn check_sequence(
     prediction: &[Rect],
     annotation: &[Rect],

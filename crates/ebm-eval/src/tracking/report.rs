@@ -80,12 +80,12 @@ impl TrackingReport {
     }
 }
 
-/// Scores predictions in memory: for each sequence its annotation and the predicted boxes, one for each frame from the
-/// first. A sequence that can not be scored is listed in the report, and does not count.
+/// Scores predictions in memory: for each sequence its annotation and the predicted boxes, one for each frame
+/// from the first. A sequence that can not be scored is listed in the report, and does not count.
 ///
 /// # Errors
-/// [`Error::NoSequence`] when none can be scored, [`Error::Empty`] when there is none, and [`Error::TooFew`] for a
-/// convention with less than two thresholds.
+/// [`Error::NoSequence`] when none can be scored, [`Error::Empty`] when there is none, and [`Error::TooFew`]
+/// for a convention with less than two thresholds.
 pub fn evaluate<'a>(
     sequences: impl IntoIterator<Item = (TrackingGroundTruth<'a>, &'a [Rect])>,
     convention: &Convention,

@@ -18,17 +18,20 @@ const TIMES_LIMIT: u64 = 16 << 20;
 pub enum ResultFormat {
     /// `{name}.txt` with integers, cut off towards zero, and tabs; times in `{name}_time.txt`.
     Pytracking,
-    /// `{name}/{name}_{run}.txt`, the run with three digits, six decimals and commas; times in `{name}/{name}_time.txt`, a
-    /// column for each run.
+    /// `{name}/{name}_{run}.txt`, the run with three digits, six decimals and commas; times in
+    /// `{name}/{name}_time.txt`, a column for each run.
     Got10k,
-    /// `{name}.txt` with two decimals and commas, for the server; it has no place for times, which go to `{name}_time.txt`.
+    /// `{name}.txt` with two decimals and commas, for the server; it has no place for times, which go to
+    /// `{name}_time.txt`.
     TrackingNet,
-    /// `{name}.txt` with all digits and commas, for the toolkits of OTB and LaSOT; times in `{name}_time.txt`.
+    /// `{name}.txt` with all digits and commas, for the toolkits of OTB and LaSOT; times in
+    /// `{name}_time.txt`.
     Full,
 }
 
 impl ResultFormat {
-    /// The file of the boxes of a sequence below `dir`; `run` is counted from 1, and only a part of GOT-10k's names.
+    /// The file of the boxes of a sequence below `dir`; `run` is counted from 1, and only a part of GOT-10k's
+    /// names.
     pub fn result_path(self, dir: &Path, name: &str, run: usize) -> PathBuf {
         match self {
             Self::Got10k => dir.join(name).join(format!("{name}_{run:03}.txt")),
@@ -63,8 +66,8 @@ impl ResultFormat {
 /// Writes the boxes that a tracker predicted on the sequence `name`, atomically; answers where.
 ///
 /// # Errors
-/// [`Error::Tracking`] for a box with a number that is not finite, or a negative side; [`Error::Data`] when the file can not
-/// be written.
+/// [`Error::Tracking`] for a box with a number that is not finite, or a negative side; [`Error::Data`] when
+/// the file can not be written.
 pub fn write_result(
     dir: &Path,
     name: &str,
@@ -86,7 +89,8 @@ pub fn write_result(
 /// Writes the seconds that each frame of the sequence `name` took: `seconds[run][frame]`; answers where.
 ///
 /// # Errors
-/// [`Error::Lengths`] when the runs have different numbers of frames; [`Error::Data`] when the file can not be written.
+/// [`Error::Lengths`] when the runs have different numbers of frames; [`Error::Data`] when the file can not
+/// be written.
 pub fn write_times(dir: &Path, name: &str, seconds: &[&[f64]], format: ResultFormat) -> Result<PathBuf> {
     let expected = seconds.first().map_or(0, |run| run.len());
     if let Some(run) = seconds.iter().find(|run| run.len() != expected) {

@@ -40,8 +40,8 @@ pub struct RunResult<'a> {
 }
 
 impl TestSet {
-    /// Its sequences in the folder `root`, laid out as published: see the modules of [`ebm_data::sequences`]. Those that are not there or
-    /// defective are listed beside the others.
+    /// Its sequences in the folder `root`, laid out as published: see the modules of [`ebm_data::sequences`].
+    /// Those that are not there or defective are listed beside the others.
     ///
     /// # Errors
     /// When `root` has none of them, or can not be read.
@@ -74,7 +74,8 @@ impl TestSet {
         matches!(self, Self::Got10kTest | Self::TrackingNet)
     }
 
-    /// Writes the results of several runs below `folder`, which should be empty, as its server or toolkit expects them:
+    /// Writes the results of several runs below `folder`, which should be empty, as its server or toolkit
+    /// expects them:
     ///
     /// | dataset | files |
     /// |---|---|
@@ -125,8 +126,8 @@ impl TestSet {
         })
     }
 
-    /// As [`write_submission`](Self::write_submission), and an archive: `archive`, or where each run has its own `NAME_001.zip` and so on for
-    /// `NAME.zip`. Answers the archives.
+    /// As [`write_submission`](Self::write_submission), and an archive: `archive`, or where each run has its
+    /// own `NAME_001.zip` and so on for `NAME.zip`. Answers the archives.
     ///
     /// # Errors
     /// As there.

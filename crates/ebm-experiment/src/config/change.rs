@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use toml::{Table, Value};
 
-/// `KEY=VALUE`: a dotted key and a value in TOML, over what the configuration has there. A row of a list of tables is named by its
-/// `key`: `methods.ebm.samples=16`.
+/// `KEY=VALUE`: a dotted key and a value in TOML, over what the configuration has there. A row of a list of
+/// tables is named by its `key`: `methods.ebm.samples=16`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     table: Table,

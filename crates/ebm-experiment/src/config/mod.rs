@@ -1,6 +1,6 @@
-//! The settings of an experiment: TOML that is embedded in the program or in a file, over the settings that it extends, with the
-//! command line's changes on top; every key is checked. Beside the settings it has `[expected]`, what they should come to, and `[smoke]`,
-//! what makes a run of minutes of them.
+//! The settings of an experiment: TOML that is embedded in the program or in a file, over the settings that
+//! it extends, with the command line's changes on top; every key is checked. Beside the settings it has
+//! `[expected]`, what they should come to, and `[smoke]`, what makes a run of minutes of them.
 
 mod change;
 mod nearest;
@@ -26,7 +26,8 @@ pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// Name and text of every configuration that is embedded in the program.
     const EMBEDDED: &'static [(&'static str, &'static str)];
 
-    /// Why the values contradict each other, if they do; unless overridden, they never do. Each of them is in its range.
+    /// Why the values contradict each other, if they do; unless overridden, they never do. Each of them is in
+    /// its range.
     ///
     /// # Errors
     /// The reason, with the key.
@@ -42,8 +43,8 @@ pub trait Settings: Setting + Serialize + DeserializeOwned {
         Ok(Configured::resolve(name, embedded::<Self>(name)?, &Overrides::default())?.settings)
     }
 
-    /// Settings from TOML; `extends = "…"` names an embedded configuration whose settings hold where `text` has none. `name` is what
-    /// errors call it.
+    /// Settings from TOML; `extends = "…"` names an embedded configuration whose settings hold where `text`
+    /// has none. `name` is what errors call it.
     ///
     /// # Errors
     /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
@@ -83,8 +84,8 @@ pub struct Overrides {
 pub struct Configured<S> {
     /// The settings.
     pub settings: S,
-    /// The figures that the configuration itself states in `[expected]`: those of what it extends are of other settings, and so are its
-    /// own where something was changed.
+    /// The figures that the configuration itself states in `[expected]`: those of what it extends are of
+    /// other settings, and so are its own where something was changed.
     pub expected: Option<Expected>,
 }
 

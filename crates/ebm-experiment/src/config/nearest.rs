@@ -17,7 +17,8 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-/// How many letters have to be put in, taken out or exchanged, two neighbours for each other at once (Damerau's distance).
+/// How many letters have to be put in, taken out or exchanged, two neighbours for each other at once
+/// (Damerau's distance).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
@@ -36,7 +37,8 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// What serde says of `table`, with the place of an unknown key and the nearest name that it would have known.
+/// What serde says of `table`, with the place of an unknown key and the nearest name that it would have
+/// known.
 pub(super) fn explain(message: &str, table: &Table) -> String {
     // Further lines say in which table, which is found below as well.
     let first = message.lines().next().unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use toml::{Table, Value};
 
-/// Puts `over` on top of `base`: tables key by key, rows of a list of tables by their `key` where `over` has a table of them. Any other
-/// value, lists included, replaces the one below.
+/// Puts `over` on top of `base`: tables key by key, rows of a list of tables by their `key` where `over` has
+/// a table of them. Any other value, lists included, replaces the one below.
 pub(super) fn merge(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {

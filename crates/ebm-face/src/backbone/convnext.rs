@@ -89,10 +89,11 @@ impl ConvNeXtConfig {
 
 /// ConvNeXt without its last layer: g_x is the mean of the last map, normalised. timm's parameter names.
 ///
-/// Its parameters and images get their gradients. The model normalises permuted maps, and candle differentiates the
-/// layer normalisation of a tensor that is not contiguous; a map of one pixel is contiguous in every order, hence the
-/// smallest image. candle does not differentiate a strided convolution of a map with an odd and an even side, hence
-/// the multiples. Its convolutions by channel run one after the other: slow on the CPU for its size.
+/// Its parameters and images get their gradients. The model normalises permuted maps, and candle
+/// differentiates the layer normalisation of a tensor that is not contiguous; a map of one pixel is
+/// contiguous in every order, hence the smallest image. candle does not differentiate a strided convolution
+/// of a map with an odd and an even side, hence the multiples. Its convolutions by channel run one after the
+/// other: slow on the CPU for its size.
 #[derive(Clone, Debug)]
 pub struct ConvNeXt {
     body: Func<'static>,
@@ -108,7 +109,8 @@ const IMAGES: ImageSize = ImageSize { multiple: 32, smallest: 64, square: false 
 const EPSILON: f64 = 1e-6;
 
 impl ConvNeXt {
-    /// The network whose parameters are those of `vb`, directly under it: `stem`, `stages.{0..3}` and `head.norm`.
+    /// The network whose parameters are those of `vb`, directly under it: `stem`, `stages.{0..3}` and
+    /// `head.norm`.
     ///
     /// # Errors
     /// When `vb` refuses a tensor.
@@ -121,8 +123,8 @@ impl ConvNeXt {
     }
 }
 
-/// The model asks for both versions' parameters and uses what it gets. Initial values are the papers', where candle's
-/// 0 would silence the blocks.
+/// The model asks for both versions' parameters and uses what it gets. Initial values are the papers', where
+/// candle's 0 would silence the blocks.
 fn answer(version: ConvNeXtVersion, name: &str) -> Answer {
     let response_norm = name.contains(".grn.");
     let factor = name.ends_with(".gamma");

@@ -33,15 +33,15 @@ impl Dinov2Config {
     pub const LARGE: Self = Self { depth: 24, width: 1024, heads: 16 };
 }
 
-/// DINOv2 with patches of 14 × 14: g_x is the class token behind the last normalisation. The published parameter
-/// names. f32 only, one image after the other.
+/// DINOv2 with patches of 14 × 14: g_x is the class token behind the last normalisation. The published
+/// parameter names. f32 only, one image after the other.
 ///
-/// **Not trainable.** `candle_transformers` normalises its tokens with candle's layer normalisation of contiguous
-/// tensors, which has no backward pass and cuts the graph in silence.
+/// **Not trainable.** `candle_transformers` normalises its tokens with candle's layer normalisation of
+/// contiguous tensors, which has no backward pass and cuts the graph in silence.
 ///
-/// Its features differ from the published network's: `candle_transformers` has the tanh form of GELU and ε = 1e-5
-/// instead of 1e-6, and brings the position embeddings, which are those of images of 518 × 518, to the patches of
-/// others by taking the nearest one, where the published code interpolates bicubically.
+/// Its features differ from the published network's: `candle_transformers` has the tanh form of GELU and ε =
+/// 1e-5 instead of 1e-6, and brings the position embeddings, which are those of images of 518 × 518, to the
+/// patches of others by taking the nearest one, where the published code interpolates bicubically.
 #[derive(Debug)]
 pub struct Dinov2 {
     model: DinoVisionTransformer,
@@ -55,7 +55,8 @@ impl Dinov2 {
     /// The network whose parameters are those of `vb`, directly under it.
     ///
     /// # Errors
-    /// [`Error::Config`] when a size is 0 or the heads do not divide the width; else when `vb` refuses a tensor.
+    /// [`Error::Config`] when a size is 0 or the heads do not divide the width; else when `vb` refuses a
+    /// tensor.
     pub fn new(config: &Dinov2Config, vb: VarBuilder) -> Result<Self> {
         let Dinov2Config { depth, width, heads } = *config;
         if depth == 0 || width == 0 || heads == 0 || !width.is_multiple_of(heads) {

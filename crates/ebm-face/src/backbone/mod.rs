@@ -26,15 +26,15 @@ use crate::{Error, Result, shapes};
 /// A network from normalised images to g_x, on which the heads stand.
 ///
 /// Any network serves: a model of `candle_transformers` is wrapped in one that implements this trait, as
-/// [`ConvNeXt`] and [`Dinov2`] do. Test the gradients of a new one: candle's layer normalisation of a contiguous
-/// tensor and its `softmax_last_dim` pass none, and say nothing.
+/// [`ConvNeXt`] and [`Dinov2`] do. Test the gradients of a new one: candle's layer normalisation of a
+/// contiguous tensor and its `softmax_last_dim` pass none, and say nothing.
 pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// `images`, (B, 3, H, W) -> g_x (B, C); with `train`, as a training step needs it: in the graph, and
     /// normalised by the batch where the network does that.
     ///
     /// # Errors
-    /// [`Error::Images`] when the images are not as [`images`](Self::images) says; [`Error::NotTrainable`] with
-    /// `train` when the network is not [trainable](Self::is_trainable).
+    /// [`Error::Images`] when the images are not as [`images`](Self::images) says; [`Error::NotTrainable`]
+    /// with `train` when the network is not [trainable](Self::is_trainable).
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
     /// C, the length of g_x.
@@ -101,8 +101,8 @@ settings! {
 }
 
 impl BackboneConfig {
-    /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on `device`. The
-    /// parameters of a network that is not trainable are frozen in `store`.
+    /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on
+    /// `device`. The parameters of a network that is not trainable are frozen in `store`.
     ///
     /// # Errors
     /// [`Error::Config`] when no such network exists; else when `store` refuses a tensor.

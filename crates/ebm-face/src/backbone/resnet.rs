@@ -34,7 +34,8 @@ settings! {
         pub width: usize where 1..=1024,
         /// How it normalises.
         pub norm: ResNetNorm,
-        /// Whether a block's stride is in its first 1×1 convolution (the original ResNet) or in its 3×3 (torchvision).
+        /// Whether a block's stride is in its first 1×1 convolution (the original ResNet) or in its 3×3
+        /// (torchvision).
         #[serde(default)]
         pub stride_in_1x1: bool,
     }
@@ -67,7 +68,8 @@ impl ResNetBackboneConfig {
     }
 }
 
-/// The network from an image to g_x, with torchvision's parameter names: its checkpoints load without their `fc`.
+/// The network from an image to g_x, with torchvision's parameter names: its checkpoints load without their
+/// `fc`.
 #[derive(Clone, Debug)]
 pub struct ResNetBackbone {
     resnet: ResNet,

@@ -16,8 +16,9 @@ use crate::{Error, Result, shapes};
 pub struct ResNetFile {
     /// Whether batch normalisation stays a fixed affine map in training, [`ResNetNorm::Frozen`].
     pub frozen_norm: bool,
-    /// [`ResNetBackboneConfig::stride_in_1x1`]. `None`: as the file's metadata say (see [`load_resnet`]); where they do not,
-    /// as torchvision has it, which is refused for folded weights: these come from anywhere.
+    /// [`ResNetBackboneConfig::stride_in_1x1`]. `None`: as the file's metadata say (see [`load_resnet`]);
+    /// where they do not, as torchvision has it, which is refused for folded weights: these come from
+    /// anywhere.
     pub stride_in_1x1: Option<bool>,
 }
 
@@ -26,12 +27,12 @@ pub struct ResNetFile {
 /// The file is safetensors, 8-bit fixed point included ([`import::fixed_point`]), or torch's `.pth`, with
 /// torchvision's names. Its configuration is told from the file: the blocks and the width from the names and
 /// shapes, batch normalisation from a `bn1.weight`, folded normalisation from a `conv1.bias` without one, the
-/// place of the stride from the metadata: `stride_in_1x1`, `true` or `false`, or an `arch` that speaks of a stride
-/// in the first 1×1 convolutions. The classifier `fc` and torch's counters of batches are left out.
+/// place of the stride from the metadata: `stride_in_1x1`, `true` or `false`, or an `arch` that speaks of a
+/// stride in the first 1×1 convolutions. The classifier `fc` and torch's counters of batches are left out.
 ///
 /// # Errors
-/// [`Error::Weights`] when a name is missing or surplus or a shape is another, or when the file does not say where
-/// the stride is and has to; else when the file cannot be read.
+/// [`Error::Weights`] when a name is missing or surplus or a shape is another, or when the file does not say
+/// where the stride is and has to; else when the file cannot be read.
 pub fn load_resnet(
     path: &Path,
     file: ResNetFile,
@@ -43,9 +44,9 @@ pub fn load_resnet(
     Ok((config, trunk))
 }
 
-/// Sets aside the weights at `path`, read as by [`load_resnet`], as the first values of a backbone's parameters in
-/// `store`, under `prefix` (may be empty). Then `ResNetBackbone::new` with the returned configuration takes them; what is not
-/// frozen in `store` is trained, as in the paper.
+/// Sets aside the weights at `path`, read as by [`load_resnet`], as the first values of a backbone's
+/// parameters in `store`, under `prefix` (may be empty). Then `ResNetBackbone::new` with the returned
+/// configuration takes them; what is not frozen in `store` is trained, as in the paper.
 ///
 /// # Errors
 /// As [`load_resnet`].

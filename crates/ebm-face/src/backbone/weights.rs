@@ -9,15 +9,15 @@ use ebm_nn::params::ParamStore;
 use super::BackboneConfig;
 use crate::{Error, Result, shapes};
 
-/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, as the first values of
-/// the parameters of the backbone of `config` in `store`, under `prefix` (may be empty): to be called before
-/// [`BackboneConfig::build`]. What the backbone does without is left out: the classifier, torch's counters of
-/// batches, and DINOv2's `mask_token`. Of a residual network the configuration need not be known: see
-/// [`preload_resnet`](crate::preload_resnet).
+/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, as the first
+/// values of the parameters of the backbone of `config` in `store`, under `prefix` (may be empty): to be
+/// called before [`BackboneConfig::build`]. What the backbone does without is left out: the classifier,
+/// torch's counters of batches, and DINOv2's `mask_token`. Of a residual network the configuration need not
+/// be known: see [`preload_resnet`](crate::preload_resnet).
 ///
 /// # Errors
-/// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file cannot be
-/// read.
+/// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file
+/// cannot be read.
 pub fn preload_backbone(
     store: &ParamStore,
     prefix: &str,

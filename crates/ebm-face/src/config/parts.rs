@@ -170,7 +170,8 @@ settings! {
         /// The same after refinement, where the paper has it.
         #[serde(default)]
         pub published_refined: Option<[f64; 2]> where 0.0..=1e6,
-        /// The paper's MAE of each coordinate and its spread, before refinement and after it, where y has several.
+        /// The paper's MAE of each coordinate and its spread, before refinement and after it, where y has
+        /// several.
         #[serde(default)]
         pub published_coordinates: Option<[Vec<[f64; 2]>; 2]> where 0.0..=1e6,
         /// The model.

@@ -19,8 +19,8 @@ use crate::network::ENERGY;
 use crate::saved::{BackboneSource, RunConfig, Saved, TrainedHead};
 use crate::{Error, Result};
 
-/// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it, or, where it is the
-/// directory of a table, all runs in it but those of the ablation.
+/// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it,
+/// or, where it is the directory of a table, all runs in it but those of the ablation.
 ///
 /// # Errors
 /// [`Error::Settings`] when there is no run, [`Error::Io`].
@@ -50,10 +50,12 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The rows of `saved` networks on `faces`, refined with the energy models among them. `ascent` replaces what these recorded.
+/// The rows of `saved` networks on `faces`, refined with the energy models among them. `ascent` replaces what
+/// these recorded.
 ///
 /// # Errors
-/// [`Error::Config`] when the networks are not of one task, or nothing says how to refine; else when an image or a network fails.
+/// [`Error::Config`] when the networks are not of one task, or nothing says how to refine; else when an image
+/// or a network fails.
 pub fn evaluate(
     saved: Vec<Saved>,
     faces: &Arc<Faces>,
@@ -104,8 +106,8 @@ pub fn evaluate(
     compare(&config, &entries, &ascent, "given")
 }
 
-/// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which ascends from the modes of its
-/// density's coordinates.
+/// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which
+/// ascends from the modes of its density's coordinates.
 ///
 /// # Errors
 /// [`Error::Config`] when it is a baseline; else when an image or the network fails.

@@ -71,9 +71,9 @@ impl Data {
         }
     }
 
-    /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files or as its own frames, of which 8 recordings are
-    /// drawn for the test. Validation images are drawn from the training images: 1 644 of the 13 147 and 1 010 of the 10 613 published
-    /// ones, and the same share of any others.
+    /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files or as its own frames,
+    /// of which 8 recordings are drawn for the test. Validation images are drawn from the training images: 1
+    /// 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of any others.
     ///
     /// # Errors
     /// When a file is missing or has too many defects. Test images may be missing as a whole.

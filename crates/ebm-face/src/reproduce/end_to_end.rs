@@ -81,8 +81,8 @@ impl Trainer<'_> {
     }
 }
 
-/// Builds every network, those of the ablation included where `options` ask for it, runs two steps of each and trains nothing to
-/// the end.
+/// Builds every network, those of the ablation included where `options` ask for it, runs two steps of each
+/// and trains nothing to the end.
 ///
 /// # Errors
 /// When an image, a file or a step fails.

@@ -158,7 +158,8 @@ pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<T
     Ok(found)
 }
 
-/// The energy models of the supplement's study of σ that are not the table's own: the name of each one's run, and its configuration.
+/// The energy models of the supplement's study of σ that are not the table's own: the name of each one's run,
+/// and its configuration.
 pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, ExperimentConfig)>> {
     let mut others = Vec::new();
     for (number, sigmas) in config.ablation.sigmas.iter().enumerate() {
@@ -171,8 +172,9 @@ pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, 
     Ok(others)
 }
 
-/// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's baselines on the
-/// validation split. `train` trains the energy model of a configuration in the run of a name.
+/// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's
+/// baselines on the validation split. `train` trains the energy model of a configuration in the run of a
+/// name.
 fn ablation(
     config: &ExperimentConfig,
     entries: &[Entry],

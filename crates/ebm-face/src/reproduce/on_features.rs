@@ -22,7 +22,8 @@ use crate::saved::{BackboneSource, TrainedHead, open_backbone};
 use crate::training::{CachedSource, FaceTask, StreamSource};
 use crate::{Error, Result};
 
-/// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that results compare.
+/// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that
+/// results compare.
 const SHARED_SEED: u64 = 2020;
 
 /// Heads on the features of the backbone in the file `weights`.

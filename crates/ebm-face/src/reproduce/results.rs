@@ -37,7 +37,8 @@ impl Row {
     }
 }
 
-/// A row of the supplement's study of σ: the validation error of estimates refined by a model trained with this proposal.
+/// A row of the supplement's study of σ: the validation error of estimates refined by a model trained with
+/// this proposal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
     /// σ_l of Eq. 5.

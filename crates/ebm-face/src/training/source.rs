@@ -38,7 +38,8 @@ pub trait BatchSource {
     }
 }
 
-/// Batches of features, in an order of each epoch's own, each image in one of its views drawn anew in each epoch.
+/// Batches of features, in an order of each epoch's own, each image in one of its views drawn anew in each
+/// epoch.
 pub struct CachedSource {
     views: Rc<Vec<FeatureTable>>,
     batch_size: usize,

@@ -30,7 +30,8 @@ impl<S: BatchSource> FaceTask<S> {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// The mean loss of `batches`, of inputs with their targets, without training; samples are drawn from `key`.
+    /// The mean loss of `batches`, of inputs with their targets, without training; samples are drawn from
+    /// `key`.
     ///
     /// # Errors
     /// As [`Network::loss`].

@@ -48,7 +48,8 @@ impl WholeTraining<'_> {
     /// Builds the network and opens the images.
     ///
     /// # Errors
-    /// When there is no such method, the weights are of another network, or a batch has no share for each process.
+    /// When there is no such method, the weights are of another network, or a batch has no share for each
+    /// process.
     pub fn start(&self) -> Result<WholeNetwork> {
         let Self { config, method, seed, faces, device, group, .. } = *self;
         let key = Key::new(seed).split(method);

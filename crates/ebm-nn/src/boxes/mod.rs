@@ -85,8 +85,9 @@ pub fn clip(bbox: &BBox, width: f32, height: f32, convention: BoxConvention) -> 
     [x0.min(right).max(0.0), y0.min(bottom).max(0.0), x1.min(right).max(0.0), y1.min(bottom).max(0.0)]
 }
 
-/// The IoU of candidates with their own target, half-open: `y` (B, M, 4) and `y_i` (B, 4) as (x0, y0, x1, y1) give
-/// (B, M). On any device, of the inputs' float type, and not meant to be differentiated: it makes IoU-Net's training targets.
+/// The IoU of candidates with their own target, half-open: `y` (B, M, 4) and `y_i` (B, 4) as (x0, y0, x1, y1)
+/// give (B, M). On any device, of the inputs' float type, and not meant to be differentiated: it makes
+/// IoU-Net's training targets.
 ///
 /// # Errors
 /// [`Error::Argument`] where the shapes are others.

@@ -6,7 +6,8 @@
 //! | `upload` | bringing batches to a device |
 //! | `open_cuda` | with the feature `cuda`: a device, set up |
 //!
-//! What a machine has is [`Inventory`]'s. A program built with the feature starts without any of CUDA's libraries.
+//! What a machine has is [`Inventory`]'s. A program built with the feature starts without any of CUDA's
+//! libraries.
 
 #[cfg(feature = "cuda")]
 mod open_cuda;
@@ -27,7 +28,8 @@ use crate::{Error, Result};
 /// Whether this build can compute on NVIDIA's GPUs: the feature `cuda`.
 pub const HAS_CUDA: bool = cfg!(feature = "cuda");
 
-/// The least compute capability `(major, minor)` of a GPU that this build computes on; none for a build without the feature.
+/// The least compute capability `(major, minor)` of a GPU that this build computes on; none for a build
+/// without the feature.
 #[must_use]
 pub fn built_for() -> Option<(i32, i32)> {
     #[cfg(feature = "cuda")]
@@ -92,13 +94,15 @@ pub struct Opened {
 /// Opens the device of this choice.
 ///
 /// # Errors
-/// [`Error::Device`] where a GPU that was named cannot be had. [`Choice::Auto`] then gives the CPU, and the reason.
+/// [`Error::Device`] where a GPU that was named cannot be had. [`Choice::Auto`] then gives the CPU, and the
+/// reason.
 pub fn open(choice: Choice) -> Result<Opened> {
     open_for(choice, 0)
 }
 
-/// The same for the process `local_rank` of those on this machine: [`Choice::Auto`] and [`Choice::Gpu`] are the GPU of that number, or
-/// the only one that the process sees. [`Choice::Auto`] comes to the CPU only where no GPU is seen.
+/// The same for the process `local_rank` of those on this machine: [`Choice::Auto`] and [`Choice::Gpu`] are
+/// the GPU of that number, or the only one that the process sees. [`Choice::Auto`] comes to the CPU only
+/// where no GPU is seen.
 ///
 /// # Errors
 /// Those of [`open`], and where there are fewer GPUs than processes.

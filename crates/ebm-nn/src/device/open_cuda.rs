@@ -44,7 +44,8 @@ fn disable_event_tracking(device: &Device) -> candle_core::Result<()> {
     Ok(())
 }
 
-/// Lets the device's memory pool keep what is freed, instead of giving it back to the driver at each synchronisation.
+/// Lets the device's memory pool keep what is freed, instead of giving it back to the driver at each
+/// synchronisation.
 #[expect(unsafe_code, reason = "a setting that cudarc has no safe function for")]
 fn keep_freed_memory(number: usize) -> Result<(), result::DriverError> {
     let number = i32::try_from(number).unwrap_or(i32::MAX);

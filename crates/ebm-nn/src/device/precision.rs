@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use candle_core::DType;
 
-/// In what a GPU multiplies f32; parameters, sums, losses and updates are f32 in each. The CPU multiplies f32 as f32.
+/// In what a GPU multiplies f32; parameters, sums, losses and updates are f32 in each. The CPU multiplies f32
+/// as f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// f32.
@@ -13,7 +14,8 @@ pub enum Precision {
     /// TF32, 10 bits of f32's 23: convolutions and linear layers use the units for matrices.
     #[default]
     Tf32,
-    /// TF32, and the maps of a network's body are bf16: half the memory. The weights are rounded for each product.
+    /// TF32, and the maps of a network's body are bf16: half the memory. The weights are rounded for each
+    /// product.
     Bf16,
 }
 
@@ -26,8 +28,8 @@ impl Precision {
         if self == Self::Bf16 { DType::BF16 } else { DType::F32 }
     }
 
-    /// Makes all GPUs of the process multiply so from now on: candle holds this choice for the whole process, and the convolutions here
-    /// follow it.
+    /// Makes all GPUs of the process multiply so from now on: candle holds this choice for the whole process,
+    /// and the convolutions here follow it.
     pub fn set(self) {
         #[cfg(feature = "cuda")]
         candle_core::cuda_backend::set_gemm_reduced_precision_f32(self != Self::Full);

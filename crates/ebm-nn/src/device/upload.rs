@@ -4,8 +4,8 @@ use candle_core::{Device, Shape, Tensor};
 
 use crate::Result;
 
-/// Uploads one batch after another. On a GPU through page-locked memory, of which there are two blocks in turn: the copy to the device
-/// goes on while the caller prepares what comes next.
+/// Uploads one batch after another. On a GPU through page-locked memory, of which there are two blocks in
+/// turn: the copy to the device goes on while the caller prepares what comes next.
 #[derive(Debug)]
 pub struct Uploader {
     device: Device,

@@ -28,8 +28,8 @@ use crate::{Error, Result};
 /// The largest file that is read: 8 GiB.
 pub const MAX_FILE_BYTES: u64 = 8 << 30;
 
-/// The longest header of a safetensors file: 16 MiB, for some hundred thousand tensors. The format allows 100 MB, of which
-/// parsing makes several times as much.
+/// The longest header of a safetensors file: 16 MiB, for some hundred thousand tensors. The format allows 100
+/// MB, of which parsing makes several times as much.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
@@ -67,7 +67,8 @@ pub fn load_with_metadata(
     Ok((tensors, metadata))
 }
 
-/// Whether all numbers of a tensor on the CPU are finite. What predicts with others predicts nothing, often without a word.
+/// Whether all numbers of a tensor on the CPU are finite. What predicts with others predicts nothing, often
+/// without a word.
 fn is_finite(tensor: &Tensor) -> Result<bool> {
     let tensor = tensor.contiguous()?;
     let (storage, layout) = tensor.storage_and_layout();
@@ -126,7 +127,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// The bytes that tell the format, and of a safetensors file the length of its header.
 const HEAD: usize = 16;
 
-/// Refuses what is neither pickled nor can be safetensors, before the rest is read: `length` is that of the file.
+/// Refuses what is neither pickled nor can be safetensors, before the rest is read: `length` is that of the
+/// file.
 fn check_head(path: &Path, head: &[u8], length: u64) -> Result<()> {
     let Some(&header) = head.first_chunk::<8>().filter(|_| !pth::is_pickled(head)) else { return Ok(()) };
     let header = u64::from_le_bytes(header);

@@ -22,8 +22,9 @@ const MAX_PICKLE_BYTES: usize = 64 << 20;
 /// How many times the file's size all its tensors may take: each that shares its values has its own copy.
 const MAX_SHARING: usize = 8;
 
-/// Reads the tensors of a `.pth` file that any torch since 0.2 saved, or of a `.pkl` file of numpy arrays: those at the
-/// top of its dictionary, or else those under the first of the usual keys (`state_dict`, `model`, …) that holds any.
+/// Reads the tensors of a `.pth` file that any torch since 0.2 saved, or of a `.pkl` file of numpy arrays:
+/// those at the top of its dictionary, or else those under the first of the usual keys (`state_dict`,
+/// `model`, …) that holds any.
 ///
 /// # Errors
 /// When the file cannot be read, is no such file, or holds no tensors in these places.
@@ -44,8 +45,8 @@ pub(super) fn is_pickled(bytes: &[u8]) -> bool {
     zip::is_zip(bytes) || is_pickle(bytes)
 }
 
-/// A pickle begins with its protocol. Such may be the length of a safetensors file's header too, behind which a brace
-/// stands.
+/// A pickle begins with its protocol. Such may be the length of a safetensors file's header too, behind which
+/// a brace stands.
 fn is_pickle(bytes: &[u8]) -> bool {
     let safetensors = matches!(bytes, [_, _, _, _, 0, 0, 0, 0, b'{', ..]);
     matches!(bytes, [0x80, 2..=5, _, ..]) && !safetensors

@@ -117,8 +117,8 @@ fn serialize(tensors: &BTreeMap<String, Tensor>, metadata: &BTreeMap<String, Str
     Ok(if metadata.is_empty() { bytes } else { with_metadata(&bytes, metadata) })
 }
 
-/// The file `bytes` with metadata in name order. The library keeps them in a hash map, which writes them in another
-/// order in every run.
+/// The file `bytes` with metadata in name order. The library keeps them in a hash map, which writes them in
+/// another order in every run.
 fn with_metadata(bytes: &[u8], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     // A length of 8 bytes, an object in JSON that is filled up with blanks to a multiple of 8, the data.
     let length = bytes.first_chunk().map_or(0, |length| u64::from_le_bytes(*length)) as usize;

@@ -10,10 +10,11 @@ use crate::ops::PackedConv2d;
 use crate::prepared::{Prepared, are_constant, is_packable};
 use crate::{Result, init, ops};
 
-/// A square convolution with torch's names `weight` (O, I, k, k) and `bias` (O), and the normalisation of its outputs, if any.
+/// A square convolution with torch's names `weight` (O, I, k, k) and `bias` (O), and the normalisation of its
+/// outputs, if any.
 ///
-/// Of constant parameters it keeps what it makes of them when it is first used without training: the weights with the
-/// normalisation's factors, on the CPU in f32 in the order in which the processor reads them.
+/// Of constant parameters it keeps what it makes of them when it is first used without training: the weights
+/// with the normalisation's factors, on the CPU in f32 in the order in which the processor reads them.
 #[derive(Clone, Debug)]
 pub struct Conv2d {
     weight: Tensor,
@@ -84,11 +85,12 @@ impl Conv2d {
         Self { norm: Some(norm), prepared: Prepared::new(), ..self }
     }
 
-    /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus `residual` of that shape.
-    /// Normalisation is by the running statistics.
+    /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus
+    /// `residual` of that shape. Normalisation is by the running statistics.
     ///
     /// # Errors
-    /// When `x` has another number of channels or is smaller than the kernel, or `residual` has another shape.
+    /// When `x` has another number of channels or is smaller than the kernel, or `residual` has another
+    /// shape.
     pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         if self.is_constant([x].into_iter().chain(residual)) && is_packable(x) {
             let innermost =
@@ -105,8 +107,8 @@ impl Conv2d {
         })
     }
 
-    /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off at 0. With
-    /// `train`, normalisation that is not frozen uses and records the batch's statistics.
+    /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off
+    /// at 0. With `train`, normalisation that is not frozen uses and records the batch's statistics.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -173,8 +175,8 @@ impl Conv2d {
         })
     }
 
-    /// Weight and bias with the affine map of the normalisation's running statistics in them: they are smaller than the maps it
-    /// would run over.
+    /// Weight and bias with the affine map of the normalisation's running statistics in them: they are
+    /// smaller than the maps it would run over.
     fn folded(&self) -> Result<(Tensor, Option<Tensor>)> {
         let Some(norm) = &self.norm else { return Ok((self.weight.clone(), self.bias.clone())) };
         let (scale, shift) = norm.affine()?;

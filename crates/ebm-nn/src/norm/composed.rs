@@ -1,9 +1,10 @@
-//! Normalisation by the batch's statistics as tensor operations, for devices without a kernel, and the kernels' oracle.
+//! Normalisation by the batch's statistics as tensor operations, for devices without a kernel, and the
+//! kernels' oracle.
 
 use candle_core::{D, Result, Tensor};
 
-/// y, and the batch's mean and biased variance, each (C), of x (…, C), as [`rows::fused`](super::rows::fused). On any device, by
-/// autograd.
+/// y, and the batch's mean and biased variance, each (C), of x (…, C), as
+/// [`rows::fused`](super::rows::fused). On any device, by autograd.
 pub(super) fn composed(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],

@@ -1,4 +1,5 @@
-//! Batch norm in training on a GPU of rows of channels (…, C), with a residual and ReLU in the same pass. The statistics stay on the device.
+//! Batch norm in training on a GPU of rows of channels (…, C), with a residual and ReLU in the same pass. The
+//! statistics stay on the device.
 
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Tensor, bail};
@@ -11,7 +12,8 @@ use crate::ops::channel_sums::{extents, on_gpu, sums};
 use crate::ops::kernel::{Apply, Kernel};
 use crate::ops::relu_gradient;
 
-/// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C), `residual` is of x's shape.
+/// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C),
+/// `residual` is of x's shape.
 pub(super) fn fused(
     x: &Tensor,
     affine: [&Tensor; 2],

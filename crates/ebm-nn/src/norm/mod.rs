@@ -101,8 +101,8 @@ impl BatchNorm {
         Ok(x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
     }
 
-    /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it in a residual
-    /// network: `residual`, of the same shape, is added, and with `relu` negative numbers become 0.
+    /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it in a
+    /// residual network: `residual`, of the same shape, is added, and with `relu` negative numbers become 0.
     ///
     /// # Errors
     /// As [`forward`](Self::forward), and when `residual` has another shape.
@@ -159,8 +159,8 @@ impl BatchNorm {
         Ok((scale, shift))
     }
 
-    /// [`forward_channels_last`](Self::forward_channels_last) by the batch's mean and biased variance, which move the running
-    /// statistics.
+    /// [`forward_channels_last`](Self::forward_channels_last) by the batch's mean and biased variance, which
+    /// move the running statistics.
     fn by_batch(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
         let count = x.elem_count() / self.weight.elem_count().max(1);
         if count < 2 {

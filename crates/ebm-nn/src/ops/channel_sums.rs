@@ -26,7 +26,8 @@ pub(crate) fn extents(shape: &Shape) -> [usize; 2] {
     [shape.elem_count() / channels.max(1), channels]
 }
 
-/// (mean, biased variance) of each channel, or with a gradient and these as `stats`, (Σ g·x̂, Σ g): (2, C) in f64.
+/// (mean, biased variance) of each channel, or with a gradient and these as `stats`, (Σ g·x̂, Σ g): (2, C) in
+/// f64.
 pub(crate) fn sums(x: &Tensor, with: Option<(&Tensor, &Tensor)>, eps: f64) -> Result<Tensor> {
     fn run<T: Element>(
         x: Argument<'_>,

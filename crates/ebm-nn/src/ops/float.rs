@@ -2,8 +2,8 @@
 
 use candle_core::WithDType;
 
-/// The element types that the kernels on the CPU are written for: f32 and f64. There are no others: the matrix product relies on
-/// `gemm` knowing the type.
+/// The element types that the kernels on the CPU are written for: f32 and f64. There are no others: the
+/// matrix product relies on `gemm` knowing the type.
 pub trait Float: WithDType + Default + sealed::Sealed {
     /// `self + a·b`, fused where `FMA` says that the instruction set has it.
     ///

@@ -181,8 +181,8 @@ pub(super) fn multiply<T: Float>(
 /// Multiplications below which a product stays on one thread: what it costs to hand out a task.
 const TASK: usize = 1 << 18;
 
-/// [`multiply`] without accumulation, on several threads. How the work is cut depends on the shapes alone, and so do
-/// the bits of the result.
+/// [`multiply`] without accumulation, on several threads. How the work is cut depends on the shapes alone,
+/// and so do the bits of the result.
 pub(super) fn multiply_parallel<T: Float>(
     mut dst: MatMut<'_, T>,
     lhs: MatRef<'_, T>,

@@ -1,8 +1,9 @@
 //! From kernels on slices to candle's operations.
 //!
-//! An operation is a [`Kernel`]: the shape of its result, a function from its arguments' numbers to the result's, on the CPU
-//! and perhaps on a GPU, and its gradients. What candle wants around that is here: the traits `CustomOp1` to `CustomOp3`,
-//! the choice of the element type, contiguous arguments, and errors that name the operation.
+//! An operation is a [`Kernel`]: the shape of its result, a function from its arguments' numbers to the
+//! result's, on the CPU and perhaps on a GPU, and its gradients. What candle wants around that is here: the
+//! traits `CustomOp1` to `CustomOp3`, the choice of the element type, contiguous arguments, and errors that
+//! name the operation.
 
 use std::ops::Deref;
 
@@ -268,8 +269,8 @@ pub(crate) fn unsupported<T>(name: &str, dtype: Option<DType>) -> Result<T> {
     bail!("{name}: expected tensors that are all f32 or all f64, got {dtype:?}")
 }
 
-/// The storage of `$result`, a vector that is made of the numbers of the contiguous `$arguments`, `$slices`: of the type that
-/// the first of them has, f32 or f64.
+/// The storage of `$result`, a vector that is made of the numbers of the contiguous `$arguments`, `$slices`:
+/// of the type that the first of them has, f32 or f64.
 macro_rules! by_type {
     ($name:expr, $arguments:expr, |$slices:pat_param| $result:expr) => {
         match $crate::ops::kernel::dtype(&$arguments) {

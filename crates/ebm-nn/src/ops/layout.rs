@@ -36,12 +36,14 @@ impl Order {
     }
 }
 
-/// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions as well.
+/// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions
+/// as well.
 pub(crate) fn is_channels_last(map: &Tensor) -> bool {
     map.stride().get(1) == Some(&1) && !map.is_contiguous()
 }
 
-/// A map (N, C, H, W) that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for others.
+/// A map (N, C, H, W) that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for
+/// others.
 pub(crate) fn innermost(map: &Tensor) -> Result<Option<Tensor>> {
     if map.rank() != 4 || map.is_contiguous() {
         return Ok(None);
@@ -88,8 +90,8 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
         Ok(Self { data: Cow::Owned(swap(data, n, c, h * w)), shape: [n, c, h, w] })
     }
 
-    /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already, copied
-    /// where it is contiguous.
+    /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already,
+    /// copied where it is contiguous.
     ///
     /// # Errors
     /// For another layout, number of dimensions or type.
@@ -167,8 +169,9 @@ pub(super) fn swap<T: Float>(data: &[T], n: usize, rows: usize, columns: usize) 
 
 /// The same map (N, C, H, W) stored with the channels innermost, as a view whose strides say so.
 ///
-/// [`prroi_pool`](crate::ops::prroi_pool()) and [`roi_align`](crate::ops::roi_align()) read such a view in place, and copy
-/// any other at every call. Call it once where the same map is pooled repeatedly, as in a refinement. Differentiable.
+/// [`prroi_pool`](crate::ops::prroi_pool()) and [`roi_align`](crate::ops::roi_align()) read such a view in
+/// place, and copy any other at every call. Call it once where the same map is pooled repeatedly, as in a
+/// refinement. Differentiable.
 ///
 /// # Errors
 /// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
@@ -197,8 +200,8 @@ pub fn channels_first(map: &Tensor) -> Result<Tensor> {
     Ok(Reorder(Order::ChannelsFirst).apply([map])?)
 }
 
-/// A map with the channels innermost, (N, H, W, C), as (N, C, H, W): stored as it is, unless gradients go through it, which a view
-/// would slow down. Differentiable.
+/// A map with the channels innermost, (N, H, W, C), as (N, C, H, W): stored as it is, unless gradients go
+/// through it, which a view would slow down. Differentiable.
 ///
 /// # Errors
 /// As [`channels_first`].

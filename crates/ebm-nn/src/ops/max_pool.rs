@@ -16,9 +16,9 @@ use crate::{Error, Result};
 /// Maximum over square windows: `y[n, c, i, j] = max_{u, v < kernel} x[n, c, i·stride + u - padding, j·stride
 /// + v - padding]`, where positions outside the image do not count.
 ///
-/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …)`. The gradient
-/// goes to the first maximum of a window in row order, and adds up where windows overlap. NaN wins, as it
-/// would with PyTorch.
+/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …)`. The
+/// gradient goes to the first maximum of a window in row order, and adds up where windows overlap. NaN wins,
+/// as it would with PyTorch.
 ///
 /// # Errors
 /// [`Error::Argument`] where x is not of rank 4, has a zero extent or is of another type, kernel or
@@ -109,8 +109,8 @@ impl MaxPool {
         self.input.map(|size| (size + 2 * padding - kernel) / stride + 1)
     }
 
-    /// How many images there are, and how many numbers a pixel has in memory: a channel counts as an image of its own where
-    /// its numbers lie together.
+    /// How many images there are, and how many numbers a pixel has in memory: a channel counts as an image of
+    /// its own where its numbers lie together.
     fn images(&self) -> (usize, usize) {
         match self.order {
             Order::ChannelsFirst => (self.batch * self.channels, 1),
@@ -144,7 +144,8 @@ impl MaxPool {
                     continue;
                 }
                 for (best, value) in best.iter_mut().zip(pixel) {
-                    // Stored in either case, so that many are compared at a time. NaN stays: it does not even compare with itself.
+                    // Stored in either case, so that many are compared at a time. NaN stays: it does not even
+                    // compare with itself.
                     let stays = *best >= *value || (*best).partial_cmp(&*best).is_none();
                     *best = if stays { *best } else { *value };
                 }

@@ -39,8 +39,8 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(Relu.apply([a, b])?)
 }
 
-/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32, f64 or on a GPU
-/// bf16.
+/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
+/// f64 or on a GPU bf16.
 ///
 /// # Errors
 /// When the types differ.

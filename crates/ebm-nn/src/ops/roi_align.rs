@@ -13,18 +13,19 @@ const OP: &str = "roi_align";
 
 /// RoIAlign (He et al. 2017, "Mask R-CNN") with torchvision's conventions.
 ///
-/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image, `out` = (ph, pw),
-/// `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64.
-/// Each bin averages `sampling_ratio`² samples, or ⌈box size / bins⌉ each way where it is 0. With `aligned` the box is
-/// shifted by half a pixel; without, as in the detector, a box is at least one pixel wide and high.
-/// Samples further than one pixel outside the map count as zero, nearer ones take the border's value.
+/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image,
+/// `out` = (ph, pw), `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64.
+/// Each bin averages `sampling_ratio`² samples, or ⌈box size / bins⌉ each way where it is 0. With `aligned`
+/// the box is shifted by half a pixel; without, as in the detector, a box is at least one pixel wide and
+/// high. Samples further than one pixel outside the map count as zero, nearer ones take the border's value.
 ///
-/// Differentiable in `features` only; the coordinates' gradient is zero, as in torchvision. Channels-last views (see
-/// [`channels_last`](crate::ops::channels_last)) are read in place.
+/// Differentiable in `features` only; the coordinates' gradient is zero, as in torchvision. Channels-last
+/// views (see [`channels_last`](crate::ops::channels_last)) are read in place.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale is not positive and
-/// finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in the batch.
+/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale
+/// is not positive and finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in
+/// the batch.
 pub fn roi_align(
     features: &Tensor,
     rois: &Tensor,
@@ -71,7 +72,8 @@ impl RoiAlign {
     }
 }
 
-/// Adds the two weights of linear interpolation at `position`, which is clamped to the map if less than a pixel outside.
+/// Adds the two weights of linear interpolation at `position`, which is clamped to the map if less than a
+/// pixel outside.
 fn add_sample<T: Float>(position: f64, size: usize, weight: f64, to: &mut AxisWeights<T>) {
     if size == 0 || !(-1.0..=size as f64).contains(&position) {
         return;

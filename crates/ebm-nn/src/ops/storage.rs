@@ -6,8 +6,8 @@ use rayon::prelude::*;
 /// Numbers from which on [`zeros`] uses all threads.
 const LARGE: usize = 1 << 19;
 
-/// `len` zeros. Large blocks are written by all threads: memory that the system has yet to provide costs more than the
-/// writing.
+/// `len` zeros. Large blocks are written by all threads: memory that the system has yet to provide costs more
+/// than the writing.
 pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
     if len < LARGE {
         return vec![T::zero(); len];

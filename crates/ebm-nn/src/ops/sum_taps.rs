@@ -1,9 +1,9 @@
-//! A convolution with one output channel, after its products: each pixel's products with the k × k taps, added up
-//! where the taps meet.
+//! A convolution with one output channel, after its products: each pixel's products with the k × k taps,
+//! added up where the taps meet.
 //!
 //! With x as rows of channels, `(N·H·W, C)`, and the filter as a matrix `(C, k²)`, the convolution is
-//! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k² columns runs
-//! at the speed of any other.
+//! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k²
+//! columns runs at the speed of any other.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -17,8 +17,8 @@ use super::float::Float;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use crate::{Error, Result};
 
-/// `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: what a same-size
-/// convolution (cross-correlation) with zero padding adds up.
+/// `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: what a
+/// same-size convolution (cross-correlation) with zero padding adds up.
 ///
 /// p `(N, H, W, k²)`, f32 or f64, gives `(N, H, W)`. Its gradient is [`spread_taps`].
 ///
@@ -36,8 +36,8 @@ pub fn sum_taps(p: &Tensor) -> Result<Tensor> {
     apply(p, Taps { shape: [n, height, width], kernel, spread: false })
 }
 
-/// The adjoint of [`sum_taps`]: g `(N, H, W)` gives `(N, H, W, k²)`, with zeros for the taps that reach pixels of no
-/// output.
+/// The adjoint of [`sum_taps`]: g `(N, H, W)` gives `(N, H, W, k²)`, with zeros for the taps that reach
+/// pixels of no output.
 ///
 /// # Errors
 /// [`Error::Argument`] where g is not of rank 3, `kernel` is 0, or its type is another.

@@ -31,7 +31,8 @@ pub(crate) fn devices() -> Vec<Device> {
     devices
 }
 
-/// Largest difference of two tensors, which may be on different devices, over the second's largest magnitude (at least 1).
+/// Largest difference of two tensors, which may be on different devices, over the second's largest magnitude
+/// (at least 1).
 pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     let values =
         |t: &Tensor| t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
@@ -45,8 +46,8 @@ pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     Ok(a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale)
 }
 
-/// Fails where `f` of f32 or f64 inputs gives on another device values, or gradients of their weighted sum, that differ from the
-/// CPU's by more than `tolerance` of the largest.
+/// Fails where `f` of f32 or f64 inputs gives on another device values, or gradients of their weighted sum,
+/// that differ from the CPU's by more than `tolerance` of the largest.
 pub(crate) fn check_devices(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
@@ -89,9 +90,9 @@ pub(crate) fn check_devices(
     Ok(())
 }
 
-/// Compares, on every device, the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64 input with
-/// central differences of step `eps`. The weights differ per output element, so that a gradient routed to the
-/// wrong place shows. Fails with the input's number, the element and both values where they
+/// Compares, on every device, the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64
+/// input with central differences of step `eps`. The weights differ per output element, so that a gradient
+/// routed to the wrong place shows. Fails with the input's number, the element and both values where they
 /// differ by more than `tol * max(1, |numeric|)`, or where an input gets no gradient.
 pub(crate) fn check_gradients(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,

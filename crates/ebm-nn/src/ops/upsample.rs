@@ -16,9 +16,9 @@ use crate::{Error, Result};
 /// Resizes by repeating or dropping pixels: `y[n, c, i, j] = x[n, c, r(i, H, out_h), r(j, W, out_w)]` with
 /// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
-/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in f32 as
-/// PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient where
-/// that is an integer. The gradient of a pixel is the sum over its copies.
+/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in
+/// f32 as PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient
+/// where that is an integer. The gradient of a pixel is the sum over its copies.
 ///
 /// # Errors
 /// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.

@@ -1,4 +1,5 @@
-//! Maps in bf16: half the memory of f32. Only GPUs compute with them; the CPU takes them as f32 and rounds the result.
+//! Maps in bf16: half the memory of f32. Only GPUs compute with them; the CPU takes them as f32 and rounds
+//! the result.
 
 use candle_core::{DType, Device, Tensor};
 

@@ -147,8 +147,8 @@ impl ResNet {
         <[Tensor; 4]>::try_from(maps).map_err(|maps| missing(4, maps.len()))
     }
 
-    /// The outputs of the first `stages` stages; later ones are not computed. What no gradient goes through is stored with the
-    /// channels innermost.
+    /// The outputs of the first `stages` stages; later ones are not computed. What no gradient goes through
+    /// is stored with the channels innermost.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -157,8 +157,8 @@ impl ResNet {
         maps.iter().map(ops::of_channels_last).collect()
     }
 
-    /// [`forward_stages`](Self::forward_stages) as maps with the channels innermost, (N, H/4, W/4, channels\[0\]) and so on: the order
-    /// in which the products run.
+    /// [`forward_stages`](Self::forward_stages) as maps with the channels innermost, (N, H/4, W/4,
+    /// channels\[0\]) and so on: the order in which the products run.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).

@@ -150,7 +150,8 @@ impl Canvas {
         mix(between(top), between(bottom), v)
     }
 
-    /// The mean colour inside a window, on every third pixel of every third row; mid-grey where there is none.
+    /// The mean colour inside a window, on every third pixel of every third row; mid-grey where there is
+    /// none.
     pub(crate) fn mean(&self, window: Window) -> Rgb {
         let common = window.intersection(Window::image(self.width, self.height));
         let (mut sum, mut count) = ([0.0; 3], 0.0);

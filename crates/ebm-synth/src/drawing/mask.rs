@@ -76,8 +76,9 @@ impl Mask {
         Self { window, body, protrusion, distance }
     }
 
-    /// The extent of the silhouette's part inside the image, to 1/16 pixel where the image cuts the silhouette and
-    /// exact where it does not. Cutting first matters: a part outside the image must not widen the box inside.
+    /// The extent of the silhouette's part inside the image, to 1/16 pixel where the image cuts the
+    /// silhouette and exact where it does not. Cutting first matters: a part outside the image must not widen
+    /// the box inside.
     pub(crate) fn extent_inside(&self, silhouette: &Silhouette, image: Window) -> Extent {
         let whole = silhouette.extent();
         let [right, bottom] = [image.x + image.width, image.y + image.height].map(|side| side as f32);
@@ -98,7 +99,8 @@ impl Mask {
         ]
     }
 
-    /// The extent of the pixels inside the image that are covered at least in part; all zero if there is none.
+    /// The extent of the pixels inside the image that are covered at least in part; all zero if there is
+    /// none.
     pub(crate) fn covered_pixels(&self, image: Window) -> Extent {
         let seen = self.window.intersection(image);
         let mut extent = EMPTY;
@@ -137,8 +139,8 @@ fn protrusion_coverage(thin: &Primitive, window: Window, body: &[f32]) -> Vec<f3
     cover
 }
 
-/// Visits the pixels of a window that a figure covers, with index, coverage and distance at the centre. Pixels that
-/// the distance proves to lie outside are skipped.
+/// Visits the pixels of a window that a figure covers, with index, coverage and distance at the centre.
+/// Pixels that the distance proves to lie outside are skipped.
 pub(crate) fn scan(
     window: Window,
     distance: impl Fn([f32; 2]) -> f32,
@@ -158,8 +160,8 @@ pub(crate) fn scan(
     }
 }
 
-/// An edge farther than this from a pixel's centre leaves the pixel alone: its corners are at 0.71, and the rest allows
-/// for an ellipse's approximate distance inside.
+/// An edge farther than this from a pixel's centre leaves the pixel alone: its corners are at 0.71, and the
+/// rest allows for an ellipse's approximate distance inside.
 const NEAR: f32 = 0.8;
 
 /// The covered part of the pixel with the given corner, by 4x4 samples where the edge is near.

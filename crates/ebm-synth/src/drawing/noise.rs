@@ -1,7 +1,7 @@
 //! Value noise: random values on a lattice, smoothly interpolated.
 
-/// Fractal value noise in 0..=1 at `(x, y)`, in units of the coarsest lattice: each further octave has twice the
-/// frequency and half the amplitude.
+/// Fractal value noise in 0..=1 at `(x, y)`, in units of the coarsest lattice: each further octave has twice
+/// the frequency and half the amplitude.
 pub(crate) fn fractal(x: f32, y: f32, octaves: u32, seed: u32) -> f32 {
     let (mut sum, mut total, mut amplitude, mut frequency) = (0.0, 0.0, 1.0, 1.0);
     for octave in 0..octaves {
@@ -13,8 +13,9 @@ pub(crate) fn fractal(x: f32, y: f32, octaves: u32, seed: u32) -> f32 {
     sum / total
 }
 
-/// [`fractal`] at the corners of every pixel of an image, row by row, with a coarsest lattice of `cell` pixels: the
-/// same values up to rounding, at a fraction of the cost, as each row of an octave meets few lattice points.
+/// [`fractal`] at the corners of every pixel of an image, row by row, with a coarsest lattice of `cell`
+/// pixels: the same values up to rounding, at a fraction of the cost, as each row of an octave meets few
+/// lattice points.
 pub(crate) fn fractal_field(width: usize, height: usize, cell: f32, octaves: u32, seed: u32) -> Vec<f32> {
     let mut field = vec![0.0; width * height];
     let total = 2.0 - 0.5f32.powi(octaves as i32 - 1);

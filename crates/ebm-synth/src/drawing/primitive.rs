@@ -18,9 +18,9 @@ pub(crate) enum Primitive {
 }
 
 impl Primitive {
-    /// Signed distance, negative inside: exact for polygons and strokes. For ellipses it is exact to first order near
-    /// the edge and nowhere beyond the true distance outside: there the level, a norm and so convex, rises by at most
-    /// its slope at `p` times that distance.
+    /// Signed distance, negative inside: exact for polygons and strokes. For ellipses it is exact to first
+    /// order near the edge and nowhere beyond the true distance outside: there the level, a norm and so
+    /// convex, rises by at most its slope at `p` times that distance.
     pub(crate) fn distance(&self, p: Point) -> f32 {
         match self {
             Self::Ellipse { center, radii, axis } => {

@@ -6,8 +6,8 @@ use rand_distr::StandardNormal;
 
 use super::layer::Canvas;
 
-/// Adds noise of standard deviation `noise` at mid-grey, in 8-bit levels, whose variance is part constant, part proportional
-/// to the light, and encodes as sRGB.
+/// Adds noise of standard deviation `noise` at mid-grey, in 8-bit levels, whose variance is part constant,
+/// part proportional to the light, and encodes as sRGB.
 pub(crate) fn expose(canvas: &Canvas, noise: f32, rng: &mut Rng) -> Vec<u8> {
     // Light of encoded mid-grey, and encoded levels per unit of light there.
     const MID_GREY: f32 = 0.214;

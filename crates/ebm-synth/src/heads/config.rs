@@ -15,11 +15,13 @@ pub const POSE_LIMITS: [f32; 3] = [75.0, 60.0, 50.0];
 pub struct HeadConfig {
     /// Columns and rows of each image; FSA-Net's images of poses have 64, UTKFace's of ages 200.
     pub size: usize,
-    /// Standard deviations of yaw, pitch and roll in degrees, before values beyond [`POSE_LIMITS`] are drawn again.
+    /// Standard deviations of yaw, pitch and roll in degrees, before values beyond [`POSE_LIMITS`] are drawn
+    /// again.
     pub pose_spread: [f32; 3],
     /// Probability that the cues to a head's pose are hidden; see [`Hidden`](super::Hidden).
     pub pose_ambiguity: f32,
-    /// Probability that hair or skin shows another age than the head's own; see [`AgeLatents`](super::AgeLatents).
+    /// Probability that hair or skin shows another age than the head's own; see
+    /// [`AgeLatents`](super::AgeLatents).
     pub age_ambiguity: f32,
     /// Factor on the errors that each cue to the age has by itself.
     pub cue_noise: f32,

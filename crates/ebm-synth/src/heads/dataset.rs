@@ -36,14 +36,15 @@ const IMAGES: &str = "images";
 const SPLIT: &str = "split.csv";
 const KIND: Kind = Kind { what: "heads", manifest: "heads.json", digest: "age digest", version: 1 };
 
-/// Writes the first `count` samples of `key` with an age into `dir`, or reuses them if `dir` holds them already.
+/// Writes the first `count` samples of `key` with an age into `dir`, or reuses them if `dir` holds them
+/// already.
 ///
-/// Sample `i` (from 0) is [`render_age`]'s, whatever `count` is. It is written beside `dir` and renamed at the end, so
-/// `dir` never holds half of it.
+/// Sample `i` (from 0) is [`render_age`]'s, whatever `count` is. It is written beside `dir` and renamed at
+/// the end, so `dir` never holds half of it.
 ///
 /// # Errors
-/// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than these heads;
-/// [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
+/// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
+/// these heads; [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
 pub fn generate_ages(dir: &Path, config: &HeadConfig, count: usize, key: Key) -> Result<GeneratedAges> {
     config.validate()?;
     check_count(count)?;

@@ -1,7 +1,7 @@
 //! Ellipsoids seen along parallel rays, and the rotation of a head.
 //!
-//! Coordinates are right, up and towards the viewer, of the picture or of a head that looks straight at the viewer.
-//! The unit is about half the height of a head.
+//! Coordinates are right, up and towards the viewer, of the picture or of a head that looks straight at the
+//! viewer. The unit is about half the height of a head.
 
 /// Right, up, towards the viewer.
 pub(super) type Vec3 = [f32; 3];
@@ -49,8 +49,8 @@ impl View {
     /// No rotation.
     pub(super) const FRONTAL: Self = Self { rows: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] };
 
-    /// Roll about the axis of sight, then yaw about the vertical, then pitch about the horizontal; yaw, pitch and
-    /// roll in degrees, with the signs of the [module](super).
+    /// Roll about the axis of sight, then yaw about the vertical, then pitch about the horizontal; yaw, pitch
+    /// and roll in degrees, with the signs of the [module](super).
     pub(super) fn of_pose(pose: [f32; 3]) -> Self {
         let [(sy, cy), (sp, cp), (sr, cr)] = pose.map(|degrees| degrees.to_radians().sin_cos());
         Self {
@@ -136,8 +136,8 @@ impl Quadric {
         normalised(self.matrix.map(|row| dot(row, d)))
     }
 
-    /// The approximate distance of `p` outside, and the unit normal there; `None` if `p` is more than an ellipsoid's size
-    /// away.
+    /// The approximate distance of `p` outside, and the unit normal there; `None` if `p` is more than an
+    /// ellipsoid's size away.
     pub(super) fn near(&self, p: Vec3) -> Option<(f32, Vec3)> {
         let d = [0, 1, 2].map(|i| p[i] - self.center[i]);
         let gradient = self.matrix.map(|row| dot(row, d));

@@ -10,8 +10,9 @@ use ebm_data::{Error, Result};
 /// What hides the cues to a pose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// A hood without texture over the whole head, against the light: an ellipsoid's silhouette is all that is seen. It
-    /// is the same for (yaw, pitch, roll) and (−yaw, −pitch, roll), which is the second mode of p(pose | image).
+    /// A hood without texture over the whole head, against the light: an ellipsoid's silhouette is all that
+    /// is seen. It is the same for (yaw, pitch, roll) and (−yaw, −pitch, roll), which is the second mode of
+    /// p(pose | image).
     Hood,
     /// The light comes from behind: the outline tells the pose roughly, the face hardly shows.
     Darkness,
@@ -53,9 +54,10 @@ pub fn pose_latents(config: &HeadConfig, key: Key, index: u64) -> Result<PoseLat
 
 /// An age and the ages that hair and skin show.
 ///
-/// The three are equal but for a fraction [`HeadConfig::age_ambiguity`] of the heads. There, either the hair (dyed, or grey
-/// early) or the skin (made up, or weathered) shows another age from the same distribution, 12 years or more away. As nothing tells which
-/// of the two it is, p(age | image) has a mode at the age that the hair shows and one at the age that the skin shows.
+/// The three are equal but for a fraction [`HeadConfig::age_ambiguity`] of the heads. There, either the hair
+/// (dyed, or grey early) or the skin (made up, or weathered) shows another age from the same distribution, 12
+/// years or more away. As nothing tells which of the two it is, p(age | image) has a mode at the age that the
+/// hair shows and one at the age that the skin shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeLatents {
     /// The age in years, 21 to 60.
@@ -99,7 +101,8 @@ pub fn age_latents(config: &HeadConfig, key: Key, index: u64) -> Result<AgeLaten
     Ok(AgeLatents { age, hair, skin })
 }
 
-/// How strongly each cue to the age shows: about 0 at the youngest age, 1 at the oldest, with errors of its own.
+/// How strongly each cue to the age shows: about 0 at the youngest age, 1 at the oldest, with errors of its
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cues {
     pub(super) grey: f32,
@@ -112,7 +115,8 @@ pub(super) struct Cues {
 }
 
 impl Cues {
-    /// The cues of a head: each is that of its group's age plus an error of the standard deviation given here, in years.
+    /// The cues of a head: each is that of its group's age plus an error of the standard deviation given
+    /// here, in years.
     pub(super) fn draw(latents: AgeLatents, noise: f32, key: Key) -> Self {
         let mut rng = key.split("cues").rng();
         let mut cue = |age: u8, deviation: f32| {

@@ -14,7 +14,8 @@ use super::scene::Scene;
 use ebm_data::faces::{Face, Pixels};
 use ebm_data::{Error, Image, Result};
 
-/// Sample `index` of `key`: a head and its yaw, pitch and roll in degrees, with the signs of the [module](super).
+/// Sample `index` of `key`: a head and its yaw, pitch and roll in degrees, with the signs of the
+/// [module](super).
 ///
 /// # Errors
 /// [`Error::Argument`] if the configuration is not valid.

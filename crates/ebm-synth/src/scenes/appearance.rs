@@ -32,8 +32,8 @@ pub(super) struct Appearance {
     shadow: f32,
 }
 
-/// One side of an object that is hard to see: from `start` along `normal`, weight falls over `length` pixels to
-/// `floor`.
+/// One side of an object that is hard to see: from `start` along `normal`, weight falls over `length` pixels
+/// to `floor`.
 #[derive(Clone, Debug)]
 struct Fade {
     normal: Point,
@@ -178,8 +178,8 @@ fn window_for(placed: &Placed, blur: Blur, offset: Point, canvas: &Canvas) -> Wi
     Window::around(moved, blur.reach() + 1.0).intersection(Window::around(image, blur.reach() + 1.0))
 }
 
-/// Sets the layer's pixels where the mask, moved by `offset`, covers them; `pixel` gets the centre of a pixel of the
-/// mask and its index.
+/// Sets the layer's pixels where the mask, moved by `offset`, covers them; `pixel` gets the centre of a pixel
+/// of the mask and its index.
 fn fill(layer: &mut Layer, placed: &Placed, offset: [i32; 2], pixel: impl Fn(Point, usize) -> [f32; 4]) {
     let mask = &placed.mask;
     let moved = Window { x: mask.window.x + offset[0], y: mask.window.y + offset[1], ..mask.window };

@@ -8,7 +8,8 @@ use super::render::SceneObject;
 use ebm_data::files::read_utf8;
 use ebm_data::{Error, Result};
 
-/// How an object of a generated scene is hidden, cut, blurred or faint; the fields of the same names of its annotation.
+/// How an object of a generated scene is hidden, cut, blurred or faint; the fields of the same names of its
+/// annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObjectAttributes {
     /// The fraction of the object's area inside the image that lies behind other silhouettes, in 0..=1.
@@ -46,12 +47,12 @@ struct Annotation {
     attributes: ObjectAttributes,
 }
 
-/// The ids of the annotations of a set that [`generate`](super::generate) made, each with the attributes of its object,
-/// in the file's order.
+/// The ids of the annotations of a set that [`generate`](super::generate) made, each with the attributes of
+/// its object, in the file's order.
 ///
 /// # Errors
-/// [`Error::Io`] or [`Error::FileTooLarge`]; [`Error::Format`] if the file is no annotation file or an annotation
-/// lacks the attributes, as COCO's own do.
+/// [`Error::Io`] or [`Error::FileTooLarge`]; [`Error::Format`] if the file is no annotation file or an
+/// annotation lacks the attributes, as COCO's own do.
 pub fn read_attributes(annotations: &Path) -> Result<Vec<(u64, ObjectAttributes)>> {
     let bytes = read_utf8(annotations, LIMIT)?;
     let file: File = serde_json::from_slice(&bytes).map_err(|error| Error::Format {

@@ -21,7 +21,8 @@ pub enum Difficulty {
 
 /// The distribution of scenes. Lengths are in pixels, probabilities in 0..=1.
 ///
-/// In a configuration file every key is optional and defaults to [`Difficulty::Normal`]; unknown keys are errors.
+/// In a configuration file every key is optional and defaults to [`Difficulty::Normal`]; unknown keys are
+/// errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SceneConfig {
@@ -45,8 +46,8 @@ pub struct SceneConfig {
     pub clutter: f32,
     /// The largest standard deviation of an object's blur.
     pub blur: f32,
-    /// Probability that one side of an object fades or takes the background's colour, and, independently, that a
-    /// handle or antenna is nearly transparent.
+    /// Probability that one side of an object fades or takes the background's colour, and, independently,
+    /// that a handle or antenna is nearly transparent.
     pub faint: f32,
     /// Probability that an object is placed across the image border.
     pub truncation: f32,

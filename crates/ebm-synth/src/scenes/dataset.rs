@@ -37,13 +37,13 @@ const KIND: Kind = Kind { what: "scenes", manifest: "scenes.json", digest: "dige
 
 /// Writes `count` scenes into `dir`, or reuses them if `dir` holds the same set already.
 ///
-/// Image `i` (from 0) depends on `config` and `key.index(i)` alone, not on `count` or the number of threads. The set
-/// is written beside `dir` and renamed at the end, so `dir` never holds half a set. The annotations carry
-/// [`ObjectAttributes`] besides COCO's fields.
+/// Image `i` (from 0) depends on `config` and `key.index(i)` alone, not on `count` or the number of threads.
+/// The set is written beside `dir` and renamed at the end, so `dir` never holds half a set. The annotations
+/// carry [`ObjectAttributes`] besides COCO's fields.
 ///
 /// # Errors
-/// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than this set;
-/// [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
+/// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
+/// this set; [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<GeneratedSet> {
     config.validate()?;
     if !(1..=999_999).contains(&count) {

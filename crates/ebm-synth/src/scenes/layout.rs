@@ -142,8 +142,8 @@ fn rect([x0, y0, x1, y1]: Extent) -> Rect {
     [x0, y0, x1 - x0, y1 - y0].map(f64::from)
 }
 
-/// An object, of a size uniform in its logarithm, at one of three kinds of place: across the image border, across
-/// the edge of an earlier object, or anywhere inside the image.
+/// An object, of a size uniform in its logarithm, at one of three kinds of place: across the image border,
+/// across the edge of an earlier object, or anywhere inside the image.
 fn draw_object(category: Category, placed: &[Placed], config: &SceneConfig, rng: &mut Rng) -> Placed {
     let (smallest, largest) = (config.size.start().ln(), config.size.end().ln());
     let scale = 0.5 * rng.random_range(smallest..=largest).exp();
@@ -175,8 +175,8 @@ fn draw_object(category: Category, placed: &[Placed], config: &SceneConfig, rng:
     Placed::new(Some(category), silhouette.translated(offset), scale, (config.width, config.height))
 }
 
-/// The least and the greatest offset along one axis that keep `low..high` inside an image of the given side; both
-/// its middle if it is too long.
+/// The least and the greatest offset along one axis that keep `low..high` inside an image of the given side;
+/// both its middle if it is too long.
 fn inside(low: f32, high: f32, side: f32) -> (f32, f32) {
     let (first, last) = (1.0 - low, side - 1.0 - high);
     let middle = 0.5 * (first + last);
@@ -229,7 +229,8 @@ mod tests {
     #[test]
     fn what_lies_outside_the_image_does_not_widen_the_box() {
         let polygon = |vertices: Vec<Point>| Primitive::Polygon { vertices, radius: 0.0 };
-        // A square half above the image, and a thin part that reaches far to the left of it above the image only.
+        // A square half above the image, and a thin part that reaches far to the left of it above the image
+        // only.
         let silhouette = Silhouette {
             body: vec![polygon(vec![[20.4, -10.0], [40.3, -10.0], [40.3, 10.2], [20.4, 10.2]])],
             hole: None,

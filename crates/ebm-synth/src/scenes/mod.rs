@@ -1,8 +1,9 @@
 //! Generated detection scenes in COCO format, made for comparing box heads on a small budget.
 //!
-//! A scene is a textured background with a few annotated objects of up to six categories. The annotated box is
-//! the *amodal* one: the extent of the whole, sharp silhouette as if nothing hid it, clipped to the image. Each
-//! of the following therefore leaves p(y | x) wide, one-sided or with several modes, as real annotations do:
+//! A scene is a textured background with a few annotated objects of up to six categories. The annotated box
+//! is the *amodal* one: the extent of the whole, sharp silhouette as if nothing hid it, clipped to the image.
+//! Each of the following therefore leaves p(y | x) wide, one-sided or with several modes, as real annotations
+//! do:
 //!
 //! * an edge hidden by another object, or by a strip that is not annotated;
 //! * an edge blurred by defocus or motion;
@@ -25,8 +26,8 @@
 //!
 //! Silhouettes, textures and layers are those of `drawing`.
 //!
-//! Every draw comes from a [`Key`](ebm_seed::Key) split by purpose. The bytes of a scene depend on its key and
-//! configuration alone; across platforms they may differ where the system's `sin`, `cos` and `powf` do.
+//! Every draw comes from a [`Key`](ebm_seed::Key) split by purpose. The bytes of a scene depend on its key
+//! and configuration alone; across platforms they may differ where the system's `sin`, `cos` and `powf` do.
 
 mod appearance;
 mod attributes;

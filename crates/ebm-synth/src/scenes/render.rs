@@ -20,8 +20,9 @@ pub struct SceneObject {
     pub category: Category,
     /// Its category's place in [`SceneConfig::categories`], from 1.
     pub category_id: usize,
-    /// `[x, y, width, height]` in pixels: the extent of the sharp silhouette inside the image, hidden parts included.
-    /// The image covers `[0, width] x [0, height]`, so a pixel's centre has coordinates ending in .5.
+    /// `[x, y, width, height]` in pixels: the extent of the sharp silhouette inside the image, hidden parts
+    /// included. The image covers `[0, width] x [0, height]`, so a pixel's centre has coordinates ending in
+    /// .5.
     pub bbox: [f32; 4],
     /// Area of the silhouette inside the image, hidden parts included, in square pixels.
     pub area: f32,

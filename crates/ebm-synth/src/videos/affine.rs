@@ -52,8 +52,8 @@ impl Affine {
         (sum - difference).abs()
     }
 
-    /// The smallest upright rectangle around the whole figure, exact up to rounding: the extreme of `e · (M p + o)` lies where
-    /// the figure extends farthest along `Mᵀ e`.
+    /// The smallest upright rectangle around the whole figure, exact up to rounding: the extreme of
+    /// `e · (M p + o)` lies where the figure extends farthest along `Mᵀ e`.
     pub(super) fn extent(&self, figure: &Silhouette) -> Extent {
         let [x, y] = self.matrix;
         let most = |direction: Point| figure.support(direction);

@@ -11,8 +11,8 @@ use crate::drawing::layer::Canvas;
 use crate::drawing::primitive::Point;
 use crate::drawing::texture::mix;
 
-/// The camera sees a part of the world's canvas: it pans, zooms and rolls. Targets are placed in what it sees, so that only what
-/// stands still in the world moves with it.
+/// The camera sees a part of the world's canvas: it pans, zooms and rolls. Targets are placed in what it
+/// sees, so that only what stands still in the world moves with it.
 #[derive(Clone, Debug)]
 pub(super) struct Camera {
     /// The world's place in the middle of each frame.
@@ -27,8 +27,8 @@ const MOST_ZOOM: f32 = 0.15;
 const MOST_ROLL: f32 = 0.1;
 
 impl Camera {
-    /// Columns and rows of a world that has something everywhere the camera looks: half a frame's diagonal, zoomed out, around
-    /// all places of the camera.
+    /// Columns and rows of a world that has something everywhere the camera looks: half a frame's diagonal,
+    /// zoomed out, around all places of the camera.
     pub(super) fn world(config: &VideoConfig) -> (usize, usize) {
         let (width, height) = (config.width as f32, config.height as f32);
         let seen = width.hypot(height) * MOST_ZOOM.exp();

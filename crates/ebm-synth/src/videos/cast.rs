@@ -152,7 +152,8 @@ fn draw_target(config: &VideoConfig, look: Look, rng: &mut Rng) -> Actor {
     target
 }
 
-/// The target's places with an excursion beyond a side of the frame at `speed` at most, if there is time for it.
+/// The target's places with an excursion beyond a side of the frame at `speed` at most, if there is time for
+/// it.
 fn leave(config: &VideoConfig, target: &Actor, speed: f32, rng: &mut Rng) -> Option<Vec<Point>> {
     let frames = config.frames;
     let turn = rng.random_range(frames / 3..frames);

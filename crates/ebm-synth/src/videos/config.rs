@@ -18,7 +18,8 @@ pub struct VideoConfig {
     pub height: usize,
     /// Frames of each video.
     pub frames: usize,
-    /// Nominal diameter of the target in the first frame, before its handle or antenna is added; small ones are more frequent.
+    /// Nominal diameter of the target in the first frame, before its handle or antenna is added; small ones
+    /// are more frequent.
     pub size: RangeInclusive<f32>,
     /// The most other objects; about half of them look much like the target.
     pub distractors: usize,
@@ -26,8 +27,8 @@ pub struct VideoConfig {
     pub occluders: usize,
     /// The largest fraction of the target that is hidden in any frame; in the first one hardly anything is.
     pub max_occlusion: f32,
-    /// The most that a target's middle moves from a frame to the next; uniform in its logarithm from video to video. (The
-    /// box moves a little against that as the target turns.)
+    /// The most that a target's middle moves from a frame to the next; uniform in its logarithm from video to
+    /// video. (The box moves a little against that as the target turns.)
     pub speed: RangeInclusive<f32>,
     /// The largest factor by which the target grows or shrinks against the first frame.
     pub scale_change: f32,
@@ -35,8 +36,8 @@ pub struct VideoConfig {
     pub aspect_change: f32,
     /// The largest angle by which it turns, in degrees.
     pub rotation: f32,
-    /// How far the camera pans either way, in units of the frame's sides. It also zooms by up to half as much, or 15 %, and
-    /// rolls by up to 0.3 of it, or 0.1 radians.
+    /// How far the camera pans either way, in units of the frame's sides. It also zooms by up to half as
+    /// much, or 15 %, and rolls by up to 0.3 of it, or 0.1 radians.
     pub camera: f32,
     /// The amount of clutter in the background, 0..=1.
     pub clutter: f32,

@@ -1,4 +1,5 @@
-//! Videos on disk, laid out like OTB's: `video_0001/img/0001.jpg` …, `video_0001/groundtruth_rect.txt`; `videos.json`.
+//! Videos on disk, laid out like OTB's: `video_0001/img/0001.jpg` …, `video_0001/groundtruth_rect.txt`;
+//! `videos.json`.
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +19,16 @@ const BOXES: &str = "groundtruth_rect.txt";
 const KIND: Kind = Kind { what: "videos", manifest: "videos.json", digest: "digest", version: 1 };
 const MOST: usize = 9999;
 
-/// Writes `count` videos into `dir`, or reuses them if `dir` holds the same ones already, and returns them with their boxes.
+/// Writes `count` videos into `dir`, or reuses them if `dir` holds the same ones already, and returns them
+/// with their boxes.
 ///
-/// Video `i` (from 0) is [`Video::new`]'s of `config` and `key.index(i)`, whatever `count` and the number of threads are. Boxes
-/// are written, and returned, to 0.001 pixels. All is written beside `dir` and renamed at the end, so `dir` never holds half of
-/// it.
+/// Video `i` (from 0) is [`Video::new`]'s of `config` and `key.index(i)`, whatever `count` and the number of
+/// threads are. Boxes are written, and returned, to 0.001 pixels. All is written beside `dir` and renamed at
+/// the end, so `dir` never holds half of it.
 ///
 /// # Errors
-/// [`Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds anything else than these
-/// videos; [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
+/// [`Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds anything
+/// else than these videos; [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Result<Vec<Sequence>> {
     config.validate()?;
     if !(1..=MOST).contains(&count) {

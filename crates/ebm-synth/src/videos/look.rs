@@ -59,7 +59,8 @@ impl Look {
             return;
         }
         let mut layer = Layer::new(window);
-        // The figure's own distance times the least stretch is nowhere more than the distance in pixels, as `scan` demands.
+        // The figure's own distance times the least stretch is nowhere more than the distance in pixels, as
+        // `scan` demands.
         let (inverse, stretch) = (map.inverse(), map.least_stretch());
         let distance = |p: Point| stretch * self.figure.distance(inverse.apply(p));
         scan(window, distance, |index, cover, distance| {
@@ -71,7 +72,8 @@ impl Look {
         canvas.draw(&layer.blurred(blur));
     }
 
-    /// The colour at a point of the figure's coordinates, at this distance from its edge, of which one unit is `stretch` pixels.
+    /// The colour at a point of the figure's coordinates, at this distance from its edge, of which one unit
+    /// is `stretch` pixels.
     fn color(&self, p: Point, distance: f32, stretch: f32) -> Rgb {
         let mut color = self.texture.color(p);
         for (figure, tone) in &self.decals {

@@ -1,7 +1,8 @@
 //! Generated videos of one target each, with exact boxes, made for comparing trackers on a small budget.
 //!
-//! The target is a textured figure with decals. It runs along a smooth curve, now fast, now slow, while it grows, shrinks, turns and
-//! is stretched in one direction. What makes it hard to track, or its box hard to tell:
+//! The target is a textured figure with decals. It runs along a smooth curve, now fast, now slow, while it
+//! grows, shrinks, turns and is stretched in one direction. What makes it hard to track, or its box hard to
+//! tell:
 //!
 //! * other objects, half of them with the target's shape and pattern in similar colours, that come near it;
 //! * strips and patches that pass in front of it, or stand where it passes, and hide a part of it;
@@ -26,8 +27,9 @@
 //!
 //! Figures, textures and layers are those of `drawing`, backgrounds those of [`scenes`](crate::scenes).
 //!
-//! Every draw comes from a [`Key`](ebm_seed::Key) split by purpose. The bytes of a video depend on its key and configuration
-//! alone; across platforms they may differ where the system's `sin`, `cos`, `exp` and `powf` do.
+//! Every draw comes from a [`Key`](ebm_seed::Key) split by purpose. The bytes of a video depend on its key
+//! and configuration alone; across platforms they may differ where the system's `sin`, `cos`, `exp` and
+//! `powf` do.
 
 mod actor;
 mod affine;

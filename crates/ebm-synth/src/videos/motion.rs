@@ -61,14 +61,15 @@ impl Drift {
     }
 
     pub(super) fn at(&self, frame: f32) -> f32 {
-        // From -2 to 2, but mostly near 0: what is large is drawn in, so that what is common need not be small.
+        // From -2 to 2, but mostly near 0: what is large is drawn in, so that what is common need not be
+        // small.
         let difference = self.wave.at(frame) - self.wave.at(0.0);
         self.most * difference / (1.0 + 0.5 * difference.abs())
     }
 }
 
-/// The places, frame by frame, of something that runs along a random curve within `reach` of `center`: sometimes it is
-/// nearly at rest, never does it move more than `speed` pixels from a frame to the next.
+/// The places, frame by frame, of something that runs along a random curve within `reach` of `center`:
+/// sometimes it is nearly at rest, never does it move more than `speed` pixels from a frame to the next.
 pub(super) fn run(center: Point, reach: Point, frames: usize, speed: f32, rng: &mut Rng) -> Vec<Point> {
     // The curve's parameter has no unit; what matters is that its turns are gentle against the reach.
     let curve = [(); 2].map(|()| Wave::draw(1.0..=3.0, rng));

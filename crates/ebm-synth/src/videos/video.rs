@@ -13,7 +13,8 @@ use crate::scenes::Background;
 use ebm_data::sequences::Rect;
 use ebm_data::{Error, Image, Result};
 
-/// A video: everything that is to be seen, before a frame of it is drawn. A function of configuration and key alone.
+/// A video: everything that is to be seen, before a frame of it is drawn. A function of configuration and key
+/// alone.
 #[derive(Clone, Debug)]
 pub struct Video {
     config: VideoConfig,
@@ -57,8 +58,9 @@ impl Video {
         Ok(Self { config: config.clone(), key, world, camera, cast, light, shutter, noise })
     }
 
-    /// The box of the target in each frame: the extent of its whole, sharp silhouette in the middle of the exposure, hidden parts
-    /// and those outside the image included, exact up to rounding. NaN where all of it is outside the image.
+    /// The box of the target in each frame: the extent of its whole, sharp silhouette in the middle of the
+    /// exposure, hidden parts and those outside the image included, exact up to rounding. NaN where all of it
+    /// is outside the image.
     ///
     /// The image covers `[0, width] x [0, height]`, so a pixel's centre has coordinates ending in .5.
     pub fn boxes(&self) -> Vec<Rect> {

@@ -1,7 +1,7 @@
 //! f(x, y) for all samples of a batch, and the way back, each in one pass over the samples.
 //!
-//! Rows of the batch are independent: a few rows are one task, whatever the number of threads, and the tasks' sums
-//! are added in order, so that results do not depend on that number.
+//! Rows of the batch are independent: a few rows are one task, whatever the number of threads, and the tasks'
+//! sums are added in order, so that results do not depend on that number.
 
 mod simd;
 
@@ -56,8 +56,8 @@ pub(crate) fn scores(network: Network, batch: Batch<'_>, value: &mut [f32], firs
     }
 }
 
-/// The gradients, given those of f, (B, M), and of its derivative in y (empty where that was not computed). The
-/// gradient in y is that of f alone.
+/// The gradients, given those of f, (B, M), and of its derivative in y (empty where that was not computed).
+/// The gradient in y is that of f alone.
 pub(crate) fn gradients(
     network: Network,
     batch: Batch<'_>,

@@ -1,7 +1,8 @@
 //! The arithmetic of one block of samples, generic over the vector instructions of the machine.
 //!
-//! A block is a few vectors of samples of the same x. Each layer reads a weight once from the first-level cache and
-//! multiplies a whole vector by it; activations never leave that cache between the way forward and the way back.
+//! A block is a few vectors of samples of the same x. Each layer reads a weight once from the first-level
+//! cache and multiplies a whole vector by it; activations never leave that cache between the way forward and
+//! the way back.
 
 use pulp::Simd;
 
@@ -77,8 +78,9 @@ impl Kind for Bmvc {
     }
 }
 
-/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms suffice, and
-/// twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division is left.
+/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms
+/// suffice, and twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division
+/// is left.
 #[inline(always)]
 fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
@@ -170,8 +172,8 @@ impl<S: Simd> Gradients<S> {
     }
 }
 
-/// f of a block, and its derivative in y if `TANGENT`; `bias` are the biases of the hidden layers, the one of the
-/// joining layer with the features of x added.
+/// f of a block, and its derivative in y if `TANGENT`; `bias` are the biases of the hidden layers, the one of
+/// the joining layer with the features of x added.
 #[inline(always)]
 pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,
@@ -240,9 +242,9 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
     results
 }
 
-/// Adds to `gradients` those of a block whose [`forward`] left `trace`, given the gradients `g` of f and of its
-/// derivative; the sum over the samples of the joining layer's biases goes to `joined`. Returns the gradient in y of f
-/// alone.
+/// Adds to `gradients` those of a block whose [`forward`] left `trace`, given the gradients `g` of f and of
+/// its derivative; the sum over the samples of the joining layer's biases goes to `joined`. Returns the
+/// gradient in y of f alone.
 #[inline(always)]
 #[expect(
     clippy::too_many_arguments,
@@ -305,8 +307,8 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     in_y
 }
 
-/// From the gradients in a layer's output, and in its derivative, to those in the arguments of its activation, whose
-/// sum is added to `bias`. Of the layer: its output, the kept slopes and bends.
+/// From the gradients in a layer's output, and in its derivative, to those in the arguments of its
+/// activation, whose sum is added to `bias`. Of the layer: its output, the kept slopes and bends.
 #[inline(always)]
 fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,

@@ -64,8 +64,8 @@ pub struct TargetFeatures {
 }
 
 impl TargetFeatures {
-    /// `reference (B, 4)`, x, y, w, h, gives the reference sizes: the ground truth in training; in prediction the first of
-    /// the initial boxes, which all of a crop share.
+    /// `reference (B, 4)`, x, y, w, h, gives the reference sizes: the ground truth in training; in prediction
+    /// the first of the initial boxes, which all of a crop share.
     ///
     /// # Errors
     /// When a shape is wrong or a box has no extent.

@@ -43,7 +43,8 @@ impl ConvBlock {
     }
 }
 
-/// A fully-connected layer of a pooled box, `linear`, its normalisation over all boxes of a batch, `bn`, and ReLU.
+/// A fully-connected layer of a pooled box, `linear`, its normalisation over all boxes of a batch, `bn`, and
+/// ReLU.
 #[derive(Clone, Debug)]
 pub(super) struct LinearBlock {
     weight: Tensor,
@@ -70,7 +71,8 @@ impl LinearBlock {
         [&self.weight, &self.bias].into_iter().chain(self.norm.parameters())
     }
 
-    /// The layer as it is when not trained, with packed weights, for boxes that are pooled with the channels innermost to `bins` bins.
+    /// The layer as it is when not trained, with packed weights, for boxes that are pooled with the channels
+    /// innermost to `bins` bins.
     pub(super) fn pack(&self, bins: usize) -> Result<PackedLinear> {
         let (scale, shift) = self.norm.affine()?;
         let weight = self.weight.broadcast_mul(&scale.unsqueeze(1)?)?;

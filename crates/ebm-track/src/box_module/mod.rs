@@ -6,8 +6,8 @@
 //! box ── PrRoIPool of both maps ── one layer each ── f                        for every box, with its gradient
 //! ```
 //!
-//! Parameters have the names of ATOM's `bb_regressor`. A box is `(x, y, w, h)` in pixels of the crop and covers the
-//! continuous region from (x, y) to (x + w, y + h).
+//! Parameters have the names of ATOM's `bb_regressor`. A box is `(x, y, w, h)` in pixels of the crop and
+//! covers the continuous region from (x, y) to (x + w, y + h).
 //!
 //! | item | what |
 //! |---|---|
@@ -99,8 +99,8 @@ pub trait BoxNetwork: EnergyModel<Features = TargetFeatures> {
     /// When shapes do not fit.
     fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures>;
 
-    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`, x0, y0, x1, y1, M in each of the B test crops. A box
-    /// without area has a value too, but no gradient.
+    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`, x0, y0, x1, y1, M in each of the B test crops. A
+    /// box without area has a value too, but no gradient.
     ///
     /// # Errors
     /// When shapes do not fit.

@@ -16,8 +16,8 @@ use super::packed::PackedBoxLayers;
 use super::{BoxModuleConfig, BoxNetwork, SCALES};
 use crate::{BackboneFeatures, Error, Result};
 
-/// The box module with its parameters; frozen by itself, trained as [`InTraining`]. Of constant parameters, f32 on the CPU, it keeps
-/// packed weights, and goes back to the boxes by hand.
+/// The box module with its parameters; frozen by itself, trained as [`InTraining`]. Of constant parameters,
+/// f32 on the CPU, it keeps packed weights, and goes back to the boxes by hand.
 #[derive(Clone, Debug)]
 pub struct BoxModule {
     pub(super) config: BoxModuleConfig,
@@ -44,8 +44,8 @@ pub(super) struct ReferenceBranch {
 }
 
 impl BoxModule {
-    /// The module whose parameters are those of `vb`; new ones are drawn as ATOM draws them: weights with Kaiming's
-    /// normal distribution over the inputs, biases 0, normalisations' factors from U(0, 1).
+    /// The module whose parameters are those of `vb`; new ones are drawn as ATOM draws them: weights with
+    /// Kaiming's normal distribution over the inputs, biases 0, normalisations' factors from U(0, 1).
     ///
     /// # Errors
     /// [`Error::Config`] for a size of 0; else when `vb` refuses a tensor.
@@ -237,8 +237,8 @@ impl BoxNetwork for BoxModule {
     }
 }
 
-/// The module in training: normalisations by the statistics of the batch, which move their running ones with every
-/// forward pass.
+/// The module in training: normalisations by the statistics of the batch, which move their running ones with
+/// every forward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct InTraining<'a>(pub &'a BoxModule);
 

@@ -1,7 +1,7 @@
 //! f of boxes and its gradient in them without a graph, on the CPU in f32.
 //!
-//! Normalisations are folded into the weights, and pooled boxes keep the order in which they are made, the channels innermost; the
-//! layers' columns were put in that order when they were packed.
+//! Normalisations are folded into the weights, and pooled boxes keep the order in which they are made, the
+//! channels innermost; the layers' columns were put in that order when they were packed.
 
 use candle_core::{Device, Storage, Tensor};
 use ebm_nn::ops::prroi_pool::Pyramid;

@@ -15,12 +15,12 @@ use crate::{Error, Result};
 const PREFIX: &str = "bb_regressor.";
 
 impl BoxModule {
-    /// The module in the weight file at `path`, frozen: safetensors or torch's `.pth`, whose names may begin with
-    /// `bb_regressor.`; what else such a file holds is left out. The sizes are told from the shapes.
+    /// The module in the weight file at `path`, frozen: safetensors or torch's `.pth`, whose names may begin
+    /// with `bb_regressor.`; what else such a file holds is left out. The sizes are told from the shapes.
     ///
     /// # Errors
-    /// [`Error::Weights`] when a name is missing or surplus or a shape fits no module; else when the file cannot be
-    /// read.
+    /// [`Error::Weights`] when a name is missing or surplus or a shape fits no module; else when the file
+    /// cannot be read.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let mut tensors = import::load(path, device)?;
         if tensors.keys().any(|name| name.starts_with(PREFIX)) {

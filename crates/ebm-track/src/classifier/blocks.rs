@@ -26,8 +26,8 @@ pub(super) struct FilterAlone {
 
 /// Projection and filter: θ = (w₂, w₁) and W = w₁ w₂, with w₁ `(C, P)` and w₂ `(P, kernel²)`.
 ///
-/// The scores w₂ ∗ (w₁ x) are bilinear in θ, so that all products with the samples are those of W alone, with kernel² columns and
-/// not P.
+/// The scores w₂ ∗ (w₁ x) are bilinear in θ, so that all products with the samples are those of W alone, with
+/// kernel² columns and not P.
 pub(super) struct Factors {
     pub filter: f64,
     pub projection: f64,

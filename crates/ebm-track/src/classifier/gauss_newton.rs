@@ -4,8 +4,8 @@ use super::blocks::{Blocks, Parameterisation, add_scaled, dot, scale};
 use super::least_squares::Samples;
 use crate::error::Result;
 
-/// `steps` times: linearise the scores about θ and minimise the quadratic model with `iterations` of conjugate
-/// gradients. Returns the last θ.
+/// `steps` times: linearise the scores about θ and minimise the quadratic model with `iterations` of
+/// conjugate gradients. Returns the last θ.
 pub(super) fn gauss_newton(
     samples: &Samples,
     parameterisation: &impl Parameterisation,
@@ -32,8 +32,9 @@ pub(super) fn gauss_newton(
     Ok(theta)
 }
 
-/// `iterations` of preconditioned conjugate gradients for A δ = b, from δ = 0: Polak and Ribière's β, not below 0, so that a
-/// direction that has lost its conjugacy is given up. The preconditioner multiplies each block by a number.
+/// `iterations` of preconditioned conjugate gradients for A δ = b, from δ = 0: Polak and Ribière's β, not
+/// below 0, so that a direction that has lost its conjugacy is given up. The preconditioner multiplies each
+/// block by a number.
 fn conjugate_gradient(
     product: impl Fn(&Blocks) -> Result<Blocks>,
     b: Blocks,
@@ -145,7 +146,8 @@ mod tests {
         b
     }
 
-    /// The step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals from central differences.
+    /// The step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals from central
+    /// differences.
     fn dense_step(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> Vec<f64> {
         let residuals = |theta: &Blocks| -> Vec<f64> {
             let linearised = samples.linearise(&p.filter(theta).unwrap()).unwrap();
@@ -186,8 +188,8 @@ mod tests {
         agrees_with_dense(&Factors { filter: 0.1, projection: 0.01 }, theta);
     }
 
-    /// Targets that some θ reaches. More iterations would follow the directions along which w₁ and w₂ change and their
-    /// product does not, where the quadratic model is no guide: few of them are part of the method.
+    /// Targets that some θ reaches. More iterations would follow the directions along which w₁ and w₂ change
+    /// and their product does not, where the quadratic model is no guide: few of them are part of the method.
     #[test]
     fn steps_find_a_filter_that_fits() {
         let p = Factors { filter: 1e-6, projection: 1e-6 };

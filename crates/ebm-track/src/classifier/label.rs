@@ -9,8 +9,8 @@ pub(super) fn kernel_shift(kernel: usize) -> f64 {
     if kernel.is_multiple_of(2) { 0.5 } else { 0.0 }
 }
 
-/// A Gaussian of standard deviation `sigma` cells on a grid of `size × size` cells for a filter of `kernel²` taps,
-/// `(1, size, size)`. Its centre is `offset` = (y, x) cells from the grid's.
+/// A Gaussian of standard deviation `sigma` cells on a grid of `size × size` cells for a filter of `kernel²`
+/// taps, `(1, size, size)`. Its centre is `offset` = (y, x) cells from the grid's.
 pub(super) fn gaussian_label(
     size: usize,
     kernel: usize,

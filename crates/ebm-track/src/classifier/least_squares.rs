@@ -5,8 +5,8 @@ use ebm_nn::ops::{linear, linear_weight_gradient, spread_taps, sum_taps};
 
 use crate::error::Result;
 
-/// φ: x where it is not negative, else m (e^{x/m} − 1). A score far below 0 is as good as −m: what a background pixel
-/// scores does not matter once it is negative.
+/// φ: x where it is not negative, else m (e^{x/m} − 1). A score far below 0 is as good as −m: what a
+/// background pixel scores does not matter once it is negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mlu(pub f64);
 

@@ -41,8 +41,8 @@ impl Memory {
         Ok(Self { samples: room(samples)?, targets: room(targets)?, weights })
     }
 
-    /// Adds `sample (1, H·W, P)` with `target (1, H, W)`; it weighs 1 / (1 − rate) times what the sample before it weighs, the first
-    /// one `rate` where those of the first frame weigh 1 / (1 − rate).
+    /// Adds `sample (1, H·W, P)` with `target (1, H, W)`; it weighs 1 / (1 − rate) times what the sample
+    /// before it weighs, the first one `rate` where those of the first frame weigh 1 / (1 − rate).
     pub fn add(&mut self, sample: &Tensor, target: &Tensor, rate: f64) -> Result<()> {
         let slot = self.weights.add(rate);
         self.samples.slice_set(&sample.contiguous()?, 0, slot)?;
@@ -79,8 +79,9 @@ impl Weights {
         Self { shares: vec![1.0 / initial as f64; initial], initial, last: None, forgetting }
     }
 
-    /// The slot for one more sample. Before all are divided by their sum, it weighs 1 / (1 − rate) times what the last one weighs, so
-    /// that with one rate its share tends to that rate, and a single frame of another rate hardly differs from its neighbours.
+    /// The slot for one more sample. Before all are divided by their sum, it weighs 1 / (1 − rate) times what
+    /// the last one weighs, so that with one rate its share tends to that rate, and a single frame of another
+    /// rate hardly differs from its neighbours.
     fn add(&mut self, rate: f64) -> usize {
         let slot = if self.shares.len() < self.forgetting.capacity {
             self.shares.push(0.0);
@@ -121,8 +122,8 @@ mod tests {
         Weights::new(3, Forgetting { capacity, initial_share })
     }
 
-    /// Before division by the sum, samples that were added with one rate weigh 0.1, 0.1 / 0.9, 0.1 / 0.9² … where the first frame's
-    /// weigh 1 / 0.9 together.
+    /// Before division by the sum, samples that were added with one rate weigh 0.1, 0.1 / 0.9, 0.1 / 0.9² …
+    /// where the first frame's weigh 1 / 0.9 together.
     #[test]
     fn a_sample_weighs_more_than_the_one_before() {
         let mut weights = weights(10, 0.0);
@@ -137,8 +138,9 @@ mod tests {
         }
     }
 
-    /// The reference sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share of 0.01 a hard negative's
-    /// is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its rate of 0.02.
+    /// The reference sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share
+    /// of 0.01 a hard negative's is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its
+    /// rate of 0.02.
     #[test]
     fn a_hard_negative_weighs_little_more_than_its_neighbours() {
         let mut weights = weights(10, 0.0);

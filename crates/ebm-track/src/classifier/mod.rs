@@ -1,8 +1,8 @@
 //! Where the target is, roughly: ATOM's classifier, two layers that are trained while tracking.
 //!
-//! A projection w₁ and a filter w₂ give each cell of the features x a score, φ(w₂ ∗ (w₁ x)), towards a Gaussian about
-//! the target. The first frame trains both by Gauss-Newton; later frames train the filter alone on what is
-//! remembered.
+//! A projection w₁ and a filter w₂ give each cell of the features x a score, φ(w₂ ∗ (w₁ x)), towards a
+//! Gaussian about the target. The first frame trains both by Gauss-Newton; later frames train the filter
+//! alone on what is remembered.
 
 mod blocks;
 mod gauss_newton;
@@ -47,7 +47,8 @@ settings! {
         pub update_interval: usize where 1..=1_000_000_000 => "frames",
         /// Samples that are remembered.
         pub memory: usize where 0..=100_000,
-        /// A new sample weighs 1 / (1 − rate) times what the one before it weighs, as a share of all in the long run the rate.
+        /// A new sample weighs 1 / (1 − rate) times what the one before it weighs, as a share of all in the
+        /// long run the rate.
         pub learning_rate: f64 where 0.0..=0.999,
         /// The same for a frame with a hard negative.
         pub hard_negative_learning_rate: f64 where 0.0..=0.999,
@@ -100,8 +101,9 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Trains w₁ and w₂ on views of the first frame: `features (N, C, H, H)` as [`normalised`](Self::normalised) leaves them, in view
-    /// i the target `offsets[i]` = (y, x) cells from the centre. `target_cells` is √(width · height) of the target in cells.
+    /// Trains w₁ and w₂ on views of the first frame: `features (N, C, H, H)` as
+    /// [`normalised`](Self::normalised) leaves them, in view i the target `offsets[i]` = (y, x) cells from
+    /// the centre. `target_cells` is √(width · height) of the target in cells.
     ///
     /// # Errors
     /// [`Error::Config`] for settings that make no classifier; else when a tensor operation fails.
@@ -213,8 +215,8 @@ impl Classifier {
     }
 }
 
-/// The standard deviations of the first w₂, a filter of `taps` numbers, and of the first w₁, which sums `channels` of them. ATOM's:
-/// w₂ begins near zero, so that the first step is one of w₂ alone.
+/// The standard deviations of the first w₂, a filter of `taps` numbers, and of the first w₁, which sums
+/// `channels` of them. ATOM's: w₂ begins near zero, so that the first step is one of w₂ alone.
 fn initial_deviations(channels: usize, taps: usize) -> [f64; 2] {
     [(taps as f64).recip(), (channels as f64).sqrt().recip()]
 }
@@ -265,7 +267,8 @@ mod tests {
         Classifier::new(&config, &views, &offsets, 3.6, &mut Key::new(9).rng()).unwrap()
     }
 
-    /// The published settings draw w₂, 4 × 4 taps of 64 channels, with a standard deviation of 1/1024, and w₁ of 256 channels with 1/16.
+    /// The published settings draw w₂, 4 × 4 taps of 64 channels, with a standard deviation of 1/1024, and w₁
+    /// of 256 channels with 1/16.
     #[test]
     fn the_filter_begins_near_zero() {
         assert_eq!(initial_deviations(256, 64 * 16), [1.0 / 1024.0, 1.0 / 16.0]);

@@ -10,8 +10,8 @@ use crate::method::Refinement;
 use crate::tracker::{BoxConfig, refine_box};
 use crate::training::PairFeatures;
 
-/// The mean IoU with the true boxes before and after refinement, as the tracker refines, of one perturbed box in each test
-/// crop: for each of `refinements`, which all begin with the same boxes.
+/// The mean IoU with the true boxes before and after refinement, as the tracker refines, of one perturbed box
+/// in each test crop: for each of `refinements`, which all begin with the same boxes.
 ///
 /// # Errors
 /// When the network refuses.

@@ -96,7 +96,8 @@ pub(super) struct Setup<'a> {
     /// The backbone and its file.
     pub backbone: Arc<Backbone>,
     pub path: &'a Path,
-    /// Whether an interrupted run goes on: its trained modules are kept, and so are the boxes of its trackers.
+    /// Whether an interrupted run goes on: its trained modules are kept, and so are the boxes of its
+    /// trackers.
     pub resume: bool,
 }
 
@@ -140,7 +141,8 @@ impl Setup<'_> {
         Ok(Arc::new(Backbone::load(self.path, &Device::Cpu)?))
     }
 
-    /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the module's own directory.
+    /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the
+    /// module's own directory.
     pub fn measure(
         &self,
         tests: &[Test],
@@ -191,7 +193,8 @@ impl Comparison {
         }
     }
 
-    /// After the last measurement: sums of curves become means, the example is chosen, and other trackers' boxes are scored.
+    /// After the last measurement: sums of curves become means, the example is chosen, and other trackers'
+    /// boxes are scored.
     pub(super) fn finish(mut self, tests: &[Test], results: &[(String, PathBuf)]) -> Result<Self> {
         for curve in &mut self.curves {
             let of_curve = |row: &&Row| row.dataset == curve.dataset && row.method == curve.method;

@@ -90,7 +90,8 @@ pub fn mini(
     let variants = options.study.variants(config)?;
     let (mut outcome, mut factors) = (Comparison::default(), HashMap::new());
     for seed in 0..options.seeds {
-        // All methods of a seed learn from the same features, and every seed from pairs of its own in an order of its own.
+        // All methods of a seed learn from the same features, and every seed from pairs of its own in an
+        // order of its own.
         let sources = (train.clone(), images.clone());
         let key = pairs_key(seed);
         let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, key)?;

@@ -29,8 +29,8 @@ use crate::training::{BoxModuleTask, BoxTraining, CropStream, StreamPairs};
 /// What to run and where.
 #[derive(Clone, Debug)]
 pub struct PaperOptions {
-    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs` are measured on where they
-    /// are there.
+    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs` are
+    /// measured on where they are there.
     pub datasets: PathBuf,
     /// The directory with the ResNet-18.
     pub weights: PathBuf,
@@ -114,8 +114,8 @@ pub fn paper(
 /// The list of GOT-10k's sequences to train on.
 const VOTTRAIN: &str = "got10k/vottrain.txt";
 
-/// What of GOT-10k is trained on. Its `train` has the sequences that trackers are validated on as well, so that all of it is never
-/// taken unasked.
+/// What of GOT-10k is trained on. Its `train` has the sequences that trackers are validated on as well, so
+/// that all of it is never taken unasked.
 fn got10k_split(datasets: &Path) -> Result<got10k::Split> {
     let listed = datasets.join(VOTTRAIN);
     if listed.is_file() {

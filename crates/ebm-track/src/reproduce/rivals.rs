@@ -24,7 +24,8 @@ pub struct RivalRow {
     pub figures: Figures,
 }
 
-/// Scores the boxes in each of the folders `results` on each dataset of which they have a sequence; with what could not be scored.
+/// Scores the boxes in each of the folders `results` on each dataset of which they have a sequence; with what
+/// could not be scored.
 pub(super) fn rivals(
     tests: &[Test],
     results: &[(String, PathBuf)],

@@ -18,14 +18,15 @@ pub(super) struct FirstFrame {
     pub reference: BackboneFeatures,
     /// The target in it.
     pub reference_box: Rect,
-    /// layer3 of all views `(N, C, H, H)`, normalised; those with dropped channels at the end, which were normalised before.
+    /// layer3 of all views `(N, C, H, H)`, normalised; those with dropped channels at the end, which were
+    /// normalised before.
     pub views: Tensor,
     /// The target's place in each of them, (y, x) cells from the centre.
     pub offsets: Vec<[f64; 2]>,
 }
 
-/// Looks at the target in all the ways that ATOM does: as it is, moved, mirrored, blurred, turned, and with channels
-/// dropped.
+/// Looks at the target in all the ways that ATOM does: as it is, moved, mirrored, blurred, turned, and with
+/// channels dropped.
 pub(super) fn first_frame(
     backbone: &Backbone,
     sampler: &mut PatchSampler,
@@ -66,8 +67,8 @@ pub(super) fn first_frame(
     Ok(FirstFrame { reference, reference_box, views, offsets })
 }
 
-/// The maps `(N, C, H, W)` normalised, and after them copies of the first in which each channel is zero with probability `p`, else
-/// scaled so that the mean stays. What is dropped is a normalised map, as in ATOM.
+/// The maps `(N, C, H, W)` normalised, and after them copies of the first in which each channel is zero with
+/// probability `p`, else scaled so that the mean stays. What is dropped is a normalised map, as in ATOM.
 fn with_dropped(maps: &Tensor, copies: usize, p: f64, rng: &mut dyn RngCore) -> Result<Tensor> {
     let maps = Classifier::normalised(maps)?;
     let (channels, keep) = (maps.dim(1)?, (1.0 - p).recip() as f32);
@@ -83,8 +84,9 @@ mod tests {
 
     use super::*;
 
-    /// Two channels of one cell, 3 and 4, have a mean square of 12.5. With p = 0.5 a channel that stays is doubled: 6 / √12.5 and
-    /// 8 / √12.5, whatever becomes of the other; normalised afterwards, the only one that stays would be √2.
+    /// Two channels of one cell, 3 and 4, have a mean square of 12.5. With p = 0.5 a channel that stays is
+    /// doubled: 6 / √12.5 and 8 / √12.5, whatever becomes of the other; normalised afterwards, the only one
+    /// that stays would be √2.
     #[test]
     fn channels_are_dropped_after_the_normalisation() {
         let map = Tensor::new(&[[[[3f32]], [[4.0]]]], &Device::Cpu).unwrap();

@@ -66,7 +66,8 @@ pub struct Tracked {
     pub bbox: Rect,
     /// The classifier's score, about 1 at the target.
     pub score: f64,
-    /// f where the last step began, the mean over the boxes that it is the mean of; `None` where no box was refined.
+    /// f where the last step began, the mean over the boxes that it is the mean of; `None` where no box was
+    /// refined.
     pub f: Option<f64>,
     /// How much the place can be trusted.
     pub state: State,
@@ -130,8 +131,8 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// Begins with the target in `bbox` of the first frame. `key` is all the randomness.
     ///
     /// # Errors
-    /// [`Error::Target`] for a box without extent or outside the image, [`Error::Config`] for settings that make no tracker;
-    /// else when a network refuses.
+    /// [`Error::Target`] for a box without extent or outside the image, [`Error::Config`] for settings that
+    /// make no tracker; else when a network refuses.
     pub fn start(
         networks: &'a Networks<B>,
         config: &TrackerConfig,
@@ -211,8 +212,8 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         self.target.rect()
     }
 
-    /// p(y|x) of the last frame in which a box was refined, over the places of its top-right corner, on a grid of `size × size` points;
-    /// the bottom-left corner stays where the tracker put it.
+    /// p(y|x) of the last frame in which a box was refined, over the places of its top-right corner, on a
+    /// grid of `size × size` points; the bottom-left corner stays where the tracker put it.
     ///
     /// # Errors
     /// When the box module refuses.

@@ -1,6 +1,7 @@
 //! From a rough box to a precise one: ten boxes climb f, and the best of them are averaged.
 //!
-//! The best are those that had the highest f where the last step began, as in ATOM: f where it ended is not asked for.
+//! The best are those that had the highest f where the last step began, as in ATOM: f where it ended is not
+//! asked for.
 
 use candle_core::{Device, Tensor};
 use ebm_core::refine;
@@ -12,8 +13,8 @@ use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures, re
 use crate::error::Result;
 use crate::method::{Refinement, StepCoordinates};
 
-/// The box `start` of a test crop, refined: it and random boxes about it climb f, and the best are averaged. With the
-/// mean of the f that they are judged by; `None` where no refined box has a possible shape.
+/// The box `start` of a test crop, refined: it and random boxes about it climb f, and the best are averaged.
+/// With the mean of the f that they are judged by; `None` where no refined box has a possible shape.
 ///
 /// # Errors
 /// When the network refuses.
@@ -70,7 +71,8 @@ fn climb<B: BoxNetwork>(
     Ok(rects(&y.squeeze(0)?)?.into_iter().zip(f.into_iter().map(f64::from)).collect())
 }
 
-/// The mean of the boxes with the highest f, and the mean of these f. `None` where no box has a possible shape.
+/// The mean of the boxes with the highest f, and the mean of these f. `None` where no box has a possible
+/// shape.
 fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
     let possible = |(bbox, f): &(Rect, f64)| {
         let aspect = bbox[2] / bbox[3];

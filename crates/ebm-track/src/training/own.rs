@@ -75,7 +75,8 @@ impl ModuleTraining<'_> {
         (0..VALIDATION_BATCHES).map(|step| pairs.batch(step)).collect()
     }
 
-    /// What the module is, and how it is used: with `step_factor` times the configured step lengths, on the backbone of this file.
+    /// What the module is, and how it is used: with `step_factor` times the configured step lengths, on the
+    /// backbone of this file.
     #[must_use]
     pub fn saved(&self, backbone: PathBuf, step_factor: f64) -> SavedConfig {
         SavedConfig {

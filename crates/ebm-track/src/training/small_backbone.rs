@@ -1,7 +1,8 @@
 //! A backbone of one's own, where no weight file is at hand: it learns to tell targets apart.
 //!
-//! The target of a crop is pooled from layer2 and layer3, and a linear layer says which video it is from. Both frames of a
-//! pair have the same answer, so that what a target keeps from frame to frame is what is learnt.
+//! The target of a crop is pooled from layer2 and layer3, and a linear layer says which video it is from.
+//! Both frames of a pair have the same answer, so that what a target keeps from frame to frame is what is
+//! learnt.
 
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;

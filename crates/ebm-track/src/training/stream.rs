@@ -96,8 +96,8 @@ impl PairSource for StreamPairs {
     }
 }
 
-/// The first batches of a source, computed once, kept in half precision and given again and again: several trainings
-/// share them.
+/// The first batches of a source, computed once, kept in half precision and given again and again: several
+/// trainings share them.
 #[derive(Clone)]
 pub struct KeptPairs {
     kept: Rc<RefCell<Kept>>,

@@ -158,8 +158,8 @@ mod tests {
         }
     }
 
-    /// Goal R2: the first commit of a run, one that drops an old checkpoint, and one that replaces its own step, each
-    /// with an error and with a death at every operation on the disk.
+    /// Goal R2: the first commit of a run, one that drops an old checkpoint, and one that replaces its own
+    /// step, each with an error and with a death at every operation on the disk.
     #[test]
     fn whatever_fails_in_a_commit_the_latest_or_its_predecessor_is_there() {
         for (before, step) in [(vec![], 10), (vec![10, 20, 30], 40), (vec![10, 20], 20)] {

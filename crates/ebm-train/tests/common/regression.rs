@@ -24,8 +24,8 @@ pub enum Fault {
     Drifts(usize),
 }
 
-/// Minimises the mean over the batch of (x·w + b − y)², plus c, with clipped gradients. All of c is in the last rank's loss: the others
-/// have no gradient of it.
+/// Minimises the mean over the batch of (x·w + b − y)², plus c, with clipped gradients. All of c is in the
+/// last rank's loss: the others have no gradient of it.
 pub struct Regression {
     store: ParamStore,
     w: Tensor,

@@ -14,8 +14,8 @@ use super::Set;
 use crate::commands::predict::ModelArgs;
 use crate::progress::Console;
 
-/// On the images that `load` reads from `source`: detections of Faster-RCNN itself and, with a confidence, before and after refinement, or with a density under its method's name; and
-/// the images.
+/// On the images that `load` reads from `source`: detections of Faster-RCNN itself and, with a confidence,
+/// before and after refinement, or with a density under its method's name; and the images.
 pub fn detect(
     args: &ModelArgs,
     (source, load): (&Path, &dyn Fn(usize) -> Result<CocoDataset>),

@@ -24,12 +24,12 @@ const COMMAND: &str = "eval detection";
 /// Arguments of `ebm eval detection`.
 #[derive(Args)]
 pub struct DetectionArgs {
-    /// COCO annotation file; with that of a test set, which has no annotations, the files for the evaluation server are
-    /// written.
+    /// COCO annotation file; with that of a test set, which has no annotations, the files for the evaluation
+    /// server are written.
     #[arg(long, required_unless_present = "data")]
     annotations: Option<PathBuf>,
-    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised, in the place of --annotations and
-    /// --images.
+    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised, in the place
+    /// of --annotations and --images.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["annotations", "images"])]
     data: Option<PathBuf>,
     /// Which part of the folder: train, valid or test.
@@ -53,7 +53,8 @@ pub struct DetectionArgs {
     /// What kinds of errors there are and what each costs in AP50, too.
     #[arg(long)]
     errors: bool,
-    /// Draw the images with the most errors into this PNG; of a model with a confidence branch, those after refinement.
+    /// Draw the images with the most errors into this PNG; of a model with a confidence branch, those after
+    /// refinement.
     #[arg(long)]
     contact_sheet: Option<PathBuf>,
     /// How many images to draw.
@@ -167,7 +168,8 @@ fn check(args: &DetectionArgs) -> Result<()> {
     }
 }
 
-/// The detections to score, and the images where they are needed; `truth` keeps those that the model has seen.
+/// The detections to score, and the images where they are needed; `truth` keeps those that the model has
+/// seen.
 fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<(Vec<Set>, Option<CocoDataset>)> {
     if let Some(results) = &args.results {
         let sets = vec![(String::new(), read_results_for(results, truth)?)];

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::contact_sheet::{Mark, Tile, contact_sheet};
 use crate::picture::{Colour, TRUTH};
 
-/// Colours that stay apart for colour-blind readers: blue-green for right detections, one for each kind of error.
+/// Colours that stay apart for colour-blind readers: blue-green for right detections, one for each kind of
+/// error.
 const CORRECT: Colour = [0, 190, 130];
 const CLASSIFICATION: Colour = [240, 165, 0];
 const LOCALIZATION: Colour = [90, 185, 240];

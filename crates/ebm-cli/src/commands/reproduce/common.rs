@@ -1,5 +1,5 @@
-//! What every reproduction is asked for, and what happens whatever the task: the scale, the settings, the folder, the plan of a dry run,
-//! the results.
+//! What every reproduction is asked for, and what happens whatever the task: the scale, the settings, the
+//! folder, the plan of a dry run, the results.
 
 use std::path::{Path, PathBuf};
 

@@ -62,8 +62,9 @@ pub struct DetectionArgs {
     /// Updates of each head, in place of the configuration's; milestones move in proportion.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Where trained heads are, which are not trained again: a run of this command, or a directory with runs of `ebm train branch` that
-    /// are called <method>-<seed>. One that is missing, or was trained otherwise, is refused.
+    /// Where trained heads are, which are not trained again: a run of this command, or a directory with runs
+    /// of `ebm train branch` that are called <method>-<seed>. One that is missing, or was trained otherwise,
+    /// is refused.
     #[arg(long, conflicts_with = "resume")]
     heads: Option<PathBuf>,
     /// Train the heads that --heads lacks.

@@ -91,8 +91,8 @@ pub fn ablation(outcome: &Outcome) -> Result<Table> {
     Ok(table)
 }
 
-/// `results.csv`, a row for each method, seed, before and after refinement, and `sigma.csv` where proposals were compared; each row
-/// begins with when, on what and with which images it was measured.
+/// `results.csv`, a row for each method, seed, before and after refinement, and `sigma.csv` where proposals
+/// were compared; each row begins with when, on what and with which images it was measured.
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,

@@ -17,7 +17,8 @@ use crate::schema::document;
 /// What is to come of the comparison with the configuration's expected figures.
 #[derive(Args, Clone, Copy)]
 pub struct CheckArgs {
-    /// Leave with exit code 5 where a figure lies further from the configuration's expected one than it tolerates.
+    /// Leave with exit code 5 where a figure lies further from the configuration's expected one than it
+    /// tolerates.
     #[arg(long)]
     check: bool,
 }
@@ -78,8 +79,8 @@ pub struct Study {
 }
 
 impl CommonArgs {
-    /// Writes a study's `results.json` and `report.md` to `run`, prints one of them, and says how the figures compare with the expected
-    /// ones.
+    /// Writes a study's `results.json` and `report.md` to `run`, prints one of them, and says how the figures
+    /// compare with the expected ones.
     ///
     /// # Errors
     /// When a file cannot be written, and [`Missed`].

@@ -47,7 +47,8 @@ enum ProblemArg {
 /// Arguments of `ebm reproduce toy`.
 #[derive(Args)]
 pub struct ToyArgs {
-    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow methods 5].
+    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow
+    /// methods 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
     /// The network of f.
@@ -59,7 +60,8 @@ pub struct ToyArgs {
     /// Only this problem; with --data the one whose settings the methods have.
     #[arg(long, value_enum)]
     problem: Option<ProblemArg>,
-    /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a model is.
+    /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a
+    /// model is.
     #[arg(long)]
     data: Option<PathBuf>,
     /// Trainings at a time; by default one for each processor.

@@ -24,8 +24,8 @@ const CURVE_POINTS: usize = 2401;
 /// KL of the best Gaussian for each x of the first problem, which no Gaussian model can beat.
 const BEST_GAUSSIAN: f64 = 0.69995;
 
-/// For each dataset: the true density, where it is known, beside those of the models of the first seed, and the distances by
-/// method and seed.
+/// For each dataset: the true density, where it is known, beside those of the models of the first seed, and
+/// the distances by method and seed.
 pub fn figures(
     run: &Path,
     datasets: &[Dataset],

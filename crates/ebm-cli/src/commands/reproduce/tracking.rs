@@ -36,7 +36,8 @@ pub struct TrackingArgs {
     /// The supplement's ablation instead of Table 3.
     #[arg(long, value_enum, conflicts_with = "dry_run")]
     ablation: Option<Ablation>,
-    /// Another tracker's row: its name and a folder with its boxes, of each run a folder or none. May be given several times.
+    /// Another tracker's row: its name and a folder with its boxes, of each run a folder or none. May be
+    /// given several times.
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_results)]
     results: Vec<(String, PathBuf)>,
     /// Runs of each tracker on each sequence, instead of those of the settings.

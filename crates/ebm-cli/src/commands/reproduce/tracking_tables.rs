@@ -41,7 +41,8 @@ fn cell(rows: &[&Row], value: fn(&Row) -> f64) -> Result<String> {
     Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
 }
 
-/// The methods on a dataset, and the trackers whose boxes were given; the paper's figures are those on UAV123.
+/// The methods on a dataset, and the trackers whose boxes were given; the paper's figures are those on
+/// UAV123.
 fn methods(
     config: &ExperimentConfig,
     rows: &[&Row],

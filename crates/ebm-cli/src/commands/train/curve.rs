@@ -11,8 +11,9 @@ use ebm_train::read_metrics;
 /// Points of a curve.
 const POINTS: usize = 400;
 
-/// Draws the loss of the training as `loss.png` and `loss.svg` into the run, at each of evenly spaced steps the mean of its neighbours,
-/// and the validations as `validation.png` and `validation.svg`. What has fewer than two values has no curve.
+/// Draws the loss of the training as `loss.png` and `loss.svg` into the run, at each of evenly spaced steps
+/// the mean of its neighbours, and the validations as `validation.png` and `validation.svg`. What has fewer
+/// than two values has no curve.
 pub fn training_curves(run: &Path, measure: Measure) -> Result<()> {
     let records = read_metrics(&run.join("metrics.jsonl"))?;
     let losses: Vec<f64> = records.iter().filter_map(|record| record.loss).collect();

@@ -62,7 +62,8 @@ impl CommonArgs {
     /// What says how long a training is.
     pub const LENGTH: &'static [&'static str] = &["steps", "milestones", "warmup_steps"];
 
-    /// The configuration that is given, or else that of the detector's file, or else mini, with the changes of the command line.
+    /// The configuration that is given, or else that of the detector's file, or else mini, with the changes
+    /// of the command line.
     pub fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let mut config: ExperimentConfig = match (&self.run.config, detector) {
             (None, Some(detector)) => {

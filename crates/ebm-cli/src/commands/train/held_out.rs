@@ -21,8 +21,9 @@ const FIFTH: usize = 5;
 /// Where they are.
 #[derive(Args)]
 pub struct ValidationArgs {
-    /// COCO annotations of the images by which the best network is kept and a confidence's step lengths are chosen; without them the
-    /// split valid of --data. Where there is neither, every fifth training image is held out for a confidence.
+    /// COCO annotations of the images by which the best network is kept and a confidence's step lengths are
+    /// chosen; without them the split valid of --data. Where there is neither, every fifth training image is
+    /// held out for a confidence.
     #[arg(long, requires = "val_images")]
     val_annotations: Option<PathBuf>,
     /// Their images.
@@ -92,7 +93,8 @@ impl HeldOut {
         self.with(detector, workers, |images| images.average_precision(detector, device, progress))
     }
 
-    /// The best of `configured` factors of the step lengths, or of the usual ones where there is no choice among those.
+    /// The best of `configured` factors of the step lengths, or of the usual ones where there is no choice
+    /// among those.
     pub fn step_factor(
         &self,
         detector: &FasterRcnn,

@@ -13,8 +13,8 @@ use super::detector::at_least_one;
 /// Which images, and how many of them may be defective.
 #[derive(Args)]
 pub struct DataArgs {
-    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised; of its splits, train is trained on and
-    /// valid chooses a step length.
+    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised; of its
+    /// splits, train is trained on and valid chooses a step length.
     #[arg(long, value_name = "FOLDER", required_unless_present = "annotations")]
     data: Option<PathBuf>,
     /// COCO annotation file.
@@ -29,8 +29,8 @@ pub struct DataArgs {
     /// Which part of the samples may be defective, 0 to 1: they are left out.
     #[arg(long, value_name = "FRACTION", default_value_t = Tolerance::default().max_bad_fraction)]
     max_bad_fraction: f64,
-    /// Where defective samples are listed, a JSON object a line; images that cannot be decoded in a file of this name with `.images` at
-    /// its end.
+    /// Where defective samples are listed, a JSON object a line; images that cannot be decoded in a file of
+    /// this name with `.images` at its end.
     #[arg(long, value_name = "FILE")]
     defects: Option<PathBuf>,
 }
@@ -44,7 +44,8 @@ impl DataArgs {
             .map_or_else(String::new, |path| path.display().to_string())
     }
 
-    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the order of the categories.
+    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the
+    /// order of the categories.
     pub fn train(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, tolerance: self.tolerance(), ..LoadOptions::new(Purpose::Train) };
         let mut dataset = match (&self.data, &self.annotations, &self.images) {

@@ -25,7 +25,8 @@ use run::RunArgs;
 pub enum Train {
     /// Faster-RCNN: all of it, or all but a body with given weights.
     Detector(detector::DetectorArgs),
-    /// What a method adds to a trained detector: a confidence branch, or a density in the place of the regression.
+    /// What a method adds to a trained detector: a confidence branch, or a density in the place of the
+    /// regression.
     #[command(alias = "confidence")]
     Branch(branch::BranchArgs),
     /// The box module of a tracker, on one's own sequences.

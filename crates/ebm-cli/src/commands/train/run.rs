@@ -26,8 +26,8 @@ pub struct RunArgs {
     /// Directory of the run; must not hold one yet, unless it is resumed.
     #[arg(long)]
     pub run: PathBuf,
-    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without the stop. A run that is
-    /// over goes on too, where it is made longer.
+    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without
+    /// the stop. A run that is over goes on too, where it is made longer.
     #[arg(long)]
     pub resume: bool,
     /// Steps between checkpoints.

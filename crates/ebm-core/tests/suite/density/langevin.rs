@@ -14,8 +14,8 @@ fn run(model: &impl EnergyModel<Features = ()>, y0: &Tensor, langevin: &Langevin
     ebm_core::langevin(model, &(), y0, langevin, &mut rng(seed)).unwrap()
 }
 
-/// log of the mixture 0.8 N(0.4, 0.2²) + 0.2 N(−0.4, 0.2²), whose modes are two standard deviations away from the
-/// middle.
+/// log of the mixture 0.8 N(0.4, 0.2²) + 0.2 N(−0.4, 0.2²), whose modes are two standard deviations away from
+/// the middle.
 pub(super) fn close_mixture() -> Function<impl Fn(&Tensor) -> Result<Tensor>> {
     Function(|y: &Tensor| {
         let part = |mean: f64, weight: f64| -> Result<Tensor> {
@@ -151,7 +151,8 @@ fn a_step_that_overflows_is_not_taken_and_the_model_does_not_see_it() {
 fn chains_that_start_without_density_find_it() {
     let model = Function(|y: &Tensor| Ok(y.ge(0.0)?.where_cond(&y.neg()?, &nowhere(y)?)?.sum(2)?));
     let y0 = Tensor::full(-0.2, (1, 200, 1), &Device::Cpu).unwrap();
-    // A random walk of 300 steps misses 0 with a probability of 0.07; the adjusted chains wait until a step hits.
+    // A random walk of 300 steps misses 0 with a probability of 0.07; the adjusted chains wait until a step
+    // hits.
     for (adjusted, expected) in [(false, 170), (true, 200)] {
         let chains = run(&model, &y0, &settings(300, 0.2, adjusted), 0);
         let inside = flat(&chains.y).iter().filter(|y| **y > -0.7).count();

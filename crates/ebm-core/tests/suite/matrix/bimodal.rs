@@ -1,4 +1,5 @@
-//! A conditional mixture of two Gaussians, whose weights no objective that looks at one mode alone would find.
+//! A conditional mixture of two Gaussians, whose weights no objective that looks at one mode alone would
+//! find.
 
 use ebm_core::{
     DenoisingScoreMatching, Derivatives, Directions, GaussianMixture, InfoNce, KullbackLeibler,

@@ -80,7 +80,8 @@ fn nce_recovers_the_density() {
 fn nce_plus_recovers_the_density_of_moved_targets() {
     for dim in [1, 2] {
         let objective = NoiseContrastivePlus { proposal: wide(dim), num_samples: 256, beta: 0.5 };
-        // A Gaussian f has the moments of the moved targets: the noise has the mean of the β² σ_l² as its variance.
+        // A Gaussian f has the moments of the moved targets: the noise has the mean of the β² σ_l² as its
+        // variance.
         let expected = Gaussian::expected(dim, 0.25 * (0.16 + 1.0) / 2.0);
         assert_recovers("NCE+", MANY_SAMPLES, &Gaussian::new(dim), &objective, &expected, FEW_SAMPLES_BIAS);
     }
@@ -88,7 +89,8 @@ fn nce_plus_recovers_the_density_of_moved_targets() {
 
 #[test]
 fn ml_mcmc_recovers_the_density_that_its_chains_have_for_the_datas() {
-    // Chains on N(0, t) that have not left the data's variance v: λ² / (1 − a²) = v with a = 1 − λ²/(2t), for any L.
+    // Chains on N(0, t) that have not left the data's variance v: λ² / (1 − a²) = v with a = 1 − λ²/(2t), for
+    // any L.
     let (lambda, v) = (0.3f64, 0.25f64);
     let t = 0.5 * (v + (v * v - v * lambda * lambda).sqrt());
     for steps in [1, 8] {

@@ -1,9 +1,9 @@
-//! Objectives × densities: each objective, trained by gradient descent on fresh data with its own noise, finds the
-//! parameters of the density that it should converge to.
+//! Objectives × densities: each objective, trained by gradient descent on fresh data with its own noise,
+//! finds the parameters of the density that it should converge to.
 //!
-//! What is expected is a closed form (see the single tests); how far a result may be from it is measured in the same
-//! run. The iterates after a first phase are averaged, in blocks much longer than their memory, so that the spread of
-//! the blocks' means gives the standard error of the average.
+//! What is expected is a closed form (see the single tests); how far a result may be from it is measured in
+//! the same run. The iterates after a first phase are averaged, in blocks much longer than their memory, so
+//! that the spread of the blocks' means gives the standard error of the average.
 
 mod bimodal;
 mod families;
@@ -32,8 +32,8 @@ pub struct Training {
 const BLOCKS: usize = 8;
 /// How many standard errors a result may be off.
 const SIGMAS: f64 = 5.0;
-/// How far the fixed point with M samples around the target may be from that with infinitely many, whose distance is
-/// of order 1/M: 2/128 for a likelihood, 4/256 for a ranking.
+/// How far the fixed point with M samples around the target may be from that with infinitely many, whose
+/// distance is of order 1/M: 2/128 for a likelihood, 4/256 for a ranking.
 pub const FEW_SAMPLES_BIAS: f64 = 0.016;
 
 /// Adam (Kingma and Ba, 2015) with β = (0.9, 0.99).
@@ -65,7 +65,8 @@ impl Adam {
     }
 }
 
-/// The means of the quantities that `state` reads over the iterates of the second half, and their standard errors.
+/// The means of the quantities that `state` reads over the iterates of the second half, and their standard
+/// errors.
 pub fn train(
     training: Training,
     variables: &[&Var],
@@ -93,7 +94,8 @@ pub fn train(
     (0..means[0].len()).map(summary).collect()
 }
 
-/// Each mean is within its error, and `bias`, of what is expected; no error is so large that this says nothing.
+/// Each mean is within its error, and `bias`, of what is expected; no error is so large that this says
+/// nothing.
 #[track_caller]
 pub fn assert_found(what: &str, names: &[&str], found: &[[f64; 2]], expected: &[f64], bias: f64) {
     assert_eq!((names.len(), found.len()), (expected.len(), expected.len()));
@@ -108,8 +110,8 @@ pub fn assert_found(what: &str, names: &[&str], found: &[[f64; 2]], expected: &[
     assert!(wrong.is_empty(), "{what}: {wrong:?}");
 }
 
-/// Trains `family` from its start by `objective`, for which the right parameters are `expected`; `bias` is how far
-/// off the objective's own fixed point may be.
+/// Trains `family` from its start by `objective`, for which the right parameters are `expected`; `bias` is
+/// how far off the objective's own fixed point may be.
 #[track_caller]
 pub fn assert_recovers<F: Family>(
     what: &str,

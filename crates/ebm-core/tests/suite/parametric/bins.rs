@@ -74,8 +74,8 @@ fn moments_of_a_known_softmax() {
     assert_close(&[loss(0.0, 0.0)], &[3f64.ln()], 1e-14);
     assert_close(&[loss(0.1, 0.0)], &[3f64.ln() + 0.1 * (mean - 1.4).powi(2)], 1e-14);
     assert_close(&[loss(0.1, 0.05)], &[3f64.ln() + 0.1 * (mean - 1.4).powi(2) + 0.05 * variance], 1e-14);
-    // The widest bin is the likeliest, but the density is higher in the second: 1/3 / 2.5 against 1/2 / 4, and highest
-    // in the first: 1/6 / 1.
+    // The widest bin is the likeliest, but the density is higher in the second: 1/3 / 2.5 against 1/2 / 4,
+    // and highest in the first: 1/6 / 1.
     let model = Softmax::new(1, uneven(), 0.1, 0.05).unwrap();
     assert_eq!(flat(&model.mode(&outputs).unwrap()), [0.0]);
 }

@@ -72,7 +72,8 @@ fn the_joint_laplace_of_one_coordinate_is_a_laplace() {
 
 #[test]
 fn the_joint_laplace_integrates_to_one_in_several_dimensions() {
-    // p(y) = g(r) Π β^{-1/2} with r the scaled distance: ∫ p = ∫ g(r) S_D r^{D-1} dr, S_D the unit sphere's surface.
+    // p(y) = g(r) Π β^{-1/2} with r the scaled distance: ∫ p = ∫ g(r) S_D r^{D-1} dr, S_D the unit sphere's
+    // surface.
     let pi = std::f64::consts::PI;
     let surfaces = [2.0, 2.0 * pi, 4.0 * pi, 2.0 * pi.powi(2), 8.0 / 3.0 * pi.powi(2), pi.powi(3)];
     for (dim, surface) in (1..).zip(surfaces) {

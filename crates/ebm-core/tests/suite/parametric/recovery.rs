@@ -120,7 +120,8 @@ fn softmax_finds_the_frequencies() {
 
 #[test]
 fn the_terms_of_the_softmax_pull_as_they_should() {
-    // Half of the targets at 0 and half at 2. With p_0 = p_2 = q the loss is −log q + 2 w q, so q = 1 / (2 w).
+    // Half of the targets at 0 and half at 2. With p_0 = p_2 = q the loss is −log q + 2 w q, so q = 1 / (2
+    // w).
     let model = Softmax::new(1, Bins::uniform(0.0, 1.0, 3).unwrap(), 0.1, 2.0).unwrap();
     let phi = fit(&model, &[0.1, 0.0, 0.1], &[0.0, 2.0], 0.3, 600);
     assert_close(&[phi[0] - phi[1], phi[2] - phi[1]], &[0.5f64.ln(); 2], 1e-6);

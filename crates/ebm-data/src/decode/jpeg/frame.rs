@@ -60,8 +60,8 @@ impl Frame {
         }
     }
 
-    /// The blocks of 8x8 samples of these components: of a single one, as of a scan, those that reach into the picture,
-    /// of several all of the units that they share (A.2).
+    /// The blocks of 8x8 samples of these components: of a single one, as of a scan, those that reach into
+    /// the picture, of several all of the units that they share (A.2).
     pub(super) fn blocks(&self, places: &[usize]) -> u64 {
         let largest = |side: fn(&Component) -> usize| self.components.iter().map(side).max().unwrap_or(1);
         let (across, down) = (largest(|c| c.sampling.0), largest(|c| c.sampling.1));

@@ -36,8 +36,8 @@ impl Scan {
         sound.then_some(Self { components, spectrum, low_bit, bytes: 0 })
     }
 
-    /// What its data cannot go below: a code for the mean and one for the end of each block; in a progressive frame one
-    /// bit for the mean, and none where blocks in long runs may be empty.
+    /// What its data cannot go below: a code for the mean and one for the end of each block; in a progressive
+    /// frame one bit for the mean, and none where blocks in long runs may be empty.
     fn least_bits(&self, frame: &Frame) -> u64 {
         let per_block = if frame.is_progressive { u64::from(self.spectrum.0 == 0) } else { 2 };
         per_block * frame.blocks(&self.components)
@@ -49,14 +49,15 @@ impl Scan {
 pub(super) struct Layout {
     pub(super) frame: Frame,
     scans: Vec<Scan>,
-    /// The file up to the end of its image without ancillary segments, and with [`TAIL`] behind the last data.
+    /// The file up to the end of its image without ancillary segments, and with [`TAIL`] behind the last
+    /// data.
     pub(super) stream: Vec<u8>,
     /// Where the last scan's data end in it.
     pub(super) data_end: usize,
 }
 
-/// 256 ones, as they stand in entropy-coded data. No code is all ones (T.81, C.2): a decoder that wants more data than there
-/// are ends here with an error, where at a marker it goes on with zeros.
+/// 256 ones, as they stand in entropy-coded data. No code is all ones (T.81, C.2): a decoder that wants more
+/// data than there are ends here with an error, where at a marker it goes on with zeros.
 pub(super) const TAIL: [u8; 64] = {
     let mut tail = [0xff; 64];
     let mut at = 1;

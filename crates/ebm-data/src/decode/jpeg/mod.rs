@@ -25,8 +25,8 @@ pub(crate) use self::frame::Frame;
 /// How JPEG files begin.
 pub(super) const MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
 
-/// How far from the end of the data a decoder's last request for bits may be: it holds up to eight bytes that it has not
-/// used, each may be stuffed, and encoders pad.
+/// How far from the end of the data a decoder's last request for bits may be: it holds up to eight bytes that
+/// it has not used, each may be stuffed, and encoders pad.
 const SLACK: u64 = 16;
 
 /// Whether the chain of segments reaches the end of the image.

@@ -21,8 +21,8 @@ impl<'a> Watched<'a> {
 impl Read for Watched<'_> {
     #[inline(always)]
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        // The decoder asks for four bytes when its bit buffer runs low, and never else while it decodes a scan; what
-        // is behind the last block it skips one by one.
+        // The decoder asks for four bytes when its bit buffer runs low, and never else while it decodes a
+        // scan; what is behind the last block it skips one by one.
         if buffer.len() == 4 {
             self.asked.set(self.bytes.stream_position()?);
         }

@@ -56,7 +56,8 @@ impl Archive {
         self.file_bytes.saturating_mul(MAX_RATIO).saturating_add(SMALL).min(self.max_array_bytes)
     }
 
-    /// The array `name`, of one of the types in `types`, each with its size in bytes; `None` if there is none.
+    /// The array `name`, of one of the types in `types`, each with its size in bytes; `None` if there is
+    /// none.
     ///
     /// When this succeeds, the header's shape and type account for every byte that the entry declares.
     pub fn array(&mut self, name: &str, types: &[(&str, usize)]) -> Result<Option<Array<'_>>, String> {

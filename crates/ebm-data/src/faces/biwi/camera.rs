@@ -53,8 +53,8 @@ impl Camera {
         Ok(Self { intrinsics, rotation, translation, size })
     }
 
-    /// The square `[x0, y0, x1, y1]` in pixels around the projection of `center`, in millimetres, with the side
-    /// that `side_mm` has at that distance; or why there is none.
+    /// The square `[x0, y0, x1, y1]` in pixels around the projection of `center`, in millimetres, with the
+    /// side that `side_mm` has at that distance; or why there is none.
     pub fn region(&self, center: &[f64; 3], side_mm: f64) -> std::result::Result<[i64; 4], String> {
         let point = apply(&self.rotation, center);
         let [x, y, z] = [0, 1, 2].map(|axis| point[axis] + self.translation[axis]);

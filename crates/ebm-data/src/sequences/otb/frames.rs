@@ -11,14 +11,15 @@ use crate::sequences::{Frames, Sequence, SequenceOptions, Sequences, read_boxes}
 const BOXES: &str = "groundtruth_rect.txt";
 const LAYOUT: &str = "Basketball/img/0001.jpg and Basketball/groundtruth_rect.txt";
 
-/// Reads all of the [`SEQUENCES`] from the folders in `root`, in their order: boxes as [`annotations`](super::annotations)
-/// reads them, frames in `img/` beside them. One that is not there is a defect, so that a folder with some of them can be
-/// read with [`SequenceOptions::benchmark`]. Coordinates stay as they are, counted from 1.
+/// Reads all of the [`SEQUENCES`] from the folders in `root`, in their order: boxes as
+/// [`annotations`](super::annotations) reads them, frames in `img/` beside them. One that is not there is a
+/// defect, so that a folder with some of them can be read with [`SequenceOptions::benchmark`]. Coordinates
+/// stay as they are, counted from 1.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) when `root` cannot be listed, [`Error::TooManyDefects`](crate::Error::TooManyDefects)
-/// above the tolerated fraction, or when it has none of the sequences, [`Error::Argument`](crate::Error::Argument) for a
-/// fraction out of its domain.
+/// [`Error::Io`](crate::Error::Io) when `root` cannot be listed,
+/// [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction, or when it has none
+/// of the sequences, [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
 pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let folders = folders(root)?;
@@ -36,8 +37,9 @@ pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
     collector.finish(root, LAYOUT)
 }
 
-/// Reads sequences of one's own that are laid out as OTB's are: every folder in `root` with a `groundtruth_rect.txt`, in the order of
-/// their names; its frames are the JPEG and PNG files in `img/` beside it, in the order of theirs. Coordinates stay as they are.
+/// Reads sequences of one's own that are laid out as OTB's are: every folder in `root` with a
+/// `groundtruth_rect.txt`, in the order of their names; its frames are the JPEG and PNG files in `img/`
+/// beside it, in the order of theirs. Coordinates stay as they are.
 ///
 /// # Errors
 /// Those of [`load`].

@@ -13,8 +13,9 @@ pub struct Range {
     pub last: usize,
 }
 
-/// The 51 sequences of UAV123 that are parts of 19 folders, as configured in the benchmark's own files. (Those of its
-/// version with every third frame have the same ranges, each number one more than a multiple of three.)
+/// The 51 sequences of UAV123 that are parts of 19 folders, as configured in the benchmark's own files.
+/// (Those of its version with every third frame have the same ranges, each number one more than a multiple of
+/// three.)
 pub const RANGES: [Range; 51] = [
     range("bird1_1", "bird1", 1, 253),
     range("bird1_2", "bird1", 775, 1477),

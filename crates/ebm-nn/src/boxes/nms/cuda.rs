@@ -10,7 +10,8 @@ use crate::cuda::{count, launch, sizes};
 const WORD: usize = 64;
 const THREADS: usize = 256;
 
-/// For each box of `order` whether it stays; `sizes` are those of the groups, whose members follow each other by descending score.
+/// For each box of `order` whether it stays; `sizes` are those of the groups, whose members follow each other
+/// by descending score.
 pub(super) fn suppress(
     device: &CudaDevice,
     (order, groups): (&[usize], &[usize]),

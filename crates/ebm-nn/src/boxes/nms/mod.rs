@@ -12,12 +12,13 @@ const OP: &str = "nms";
 
 /// Greedy non-maximum suppression: indices of the kept boxes by descending score, ties by index.
 ///
-/// A box goes where its IoU with a kept one of higher rank exceeds `threshold` under [`BoxConvention::HalfOpen`], as in
-/// torchvision; under [`BoxConvention::Inclusive`] it goes at equality too, as in maskrcnn-benchmark on the CPU.
+/// A box goes where its IoU with a kept one of higher rank exceeds `threshold` under
+/// [`BoxConvention::HalfOpen`], as in torchvision; under [`BoxConvention::Inclusive`] it goes at equality
+/// too, as in maskrcnn-benchmark on the CPU.
 ///
 /// # Errors
-/// [`Error::Argument`] where the lengths differ or a score, a coordinate or the threshold is NaN or infinite: such a score has no
-/// rank.
+/// [`Error::Argument`] where the lengths differ or a score, a coordinate or the threshold is NaN or infinite:
+/// such a score has no rank.
 pub fn nms(boxes: &[BBox], scores: &[f32], threshold: f32, convention: BoxConvention) -> Result<Vec<usize>> {
     check(boxes, scores, threshold)?;
     let mut order: Vec<usize> = (0..boxes.len()).collect();
@@ -25,8 +26,8 @@ pub fn nms(boxes: &[BBox], scores: &[f32], threshold: f32, convention: BoxConven
     Ok(suppress(&order, boxes, threshold, convention))
 }
 
-/// [`nms`] within each group (a class, a level, an image): boxes of different groups do not suppress each other. The kept
-/// indices of all groups together are by descending score, ties by index.
+/// [`nms`] within each group (a class, a level, an image): boxes of different groups do not suppress each
+/// other. The kept indices of all groups together are by descending score, ties by index.
 ///
 /// # Errors
 /// As [`nms`], and where `groups` has another length.
@@ -48,8 +49,8 @@ pub fn batched_nms(
     Ok(ranked(kept, scores))
 }
 
-/// [`batched_nms`], computed on `device`: the same boxes, which lie on the host, in the same order. More than 32 768 boxes, and those
-/// for a device without a kernel, are compared on the CPU.
+/// [`batched_nms`], computed on `device`: the same boxes, which lie on the host, in the same order. More than
+/// 32 768 boxes, and those for a device without a kernel, are compared on the CPU.
 ///
 /// # Errors
 /// As [`batched_nms`], and where the device is out of memory.
@@ -172,7 +173,8 @@ mod tests {
             let boxes: Vec<BBox> = (0..len)
                 .map(|i| {
                     let [x, y, w, h] = [0, 1, 2, 3].map(|k| numbers[5 * i + k] as f32 * 40.0);
-                    // Whole numbers give overlaps equal to the threshold; some boxes are too large for an area.
+                    // Whole numbers give overlaps equal to the threshold; some boxes are too large for an
+                    // area.
                     let [x, y] = [x, y].map(f32::round);
                     let side = if i % 50 == 7 { LARGE[i / 50 % 4] } else { 12.0 };
                     [x, y, x + (w + side).round(), y + (h * 0.5 + side).round()]

@@ -1,9 +1,10 @@
 //! Python's pickles, protocols 2 to 5, as data: nothing is imported and nothing is called.
 //!
-//! candle has a reader of pickles too. It is not used: it cannot read integers of more than 8 bytes, with which
-//! torch's older files begin, nor the byte strings that hold numpy's arrays; it copies an object whenever it is
-//! referred to again; and on bytes that nobody checked it may panic or exhaust the stack. Here objects live in one
-//! arena and refer to each other by index, so that sharing costs nothing and depth is no matter.
+//! candle has a reader of pickles too. It is not used: it cannot read integers of more than 8 bytes, with
+//! which torch's older files begin, nor the byte strings that hold numpy's arrays; it copies an object
+//! whenever it is referred to again; and on bytes that nobody checked it may panic or exhaust the stack. Here
+//! objects live in one arena and refer to each other by index, so that sharing costs nothing and depth is no
+//! matter.
 
 mod machine;
 

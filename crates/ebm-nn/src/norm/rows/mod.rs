@@ -1,5 +1,6 @@
-//! Normalisation by the batch's statistics of maps with the channels innermost, with what follows it in a residual
-//! network in the same pass: y = γ (x − μ)·inv_std + β [+ residual], then ReLU where wanted. CPU only.
+//! Normalisation by the batch's statistics of maps with the channels innermost, with what follows it in a
+//! residual network in the same pass: y = γ (x − μ)·inv_std + β [+ residual], then ReLU where wanted. CPU
+//! only.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,8 @@ use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
 use crate::ops::relu_gradient;
 use crate::ops::storage::zeros;
 
-/// Rows of channels that one task takes, and whose sums are made in the element type before they go on in f64.
+/// Rows of channels that one task takes, and whose sums are made in the element type before they go on in
+/// f64.
 const ROWS: usize = 64;
 
 /// y, and the batch's mean and biased variance, each (C) in f64, of x (…, C); `residual` is like x.
@@ -167,8 +169,8 @@ impl<const N: usize> Kernel<N> for Normalise {
         by_type!("batch-norm", arguments, |all| self.forward(all[0], all[1], all.get(2).copied()))
     }
 
-    /// With h the gradient g where y is positive (all of g without a ReLU), x̂ = (x − μ)·inv_std and m values per
-    /// channel: ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m).
+    /// With h the gradient g where y is positive (all of g without a ReLU), x̂ = (x − μ)·inv_std and m values
+    /// per channel: ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m).
     fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
         let (x, affine) = (arguments[0], arguments[1]);
         // One pass less in what follows where there is nothing to cut off.

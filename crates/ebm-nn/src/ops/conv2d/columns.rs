@@ -1,4 +1,5 @@
-//! The convolution as a product with the image's columns, for GPUs without cuDNN: candle's own has no right gradient there.
+//! The convolution as a product with the image's columns, for GPUs without cuDNN: candle's own has no right
+//! gradient there.
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 

@@ -25,9 +25,11 @@ use crate::ops::kernel::{Apply, Kernel};
 /// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
 const WORKSPACE: usize = 1 << 30;
 
-/// x (N, H, W, C), w (O, C, kh, kw) -> (N, oh, ow, O), differentiable in both. x and y are f32, or bf16 beside w in f32.
+/// x (N, H, W, C), w (O, C, kh, kw) -> (N, oh, ow, O), differentiable in both. x and y are f32, or bf16
+/// beside w in f32.
 ///
-/// Products of f32 go through TF32 where the device was opened so and the GPU has it; sums are f32, of bf16 too.
+/// Products of f32 go through TF32 where the device was opened so and the GPU has it; sums are f32, of bf16
+/// too.
 pub(super) fn conv2d(x: &Tensor, w: &Tensor, geometry: Geometry) -> crate::Result<Tensor> {
     Ok(Conv2d { geometry, role: Role::Forward }.apply([x, w])?)
 }
@@ -188,7 +190,8 @@ where
 }
 
 impl Conv2d {
-    /// The tensor that the role makes: maps in the type T of the maps, filters (O, C, kh, kw) in that of the parameters.
+    /// The tensor that the role makes: maps in the type T of the maps, filters (O, C, kh, kw) in that of the
+    /// parameters.
     fn made<T: Element + CudnnDataType>(&self, a: Argument<'_>, b: Argument<'_>) -> Result<CudaStorage>
     where
         T::Wide: CudnnDataType,
@@ -222,8 +225,8 @@ impl Conv2d {
         }
     }
 
-    /// [`made`](Self::made) of a kernel of one pixel: a product of matrices, which cuBLAS starts in a fraction of the time that cuDNN
-    /// takes.
+    /// [`made`](Self::made) of a kernel of one pixel: a product of matrices, which cuBLAS starts in a
+    /// fraction of the time that cuDNN takes.
     fn pointwise(&self, a: Argument<'_>, b: Argument<'_>, maps: DType) -> Result<CudaStorage> {
         let g = &self.geometry;
         let (pixels, channels, filters) = (g.batch * g.plane(), g.channels, g.filters);

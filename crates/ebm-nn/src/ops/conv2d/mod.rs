@@ -42,9 +42,10 @@ pub(crate) use packed::PackedConv2d;
 /// j·stride + v - padding]`, where x is zero outside the image.
 ///
 /// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
-/// all f32 or all f64 on one device, or x and y bf16 beside parameters in f32, which are rounded: sums are f32 then. Differentiable in x, w and bias; arguments that depend on no variable
-/// cost nothing in the backward pass. On the CPU the result has the same bits for every number of threads.
-/// On an NVIDIA GPU it is cuDNN's, where that library is found, and else a product with the image's columns. On other devices it is
+/// all f32 or all f64 on one device, or x and y bf16 beside parameters in f32, which are rounded: sums are
+/// f32 then. Differentiable in x, w and bias; arguments that depend on no variable cost nothing in the
+/// backward pass. On the CPU the result has the same bits for every number of threads. On an NVIDIA GPU it is
+/// cuDNN's, where that library is found, and else a product with the image's columns. On other devices it is
 /// candle's, whose gradient fails where a strided map's height and width leave different remainders.
 ///
 /// # Errors
@@ -89,8 +90,8 @@ fn of_bf16(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding
     Ok(y.to_dtype(DType::BF16)?)
 }
 
-/// [`conv2d_channels_last`] on a GPU without the bias: by cuDNN, and without that or in f64, which cuDNN has in the other order only,
-/// a product with the image's columns. Of maps in bf16 the parameters are f32.
+/// [`conv2d_channels_last`] on a GPU without the bias: by cuDNN, and without that or in f64, which cuDNN has
+/// in the other order only, a product with the image's columns. Of maps in bf16 the parameters are f32.
 #[cfg(feature = "cuda")]
 fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Result<Tensor> {
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
@@ -104,8 +105,8 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
     Ok(channels_last(&y)?.permute((0, 2, 3, 1))?.to_dtype(maps)?)
 }
 
-/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and with `relu` cut off at 0: a layer of a residual network.
-/// On a GPU what follows the product is one pass.
+/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and with `relu` cut off at 0: a layer
+/// of a residual network. On a GPU what follows the product is one pass.
 ///
 /// # Errors
 /// As [`conv2d`], and where the residual has another shape.
@@ -139,8 +140,9 @@ pub(crate) fn conv2d_layer(
     }
 }
 
-/// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are as there.
-/// On the CPU in f32 a chain of these saves the copies that `conv2d` makes, since its products run in this order.
+/// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are
+/// as there. On the CPU in f32 a chain of these saves the copies that `conv2d` makes, since its products run
+/// in this order.
 ///
 /// # Errors
 /// As [`conv2d`].

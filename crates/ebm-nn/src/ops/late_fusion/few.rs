@@ -1,5 +1,5 @@
-//! The head on very few rows, as refinement of one prediction has them: no tile could be filled, and what takes time is
-//! reading W_y. One pass reads it once for f and for the gradient.
+//! The head on very few rows, as refinement of one prediction has them: no tile could be filled, and what
+//! takes time is reading W_y. One pass reads it once for f and for the gradient.
 
 use std::ops::Range;
 

@@ -1,9 +1,10 @@
 //! The head on blocks of rows: forward, and back by the marks of which units were open.
 //!
-//! With `z = a + W_y g_y`, `h = max(z, 0)` and `f = w·h + bias`, let `u = (∂L/∂f) 1[z > 0]`, a row of H for each row. Then
-//! all gradients follow from u without z: `∂L/∂a = w ⊙ Σ u` over the rows of an image; `∂L/∂W_y = diag(w) Σ u g_yᵀ`;
-//! `∂L/∂g_y = (diag(w) W_y)ᵀ u`; and since `h = 1[z > 0] z`, `∂L/∂w_j = Σ u_j z_j = Σ_b a_bj (Σ u_j) + W_y[j]·(Σ u_j g_y)`.
-//! So the forward pass keeps one bit for each unit, and the way back is two products.
+//! With `z = a + W_y g_y`, `h = max(z, 0)` and `f = w·h + bias`, let `u = (∂L/∂f) 1[z > 0]`, a row of H for
+//! each row. Then all gradients follow from u without z: `∂L/∂a = w ⊙ Σ u` over the rows of an image;
+//! `∂L/∂W_y = diag(w) Σ u g_yᵀ`; `∂L/∂g_y = (diag(w) W_y)ᵀ u`; and since `h = 1[z > 0] z`,
+//! `∂L/∂w_j = Σ u_j z_j = Σ_b a_bj (Σ u_j) + W_y[j]·(Σ u_j g_y)`. So the forward pass keeps one bit for each
+//! unit, and the way back is two products.
 
 use std::ops::Range;
 
@@ -19,7 +20,8 @@ use crate::ops::gemm::{MatMut, MatRef, even_ranges, multiply};
 const BLOCK: usize = 128;
 /// Hidden units at a time: what a block needs for them stays in the second-level cache.
 const CHUNK: usize = 256;
-/// Numbers between the rows of u: rows at a distance of a power of two would displace each other from the cache.
+/// Numbers between the rows of u: rows at a distance of a power of two would displace each other from the
+/// cache.
 const PADDING: usize = 16;
 /// Rows in a word of marks.
 const WORD: usize = u32::BITS as usize;
@@ -82,8 +84,8 @@ impl<T: PackedProduct> Head<'_, T> {
         self.y.len() / self.sizes.dim()
     }
 
-    /// f of all rows, and where `keep` the marks of the open units: for each block, a word of each unit for every
-    /// [`WORD`] rows.
+    /// f of all rows, and where `keep` the marks of the open units: for each block, a word of each unit for
+    /// every [`WORD`] rows.
     pub(super) fn scores(&self, packed: &[T::Packed], keep: bool) -> Result<(Vec<T>, Vec<u32>)> {
         let rows = self.rows();
         let mut f = vec![T::zero(); rows];

@@ -1,14 +1,14 @@
 //! A head that scores y for x by late fusion, in one pass.
 //!
-//! The published form concatenates the features g_x of an input and g_y of a candidate, `[g_x; g_y]`, for each of M
-//! candidates, and passes them through a layer with ReLU and a last one with a single output. Since
-//! `W [g_x; g_y] = W_x g_x + W_y g_y`, the first summand is the same for all candidates, and what is left for each of
-//! them is a product with the few columns of W_y:
+//! The published form concatenates the features g_x of an input and g_y of a candidate, `[g_x; g_y]`, for
+//! each of M candidates, and passes them through a layer with ReLU and a last one with a single output. Since
+//! `W [g_x; g_y] = W_x g_x + W_y g_y`, the first summand is the same for all candidates, and what is left for
+//! each of them is a product with the few columns of W_y:
 //!
 //! `f = w · max(a + W_y g_y, 0) + bias` with `a = W_x g_x + b` and `g_y` from fully-connected layers on y.
 //!
-//! That is exact. As tensor operations it would still write and read `(B, M, H)` numbers several times; here a block of
-//! candidates passes all layers in the cache, and only f leaves it.
+//! That is exact. As tensor operations it would still write and read `(B, M, H)` numbers several times; here
+//! a block of candidates passes all layers in the cache, and only f leaves it.
 //!
 //! | file | what |
 //! |---|---|
@@ -39,7 +39,8 @@ use super::relu::relu;
 use crate::prepared::{Prepared, are_constant};
 use crate::{Error, Result};
 
-/// The layers of a head that fuses late; see the [module](self). Of constant parameters on the CPU it keeps packed weights.
+/// The layers of a head that fuses late; see the [module](self). Of constant parameters on the CPU it keeps
+/// packed weights.
 #[derive(Clone, Debug)]
 pub struct LateFusion {
     sizes: Sizes,
@@ -49,9 +50,9 @@ pub struct LateFusion {
 }
 
 impl LateFusion {
-    /// The head with fully-connected `layers` for y, each a weight (outputs, inputs) and a bias (outputs) with ReLU
-    /// behind; `join`, W_y (H, K) with K the outputs of the last layer; and the last layer's weight `out` (1, H) and
-    /// `out_bias` (1). All f32 or all f64.
+    /// The head with fully-connected `layers` for y, each a weight (outputs, inputs) and a bias (outputs)
+    /// with ReLU behind; `join`, W_y (H, K) with K the outputs of the last layer; and the last layer's weight
+    /// `out` (1, H) and `out_bias` (1). All f32 or all f64.
     ///
     /// # Errors
     /// [`Error::Argument`] where a shape does not fit or an extent is zero.
@@ -91,8 +92,9 @@ impl LateFusion {
         })
     }
 
-    /// `a` (B, H) and `y` (B, M, D) -> f (B, M). Differentiable in both and in the parameters. On the CPU in f32 or f64 one
-    /// pass, whose result has the same bits for every number of threads; elsewhere tensor operations.
+    /// `a` (B, H) and `y` (B, M, D) -> f (B, M). Differentiable in both and in the parameters. On the CPU in
+    /// f32 or f64 one pass, whose result has the same bits for every number of threads; elsewhere tensor
+    /// operations.
     ///
     /// # Errors
     /// [`Error::Argument`] where a shape, a type or a device does not fit.
@@ -193,7 +195,8 @@ struct Score {
     sizes: Sizes,
     /// Whether there will be a backward pass.
     keep: bool,
-    /// Which units were open, for the backward pass: a bit for each, where h itself would be as large as all else.
+    /// Which units were open, for the backward pass: a bit for each, where h itself would be as large as all
+    /// else.
     open: OnceLock<Vec<u32>>,
 }
 

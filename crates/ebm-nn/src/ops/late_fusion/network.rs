@@ -43,7 +43,8 @@ struct Layer<'a, T> {
     bias: &'a [T],
 }
 
-/// The parameters θ, cut up: for each layer of y its weight and bias, then W_y (H × K), w (H), and the last bias.
+/// The parameters θ, cut up: for each layer of y its weight and bias, then W_y (H × K), w (H), and the last
+/// bias.
 pub(super) struct Network<'a, T> {
     layers: Vec<Layer<'a, T>>,
     /// W_y.
@@ -89,8 +90,8 @@ impl<'a, T: PackedProduct> Network<'a, T> {
         Ok(values)
     }
 
-    /// Back through the layers: `gradient`, of the features that `values` ends with, becomes the one of y, where that is
-    /// `wanted`. The gradients of the layers' parameters are added to `theta`, if there is one.
+    /// Back through the layers: `gradient`, of the features that `values` ends with, becomes the one of y,
+    /// where that is `wanted`. The gradients of the layers' parameters are added to `theta`, if there is one.
     pub(super) fn back(
         &self,
         values: &[Vec<T>],

@@ -40,7 +40,8 @@ impl Packed {
         })
     }
 
-    /// f (B, M) of `a` (B, H) and `y` (B, M, D), and its gradient in y; without `with_gradient` that is y. Shapes were checked.
+    /// f (B, M) of `a` (B, H) and `y` (B, M, D), and its gradient in y; without `with_gradient` that is y.
+    /// Shapes were checked.
     pub(super) fn run(
         &self,
         sizes: &Sizes,

@@ -14,7 +14,8 @@ pub(super) struct Strided<'a, T> {
     pub(super) stride: usize,
 }
 
-/// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with gemm's.
+/// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with
+/// gemm's.
 pub(super) trait PackedProduct: Float {
     /// A matrix B (depth × columns) in the order in which the product reads it.
     type Packed: Send + Sync;

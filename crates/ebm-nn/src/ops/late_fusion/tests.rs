@@ -46,8 +46,8 @@ fn run(
 
 #[test]
 fn it_is_the_composition_whatever_the_sizes() {
-    // One row; units that fill no chunk and no vector; rows that end within a block, a word and an image; many units and
-    // rows, so that there are several chunks, blocks and tasks.
+    // One row; units that fill no chunk and no vector; rows that end within a block, a word and an image;
+    // many units and rows, so that there are several chunks, blocks and tasks.
     for (batch, count, dim, hidden, widths) in [
         (1, 1, 1, 1, &[1][..]),
         (2, 3, 3, 19, &[5, 7]),

@@ -1,7 +1,7 @@
 //! The linear layer.
 //!
-//! candle's own product asks the operating system for the number of processors on every call, which on Linux reads
-//! /proc/cpuinfo: longer than a small layer takes.
+//! candle's own product asks the operating system for the number of processors on every call, which on Linux
+//! reads /proc/cpuinfo: longer than a small layer takes.
 
 mod packed;
 mod products;
@@ -16,9 +16,9 @@ use crate::{Error, Result};
 
 pub use packed::PackedLinear;
 
-/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU, where
-/// the result has the same bits for every number of threads; elsewhere candle's product. Differentiable in all
-/// three; arguments that depend on no variable cost nothing in the backward pass.
+/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU,
+/// where the result has the same bits for every number of threads; elsewhere candle's product. Differentiable
+/// in all three; arguments that depend on no variable cost nothing in the backward pass.
 ///
 /// # Errors
 /// [`Error::Argument`] where a rank, a size or a type does not fit, or an extent is zero.
@@ -51,8 +51,8 @@ fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, cut: bool) -> Result<Ten
     if cut { relu(&y) } else { Ok(y) }
 }
 
-/// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of its result; outside any
-/// graph.
+/// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of
+/// its result; outside any graph.
 ///
 /// # Errors
 /// As [`linear`].

@@ -9,10 +9,11 @@ use rayon::prelude::*;
 use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
 use crate::{Error, Result};
 
-/// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads it.
+/// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads
+/// it.
 ///
-/// A product reads the weights from memory once, whatever the number of rows. Results have the same bits for every
-/// number of threads.
+/// A product reads the weights from memory once, whatever the number of rows. Results have the same bits for
+/// every number of threads.
 #[derive(Clone, Debug)]
 pub struct PackedLinear {
     /// Row i, column o: W[o, i].
@@ -90,8 +91,8 @@ impl PackedLinear {
         times(x, &self.panels, epilogue, workspace)
     }
 
-    /// The gradient in x, (N, I), from `gradient` in y, (N, O); no bias enters. With `activation`, y (N, O) after a ReLU, `gradient` counts
-    /// where y is positive alone.
+    /// The gradient in x, (N, I), from `gradient` in y, (N, O); no bias enters. With `activation`, y (N, O)
+    /// after a ReLU, `gradient` counts where y is positive alone.
     ///
     /// # Errors
     /// [`Error::Argument`] where a length is no multiple of O, or the two differ.
@@ -118,7 +119,8 @@ impl PackedLinear {
     }
 }
 
-/// The transposed matrix. On this thread alone: others may wait for the result, and must not be given work meanwhile.
+/// The transposed matrix. On this thread alone: others may wait for the result, and must not be given work
+/// meanwhile.
 fn transpose(panels: &Panels) -> Panels {
     let mut transposed = Panels::zeros_here(panels.columns(), panels.depth());
     let width = panels.width();

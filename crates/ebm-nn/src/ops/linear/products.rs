@@ -9,7 +9,8 @@ use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
 /// Multiplications from which on a product in f32 is worth packing for.
 const LARGE: usize = 1 << 22;
 
-/// Products of matrices whose rows lie end to end. [`Sizes`] are those of the two factors as they are multiplied.
+/// Products of matrices whose rows lie end to end. [`Sizes`] are those of the two factors as they are
+/// multiplied.
 pub(super) trait Products: Float {
     /// `A · Bᵀ`, b (columns × depth).
     fn by_transposed(a: &[Self], b: &[Self], sizes: Sizes) -> Result<Vec<Self>> {

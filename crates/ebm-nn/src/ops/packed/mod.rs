@@ -1,4 +1,5 @@
-//! Products with a matrix that is packed once: f32, on the CPU, the instruction set chosen at run time by `pulp`.
+//! Products with a matrix that is packed once: f32, on the CPU, the instruction set chosen at run time by
+//! `pulp`.
 //!
 //! | file | what |
 //! |---|---|

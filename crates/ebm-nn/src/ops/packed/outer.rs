@@ -1,4 +1,5 @@
-//! The innermost product where the depth runs over rows of both operands: `to += Aᵀ · panel`, a few columns of A.
+//! The innermost product where the depth runs over rows of both operands: `to += Aᵀ · panel`, a few columns
+//! of A.
 //!
 //! As in [`super::tile`], sums stay in registers; here the numbers of A that a step needs lie side by side.
 
@@ -16,8 +17,8 @@ pub(in crate::ops) struct Segment {
     pub(in crate::ops) len: usize,
 }
 
-/// `to += Aᵀ · panel` over the segments, `to` having as many rows of a panel's width as columns of A are wanted, at
-/// most [`most_rows`](super::tile::most_rows). A is numbers and the distance from step to step.
+/// `to += Aᵀ · panel` over the segments, `to` having as many rows of a panel's width as columns of A are
+/// wanted, at most [`most_rows`](super::tile::most_rows). A is numbers and the distance from step to step.
 #[inline(always)]
 pub(in crate::ops) fn accumulate<S: Simd>(
     simd: S,

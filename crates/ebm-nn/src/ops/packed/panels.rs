@@ -10,8 +10,8 @@ use crate::ops::storage::zeros;
 /// Channels that are turned at once, while their rows are in the first-level cache.
 const SIDE: usize = 16;
 
-/// The matrix B (depth × columns) cut into panels of as many columns as a tile has; within a panel, row after row.
-/// The last panel is filled up with zeros.
+/// The matrix B (depth × columns) cut into panels of as many columns as a tile has; within a panel, row after
+/// row. The last panel is filled up with zeros.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct Panels {
     depth: usize,
@@ -29,8 +29,8 @@ impl Panels {
         Self::over(zeros(room(columns.div_ceil(width) * depth * width)), depth, columns)
     }
 
-    /// [`zeros`](Self::zeros) by this thread alone: where others may wait for the result, it must not be given their
-    /// work meanwhile.
+    /// [`zeros`](Self::zeros) by this thread alone: where others may wait for the result, it must not be
+    /// given their work meanwhile.
     pub(in crate::ops) fn zeros_here(depth: usize, columns: usize) -> Self {
         let width = panel_width();
         Self::over(vec![0.0; room(columns.div_ceil(width) * depth * width)], depth, columns)

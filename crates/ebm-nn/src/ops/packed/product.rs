@@ -1,7 +1,7 @@
 //! `C = A · B` with B in panels, and what is done to C while it is at hand.
 //!
-//! Work is cut by the sizes alone and each number of C is summed by one task in the order of the depth, so that the
-//! number of threads changes no bit.
+//! Work is cut by the sizes alone and each number of C is summed by one task in the order of the depth, so
+//! that the number of threads changes no bit.
 
 use std::ops::Range;
 
@@ -187,8 +187,8 @@ fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
     }
 }
 
-/// [`product`] on this thread, without an epilogue: `c = A · B`, or `c += A · B`. The rows of A are at equal distances;
-/// those of c, as long as B's, lie end to end and say how many there are.
+/// [`product`] on this thread, without an epilogue: `c = A · B`, or `c += A · B`. The rows of A are at equal
+/// distances; those of c, as long as B's, lie end to end and say how many there are.
 #[inline(always)]
 pub(in crate::ops) fn product_here<S: Simd>(
     simd: S,

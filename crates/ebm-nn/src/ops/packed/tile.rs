@@ -1,7 +1,7 @@
 //! The innermost product: a few rows of A times one panel of B, summed in registers.
 //!
-//! A tile of R rows and two vectors of columns reads two vectors and R numbers for 2R fused products, so that it is
-//! bound by arithmetic and not by reading. R is as large as the registers allow.
+//! A tile of R rows and two vectors of columns reads two vectors and R numbers for 2R fused products, so that
+//! it is bound by arithmetic and not by reading. R is as large as the registers allow.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -27,8 +27,8 @@ pub(in crate::ops) fn most_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { ROWS_OF_32_REGISTERS } else { ROWS_OF_16_REGISTERS }
 }
 
-/// Rows of A. Row i is the numbers of `data[starts[i] + run]`, run after run: for a convolution, one run for each row
-/// of the kernel.
+/// Rows of A. Row i is the numbers of `data[starts[i] + run]`, run after run: for a convolution, one run for
+/// each row of the kernel.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Rows<'a> {
     pub(in crate::ops) data: &'a [f32],
@@ -105,7 +105,8 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
             panel = rest;
             let mut rows = [data; ROWS];
             for (i, row) in rows.iter_mut().enumerate() {
-                // Opaque to the compiler, which would otherwise compute each address anew from the first in every step.
+                // Opaque to the compiler, which would otherwise compute each address anew from the first in
+                // every step.
                 *row = &black_box(&data[starts[i] + run.start..])[..len];
             }
             for k in 0..len {

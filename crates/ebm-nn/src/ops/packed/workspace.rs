@@ -9,8 +9,8 @@ use crate::ops::storage::zeros;
 /// Bytes of a cache line. Vectors that lie across two lines take two reads.
 const LINE: usize = 64;
 
-/// Buffers that calls hand back when done, so that a network's layers share them: to return large blocks to the
-/// system and to fetch them again costs about as much time as a layer's arithmetic.
+/// Buffers that calls hand back when done, so that a network's layers share them: to return large blocks to
+/// the system and to fetch them again costs about as much time as a layer's arithmetic.
 #[derive(Debug, Default)]
 pub struct Workspace {
     free: Mutex<Vec<Vec<f32>>>,
@@ -33,7 +33,8 @@ impl Workspace {
         &SHARED
     }
 
-    /// A buffer of `len` numbers, whatever these are: the smallest that is large enough, else the largest, grown.
+    /// A buffer of `len` numbers, whatever these are: the smallest that is large enough, else the largest,
+    /// grown.
     #[must_use]
     pub fn take(&self, len: usize) -> Vec<f32> {
         let mut buffer = {
@@ -52,13 +53,14 @@ impl Workspace {
         buffer
     }
 
-    /// Takes the numbers of a map that nobody else holds, nor a view of it, as a buffer. A map that is a part of a graph, or
-    /// not f32 on the CPU, is dropped.
+    /// Takes the numbers of a map that nobody else holds, nor a view of it, as a buffer. A map that is a part
+    /// of a graph, or not f32 on the CPU, is dropped.
     pub(crate) fn recycle(&self, map: Tensor) {
         if map.track_op() || !crate::prepared::is_packable(&map) {
             return;
         }
-        // Nothing is computed, so that nothing can fail but the access to the map's numbers: they are dropped then.
+        // Nothing is computed, so that nothing can fail but the access to the map's numbers: they are dropped
+        // then.
         let _ = map.inplace_op1(&Taken(self));
     }
 

@@ -23,11 +23,12 @@ pub struct Pyramid<'a, T: Float> {
 }
 
 impl<'a, T: Float> Pyramid<'a, T> {
-    /// Each level's map (N, C, H, W) and its pixels per image pixel; boxes are pooled to `out` = (ph, pw) bins.
+    /// Each level's map (N, C, H, W) and its pixels per image pixel; boxes are pooled to `out` = (ph, pw)
+    /// bins.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no map, two differ in N or C, C or a number of bins is zero, or a scale is not
-    /// positive and finite.
+    /// [`Error::Argument`] where there is no map, two differ in N or C, C or a number of bins is zero, or a
+    /// scale is not positive and finite.
     pub fn new(levels: Vec<(ChannelsLast<'a, T>, f64)>, out: (usize, usize)) -> Result<Self> {
         let shape = |map: &ChannelsLast<'_, T>| (map.shape().0, map.shape().1);
         let (images, channels) = levels.first().map_or((0, 0), |(map, _)| shape(map));
@@ -46,12 +47,12 @@ impl<'a, T: Float> Pyramid<'a, T> {
         self.out.0 * self.out.1 * self.channels
     }
 
-    /// Pools R boxes, rows (image index, x0, y0, x1, y1) of `rois` in pixels of the image, box r from level `level_of[r]`,
-    /// to `to` (R, ph, pw, C).
+    /// Pools R boxes, rows (image index, x0, y0, x1, y1) of `rois` in pixels of the image, box r from level
+    /// `level_of[r]`, to `to` (R, ph, pw, C).
     ///
     /// # Errors
-    /// [`Error::Argument`] where lengths do not fit, a level is not there, or a row is not finite or names an image
-    /// that is not in the batch.
+    /// [`Error::Argument`] where lengths do not fit, a level is not there, or a row is not finite or names an
+    /// image that is not in the batch.
     pub fn pool(&self, rois: &[T], level_of: &[usize], to: &mut [T]) -> Result<()> {
         let boxes = self.boxes(rois, level_of, to.len())?;
         let (isa, c) = (detect(), self.channels);

@@ -81,7 +81,8 @@ fn single_precision_agrees_with_double() {
     }
 }
 
-/// In f32, with both layouts of the map, more channels than one thread adds up, and boxes that the CPU refuses not among them.
+/// In f32, with both layouts of the map, more channels than one thread adds up, and boxes that the CPU
+/// refuses not among them.
 #[test]
 fn devices_agree_in_single_precision() {
     let features = noise_tensor(&[2, 19, 6, 7], 6).unwrap().to_dtype(DType::F32).unwrap();

@@ -11,8 +11,9 @@ struct TentMean {
     d_b: f64,
 }
 
-/// With `m = 1/(b−a) ∫ tent`: `∂m/∂a = 1/(b−a)² ∫ (b−t)·tent′(t) dt` and `∂m/∂b = 1/(b−a)² ∫ (t−a)·tent′(t) dt`, integrated by
-/// parts so that no two near values are subtracted: tent is linear on [−1, 0] and [0, 1], so midpoints are exact.
+/// With `m = 1/(b−a) ∫ tent`: `∂m/∂a = 1/(b−a)² ∫ (b−t)·tent′(t) dt` and
+/// `∂m/∂b = 1/(b−a)² ∫ (t−a)·tent′(t) dt`, integrated by parts so that no two near values are subtracted:
+/// tent is linear on [−1, 0] and [0, 1], so midpoints are exact.
 fn tent_mean(a: f64, b: f64) -> TentMean {
     let width = b - a;
     let mut sum = TentMean::default();
@@ -23,7 +24,8 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
                 let share = (to - from) / width;
                 let middle = 0.5 * (from + to);
                 sum.mean += share * (1.0 - middle.abs());
-                // Distances of the middle as means of the ends' distances, which are exact where all is close.
+                // Distances of the middle as means of the ends' distances, which are exact where all is
+                // close.
                 sum.d_a += slope * share * (0.5 * ((b - from) + (b - to)) / width);
                 sum.d_b += slope * share * (0.5 * ((from - a) + (to - a)) / width);
             }

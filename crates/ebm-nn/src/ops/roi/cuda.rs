@@ -22,8 +22,8 @@ pub(crate) struct Weights<T> {
 }
 
 impl<T: Element> Weights<T> {
-    /// Room for the weights of boxes (R, 5) on a map (N, C, H, W), and for their slopes where wanted; to be filled by the operation's
-    /// kernel. Gives the number of rows too.
+    /// Room for the weights of boxes (R, 5) on a map (N, C, H, W), and for their slopes where wanted; to be
+    /// filled by the operation's kernel. Gives the number of rows too.
     pub fn new(rois: Argument<'_>, map: &Shape, out: (usize, usize), slopes: bool) -> Result<(Self, usize)> {
         let device = rois.0.device();
         let ((boxes, _), (images, _, height, width)) = (rois.1.shape().dims2()?, map.dims4()?);
@@ -74,7 +74,8 @@ impl<T: Element> Weights<T> {
         Ok(CudaStorage::wrap_cuda_slice(d_map, device.clone()))
     }
 
-    /// The gradient in the boxes (R, 5) from that of the pooled ones; the weights have slopes. `scale` is that of the boxes.
+    /// The gradient in the boxes (R, 5) from that of the pooled ones; the weights have slopes. `scale` is
+    /// that of the boxes.
     pub fn backward_boxes(
         &self,
         grad: Argument<'_>,

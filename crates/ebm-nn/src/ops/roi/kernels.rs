@@ -107,8 +107,8 @@ fn pool_box_body<T: Float, const FMA: bool>(
 }
 
 multiversion! {
-    /// Pools one box: `to = Wy · F · Wxᵀ` per channel, of the map (H, W, C) into the tile (ph, pw, C). `line` is a scratch of
-    /// C numbers.
+    /// Pools one box: `to = Wy · F · Wxᵀ` per channel, of the map (H, W, C) into the tile (ph, pw, C). `line`
+    /// is a scratch of C numbers.
     pub(crate) fn pool_box<T>(map: &[T], width: usize, weights: &BoxWeights<T>, to: &mut [T], line: &mut [T])
         = pool_box_body
 }
@@ -180,7 +180,8 @@ fn thirds<T>(all: &[T], c: usize) -> [&[T]; 3] {
     [first, second, &third[..c]]
 }
 
-/// `to[j] = Σ_k row.w_j[k] · from[stride·index[k]..]` for the weight and its two derivatives, `to` being (3, C).
+/// `to[j] = Σ_k row.w_j[k] · from[stride·index[k]..]` for the weight and its two derivatives, `to` being (3,
+/// C).
 #[inline(always)]
 fn combine_with_slopes<T: Float, const FMA: bool>(
     to: &mut [T],
@@ -272,8 +273,9 @@ fn roi_grad_box_body<T: Float, const FMA: bool>(
 }
 
 multiversion! {
-    /// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same product with one
-    /// axis' weights replaced by their derivatives. `map` is (H, W, C), `tile` is G as (ph, pw, C).
+    /// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same
+    /// product with one axis' weights replaced by their derivatives. `map` is (H, W, C), `tile` is G as (ph,
+    /// pw, C).
     pub(crate) fn roi_grad_box<T>(
         map: &[T],
         width: usize,

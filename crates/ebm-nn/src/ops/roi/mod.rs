@@ -1,9 +1,9 @@
 //! What PrRoIPool and RoIAlign share.
 //!
-//! Both read box r, bin (p, q) as `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`: a product of two sparse
-//! matrices with the map, `Wy · F · Wxᵀ` per channel. Only the one-dimensional weights differ. So each operation gives
-//! a function that fills [`BoxWeights`], and the pooling, its gradient in the map and the choice of
-//! instruction set are here.
+//! Both read box r, bin (p, q) as `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`: a product of two
+//! sparse matrices with the map, `Wy · F · Wxᵀ` per channel. Only the one-dimensional weights differ. So each
+//! operation gives a function that fills [`BoxWeights`], and the pooling, its gradient in the map and the
+//! choice of instruction set are here.
 //!
 //! | file | what |
 //! |---|---|

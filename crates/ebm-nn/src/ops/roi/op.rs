@@ -42,7 +42,8 @@ pub(crate) struct RoiPool<A> {
 }
 
 impl<A: Axes> RoiPool<A> {
-    /// The pooled boxes; see [`prroi_pool`](crate::ops::prroi_pool()) and [`roi_align`](crate::ops::roi_align()).
+    /// The pooled boxes; see [`prroi_pool`](crate::ops::prroi_pool()) and
+    /// [`roi_align`](crate::ops::roi_align()).
     pub(crate) fn forward(self, features: &Tensor, rois: &Tensor) -> Result<Tensor> {
         self.check(features, rois)?;
         // What goes back through the boxes reads the map once more.
@@ -192,7 +193,8 @@ impl<A: Axes> Kernel<2> for RoiPool<A> {
     }
 }
 
-/// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner`, on a GPU, as (N, H, W, C).
+/// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner`, on a
+/// GPU, as (N, H, W, C).
 struct MapGradient<A> {
     pool: RoiPool<A>,
     /// (N, C, H, W).

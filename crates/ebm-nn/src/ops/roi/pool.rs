@@ -1,7 +1,8 @@
 //! The loops over boxes.
 //!
-//! The forward pass and the gradient in the boxes are independent per box. The gradient in the map is divided by rows of the
-//! map, and every row adds the boxes in their order: each sum has one order whatever the number of threads.
+//! The forward pass and the gradient in the boxes are independent per box. The gradient in the map is divided
+//! by rows of the map, and every row adds the boxes in their order: each sum has one order whatever the
+//! number of threads.
 
 use rayon::prelude::*;
 
@@ -14,7 +15,8 @@ use crate::ops::layout::{ChannelsLast, swap, transpose};
 
 /// Boxes whose gradients are held at a time, with the channels innermost.
 const BOXES: usize = 128;
-/// Size in bytes of the part of the map's gradient that one task adds to: a share of a core's second-level cache.
+/// Size in bytes of the part of the map's gradient that one task adds to: a share of a core's second-level
+/// cache.
 const BAND: usize = 1 << 18;
 
 /// `out[r] = Wy · F · Wxᵀ` for every box, as (R, C, ph, pw). `fill` writes the weights by bin for a box.
@@ -46,7 +48,8 @@ pub(crate) fn forward<T: Float>(
     result
 }
 
-/// Orders boxes so that near ones follow each other and find the map in the cache: rows of squares, left to right.
+/// Orders boxes so that near ones follow each other and find the map in the cache: rows of squares, left to
+/// right.
 pub(crate) fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
     // Conversions saturate, so that far-away boxes are in order too.
     let square = |(start, end): (f64, f64)| ((start + end) / 32.0) as i64;
@@ -69,7 +72,8 @@ impl<T: Float> GradTile<T> {
     }
 }
 
-/// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `shape` is (N, C, H, W), `grad` (R, C, ph, pw).
+/// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `shape` is (N, C, H, W),
+/// `grad` (R, C, ph, pw).
 pub(crate) fn backward_features<T: Float>(
     shape: (usize, usize, usize, usize),
     boxes: &[Roi],
@@ -123,7 +127,8 @@ pub(crate) fn backward_features<T: Float>(
     swap(&result, n, h * w, c)
 }
 
-/// The gradient in the boxes, (R, 5), in pixels of the map times `scale`, from `grad` (R, C, ph, pw); the image index' is zero.
+/// The gradient in the boxes, (R, 5), in pixels of the map times `scale`, from `grad` (R, C, ph, pw); the
+/// image index' is zero.
 pub(crate) fn backward_boxes<T: Float>(
     map: &ChannelsLast<'_, T>,
     boxes: &[Roi],

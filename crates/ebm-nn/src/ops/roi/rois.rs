@@ -20,8 +20,8 @@ pub(crate) struct Roi {
 /// Reads R rows of (image index, x0, y0, x1, y1).
 ///
 /// # Errors
-/// [`Error::Argument`] where the length is no multiple of 5, a number is NaN or infinite, or an image index is not one of
-/// `0..images`.
+/// [`Error::Argument`] where the length is no multiple of 5, a number is NaN or infinite, or an image index
+/// is not one of `0..images`.
 pub(crate) fn parse<T: Float>(
     op: &'static str,
     rois: &[T],

@@ -31,8 +31,8 @@ pub(crate) fn detect() -> Level {
     Level::Base
 }
 
-/// Compiles the `#[inline(always)]` function `$body::<T, FMA>` once per [`Level`] and defines `$name`, which calls the copy for
-/// a level.
+/// Compiles the `#[inline(always)]` function `$body::<T, FMA>` once per [`Level`] and defines `$name`, which
+/// calls the copy for a level.
 macro_rules! multiversion {
     ($(#[$doc:meta])* $vis:vis fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) = $body:ident) => {
         $(#[$doc])*

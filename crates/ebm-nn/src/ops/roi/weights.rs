@@ -2,8 +2,8 @@
 
 use crate::ops::float::Float;
 
-/// The weights of one box along one axis: a sparse matrix by rows. Row i of the (bins × pixels) form lists the pixels that
-/// bin i reads; the transposed form has a row per pixel from `first` on.
+/// The weights of one box along one axis: a sparse matrix by rows. Row i of the (bins × pixels) form lists
+/// the pixels that bin i reads; the transposed form has a row per pixel from `first` on.
 ///
 /// An entry may also carry the derivatives of its weight in the box's start and end.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,8 @@ impl<T: Float> AxisWeights<T> {
         self.d_end.push(T::from_f64(d_end));
     }
 
-    /// Adds `weight` at `index` in the row being written, to the entry already there if it is one of the last two.
+    /// Adds `weight` at `index` in the row being written, to the entry already there if it is one of the last
+    /// two.
     pub fn add(&mut self, index: usize, weight: f64) {
         let weight = T::from_f64(weight);
         let row = self.start.last().copied().unwrap_or(0);

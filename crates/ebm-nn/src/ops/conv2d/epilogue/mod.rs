@@ -8,7 +8,8 @@ use crate::ops::channel_sums::{channel_sums, extents};
 use crate::ops::kernel::{Apply, Kernel};
 use crate::ops::relu_gradient;
 
-/// x (…, C) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in bf16 is f32.
+/// x (…, C) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in
+/// bf16 is f32.
 pub(crate) fn epilogue(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
     match residual {
         Some(residual) => Epilogue { relu }.apply([x, bias, residual]),

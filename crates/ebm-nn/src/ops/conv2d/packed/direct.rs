@@ -1,7 +1,7 @@
 //! Convolution as a product without columns: implicit GEMM.
 //!
-//! With the channels innermost, the kw · C numbers that a row of the kernel meets lie end to end. The row of A that
-//! belongs to an output pixel is kh such runs. Only a border of zeros has to be put around the image.
+//! With the channels innermost, the kw · C numbers that a row of the kernel meets lie end to end. The row of
+//! A that belongs to an output pixel is kh such runs. Only a border of zeros has to be put around the image.
 
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! The gradient of a convolution in its input: convolutions of the output's gradient with mirrored kernels.
 //!
-//! Output q reads input i = s·q + u − p by tap u. So an input i takes part through the taps u ≡ i + p (mod s) alone:
-//! with i + p = s·q + a and u = a + s·t, `dx[i] = Σ_t w[a + s·t] · dy[q − t]`. For each of the s² phases a this is a
-//! convolution of stride 1 with some of the taps, backwards; with stride 1 there is one phase, all of dx.
+//! Output q reads input i = s·q + u − p by tap u. So an input i takes part through the taps u ≡ i + p (mod s)
+//! alone: with i + p = s·q + a and u = a + s·t, `dx[i] = Σ_t w[a + s·t] · dy[q − t]`. For each of the s²
+//! phases a this is a convolution of stride 1 with some of the taps, backwards; with stride 1 there is one
+//! phase, all of dx.
 
 use candle_core::Result;
 use rayon::prelude::*;

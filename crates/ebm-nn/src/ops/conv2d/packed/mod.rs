@@ -56,7 +56,8 @@ fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
 /// A convolution whose weights are kept in the order in which the processor reads them:
 /// `y = activation(conv(x, w) + bias + residual)`.
 ///
-/// Maps have the channels innermost. For inference: no gradient. Results have the same bits for every number of threads.
+/// Maps have the channels innermost. For inference: no gradient. Results have the same bits for every number
+/// of threads.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedConv2d {
     filters: usize,
@@ -93,11 +94,12 @@ impl PackedConv2d {
         Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::new(panels), bias })
     }
 
-    /// x (N, H, W, C), `residual` like the result and ReLU where `relu` give (N, ⌊(H + 2·padding − kh) / stride⌋ + 1, …, O).
+    /// x (N, H, W, C), `residual` like the result and ReLU where `relu` give (N, ⌊(H + 2·padding − kh) /
+    /// stride⌋ + 1, …, O).
     ///
     /// # Errors
-    /// [`Error::Argument`] where x has another number of channels, no pixels or fewer than the kernel, or where
-    /// `residual` has another shape than the result.
+    /// [`Error::Argument`] where x has another number of channels, no pixels or fewer than the kernel, or
+    /// where `residual` has another shape than the result.
     pub(crate) fn forward(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
         let geometry = self.geometry(x)?;
         let [height, width] = geometry.output();

@@ -17,7 +17,8 @@ fn map(tensor: &Tensor) -> Tensor {
     f32s(tensor).permute((0, 2, 3, 1)).unwrap()
 }
 
-/// The largest difference of a map (N, H, W, C) from a tensor (N, C, H, W), over the tensor's largest element.
+/// The largest difference of a map (N, H, W, C) from a tensor (N, C, H, W), over the tensor's largest
+/// element.
 fn relative_difference(y: &Tensor, expected: &Tensor) -> f64 {
     let y = y.permute((0, 3, 1, 2)).unwrap().to_dtype(DType::F64).unwrap();
     assert_eq!(expected.dims(), y.dims());

@@ -1,7 +1,9 @@
-//! The gradient of a convolution in its weights: `dw[o, c, u, v] = Σ_pixels dy[pixel, o] · x[pixel at tap (u, v), c]`.
+//! The gradient of a convolution in its weights:
+//! `dw[o, c, u, v] = Σ_pixels dy[pixel, o] · x[pixel at tap (u, v), c]`.
 //!
-//! A product summed over the pixels. For a row u of the kernel, the kw · C numbers that a pixel meets lie end to end, so
-//! that the rows of the result are runs of x's own memory and nothing is copied but dy, into panels.
+//! A product summed over the pixels. For a row u of the kernel, the kw · C numbers that a pixel meets lie end
+//! to end, so that the rows of the result are runs of x's own memory and nothing is copied but dy, into
+//! panels.
 
 use std::ops::Range;
 
@@ -55,7 +57,8 @@ fn in_panels(dy: &[f32], g: &Geometry) -> Panels {
     panels
 }
 
-/// The output pixels, in order, at most [`PIXELS`] to a chunk; within a chunk, those at equal distances together.
+/// The output pixels, in order, at most [`PIXELS`] to a chunk; within a chunk, those at equal distances
+/// together.
 fn chunks(g: &Geometry, frame: &Frame) -> Vec<Vec<Segment>> {
     let ([height, width], step) = (g.output(), g.stride * g.channels);
     let (mut chunks, mut chunk, mut count) = (Vec::new(), Vec::<Segment>::new(), 0);

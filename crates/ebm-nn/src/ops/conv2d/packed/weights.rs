@@ -20,7 +20,8 @@ pub(super) struct Weights<'a> {
 }
 
 impl Weights<'_> {
-    /// What the output is computed with: row (u · kw + v) · C + c, column o. A filter's numbers become a column.
+    /// What the output is computed with: row (u · kw + v) · C + c, column o. A filter's numbers become a
+    /// column.
     pub(super) fn forward(self) -> Panels {
         Panels::transposed(self.data, (self.channels, self.taps()))
     }

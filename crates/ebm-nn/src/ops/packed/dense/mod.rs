@@ -1,9 +1,10 @@
 //! `C = A · B` of matrices whose rows lie end to end, of any depth.
 //!
-//! The depth is cut into parts. A task owns a rectangle of C, small enough to stay in the second-level cache with what
-//! a part needs of A and B: a tile's rows of A are copied to where they meet every panel of the task from the
-//! first-level cache. So B is read from memory once for every [`TILES`] tiles of rows, and A once for every [`PANELS`]
-//! panels. Each number of C is summed in the order of the depth, whatever the tasks.
+//! The depth is cut into parts. A task owns a rectangle of C, small enough to stay in the second-level cache
+//! with what a part needs of A and B: a tile's rows of A are copied to where they meet every panel of the
+//! task from the first-level cache. So B is read from memory once for every [`TILES`] tiles of rows, and A
+//! once for every [`PANELS`] panels. Each number of C is summed in the order of the depth, whatever the
+//! tasks.
 
 #[cfg(test)]
 mod tests;

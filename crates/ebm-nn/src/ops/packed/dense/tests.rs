@@ -35,7 +35,8 @@ fn in_panels(b: &[f32], sizes: Sizes) -> Panels {
 
 #[test]
 fn it_is_the_product_in_every_form_for_every_number_of_threads() {
-    // One task, cut by rows, cut by panels, one part of the depth, several, and neither a multiple of anything.
+    // One task, cut by rows, cut by panels, one part of the depth, several, and neither a multiple of
+    // anything.
     for (rows, depth, columns) in [(1, 1, 1), (3, 10, 7), (300, 65, 33), (5, 1200, 517), (61, 801, 260)] {
         let sizes = Sizes { rows, depth, columns };
         let (a, b, bias) = (numbers(rows, depth, 1), numbers(depth, columns, 2), numbers(1, columns, 3));

@@ -1,8 +1,8 @@
 //! Convolution with 3 × 3 kernels and stride 1 by Winograd's F(4×4, 3×3): a quarter of the multiplications.
 //!
-//! The map is cut into tiles of 4 × 4 outputs, each of which needs 6 × 6 inputs. Transformed, a tile's convolution is
-//! a product at each of 36 points; with the channels, 36 matrix products (tiles × C) · (C × O). Errors are larger than
-//! those of direct sums, about 1e-5 of the largest output.
+//! The map is cut into tiles of 4 × 4 outputs, each of which needs 6 × 6 inputs. Transformed, a tile's
+//! convolution is a product at each of 36 points; with the channels, 36 matrix products (tiles × C) · (C ×
+//! O). Errors are larger than those of direct sums, about 1e-5 of the largest output.
 
 mod transform;
 
@@ -25,7 +25,8 @@ const MOST_WEIGHTS: usize = 256 * 256;
 const FEWEST_TILES: usize = 32;
 /// Bytes of transformed tiles that stay in the second-level cache.
 const RESIDENT: usize = 1 << 20;
-/// Tiles that a task transforms at a time: at least three register tiles, so that a matrix serves often enough.
+/// Tiles that a task transforms at a time: at least three register tiles, so that a matrix serves often
+/// enough.
 const TILES_AT_A_TIME: (usize, usize) = (42, 168);
 
 /// Whether this method is used for a convolution.
@@ -50,7 +51,8 @@ impl Winograd {
     pub(super) fn new(direct: &Panels, channels: usize) -> Self {
         let mut points: Vec<_> =
             (0..POINTS).map(|_| Panels::zeros_here(channels, direct.columns())).collect();
-        // On this thread alone: a caller may hold a lock, under which a pool's thread must not pick up other work.
+        // On this thread alone: a caller may hold a lock, under which a pool's thread must not pick up other
+        // work.
         Arch::new().dispatch(TransformWeights { direct, channels, points: &mut points });
         Self { points }
     }

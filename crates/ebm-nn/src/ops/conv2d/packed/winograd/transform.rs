@@ -1,7 +1,7 @@
 //! The transforms of F(4×4, 3×3) (Lavin and Gray, 2016), from the points 0, 1, −1, 2, −2 and ∞.
 //!
-//! Four outputs of a kernel of three numbers g over six inputs d are `Aᵀ [(G g) ⊙ (Bᵀ d)]`: the transpose of a product
-//! of polynomials by evaluation and interpolation. With the finite points p₀ … p₄,
+//! Four outputs of a kernel of three numbers g over six inputs d are `Aᵀ [(G g) ⊙ (Bᵀ d)]`: the transpose of
+//! a product of polynomials by evaluation and interpolation. With the finite points p₀ … p₄,
 //! - row j of G is (1, p_j, p_j²) / N_j, N_j = Π_{m≠j} (p_j − p_m) = 4, −6, −6, 24, 24; the row of ∞ is (0, 0, 1);
 //! - row j of Bᵀ is the coefficients of Π_{m≠j} (x − p_m), constant first: for 0, (x² − 1)(x² − 4) = 4 − 5x² + x⁴;
 //!   for ±1, x (x ± 1)(x² − 4); for ±2, x (x² − 1)(x ± 2); for ∞, all five factors: 4x − 5x³ + x⁵;

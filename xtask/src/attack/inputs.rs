@@ -260,12 +260,12 @@ pub fn settings(case: &mut Case<'_>) -> Result<()> {
     case.run(&program, &OF_SETTINGS).map(drop)
 }
 
-/// A sound command line, one word of which is another, gone, or there twice.
-pub fn line(case: &mut Case<'_>) -> Result<()> {
+/// One of eight command lines that work.
+fn sound_line(case: &mut Case<'_>) -> Vec<OsString> {
     let (base, scenes) = (case.base, case.base.scenes_arguments());
     let image = base.scenes().join("images/000001.jpg");
     let branch = base.dir.join("whole/ebm.safetensors");
-    let mut line = match case.random.below(8) {
+    match case.random.below(8) {
         0 => words(&[
             &"data",
             &"scenes",
@@ -316,7 +316,12 @@ pub fn line(case: &mut Case<'_>) -> Result<()> {
             &"b",
             &"--json",
         ]),
-    };
+    }
+}
+
+/// A sound command line, one word of which is another, gone, or there twice.
+pub fn line(case: &mut Case<'_>) -> Result<()> {
+    let mut line = sound_line(case);
     let at = case.random.below(line.len());
     match case.random.below(8) {
         0 => drop(line.remove(at)),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::expression::{Record, numbers, same};
+use super::expression::{Condition, Record, numbers, same};
 use super::marker::{Cell, Marker};
 
 /// What is wrong, and where.
@@ -62,32 +62,9 @@ pub fn check(root: &Path, path: &Path, name: &str, text: &str) -> Checked {
             while at < lines.len() && lines[at].trim_start().starts_with('|') {
                 at += 1;
             }
-            let rows: Vec<(usize, Vec<String>)> =
-                (start..at).skip(2).map(|line| (line, cells(lines[line]))).collect();
-            match marker.take() {
-                None => {
-                    let decimal = rows.iter().find(|(_, cells)| cells.iter().any(|cell| has_decimal(cell)));
-                    if let Some((line, _)) = decimal {
-                        found(
-                            *line,
-                            "a decimal number in a table without a marker; see xtask/src/docs_check"
-                                .to_owned(),
-                        );
-                    }
-                }
-                Some((place, text)) => match Marker::parse(&text) {
-                    Err(error) => found(place, format!("the marker: {error:#}")),
-                    Ok(None) => {}
-                    Ok(Some(marker)) => {
-                        checked.tables += 1;
-                        match compare(root, path, &cells(lines[start]), &rows, &marker) {
-                            Err(error) => found(place, format!("{error:#}")),
-                            Ok(differences) => {
-                                differences.into_iter().for_each(|(line, what)| found(line, what))
-                            }
-                        }
-                    }
-                },
+            let table = (start, &lines[start..at]);
+            for (line, what) in self::table(root, path, table, marker.take(), &mut checked.tables) {
+                found(line, what);
             }
         }
     }
@@ -96,6 +73,30 @@ pub fn check(root: &Path, path: &Path, name: &str, text: &str) -> Checked {
         checked.findings.push(Finding { page: name.to_owned(), line: line + 1, what });
     }
     checked
+}
+
+/// What is wrong with a table, given its first line's number and its lines, and the marker above it with its line's number.
+fn table(
+    root: &Path,
+    path: &Path,
+    (start, lines): (usize, &[&str]),
+    marker: Option<(usize, String)>,
+    tables: &mut usize,
+) -> Vec<(usize, String)> {
+    let rows: Vec<(usize, Vec<String>)> =
+        lines.iter().enumerate().skip(2).map(|(i, line)| (start + i, cells(line))).collect();
+    let Some((place, text)) = marker else {
+        let decimal = rows.iter().find(|(_, cells)| cells.iter().any(|cell| has_decimal(cell)));
+        let what = "a decimal number in a table without a marker; see xtask/src/docs_check";
+        return decimal.map(|(line, _)| (*line, what.to_owned())).into_iter().collect();
+    };
+    let compared = match Marker::parse(&text) {
+        Err(error) => return vec![(place, format!("the marker: {error:#}"))],
+        Ok(None) => return Vec::new(),
+        Ok(Some(marker)) => compare(root, path, &cells(lines[0]), &rows, &marker),
+    };
+    *tables += 1;
+    compared.unwrap_or_else(|error| vec![(place, format!("{error:#}"))])
 }
 
 /// The cells of a row, without the marks of bold and code.
@@ -139,13 +140,7 @@ fn compare(
         records.extend(read(&folder.join(file))?);
     }
     known(marker, &records)?;
-    let mut counted = Vec::new();
-    for record in records {
-        let all = marker.conditions.iter().map(|c| c.holds(&record)).collect::<Result<Vec<_>>>()?;
-        if all.into_iter().all(|holds| holds) {
-            counted.push(record);
-        }
-    }
+    let counted = holding(&records.iter().collect::<Vec<_>>(), &marker.conditions)?;
     if marker.names.as_ref().is_some_and(|names| names.len() != rows.len()) {
         bail!("the marker's `rows` names another number of rows than the table's {}", rows.len());
     }
@@ -187,12 +182,12 @@ fn compare(
 }
 
 /// The records of a row: those whose keys are its names, or else round to them.
-fn rows_records<'a>(records: &'a [Record], keys: &[String], names: &[String]) -> Vec<&'a Record> {
+fn rows_records<'a>(records: &[&'a Record], keys: &[String], names: &[String]) -> Vec<&'a Record> {
     let select = |agrees: &dyn Fn(&str, &str) -> bool| -> Vec<&'a Record> {
         let agree = |record: &&Record| {
             keys.iter().zip(names).all(|(key, name)| record.get(key).is_some_and(|value| agrees(value, name)))
         };
-        records.iter().filter(agree).collect()
+        records.iter().copied().filter(agree).collect()
     };
     let exact = select(&|value, name| same(value, name) || words(value) == words(name));
     if !exact.is_empty() {
@@ -202,6 +197,18 @@ fn rows_records<'a>(records: &'a [Record], keys: &[String], names: &[String]) ->
         (Ok(value), [shown]) => shown.is(value),
         _ => false,
     })
+}
+
+/// The records for which all conditions hold.
+fn holding<'a>(records: &[&'a Record], conditions: &[Condition]) -> Result<Vec<&'a Record>> {
+    let mut counted = Vec::new();
+    for &record in records {
+        let all = conditions.iter().map(|c| c.holds(record)).collect::<Result<Vec<_>>>()?;
+        if all.into_iter().all(|holds| holds) {
+            counted.push(record);
+        }
+    }
+    Ok(counted)
 }
 
 /// A list of names or numbers, however it is separated.
@@ -218,13 +225,7 @@ fn difference(cell: &str, expected: &Cell, records: &[&Record]) -> Result<Option
         Cell::Words => return Ok(None),
         Cell::Text(_, conditions) | Cell::Numbers(_, conditions) => (expected, conditions),
     };
-    let mut counted = Vec::new();
-    for record in records {
-        let all = conditions.iter().map(|c| c.holds(record)).collect::<Result<Vec<_>>>()?;
-        if all.into_iter().all(|holds| holds) {
-            counted.push(*record);
-        }
-    }
+    let counted = holding(records, conditions)?;
     let shown = numbers(cell);
     if let Cell::Text(column, _) = specified {
         let found = counted.iter().filter_map(|record| record.get(column)).find(|text| !text.is_empty());

@@ -87,10 +87,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     Precision::default().set();
     let works = ebm_bench::select(ebm_bench::works(args.smoke, gpu), &args.only)?;
     if args.list {
-        let width = works.iter().map(|work| work.name.len()).max().unwrap_or(0);
-        for work in works {
-            println!("{:width$}  {}", work.name, work.title);
-        }
+        list(&works);
         return Ok(());
     }
     let out = destination(&args)?;
@@ -142,6 +139,14 @@ pub fn run(args: BenchArgs) -> Result<()> {
         eprintln!("written to {}, with its figures in {}", out.display(), csv.display());
     }
     Ok(())
+}
+
+/// Prints names and titles.
+fn list(works: &[Work]) {
+    let width = works.iter().map(|work| work.name.len()).max().unwrap_or(0);
+    for work in works {
+        println!("{:width$}  {}", work.name, work.title);
+    }
 }
 
 /// Where the figures of a page go, from the page's folder.

@@ -39,93 +39,117 @@ impl<'a> Machine<'a> {
                 let top = self.top()?;
                 self.stack.push(top);
             }
-            b'N' => self.push(Object::Other)?,
-            0x88 | 0x89 => self.push(Object::Bool(code == 0x88))?,
-            b'K' => self.integer(bytes, 1, false)?,
-            b'M' => self.integer(bytes, 2, false)?,
-            b'J' => self.integer(bytes, 4, true)?,
-            0x8A => {
-                let length = size(bytes, 1)?;
-                self.integer(bytes, length, true)?;
-            }
-            0x8B => {
-                let length = size(bytes, 4)?;
-                self.integer(bytes, length, true)?;
-            }
-            b'G' => {
-                take(bytes, 8)?;
-                self.push(Object::Other)?;
-            }
-            b'X' => self.text(bytes, 4)?,
-            0x8C => self.text(bytes, 1)?,
-            0x8D => self.text(bytes, 8)?,
-            b'U' | b'C' => self.bytes(bytes, 1)?,
-            b'T' | b'B' => self.bytes(bytes, 4)?,
-            // Protocol 5 has bytes that can be changed too.
-            0x8E | 0x96 => self.bytes(bytes, 8)?,
-            0x97 | 0x98 => return Err("it keeps its content outside of itself (buffer_callback)".to_owned()),
-            b')' | b']' | 0x8F => self.push(Object::Sequence(Vec::new()))?,
-            b't' | b'l' | 0x91 => {
-                let items = self.pop_mark()?;
-                self.push(Object::Sequence(items))?;
-            }
-            0x85..=0x87 => {
-                let first = self.base(usize::from(code - 0x84))?;
-                let items = self.stack.split_off(first);
-                self.push(Object::Sequence(items))?;
-            }
-            b'a' => {
-                let item = self.pop()?;
-                self.append(vec![item])?;
-            }
-            b'e' | 0x90 => {
-                let items = self.pop_mark()?;
-                self.append(items)?;
-            }
-            b'}' => self.push(Object::Dictionary(Vec::new()))?,
-            b'd' => {
-                let items = self.pop_mark()?;
-                self.push(Object::Dictionary(Vec::new()))?;
-                self.insert(&items)?;
-            }
-            b's' => {
-                let (value, key) = (self.pop()?, self.pop()?);
-                self.insert(&[key, value])?;
-            }
-            b'u' => {
-                let items = self.pop_mark()?;
-                self.insert(&items)?;
-            }
-            b'c' => {
-                let (module, name) = (line(bytes)?, line(bytes)?);
-                self.push(Object::Global(module, name))?;
-            }
-            0x93 => {
-                let (name, module) = (self.pop()?, self.pop()?);
-                let [module, name] = [module, name].map(|id| self.owned_text(id));
-                self.push(Object::Global(module?, name?))?;
-            }
-            b'R' | 0x81 => {
-                let (args, callable) = (self.pop()?, self.pop()?);
-                self.call(callable, args)?;
-            }
-            0x92 => {
-                let (_named, args, callable) = (self.pop()?, self.pop()?, self.pop()?);
-                self.call(callable, args)?;
-            }
-            b'b' => self.build()?,
-            b'Q' => {
-                let id = self.pop()?;
-                self.push(Object::Persistent(id))?;
-            }
             b'q' => self.remember(size(bytes, 1)?)?,
             b'r' => self.remember(size(bytes, 4)?)?,
             0x94 => self.remember(self.memo.len())?,
             b'h' => self.recall(size(bytes, 1)?)?,
             b'j' => self.recall(size(bytes, 4)?)?,
-            other => return Err(format!("operation {other:#04x} is not known")),
+            b'a' | b'e' | 0x90 | b's' | b'u' => self.fill(code)?,
+            b'c' | 0x93 | b'R' | 0x81 | 0x92 | b'b' | b'Q' => self.make(code, bytes)?,
+            b')' | b']' | 0x8F | b't' | b'l' | 0x91 | 0x85..=0x87 | b'}' | b'd' => self.collect(code)?,
+            other => self.value(other, bytes)?,
         }
         Ok(None)
+    }
+
+    /// A number, a text or bytes, which stand in the pickle.
+    fn value(&mut self, code: u8, bytes: &mut &'a [u8]) -> Result<(), String> {
+        match code {
+            b'N' => self.push(Object::Other),
+            0x88 | 0x89 => self.push(Object::Bool(code == 0x88)),
+            b'K' => self.integer(bytes, 1, false),
+            b'M' => self.integer(bytes, 2, false),
+            b'J' => self.integer(bytes, 4, true),
+            0x8A | 0x8B => {
+                let length = size(bytes, if code == 0x8A { 1 } else { 4 })?;
+                self.integer(bytes, length, true)
+            }
+            b'G' => {
+                take(bytes, 8)?;
+                self.push(Object::Other)
+            }
+            b'X' => self.text(bytes, 4),
+            0x8C => self.text(bytes, 1),
+            0x8D => self.text(bytes, 8),
+            b'U' | b'C' => self.bytes(bytes, 1),
+            b'T' | b'B' => self.bytes(bytes, 4),
+            // Protocol 5 has bytes that can be changed too.
+            0x8E | 0x96 => self.bytes(bytes, 8),
+            0x97 | 0x98 => Err("it keeps its content outside of itself (buffer_callback)".to_owned()),
+            other => Err(format!("operation {other:#04x} is not known")),
+        }
+    }
+
+    /// A new sequence or dictionary, of what stands on the stack.
+    fn collect(&mut self, code: u8) -> Result<(), String> {
+        match code {
+            b')' | b']' | 0x8F => self.push(Object::Sequence(Vec::new())),
+            b'}' => self.push(Object::Dictionary(Vec::new())),
+            b'd' => {
+                let items = self.pop_mark()?;
+                self.push(Object::Dictionary(Vec::new()))?;
+                self.insert(&items)
+            }
+            0x85..=0x87 => {
+                let first = self.base(usize::from(code - 0x84))?;
+                let items = self.stack.split_off(first);
+                self.push(Object::Sequence(items))
+            }
+            _ => {
+                let items = self.pop_mark()?;
+                self.push(Object::Sequence(items))
+            }
+        }
+    }
+
+    /// More items of a sequence or a dictionary.
+    fn fill(&mut self, code: u8) -> Result<(), String> {
+        match code {
+            b'a' => {
+                let item = self.pop()?;
+                self.append(vec![item])
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.insert(&[key, value])
+            }
+            b'u' => {
+                let items = self.pop_mark()?;
+                self.insert(&items)
+            }
+            _ => {
+                let items = self.pop_mark()?;
+                self.append(items)
+            }
+        }
+    }
+
+    /// A class or a function by its name, or what one makes.
+    fn make(&mut self, code: u8, bytes: &mut &'a [u8]) -> Result<(), String> {
+        match code {
+            b'c' => {
+                let (module, name) = (line(bytes)?, line(bytes)?);
+                self.push(Object::Global(module, name))
+            }
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let [module, name] = [module, name].map(|id| self.owned_text(id));
+                self.push(Object::Global(module?, name?))
+            }
+            b'b' => self.build(),
+            b'Q' => {
+                let id = self.pop()?;
+                self.push(Object::Persistent(id))
+            }
+            // Of the three ways to call something, one names some arguments.
+            _ => {
+                if code == 0x92 {
+                    self.pop()?;
+                }
+                let (args, callable) = (self.pop()?, self.pop()?);
+                self.call(callable, args)
+            }
+        }
     }
 
     fn push(&mut self, object: Object<'a>) -> Result<(), String> {

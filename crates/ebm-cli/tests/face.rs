@@ -28,7 +28,7 @@ fn json(args: &[&str]) -> Value {
 fn refused(args: &[&str], part: &str) {
     let output = ebm(args);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(matches!(output.status.code(), Some(1 | 3)), "{message}");
+    assert!(matches!(output.status.code(), Some(1..=3)), "{message}");
     assert!(output.stdout.is_empty() && message.contains(part), "{part:?} is not in {message}");
 }
 

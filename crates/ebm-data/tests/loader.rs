@@ -294,12 +294,13 @@ fn a_failing_machine_is_an_error_in_its_place() {
 }
 
 #[test]
-fn an_epoch_of_bad_images_only_is_empty() {
+fn an_epoch_of_bad_images_only_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let dataset = dataset(dir.path(), 3);
     (0..3).for_each(|id| std::fs::write(dir.path().join(format!("{id:03}.jpg")), b"no").unwrap());
     let loader = Loader::new(dataset, config(1, 2), Key::new(4)).unwrap();
-    assert_eq!(loader.epoch(0).unwrap().count(), 0);
+    let outcomes: Vec<_> = loader.epoch(0).unwrap().collect();
+    assert!(matches!(outcomes[..], [Err(Error::TooManyDefects { bad: 3, total: 3, .. })]));
     assert_eq!(loader.quarantine().defects.len(), 3);
 }
 

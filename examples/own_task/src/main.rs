@@ -44,8 +44,7 @@ fn main() -> Result<()> {
     evaluate(&train(&config, folder.as_ref(), run.as_ref())?, folder.as_ref(), run.as_ref())
 }
 
-/// Trains a network, or goes on with the training in the folder `run`; the one that was best on the
-/// validation pictures.
+/// Trains a network, or goes on with the training in the folder `run`; the one that was best on the validation pictures.
 fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter> {
     let key = ebm_seed::Key::new(config.seed);
     let store = ParamStore::new(key.split("initial values"));
@@ -55,8 +54,7 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
     let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
     let updater = Updater::new(Box::new(adam), schedule, Some(10.0));
     let data = data::Split::read(folder, "train")?;
-    // What is random comes from the step's number alone: a training that was killed goes on as if it had not
-    // been.
+    // What is random comes from the step's number alone: a training that was killed goes on as if it had not been.
     let loss = |step: usize| -> Result<Loss> {
         let rng = |name| key.split(name).index(step as u64).rng();
         let (x, y) = data.batch(config.batch, &mut rng("batch"))?;

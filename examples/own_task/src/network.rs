@@ -22,8 +22,7 @@ impl Counter {
         Ok(Self(ResNet::new(&config, vb.pp("body"))?, layers))
     }
 
-    /// What the network sees of pictures `(B, 3, S, S)`: `(B, 1, 64)`, to be joined with any number of
-    /// candidates.
+    /// What the network sees of pictures `(B, 3, S, S)`: `(B, 1, 64)`, to be joined with any number of candidates.
     pub fn features(&self, pictures: &Tensor, train: bool) -> Result<Tensor> {
         let [.., last] = self.0.forward(pictures, train)?;
         Ok(self.1[0].forward(&last.mean((2, 3))?)?.unsqueeze(1)?)

@@ -153,6 +153,8 @@ fn reproduces<S: Settings>(task: &str, name: &str, methods: &[&str], more: &[&st
         .args(["reproduce", task, "--scale", "mini", "--smoke", "--seeds", "1", "--json"])
         .args(["--config", &config, "--out", &out, "--datasets", &data, "--weights", &data])
         .args(more)
+        // Where features are kept by default.
+        .current_dir(dir.path())
         .output()
         .unwrap();
     assert!(output.status.success(), "{settings}: {}", String::from_utf8_lossy(&output.stderr));

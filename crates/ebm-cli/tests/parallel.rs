@@ -153,7 +153,12 @@ fn where_one_fails_the_other_says_which(launchers: &[PathBuf]) {
 /// launcher may let happen.
 fn where_one_does_not_join_the_other_does_not_wait(launchers: &[PathBuf]) {
     let case = Case::new(STEPS, 0).batches_of(2);
-    for (i, mpiexec) in launchers.iter().enumerate() {
+    // Open MPI's launcher waits for ever where a process leaves before it joins, however it leaves.
+    let of_mpich = |mpiexec: &&PathBuf| {
+        let version = Command::new(mpiexec).arg("--version").output().unwrap();
+        String::from_utf8_lossy(&version.stdout).contains("HYDRA")
+    };
+    for (i, mpiexec) in launchers.iter().filter(of_mpich).enumerate() {
         let command = case.train(&format!("alone-{i}"), false);
         let mut both = mpi::mpiexec(mpiexec);
         both.args(["-n", "1"]).arg(command.get_program()).args(command.get_args());

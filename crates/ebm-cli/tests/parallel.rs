@@ -153,7 +153,7 @@ fn where_one_fails_the_other_says_which(launchers: &[PathBuf]) {
 /// launcher may let happen.
 fn where_one_does_not_join_the_other_does_not_wait(launchers: &[PathBuf]) {
     let case = Case::new(STEPS, 0).batches_of(2);
-    // Open MPI's launcher waits for ever where a process leaves before it joins, however it leaves.
+    // Open MPI's launcher waits for ever where a process has left with an exit code before it joined.
     let of_mpich = |mpiexec: &&PathBuf| {
         let version = Command::new(mpiexec).arg("--version").output().unwrap();
         String::from_utf8_lossy(&version.stdout).contains("HYDRA")

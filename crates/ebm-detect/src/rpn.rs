@@ -72,7 +72,7 @@ impl Rpn {
         let (mut objectness, mut offsets, mut anchors, mut level_sizes) = (vec![], vec![], vec![], vec![]);
         for (level, features) in pyramid.iter().enumerate() {
             let (n, _, h, w) = features.dims4()?;
-            let innermost = ops::channels_last(features)?.permute((0, 2, 3, 1))?;
+            let innermost = ops::to_channels_last(features)?;
             let hidden = self.conv.forward(&innermost)?.relu()?;
             // (N, H, W, A·c) -> (N, H·W·A, c)
             let flatten = |map: Tensor, c: usize| map.reshape((n, h * w * self.anchors.per_position(), c));

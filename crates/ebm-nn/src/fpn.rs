@@ -51,8 +51,8 @@ impl Fpn {
     /// # Errors
     /// When there are more or fewer maps than inputs, or one has another number of channels.
     pub fn forward(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
-        let innermost = |map: &Tensor| Ok::<_, Error>(ops::channels_last(map)?.permute((0, 2, 3, 1))?);
-        let levels = self.forward_channels_last(&maps.iter().map(innermost).collect::<Result<Vec<_>>>()?)?;
+        let levels =
+            self.forward_channels_last(&maps.iter().map(ops::to_channels_last).collect::<Result<Vec<_>>>()?)?;
         levels.iter().map(ops::of_channels_last).collect()
     }
 

@@ -93,10 +93,9 @@ impl Conv2d {
     /// shape.
     pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         if self.is_constant([x].into_iter().chain(residual)) && is_packable(x) {
-            let innermost =
-                |map: &Tensor| Ok::<_, crate::Error>(ops::channels_last(map)?.permute((0, 2, 3, 1))?);
-            let residual = residual.map(innermost).transpose()?;
-            let y = self.forward_channels_last(&innermost(x)?, residual.as_ref(), false, false)?;
+            let residual = residual.map(ops::to_channels_last).transpose()?;
+            let y =
+                self.forward_channels_last(&ops::to_channels_last(x)?, residual.as_ref(), false, false)?;
             return Ok(y.permute((0, 3, 1, 2))?);
         }
         let (weight, bias) = self.folded()?;

@@ -200,6 +200,14 @@ pub fn channels_first(map: &Tensor) -> Result<Tensor> {
     Ok(Reorder(Order::ChannelsFirst).apply([map])?)
 }
 
+/// A map (N, C, H, W) with the channels innermost, (N, H, W, C), as [`channels_last`] stores it. Differentiable.
+///
+/// # Errors
+/// As there.
+pub fn to_channels_last(map: &Tensor) -> Result<Tensor> {
+    Ok(channels_last(map)?.permute((0, 2, 3, 1))?)
+}
+
 /// A map with the channels innermost, (N, H, W, C), as (N, C, H, W): stored as it is, unless gradients go
 /// through it, which a view would slow down. Differentiable.
 ///

@@ -28,7 +28,7 @@ pub(crate) use conv2d::{PackedConv2d, conv2d_layer};
 pub use conv2d::{conv2d, conv2d_channels_last};
 pub use float::Float;
 pub use late_fusion::LateFusion;
-pub use layout::{ChannelsLast, channels_first, channels_last, of_channels_last};
+pub use layout::{ChannelsLast, channels_first, channels_last, of_channels_last, to_channels_last};
 pub use linear::{PackedLinear, linear, linear_relu, linear_weight_gradient};
 pub use max_pool::{max_pool2d, max_pool2d_channels_last};
 pub use packed::Workspace;

@@ -167,7 +167,7 @@ impl ResNet {
             return Err(missing(stages, self.stages.len()));
         }
         x.dims4()?;
-        let x = ops::channels_last(x)?.permute((0, 2, 3, 1))?;
+        let x = ops::to_channels_last(x)?;
         let stem = self.stem.forward_channels_last(&x, None, true, train)?;
         let mut x = ops::max_pool2d_channels_last(&stem, 3, 2, 1)?;
         Workspace::shared().recycle(stem);

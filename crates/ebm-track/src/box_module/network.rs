@@ -7,7 +7,7 @@ use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
-use ebm_nn::ops::{channels_last, linear, prroi_pool};
+use ebm_nn::ops::{linear, prroi_pool, to_channels_last};
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
@@ -106,10 +106,10 @@ impl BoxModule {
         let ReferenceBranch { convs, fc3, vectors } = &self.reference;
         let corners = corners(boxes)?.unsqueeze(1)?;
         let pool = |map: usize| -> Result<Tensor> {
-            let features = convs[map].forward(&innermost(reference.maps()[map])?, train)?;
+            let features = convs[map].forward(&to_channels_last(reference.maps()[map])?, train)?;
             pool(&features, &rois(&corners, images)?, self.config.reference_pool[map], map)
         };
-        let third = fc3.forward(&innermost(&pool(0)?)?, train)?.flatten_from(1)?;
+        let third = fc3.forward(&to_channels_last(&pool(0)?)?, train)?.flatten_from(1)?;
         let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
         let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, train)?.flatten_from(1)?);
         Ok(Modulation { vectors: [vector(&vectors[0])?, vector(&vectors[1])?] })
@@ -123,7 +123,8 @@ impl BoxModule {
     ) -> Result<TestFeatures> {
         let map = |map: usize| -> Result<Tensor> {
             let [first, second] = &self.test[map];
-            let features = second.forward(&first.forward(&innermost(test.maps()[map])?, train)?, train)?;
+            let features =
+                second.forward(&first.forward(&to_channels_last(test.maps()[map])?, train)?, train)?;
             let vector = &modulation.vectors[map];
             Ok(scaled(&features, vector)?.permute((0, 3, 1, 2))?)
         };
@@ -172,11 +173,6 @@ pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
         .to_dtype(corners.dtype())?
         .to_device(corners.device())?;
     Ok(Tensor::cat(&[crop, corners.reshape((batch * count, 4))?], 1)?)
-}
-
-/// A map (N, C, H, W) as (N, H, W, C).
-fn innermost(map: &Tensor) -> Result<Tensor> {
-    Ok(channels_last(map)?.permute((0, 2, 3, 1))?)
 }
 
 /// Boxes of the map (N, H, W, C) of that scale, pooled to (R, C, bins, bins).

@@ -32,7 +32,7 @@ use self::geometry::Geometry;
 use self::op::Conv2d;
 use crate::ops::kernel::Apply;
 #[cfg(feature = "cuda")]
-use crate::ops::layout::channels_last;
+use crate::ops::layout::to_channels_last;
 use crate::ops::layout::{Order, channels_first};
 use crate::ops::relu::{add_relu, relu as rectified};
 use crate::{Error, Result};
@@ -60,7 +60,7 @@ pub fn conv2d(
 ) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if x.device().is_cuda() && x.rank() == 4 {
-        let innermost = channels_last(x)?.permute((0, 2, 3, 1))?;
+        let innermost = to_channels_last(x)?;
         return Ok(conv2d_channels_last(&innermost, w, bias, stride, padding)?.permute((0, 3, 1, 2))?);
     }
     if x.dtype() == DType::BF16 {
@@ -102,7 +102,7 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
         return cudnn::conv2d(x, &w, geometry);
     }
     let y = columns::conv2d(&view.to_dtype(wide)?, &w, &geometry)?;
-    Ok(channels_last(&y)?.permute((0, 2, 3, 1))?.to_dtype(maps)?)
+    Ok(to_channels_last(&y)?.to_dtype(maps)?)
 }
 
 /// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and with `relu` cut off at 0: a layer

@@ -180,7 +180,7 @@ fn panel(
 
 /// The detector's labels and boxes, `[x, y, width, height]`, that `annotations` has for the image.
 fn annotated(annotations: &Path, image: &Path, detector: &Detector) -> Result<Vec<(usize, [f64; 4])>> {
-    let labels = Some(detector.config().detector.labels());
+    let labels = detector.labels();
     let options = LoadOptions { check_files: false, labels, ..LoadOptions::new(Purpose::Eval) };
     let dataset = CocoDataset::load(annotations, image.parent().unwrap_or(Path::new("")), &options)?;
     detector.check_classes(annotations, &dataset)?;

@@ -108,6 +108,18 @@ fn persons_in_other_images_are_where_they_were_published() {
 }
 
 #[test]
+fn the_weights_are_the_published_ones() {
+    let Some(published) = external("weights/fastestdet/fastestdet_280-epoch.pth") else { return };
+    let [published, ours] =
+        [published, weights()].map(|path| WeightFile::open(&path, &Device::Cpu).unwrap().into_tensors());
+    assert_eq!(published.keys().collect::<Vec<_>>(), ours.keys().collect::<Vec<_>>());
+    for (name, tensor) in &published {
+        let numbers = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((tensor.dims(), numbers(tensor)), (ours[name].dims(), numbers(&ours[name])), "{name}");
+    }
+}
+
+#[test]
 fn it_is_opened_alone() {
     let refused = |options: &DetectorOptions| {
         Detector::open_with(weights(), options).err().map(|error| error.to_string()).unwrap()

@@ -20,10 +20,26 @@ pub fn resize_pillow(image: &Image, width: usize, height: usize) -> Image {
     resize(image, Filter::Bilinear, width, height)
 }
 
-/// The same with Pillow's filter `BOX`: the mean of the samples that an output sample covers, each as a whole
-/// or not at all.
+/// The same with the filter `BOX`, the mean of the samples that an output sample covers, each as a whole or not
+/// at all, as Pillow 13 does: rows come first where the height loses more than twice as many samples as the
+/// width, which earlier versions do not do; the rounding in between then differs.
 pub fn resize_pillow_box(image: &Image, width: usize, height: usize) -> Image {
+    if image.height.saturating_sub(height) > 2 * image.width.saturating_sub(width) {
+        return turned(&resize(&turned(image), Filter::Box, height, width));
+    }
     resize(image, Filter::Box, width, height)
+}
+
+/// Rows as columns.
+fn turned(image: &Image) -> Image {
+    let Image { width, height, pixels } = image;
+    let mut turned = Vec::with_capacity(pixels.len());
+    for x in 0..*width {
+        for y in 0..*height {
+            turned.extend_from_slice(&pixels[3 * (y * width + x)..][..3]);
+        }
+    }
+    Image { width: *height, height: *width, pixels: turned }
 }
 
 fn resize(image: &Image, filter: Filter, width: usize, height: usize) -> Image {

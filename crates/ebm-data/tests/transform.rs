@@ -73,7 +73,7 @@ fn pillow_filters_are_exact() {
         (golden.pillow, resize_pillow as fn(&Image, usize, usize) -> Image),
         (golden.r#box, resize_pillow_box),
     ] {
-        assert_eq!(cases.len(), 9);
+        assert!(cases.len() >= 9);
         for Pillow { from, to, pixels } in cases {
             let resized = resize(&picture(from.0, from.1), to.0, to.1);
             assert_eq!((resized.width, resized.height), to);

@@ -48,14 +48,16 @@ def torchvision_size(w, h, size, max_size):
 
 def resizes():
     pillow, box, torch_ = [], [], []
-    for (w, h), (nw, nh) in [
+    both = [
         ((13, 9), (29, 20)), ((13, 9), (13, 21)), ((13, 9), (31, 9)), ((37, 23), (11, 7)),
         ((37, 23), (36, 24)), ((37, 23), (5, 40)), ((64, 3), (7, 3)), ((5, 5), (1, 1)), ((1, 1), (4, 3)),
-    ]:
-        out = np.asarray(Image.fromarray(picture(w, h)).resize((nw, nh), Image.BILINEAR))
-        pillow.append({"from": [w, h], "to": [nw, nh], "pixels": out.flatten().tolist()})
-        out = np.asarray(Image.fromarray(picture(w, h)).resize((nw, nh), Image.BOX))
-        box.append({"from": [w, h], "to": [nw, nh], "pixels": out.flatten().tolist()})
+    ]
+    # Pillow 13 takes the rows of these first, but for the last.
+    tall = [((22, 37), (16, 24)), ((20, 37), (21, 11)), ((24, 37), (12, 13))]
+    for cases, filter, found in [(both, Image.BILINEAR, pillow), (both + tall, Image.BOX, box)]:
+        for (w, h), (nw, nh) in cases:
+            out = np.asarray(Image.fromarray(picture(w, h)).resize((nw, nh), filter))
+            found.append({"from": [w, h], "to": [nw, nh], "pixels": out.flatten().tolist()})
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     for (w, h), (short, long) in [((13, 9), (20, 40)), ((13, 9), (20, 27)), ((23, 37), (8, 100)), ((11, 11), (11, 11))]:
         transform = GeneralizedRCNNTransform(short, long, mean, std).eval()

@@ -1,10 +1,11 @@
 //! The loops over the rows of maps. A number of the result is one task's alone, and sums have one order
 //! whatever the number of threads.
 
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::geometry::{Geometry, Meeting};
-use super::kernels::{Line, Taps, line, line_gradient};
+use super::kernels::{Lanes, Map, Row, Taps, row_gradient};
 use crate::ops::float::Float;
 use crate::ops::gemm::even_ranges;
 use crate::ops::relu::Activation;
@@ -24,19 +25,19 @@ pub(super) struct Epilogue<'a, T> {
 }
 
 /// y (N, oh, ow, C) of x (N, H, W, C) and w (kh·kw, C).
-pub(super) fn forward<T: Float>(x: &[T], w: &[T], g: &Geometry) -> Vec<T> {
+pub(super) fn forward<T: Lanes>(x: &[T], w: &[T], g: &Geometry) -> Vec<T> {
     let mut y = zeros(g.batch * g.output[0] * g.output[1] * g.channels);
     forward_to(x, w, g, Epilogue { bias: &[], activation: Activation::None }, &mut y);
     y
 }
 
 /// [`forward`] with an epilogue, to `y`.
-pub(super) fn forward_to<T: Float>(x: &[T], w: &[T], g: &Geometry, epilogue: Epilogue<'_, T>, y: &mut [T]) {
+pub(super) fn forward_to<T: Lanes>(x: &[T], w: &[T], g: &Geometry, epilogue: Epilogue<'_, T>, y: &mut [T]) {
     rows((x, g.input), w, g, [g.reads(0), g.reads(1)], epilogue, y);
 }
 
 /// dx (N, H, W, C) from dy (N, oh, ow, C).
-pub(super) fn input_gradient<T: Float>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T> {
+pub(super) fn input_gradient<T: Lanes>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T> {
     let mut dx = zeros(g.batch * g.input[0] * g.input[1] * g.channels);
     let epilogue = Epilogue { bias: &[], activation: Activation::None };
     rows((dy, g.output), w, g, [g.readers(0), g.readers(1)], epilogue, &mut dx);
@@ -44,7 +45,7 @@ pub(super) fn input_gradient<T: Float>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T
 }
 
 /// Every row of `to`, where `meetings` say which rows and columns of `from` meet its own.
-fn rows<T: Float>(
+fn rows<T: Lanes>(
     (from, [height, width]): (&[T], [usize; 2]),
     w: &[T],
     g: &Geometry,
@@ -52,13 +53,14 @@ fn rows<T: Float>(
     Epilogue { bias, activation }: Epilogue<'_, T>,
     to: &mut [T],
 ) {
-    let (len, level) = (across.len() * g.channels, detect());
+    let (len, arch) = (across.len() * g.channels, Arch::new());
     let bounds = activation.bounds().map(T::from_f64);
     let rows = to.par_chunks_exact_mut(len).enumerate();
     rows.with_min_len(PRODUCTS.div_ceil(len * g.taps())).for_each(|(row, to)| {
         let image = &from[row / down.len() * height * width * g.channels..][..height * width * g.channels];
         let taps = Taps { w, kernel_w: g.kernel[1], rows: &down[row % down.len()], columns: &across };
-        line(level, to, Line { image, width, channels: g.channels }, taps, bias, bounds);
+        let from = Map { image, width, channels: g.channels };
+        T::compute(arch, Row { to, from, taps, bias, bounds });
     });
 }
 
@@ -73,7 +75,7 @@ pub(super) fn weight_gradient<T: Float>(x: &[T], dy: &[T], g: &Geometry) -> Vec<
             let image = &x[row / out_h * image..][..image];
             let taps = Taps { w: &[], kernel_w: g.kernel[1], rows: &down[row % out_h], columns: &across };
             let dy = &dy[row * row_len..][..row_len];
-            line_gradient(level, &mut dw, Line { image, width, channels: g.channels }, taps, dy);
+            row_gradient(level, &mut dw, Map { image, width, channels: g.channels }, taps, dy);
         }
         dw
     };

@@ -14,6 +14,7 @@ pub mod predict;
 pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_tracking;
+pub mod refine;
 pub mod reproduce;
 pub mod settings;
 pub mod track_dataset;

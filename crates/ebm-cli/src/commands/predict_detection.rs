@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use ebm_core::Region;
 use ebm_data::{
     Image,
     coco::{CocoDataset, LoadOptions, Purpose},
@@ -140,12 +141,17 @@ fn line(image: &Path, found: &Detection) -> Result<serde_json::Value> {
         line["label_name"] = json!(class.name);
         line["category_id"] = json!(class.id);
     }
-    if let (Some(density), Some(edges)) = (&found.density, found.edges(LEVEL)?) {
-        let [left, top, right, bottom] = edges.map(|region| region.intervals);
-        line["edges_90"] = json!({ "left": left, "top": top, "right": right, "bottom": bottom });
+    if let (Some(density), Some(regions)) = (&found.density, found.edges(LEVEL)?) {
+        line["edges_90"] = edges(regions);
         line["effective_sample_size"] = json!(density.effective_sample_size());
     }
     Ok(document("predict detection", line))
+}
+
+/// The intervals of each edge.
+pub fn edges(regions: [Region; 4]) -> serde_json::Value {
+    let [left, top, right, bottom] = regions.map(|region| region.intervals);
+    json!({ "left": left, "top": top, "right": right, "bottom": bottom })
 }
 
 /// The image with its boxes, each refined one with its class and score. Small images are enlarged so that

@@ -2,6 +2,7 @@
 
 mod detector;
 mod method;
+mod refiner;
 mod training;
 
 pub use ebm_experiment::config::{AblationConfig, Settings};
@@ -13,6 +14,7 @@ pub use detector::{
     RoiConfig, RpnConfig,
 };
 pub use method::{ConfidenceConfig, MethodConfig, Published};
+pub use refiner::{BodyKind, RefinerConfig, RefinerNetworkConfig, ViewConfig};
 pub use training::{OptimizerKind, TrainingConfig};
 
 pub use crate::energy_head::Coordinates;

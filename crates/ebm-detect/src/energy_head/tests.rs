@@ -77,7 +77,7 @@ fn small() -> (EnergyHead, BoxFeatures) {
 /// The same branch with constant parameters.
 fn constant(head: &EnergyHead) -> EnergyHead {
     let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
-    let (pooler, mlp, prepared) = (head.pooler, head.mlp.detached(), Prepared::new());
+    let (pooler, mlp, prepared) = (head.pooler.clone(), head.mlp.detached(), Prepared::new());
     EnergyHead { pooler, mlp, weight, bias, prepared }
 }
 

@@ -1,0 +1,161 @@
+//! A box refiner: a network of its own that places other detectors' boxes.
+
+use ebm_core::{AnyObjective, GradientAscent};
+use ebm_experiment::config::{Setting, Settings, settings};
+use ebm_nn::resnet::{Norm, ResNetConfig};
+use serde::{Deserialize, Serialize};
+
+use super::{InputConfig, TrainingConfig};
+
+settings! {
+    /// A box refiner, how it is trained, and how boxes climb.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RefinerConfig {
+        /// How an image becomes the network's input.
+        pub input: InputConfig,
+        /// The network.
+        pub network: RefinerNetworkConfig,
+        /// The loss, with the number of samples and where they come from.
+        pub objective: AnyObjective,
+        /// How boxes climb f, in (c_x/w₀, c_y/h₀, log w, log h).
+        pub ascent: GradientAscent,
+        /// Factors of these step lengths among which the validation images choose.
+        pub step_factors: Vec<f64> where 0.0..=1e3,
+        /// The training.
+        pub training: TrainingConfig,
+        /// Stages of the body that are trained, counted from its end.
+        pub trained_stages: usize where 0..=7,
+        /// What their learning rate is multiplied by.
+        pub body_rate: f64 where 0.0..=1e3,
+        /// Objects with a shorter side are not trained on, in pixels of the input.
+        pub min_object: f32 where 0.0..=8192.0 => "pixels",
+        /// The validation loss is a mean over at most so many images, evenly chosen.
+        pub validation_images: usize where 1..=1_000_000 => "images",
+    }
+}
+
+settings! {
+    /// Body, pyramid, and f of a pooled box.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RefinerNetworkConfig {
+        /// Classes that f tells apart, with the background, which is class 0; 1: f is the same for all.
+        pub num_classes: usize where 1..=10_000,
+        /// The feature extractor.
+        pub body: BodyKind,
+        /// Channels of its first stage; those of the standard network are 64.
+        pub width: usize where 1..=1024,
+        /// Strides of the pyramid's levels, finest first.
+        pub strides: Vec<usize> where 2..=32 => "pixels",
+        /// Channels of each level.
+        pub channels: usize where 1..=4096,
+        /// The ways in which every box is seen; what is pooled stands side by side.
+        pub views: Vec<ViewConfig>,
+        /// Up to this side, the root of its area, a box has the first level; with each doubling the next …
+        pub canonical_size: f32 where 1.0..=8192.0 => "pixels",
+        /// … as far as this one, counted from 0: 0 gives all boxes the first level.
+        pub coarsest_level: usize where 0..=3,
+        /// Width of fc6 and fc7.
+        pub representation: usize where 1..=65_536,
+    }
+}
+
+settings! {
+    /// A way in which a box is seen.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ViewConfig {
+        /// So many levels above the box's own, as far as there are any.
+        pub level: usize where 0..=3,
+        /// The box is enlarged about its centre by this.
+        pub context: f32 where 0.1..=10.0,
+        /// Bins per side.
+        pub bins: usize where 1..=64,
+    }
+}
+
+/// Bodies of refiners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BodyKind {
+    /// ResNet-18, its normalisation folded into the convolutions.
+    Resnet18,
+    /// ResNet-50 in the same form, with the stride in the first 1×1 convolutions.
+    Resnet50,
+}
+
+impl Setting for BodyKind {}
+
+impl RefinerNetworkConfig {
+    /// The body as a ResNet.
+    #[must_use]
+    pub fn resnet(&self) -> ResNetConfig {
+        let network = match self.body {
+            BodyKind::Resnet18 => ResNetConfig::resnet18(Norm::Folded),
+            BodyKind::Resnet50 => ResNetConfig::resnet50_msra(Norm::Folded),
+        };
+        ResNetConfig { width: self.width, ..network }
+    }
+
+    /// Whether f is the same for all classes.
+    #[must_use]
+    pub fn is_class_agnostic(&self) -> bool {
+        self.num_classes == 1
+    }
+
+    fn check(&self) -> Result<(), String> {
+        const STRIDES: [usize; 4] = [4, 8, 16, 32];
+        if self.strides.is_empty() {
+            return Err("network.strides is empty".to_owned());
+        }
+        let known = |stride: &usize| STRIDES.contains(stride);
+        if !self.strides.iter().all(known) || !self.strides.is_sorted_by(|a, b| b == &(2 * a)) {
+            return Err(format!("network.strides are {:?}, not some of 4, 8, 16, 32 in a row", self.strides));
+        }
+        if self.views.is_empty() {
+            return Err("network.views is empty: boxes are pooled from one level at least".to_owned());
+        }
+        if self.coarsest_level >= self.strides.len() {
+            return Err("network.coarsest_level is no index into network.strides".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Settings for RefinerConfig {
+    const EMBEDDED: &'static [(&'static str, &'static str)] =
+        &[("refiner", include_str!("../../configs/refiner.toml"))];
+
+    fn check(&self) -> Result<(), String> {
+        if self.input.long_side < self.input.short_side {
+            return Err("input.long_side is below input.short_side".to_owned());
+        }
+        self.ascent.check().map_err(|error| format!("ascent: {error}"))?;
+        self.network.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_configuration_survives_a_round_trip() {
+        let config = RefinerConfig::embedded("refiner").unwrap();
+        assert_eq!(RefinerConfig::parse("refiner", &config.to_toml().unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = |text: &str| {
+            RefinerConfig::parse("mine", &format!("extends = 'refiner'\n{text}")).unwrap_err().to_string()
+        };
+        assert!(refused("network.strides = [4, 16]").contains("in a row"));
+        assert!(refused("network.strides = [2, 4]").contains("in a row"));
+        assert!(refused("network.views = []").contains("network.views is empty"));
+        assert!(refused("network.coarsest_level = 3").contains("network.coarsest_level is no index"));
+        assert!(refused("input.long_side = 32").contains("input.long_side"));
+        assert!(refused("training.step = 1").contains("did you mean `steps`"));
+    }
+}

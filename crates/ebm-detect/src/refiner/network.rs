@@ -1,0 +1,79 @@
+//! From an image to f of a box: body, pyramid, head.
+
+use candle_core::{DType, Tensor};
+use candle_nn::VarBuilder;
+use ebm_nn::{fpn::Fpn, ops, params::ParamStore};
+use ebm_seed::Key;
+
+use super::body::{self, Body};
+use crate::{
+    config::{RefinerConfig, RefinerNetworkConfig},
+    energy_head::{EnergyHead, HeadSizes},
+    error::{Error, Result},
+    pooler::Pooler,
+    weights,
+};
+
+/// The network of a refiner; parameter names are those of a detector with a confidence.
+pub struct RefinerNetwork {
+    body: Body,
+    fpn: Fpn,
+    head: EnergyHead,
+}
+
+impl RefinerNetwork {
+    /// The network whose parameters are those of `vb`.
+    pub fn new(config: &RefinerNetworkConfig, vb: &VarBuilder) -> Result<Self> {
+        let RefinerNetworkConfig { channels, representation, num_classes: classes, .. } = *config;
+        let pooler = Pooler::of_refiner(config);
+        let sizes = HeadSizes { channels, representation, classes };
+        Ok(Self {
+            body: Body::new(config, vb)?,
+            fpn: Fpn::new(&body::channels(config), channels, vb.pp("backbone.fpn"))?,
+            head: EnergyHead::over(pooler, sizes, vb.pp("roi_heads"))?,
+        })
+    }
+
+    /// A new network with the body in the file `weights`, and its parameters: all are trained but those of
+    /// the body, of which the configuration says how many.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] with the names or shapes that differ; else when the file is not readable.
+    pub fn with_body(
+        config: &RefinerConfig,
+        weights: &std::path::Path,
+        device: &candle_core::Device,
+        key: Key,
+    ) -> Result<(Self, ParamStore)> {
+        let refuse = |reason: String| Error::Weights { path: weights.to_owned(), reason };
+        let store = ParamStore::new(key);
+        store.preload(body::read(&config.network, weights, device)?);
+        let (network, trained) = (config.network.clone(), config.trained_stages);
+        store.freeze(move |name| body::is_frozen(&network, trained, name));
+        let network = Self::new(&config.network, &store.var_builder(DType::F32, device))
+            .map_err(|error| refuse(format!("its shapes are not those of the refiner's body: {error}")))?;
+        let mut report = store.preload_report();
+        report.missing.retain(|name| name.starts_with("backbone.body."));
+        if !report.is_exact() {
+            return Err(refuse(format!("its names are not those of the refiner's body: {report}")));
+        }
+        Ok((network, store))
+    }
+
+    /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.
+    pub fn maps(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
+        self.body.maps(pixels)
+    }
+
+    /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps.
+    pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut levels = self.fpn.forward_channels_last(maps)?;
+        levels.truncate(maps.len());
+        Ok(levels.iter().map(ops::of_channels_last).collect::<ebm_nn::Result<_>>()?)
+    }
+
+    /// f of pooled boxes.
+    pub fn head(&self) -> &EnergyHead {
+        &self.head
+    }
+}

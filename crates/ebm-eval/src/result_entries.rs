@@ -58,7 +58,7 @@ impl ResultEntry {
 
     /// A number, finite or not.
     fn number(&self, field: &'static str, value: Option<&Value>) -> std::result::Result<f64, BoxProblem> {
-        let word = || Some(value?.as_str()?.parse::<f64>().ok().filter(|number| !number.is_finite())?);
+        let word = || value?.as_str()?.parse::<f64>().ok().filter(|number| !number.is_finite());
         let number = value.and_then(Value::as_f64).or_else(word);
         number.ok_or_else(|| malformed(field, value, "a number"))
     }

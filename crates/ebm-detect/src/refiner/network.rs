@@ -11,7 +11,6 @@ use crate::{
     energy_head::{EnergyHead, HeadSizes},
     error::{Error, Result},
     pooler::Pooler,
-    weights,
 };
 
 /// The network of a refiner; parameter names are those of a detector with a confidence.

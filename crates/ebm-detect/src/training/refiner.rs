@@ -15,7 +15,7 @@ use ebm_train::{GradientTask, Group, Learner, Loss, Progress};
 use rand::Rng as _;
 
 use super::{
-    BatchSource, StreamSource,
+    BatchSource,
     branch::{drawn, mean_loss},
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 /// Where a refiner's batches come from.
 pub enum RefinerSource {
     /// Images from the loader, half of them mirrored as it is told to.
-    Images(StreamSource),
+    Images(Box<dyn BatchSource>),
     /// What a frozen body made of them before.
     Maps(MirroredMaps),
 }

@@ -169,7 +169,7 @@ impl Training for RefinerArgs {
         } else {
             let batches = (config.training.batch_size, key.split("data"));
             let input = (&config.input, BoxConvention::HalfOpen);
-            RefinerSource::Images(common.stream(input, images, batches, session)?)
+            RefinerSource::Images(Box::new(common.stream(input, images, batches, session)?))
         };
         let task = RefinerTask::new((network, store), source, config, key.split("train"))?;
         let network = task.over(session.group);

@@ -274,7 +274,7 @@ impl Pooler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ExperimentConfig, Settings};
+    use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
     use candle_core::Device;
 
     fn pooler(pooling: Pooling) -> Pooler {
@@ -321,6 +321,49 @@ mod tests {
             let restored = pooled.features.index_select(&position, 0).unwrap();
             let first = restored.flatten_from(1).unwrap().mean(1).unwrap().to_vec1::<f32>().unwrap();
             assert_eq!(first.iter().map(|v| v.round() as i32).collect::<Vec<_>>(), [3, 0, 1, 0]);
+        }
+    }
+
+    /// Of the sum of what is pooled, weighted by place.
+    fn weighted(pooler: &Pooler, pyramid: &[Tensor], boxes: &Tensor) -> (f64, Tensor) {
+        let pooled = pooler.pool(pyramid, boxes, &[0, 1, 0]).unwrap();
+        let count = pooled.features.elem_count() / 3;
+        // By the box, whose row depends on its level.
+        let weight =
+            |row: usize, i: usize| ((i * 37 + pooled.order[row] as usize * 11) % 23) as f64 / 11.0 - 1.0;
+        let weights = (0..3 * count).map(|i| weight(i / count, i % count)).collect();
+        let weights = Tensor::from_vec(weights, pooled.features.shape(), &Device::Cpu).unwrap();
+        let sum = (&pooled.features * &weights).unwrap().sum_all().unwrap().to_scalar().unwrap();
+        (sum, pooler.box_gradient(pyramid, &pooled, &weights).unwrap())
+    }
+
+    #[test]
+    fn finite_differences_through_several_views() {
+        let mut config = RefinerConfig::embedded("refiner").unwrap().network;
+        (config.strides, config.coarsest_level, config.canonical_size) = (vec![4, 8, 16], 1, 40.0);
+        let view = |(level, context, bins)| ViewConfig { level, context, bins };
+        config.views = [(0, 1.0, 3), (1, 1.5, 2), (2, 0.5, 1)].map(view).to_vec();
+        let pooler = Pooler::of_refiner(&config);
+        let map = |side: usize| {
+            let value = |i: usize| ((i * 7919 + side) % 101) as f64 / 50.0 - 1.0;
+            let values: Vec<f64> = (0..2 * 2 * side * side).map(value).collect();
+            Tensor::from_vec(values, (2, 2, side, side), &Device::Cpu).unwrap()
+        };
+        let pyramid = [32, 16, 8].map(map);
+        // Of levels 1, 0 and 1: the rows change places.
+        let boxes = [[8.3, 9.1, 117.7, 90.2], [20.6, 31.3, 41.9, 52.4], [-6.1, 3.7, 103.3, 99.9f64]];
+        let (_, gradient) = weighted(&pooler, &pyramid, &Tensor::new(&boxes, &Device::Cpu).unwrap());
+        let gradient = gradient.to_vec2::<f64>().unwrap();
+        const STEP: f64 = 1e-5;
+        for (i, j) in (0..12).map(|at| (at / 4, at % 4)) {
+            let moved = |by: f64| {
+                let mut boxes = boxes;
+                boxes[i][j] += by;
+                weighted(&pooler, &pyramid, &Tensor::new(&boxes, &Device::Cpu).unwrap()).0
+            };
+            let difference = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+            let found = gradient[i][j];
+            assert!((difference - found).abs() < 1e-6 && found.abs() > 1e-6, "{i} {j}: {difference} {found}");
         }
     }
 

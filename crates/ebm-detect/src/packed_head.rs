@@ -78,14 +78,14 @@ impl PackedHead {
 
     /// The boxes in each view.
     fn seen<'a>(&self, pyramids: &'a [Pyramid<'a, f32>], boxes: &[BBox], images: &[u32]) -> Vec<Seen<'a>> {
-        let own: Vec<usize> = boxes.iter().map(|bbox| self.pooler.level(bbox)).collect();
         let seen = pyramids.iter().zip(self.pooler.views()).map(|(pyramid, view)| {
-            let rois = boxes.iter().zip(images).flat_map(|(bbox, &image)| {
-                let [a, b, c, d] = view.enlarged(*bbox);
-                [image as f32, a, b, c, d]
-            });
-            let levels = own.iter().map(|&level| self.pooler.level_seen(level, view)).collect();
-            Seen { pyramid, rois: rois.collect(), levels }
+            let (mut rois, mut levels) = (Vec::new(), Vec::new());
+            for (bbox, &image) in boxes.iter().zip(images) {
+                let (level, [a, b, c, d]) = self.pooler.seen(*bbox, view);
+                rois.extend([image as f32, a, b, c, d]);
+                levels.push(level);
+            }
+            Seen { pyramid, rois, levels }
         });
         seen.collect()
     }

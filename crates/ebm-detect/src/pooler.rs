@@ -26,6 +26,8 @@ pub struct Pooler {
     pooling: Pooling,
     /// Image pixels per map pixel, finest first.
     strides: Vec<usize>,
+    /// Where in the image the first pixel of each level has its centre.
+    origins: Vec<f32>,
     /// A box of this side has the level of `canonical_level`, counted as P2 … are.
     canonical_size: f32,
     canonical_level: usize,
@@ -110,6 +112,7 @@ impl Pooler {
             canonical_size: roi.canonical_size,
             canonical_level: roi.canonical_level,
             coarsest: strides.len() - 1,
+            origins: vec![0.0; strides.len()],
             strides,
             views: vec![View { offset: 0, context: 1.0, bins: roi.pool_size }],
             convention: config.convention.into(),
@@ -123,6 +126,7 @@ impl Pooler {
         Self {
             pooling: Pooling::PrRoi,
             strides: config.strides.clone(),
+            origins: config.strides.iter().map(|stride| config.body.origin(*stride)).collect(),
             canonical_size: config.canonical_size,
             canonical_level: config.strides.first().map_or(0, |stride| stride.ilog2() as usize),
             coarsest: config.coarsest_level,
@@ -159,8 +163,14 @@ impl Pooler {
     }
 
     /// The level in which `view` sees a box of level `level`.
-    pub(crate) fn level_seen(&self, level: usize, view: &View) -> usize {
+    fn level_seen(&self, level: usize, view: &View) -> usize {
         (level + view.offset).min(self.strides.len() - 1)
+    }
+
+    /// The level in which `view` sees the box, and the box from that level's origin.
+    pub(crate) fn seen(&self, bbox: BBox, view: &View) -> (usize, BBox) {
+        let level = self.level_seen(self.level(&bbox), view);
+        (level, view.enlarged(bbox).map(|corner| corner - self.origins[level]))
     }
 
     /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid; they may be on
@@ -187,7 +197,12 @@ impl Pooler {
         let rois = rois.collect::<Result<Vec<_>>>()?;
         let (mut groups, mut start) = (Vec::new(), 0);
         for (level, members) in members.iter().enumerate().filter(|(_, members)| !members.is_empty()) {
-            let own = rois.iter().map(|rois| rois.narrow(0, start, members.len()));
+            let own = self.views.iter().zip(&rois).map(|(view, rois)| {
+                let origin = self.origins[self.level_seen(level, view)];
+                let rois = rois.narrow(0, start, members.len())?;
+                let to_origin = Tensor::new(&[0.0, -origin, -origin, -origin, -origin], rois.device())?;
+                if origin == 0.0 { Ok(rois) } else { rois.broadcast_add(&to_origin.to_dtype(rois.dtype())?) }
+            });
             groups.push(Group { level, rois: own.collect::<candle_core::Result<_>>()? });
             start += members.len();
         }

@@ -87,6 +87,17 @@ pub enum BodyKind {
 
 impl Setting for BodyKind {}
 
+impl BodyKind {
+    /// Where in the image the first pixel of the map of this stride has its centre, pixels being squares: a
+    /// convolution that pads as much on the left as on the right keeps it in the middle of the first pixel.
+    #[must_use]
+    pub fn origin(self, _stride: usize) -> f32 {
+        match self {
+            Self::Resnet18 | Self::Resnet50 => 0.5,
+        }
+    }
+}
+
 impl RefinerNetworkConfig {
     /// The body as a ResNet.
     #[must_use]

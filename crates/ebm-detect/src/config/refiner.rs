@@ -2,7 +2,7 @@
 
 use ebm_core::{AnyObjective, GradientAscent};
 use ebm_experiment::config::{Setting, Settings, settings};
-use ebm_nn::resnet::{Norm, ResNetConfig};
+use ebm_nn::efficientnet::EfficientNetLite0;
 use serde::{Deserialize, Serialize};
 
 use super::{InputConfig, TrainingConfig};
@@ -44,7 +44,7 @@ settings! {
         pub num_classes: usize where 1..=10_000,
         /// The feature extractor.
         pub body: BodyKind,
-        /// Channels of its first stage; those of the standard network are 64.
+        /// Channels of a ResNet's first stage; those of the standard network are 64.
         pub width: usize where 1..=1024,
         /// Strides of the pyramid's levels, finest first.
         pub strides: Vec<usize> where 2..=32 => "pixels",
@@ -83,32 +83,35 @@ pub enum BodyKind {
     Resnet18,
     /// ResNet-50 in the same form, with the stride in the first 1×1 convolutions.
     Resnet50,
+    /// EfficientNet-Lite0, whose normalisation stays as it is.
+    EfficientnetLite0,
 }
 
 impl Setting for BodyKind {}
 
 impl BodyKind {
-    /// Where in the image the first pixel of the map of this stride has its centre, pixels being squares: a
-    /// convolution that pads as much on the left as on the right keeps it in the middle of the first pixel.
+    /// The strides of its maps, finest first.
     #[must_use]
-    pub fn origin(self, _stride: usize) -> f32 {
+    pub fn strides(self) -> &'static [usize] {
         match self {
+            Self::Resnet18 | Self::Resnet50 => &[4, 8, 16, 32],
+            Self::EfficientnetLite0 => &EfficientNetLite0::STRIDES,
+        }
+    }
+
+    /// Where in the image the first pixel of the map of this stride has its centre, pixels being squares.
+    #[must_use]
+    pub fn origin(self, stride: usize) -> f32 {
+        match self {
+            // Convolutions that pad as much before as behind keep it in the middle of the first pixel.
             Self::Resnet18 | Self::Resnet50 => 0.5,
+            // Those that pad behind alone, where they halve the map, put it into the last of them.
+            Self::EfficientnetLite0 => stride as f32 - 0.5,
         }
     }
 }
 
 impl RefinerNetworkConfig {
-    /// The body as a ResNet.
-    #[must_use]
-    pub fn resnet(&self) -> ResNetConfig {
-        let network = match self.body {
-            BodyKind::Resnet18 => ResNetConfig::resnet18(Norm::Folded),
-            BodyKind::Resnet50 => ResNetConfig::resnet50_msra(Norm::Folded),
-        };
-        ResNetConfig { width: self.width, ..network }
-    }
-
     /// Whether f is the same for all classes.
     #[must_use]
     pub fn is_class_agnostic(&self) -> bool {
@@ -116,13 +119,10 @@ impl RefinerNetworkConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        const STRIDES: [usize; 4] = [4, 8, 16, 32];
-        if self.strides.is_empty() {
-            return Err("network.strides is empty".to_owned());
-        }
-        let known = |stride: &usize| STRIDES.contains(stride);
-        if !self.strides.iter().all(known) || !self.strides.is_sorted_by(|a, b| b == &(2 * a)) {
-            return Err(format!("network.strides are {:?}, not some of 4, 8, 16, 32 in a row", self.strides));
+        let known = self.body.strides();
+        let first = known.iter().position(|stride| Some(stride) == self.strides.first());
+        if first.is_none_or(|first| !known[first..].starts_with(&self.strides)) {
+            return Err(format!("network.strides are {:?}, not some of {known:?} in a row", self.strides));
         }
         if self.views.is_empty() {
             return Err("network.views is empty: boxes are pooled from one level at least".to_owned());

@@ -66,7 +66,7 @@ impl Place {
 
     fn train(&self, run: &str, more: &[&str]) -> String {
         let set = [
-            "network={ width = 4, strides = [4, 8], channels = 4, representation = 8 }",
+            "network={ width = 4, strides = [4, 8], map_scales = [1.0, 1.0], channels = 4, representation = 8 }",
             "network.views=[{ level = 0, context = 1.0, bins = 2 }, { level = 1, context = 1.5, bins = 2 }]",
             "input={ short_side = 96, long_side = 96 }",
             "objective.num_samples=8",

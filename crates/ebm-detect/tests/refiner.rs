@@ -23,7 +23,7 @@ fn config(more: &str) -> RefinerConfig {
          input = {{ short_side = 64, long_side = 64 }}\n\
          objective.num_samples = 16\n\
          training = {{ learning_rate = 0.01, warmup_steps = 0, milestones = [], weight_decay = 0.0 }}\n\
-         [network]\nwidth = 4\nstrides = [4, 8]\nchannels = 8\nrepresentation = 16\ncanonical_size = 24\n\
+         [network]\nwidth = 4\nstrides = [4, 8]\nmap_scales = [1.0, 1.0]\nchannels = 8\nrepresentation = 16\ncanonical_size = 24\n\
          coarsest_level = 1\n\
          views = [{{ level = 0, context = 1.0, bins = 3 }}, {{ level = 1, context = 1.5, bins = 2 }}]\n{more}"
     );

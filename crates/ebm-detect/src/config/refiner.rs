@@ -30,6 +30,10 @@ settings! {
         pub body_rate: f64 where 0.0..=1e3,
         /// Objects with a shorter side are not trained on, in pixels of the input.
         pub min_object: f32 where 0.0..=8192.0 => "pixels",
+        /// At most so many objects of an image are trained on in a step, drawn …
+        pub objects: usize where 1..=10_000,
+        /// … with weights that are the root of their area to this power; 0: all alike.
+        pub size_power: f64 where 0.0..=8.0,
         /// The validation loss is a mean over at most so many images, evenly chosen.
         pub validation_images: usize where 1..=1_000_000 => "images",
     }
@@ -48,6 +52,10 @@ settings! {
         pub width: usize where 1..=1024,
         /// Strides of the pyramid's levels, finest first.
         pub strides: Vec<usize> where 2..=32 => "pixels",
+        /// What the body's map of each of these strides is multiplied by, to be of the order of 1.
+        pub map_scales: Vec<f64> where 1e-6..=1e6,
+        /// Pixels per side of the pyramid's output convolutions: 1 or 3.
+        pub kernel: usize where 1..=3,
         /// Channels of each level.
         pub channels: usize where 1..=4096,
         /// The ways in which every box is seen; what is pooled stands side by side.
@@ -124,6 +132,12 @@ impl RefinerNetworkConfig {
         if first.is_none_or(|first| !known[first..].starts_with(&self.strides)) {
             return Err(format!("network.strides are {:?}, not some of {known:?} in a row", self.strides));
         }
+        if self.map_scales.len() != self.strides.len() {
+            return Err("network.map_scales needs one entry for each of network.strides".to_owned());
+        }
+        if self.kernel == 2 {
+            return Err("network.kernel is 2; a kernel of 1 or 3 has a centre".to_owned());
+        }
         if self.views.is_empty() {
             return Err("network.views is empty: boxes are pooled from one level at least".to_owned());
         }
@@ -164,6 +178,8 @@ mod tests {
         };
         assert!(refused("network.strides = [4, 16]").contains("in a row"));
         assert!(refused("network.strides = [2, 4]").contains("in a row"));
+        assert!(refused("network.map_scales = [1.0]").contains("network.map_scales needs one entry"));
+        assert!(refused("network.kernel = 2").contains("network.kernel is 2"));
         assert!(refused("network.views = []").contains("network.views is empty"));
         assert!(refused("network.coarsest_level = 3").contains("network.coarsest_level is no index"));
         assert!(refused("input.long_side = 32").contains("input.long_side"));

@@ -80,7 +80,7 @@ pub struct RefinedBox {
     pub before: [f64; 4],
     /// The box after refinement.
     pub bbox: [f64; 4],
-    /// f of the box as it was given.
+    /// f of the box as it was given, clipped where boxes are.
     pub f_before: f32,
     /// f of the refined box, before it was clipped.
     pub f: f32,
@@ -261,7 +261,11 @@ impl BoxRefiner {
             return Ok((vec![], vec![]));
         }
         let factors = original_pixel(&seen.sample);
-        let corners: Vec<BBox> = boxes.iter().map(|given| to_input(&given.bbox, factors)).collect();
+        let (height, width) = seen.sample.original;
+        let clip = self.options.clip.then_some([width as f64, height as f64]);
+        let inside = |bbox: [f64; 4]| clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(bbox));
+        // What is clipped in the end begins so.
+        let corners: Vec<BBox> = boxes.iter().map(|given| to_input(&inside(given.bbox), factors)).collect();
         let images = vec![0; boxes.len()];
         let features = BoxFeatures::new(&seen.pyramid, images, self.labels(boxes), &corners, CONVENTION)?;
         let ascent = BoxAscent { ascent: ascent.clone(), coordinates: Coordinates::Relative };
@@ -269,12 +273,10 @@ impl BoxRefiner {
         if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
             return Err(Error::NonFinite { place: "refiner", reason: format!("f of a box is {f}") });
         }
-        let (height, width) = seen.sample.original;
-        let clip = self.options.clip.then_some([width as f64, height as f64]);
         let refined = boxes.iter().zip(&climbed).zip(f_before.into_iter().zip(f));
         let refined = refined.map(|((given, corners), (f_before, f))| {
             let (before, bbox) = (given.bbox, to_original(corners, &seen.sample, CONVENTION));
-            let bbox = clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(before));
+            let bbox = clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(inside(before)));
             RefinedBox { before, bbox, f_before, f, density: None, clip }
         });
         Ok((refined.collect(), climbed))

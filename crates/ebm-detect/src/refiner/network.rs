@@ -17,6 +17,7 @@ use crate::{
 pub struct RefinerNetwork {
     body: Body,
     fpn: Fpn,
+    map_scales: Vec<f64>,
     head: EnergyHead,
 }
 
@@ -28,7 +29,8 @@ impl RefinerNetwork {
         let sizes = HeadSizes { channels, representation, classes };
         Ok(Self {
             body: Body::new(config, vb)?,
-            fpn: Fpn::new(&body::channels(config), channels, vb.pp("backbone.fpn"))?,
+            fpn: Fpn::with_outputs(&body::channels(config), channels, config.kernel, vb.pp("backbone.fpn"))?,
+            map_scales: config.map_scales.clone(),
             head: EnergyHead::over(pooler, sizes, vb.pp("roi_heads"))?,
         })
     }
@@ -64,11 +66,15 @@ impl RefinerNetwork {
         self.body.maps(pixels)
     }
 
-    /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps.
+    /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps; ReLU is
+    /// behind it, so that a bin's mean tells more than the mean of what it is made of.
     pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
-        let mut levels = self.fpn.forward_channels_last(maps)?;
+        let scaled = maps.iter().zip(&self.map_scales).map(|(map, scale)| map * *scale);
+        let scaled = scaled.collect::<candle_core::Result<Vec<_>>>()?;
+        let mut levels = self.fpn.forward_channels_last(&scaled)?;
         levels.truncate(maps.len());
-        Ok(levels.iter().map(ops::of_channels_last).collect::<ebm_nn::Result<_>>()?)
+        let level = |level: &Tensor| Ok(ops::of_channels_last(&ops::relu(level)?)?);
+        levels.iter().map(level).collect()
     }
 
     /// f of pooled boxes.

@@ -155,7 +155,7 @@ pub(super) fn mean_loss(
 
 /// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no
 /// more.
-pub(super) fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
+fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
     let mut some = |(boxes, classes): &Objects| {
         if boxes.len() <= OBJECTS_OF_AN_IMAGE {
             return (boxes.clone(), classes.clone());

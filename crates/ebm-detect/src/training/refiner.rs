@@ -10,14 +10,11 @@ use ebm_nn::{
     boxes::{BBox, BoxConvention},
     params::ParamStore,
 };
-use ebm_seed::Key;
+use ebm_seed::{Key, Rng};
 use ebm_train::{GradientTask, Group, Learner, Loss, Progress};
 use rand::Rng as _;
 
-use super::{
-    BatchSource,
-    branch::{drawn, mean_loss},
-};
+use super::{BatchSource, branch::mean_loss};
 use crate::{
     config::RefinerConfig,
     energy_head::BoxFeatures,
@@ -192,7 +189,10 @@ impl RefinerTask {
         };
         let pyramid = self.network.pyramid(&maps)?;
         let large = self.large_enough(&image.objects);
-        let objects = drawn(&large, &mut key.split("objects").rng());
+        let mut rng = key.split("objects").rng();
+        let (count, power) = (self.config.objects, self.config.size_power);
+        let objects: Vec<Objects> =
+            large.iter().map(|of_image| drawn(of_image, count, power, &mut rng)).collect();
         let boxes: Vec<BBox> = objects.iter().flat_map(|(boxes, _)| boxes).copied().collect();
         let agnostic = self.config.network.is_class_agnostic();
         let classes = objects.iter().flat_map(|(_, classes)| classes);
@@ -216,6 +216,20 @@ impl RefinerTask {
         };
         objects.iter().map(of_image).collect()
     }
+}
+
+/// At most `count` of an image's objects in their order, drawn one after the other with weights that are the
+/// root of their area to the `power` (Efraimidis and Spirakis, 2006).
+fn drawn((boxes, classes): &Objects, count: usize, power: f64, rng: &mut Rng) -> Objects {
+    let key = |&[x0, y0, x1, y1]: &BBox| {
+        let weight = f64::from((x1 - x0) * (y1 - y0)).sqrt().powf(power);
+        rng.random::<f64>().ln() / weight
+    };
+    let mut keys: Vec<(f64, usize)> = boxes.iter().map(key).zip(0..).collect();
+    keys.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut chosen: Vec<usize> = keys.into_iter().take(count).map(|(_, index)| index).collect();
+    chosen.sort_unstable();
+    chosen.into_iter().map(|i| (boxes[i], classes[i])).unzip()
 }
 
 impl GradientTask for RefinerTask {
@@ -249,5 +263,33 @@ impl GradientTask for RefinerTask {
 
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_objects_are_drawn_more_often() {
+        let boxes: Vec<BBox> = [1f32, 2.0, 3.0, 4.0].map(|side| [0.0, 0.0, side, side]).to_vec();
+        let image: Objects = (boxes, vec![1, 2, 3, 4]);
+        let mut rng = Key::new(1).rng();
+        assert_eq!(drawn(&image, 9, 1.0, &mut rng), image);
+        const DRAWS: usize = 20_000;
+        for power in [0.0, 1.0, 2.0] {
+            let mut counts = [0; 4];
+            for _ in 0..DRAWS {
+                let (_, classes) = drawn(&image, 1, power, &mut rng);
+                counts[classes[0] - 1] += 1;
+            }
+            let weights = [1.0, 2.0, 3.0, 4.0].map(|side: f64| side.powf(power));
+            for (count, weight) in counts.into_iter().zip(weights) {
+                let expected = weight / weights.iter().sum::<f64>();
+                assert!((count as f64 / DRAWS as f64 - expected).abs() < 0.015, "{power} {counts:?}");
+            }
+        }
+        let (two, classes) = drawn(&image, 2, 1.0, &mut rng);
+        assert!(two.len() == 2 && classes[0] < classes[1]);
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
         let level = |side: usize| Tensor::zeros((2, 4, side, side), DType::F32, &Device::Cpu).unwrap();
         let pyramid: Vec<Tensor> = [16, 8, 4, 2, 1].map(level).into();
-        let candidate = |label, bbox| Candidate { bbox, label, score: 0.9, ..Default::default() };
+        let candidate = |label, bbox| Candidate { bbox, label, score: 0.9 };
         let first = vec![candidate(1, [10., 5., 20., 15.]), candidate(2, [24., 5., 34., 15.])];
         let candidates = [first, vec![candidate(1, [10., 5., 20., 15.])]];
         let rule = StepRule::Backtracking;

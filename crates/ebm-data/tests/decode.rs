@@ -122,7 +122,8 @@ fn damaged_bytes_never_panic() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as usize
     };
-    let names = ["rgb_420.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "rgb.webp", "rgba.bmp", "bits.bmp"];
+    let names =
+        ["rgb_420.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "rgb.webp", "rgba.bmp", "bits.bmp"];
     for name in names {
         let bytes = std::fs::read(golden("images").join(name)).unwrap();
         for _ in 0..300 {

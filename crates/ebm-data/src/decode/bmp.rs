@@ -42,13 +42,20 @@ impl Header {
             _ => {
                 // A negative height says that the first row is the upper one.
                 let height = number::<4>(bytes, 22)? as i32;
-                (number::<4>(bytes, 18)?, height.unsigned_abs().into(), number::<2>(bytes, 28)?, number::<4>(bytes, 30)?)
+                (
+                    number::<4>(bytes, 18)?,
+                    height.unsigned_abs().into(),
+                    number::<2>(bytes, 28)?,
+                    number::<4>(bytes, 30)?,
+                )
             }
         };
         let side = |length: i64| usize::try_from(length).ok().filter(|&side| side > 0);
         let end = || {
             let row = u64::try_from(width).ok()?.checked_mul(u64::try_from(bits).ok()?)?.div_ceil(32) * 4;
-            u64::try_from(number::<4>(bytes, 10)?).ok()?.checked_add(row.checked_mul(u64::try_from(height).ok()?)?)
+            u64::try_from(number::<4>(bytes, 10)?)
+                .ok()?
+                .checked_add(row.checked_mul(u64::try_from(height).ok()?)?)
         };
         let end = if UNCOMPRESSED.contains(&compression) { Some(end()?) } else { None };
         Some(Self { width: side(width)?, height: side(height)?, end })

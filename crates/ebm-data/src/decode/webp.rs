@@ -40,7 +40,8 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let (kind, behind) = rest.split_at_checked(4)?;
         let (length, behind) = behind.split_first_chunk()?;
-        let (content, behind) = behind.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        let (content, behind) =
+            behind.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
         // Each begins at an even place.
         rest = behind.get(content.len() % 2..).unwrap_or_default();
         Some((kind, content))

@@ -67,16 +67,26 @@ pub fn refine_candidates(
         survivors.push(suppress(candidates, scores, config)?);
     }
     let refined = refined_boxes(head, pyramid, &survivors, ascent, convention)?;
-    let pair = |((before, boxes), &(height, width)): ((Vec<Candidate>, Vec<BBox>), &(usize, usize))| {
-        let place = |bbox: BBox| match config.clip_refined {
-            true => clip(&bbox, width as f32, height as f32, convention),
-            false => bbox,
-        };
-        let moved = |(candidate, bbox): (&Candidate, BBox)| Candidate { bbox: place(bbox), ..*candidate };
-        let after = before.iter().zip(boxes).map(moved).collect();
+    let boxes = refined.into_iter().zip(sizes);
+    let pair = |(before, (boxes, &size)): (Vec<Candidate>, (Vec<BBox>, _))| {
+        let after = moved(&before, boxes, size, config);
         RefinedCandidates { before, after }
     };
-    Ok(survivors.into_iter().zip(refined).zip(sizes).map(pair).collect())
+    Ok(survivors.into_iter().zip(boxes).map(pair).collect())
+}
+
+/// The candidates with these boxes, in an image of this height and width.
+fn moved(
+    before: &[Candidate],
+    boxes: Vec<BBox>,
+    (height, width): (usize, usize),
+    config: &DetectorConfig,
+) -> Vec<Candidate> {
+    let place = |bbox: BBox| match config.clip_refined {
+        true => clip(&bbox, width as f32, height as f32, config.convention.into()),
+        false => bbox,
+    };
+    before.iter().zip(boxes).map(|(own, bbox)| Candidate { bbox: place(bbox), ..*own }).collect()
 }
 
 /// f of every candidate in its own class.

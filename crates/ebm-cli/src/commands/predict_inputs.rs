@@ -204,7 +204,7 @@ mod tests {
         let input = dir.path().join("x.png");
         std::fs::write(&input, "mine").unwrap();
         let image = Image::filled(2, 2, [0; 3]).unwrap();
-        let pictures = PictureFolder::new(dir.path(), &[input.clone()]).unwrap();
+        let pictures = PictureFolder::new(dir.path(), std::slice::from_ref(&input)).unwrap();
         assert!(pictures.write("x", &image).unwrap_err().to_string().contains("is an input"));
         assert_eq!(std::fs::read(&input).unwrap(), b"mine");
         assert_eq!(pictures.write("y", &image).unwrap(), dir.path().join("y.png"));

@@ -90,7 +90,8 @@ pub fn panel(
     let same = truth.iter().filter(|(label, _)| *label == detection.label).map(|(_, bbox)| *bbox);
     let truth = same.max_by(|a, b| overlap(a).total_cmp(&overlap(b))).filter(|bbox| overlap(bbox) > 0.0);
     let boxes = Boxes { before: detection.before, after: detection.bbox, truth };
-    Ok(Some(box_panel(image, &boxes, density, edges, corner)?))
+    let panel = box_panel(image, &boxes, density, edges, corner)?;
+    with_marks(panel, 1.0, SMALL_EM, &[], &warning(std::slice::from_ref(found))).map(Some)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Video {
             let mut said = Vec::new();
             let _ = errors.by_ref().take(COMPLAINT).read_to_end(&mut said);
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
-            String::from_utf8_lossy(&said).trim().replace('\n', "; ")
+            String::from_utf8_lossy(&said).into_owned()
         });
         let (path, frames) = (path.to_owned(), BufReader::new(frames));
         let rate = number(&rate).unwrap_or(1.0);
@@ -65,7 +65,8 @@ impl Video {
     /// # Errors
     /// Where ffmpeg fails or there is no frame at all. What it complains of and goes on is said.
     pub fn frame(&mut self) -> Result<Option<Image>> {
-        let frame = ppm(&mut self.frames).with_context(|| format!("{}: a frame", self.path.display()))?;
+        let frame =
+            ppm(&mut self.frames).map_err(|error| broken(&self.path, &format!("a frame: {error:#}")))?;
         if frame.is_some() {
             self.read += 1;
             return Ok(frame);
@@ -74,9 +75,9 @@ impl Video {
         let Some(complaint) = self.complaint.take() else { return Ok(None) };
         let status = self.ffmpeg.wait().with_context(|| format!("{path}: ffmpeg"))?;
         let said = complaint.join().unwrap_or_default();
-        ensure!(status.success() && self.read > 0, "{path}: no video that ffmpeg reads: {said}");
+        ensure!(status.success() && self.read > 0, broken(&self.path, &said));
         if !said.is_empty() {
-            eprintln!("{path}: ffmpeg says: {said}");
+            eprintln!("{path}: ffmpeg says: {}", one_line(&said));
         }
         Ok(None)
     }
@@ -99,13 +100,12 @@ fn probe(path: &Path) -> Result<(String, Option<usize>)> {
         .arg(url(path))
         .output()
         .with_context(|| missing(path))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: no video that ffprobe reads: {}", path.display(), said.trim());
+    ensure!(output.status.success(), broken(path, &String::from_utf8_lossy(&output.stderr)));
     let found: Value = serde_json::from_slice(&output.stdout).context("what ffprobe says")?;
     let stream = &found["streams"][0];
     let rates = ["avg_frame_rate", "r_frame_rate"].map(|key| stream[key].as_str().unwrap_or_default());
     let rate = rates.into_iter().find(|rate| number(rate).is_some());
-    let rate = rate.with_context(|| format!("{}: no video in it has frames a second", path.display()))?;
+    let rate = rate.ok_or_else(|| broken(path, "it has no pictures with a rate"))?;
     let told = |value: &Value| value.as_str()?.parse::<f64>().ok();
     let lasting = || Some(told(&found["format"]["duration"])? * number(rate)?);
     let expected = told(&stream["nb_frames"]).or_else(lasting).filter(|count| count.is_finite());
@@ -117,6 +117,16 @@ fn number(fraction: &str) -> Option<f64> {
     let (over, under) = fraction.split_once('/').unwrap_or((fraction, "1"));
     let value = over.parse::<f64>().ok()? / under.parse::<f64>().ok()?;
     (value > 0.0 && value.is_finite()).then_some(value)
+}
+
+/// The error for what is no video, or is damaged.
+fn broken(path: &Path, detail: &str) -> anyhow::Error {
+    let (path, detail) = (path.to_owned(), one_line(detail));
+    ebm_data::Error::Format { path, expected: "a video that ffmpeg reads", detail }.into()
+}
+
+fn one_line(said: &str) -> String {
+    said.trim().replace('\n', "; ")
 }
 
 fn missing(path: &Path) -> String {

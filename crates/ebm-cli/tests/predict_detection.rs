@@ -115,7 +115,7 @@ fn patterns_and_files_of_one_name_have_their_own_lines_and_pictures() {
     let (none, said) = place.predicts(&["b/X.png", "--min-score", "1.1"]);
     assert!(
         none.is_empty()
-            && said.contains("b/X.png: no detection of --min-score 1.1 or more; the best score is 0.")
+            && said.contains("b/X.png: no detection of --min-score 1.1 or more; the best score is ")
     );
     assert!(said.contains("1 image, 0 detections of --min-score 1.1 or more, "), "{said}");
 
@@ -157,7 +157,7 @@ fn densities_of_few_samples_are_called_so() {
     let head = ["--head", "run/ebm.safetensors", "--density", "--out", "out", "--min-score", "0.3"];
     place.copies(&["x.png"]);
     let predict = |samples: &str| place.predicts(&[&head[..], &["x.png", "--samples", samples]].concat()).0;
-    for (samples, most) in [("64", 64.0), ("1024", 1024.0)] {
+    for (samples, most) in [("64", 64.0), ("256", 256.0)] {
         let found = predict(samples);
         assert!(!found.is_empty());
         for line in &found {

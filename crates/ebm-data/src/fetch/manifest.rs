@@ -259,8 +259,8 @@ mod tests {
         let person = embedded::find(embedded::DATASETS, "coco-person").unwrap().unwrap();
         let (first, last) = (&person.files[0], &person.files[person.files.len() - 1]);
         assert_eq!((person.files.len(), first.path.as_str()), (2693 + 4, "coco-person/train_many.json"));
-        assert_eq!(last.path, "coco-person/images/000000581781.jpg");
-        assert_eq!(last.urls, ["https://s3.amazonaws.com/images.cocodataset.org/val2017/000000581781.jpg"]);
+        assert_eq!(last.path, "coco-person/images/000000581357.jpg");
+        assert_eq!(last.urls, ["https://s3.amazonaws.com/images.cocodataset.org/val2017/000000581357.jpg"]);
         assert!(embedded::find(embedded::DATASETS, "coco").unwrap().is_some());
         assert!(embedded::find(embedded::DATASETS, "resnet18").unwrap().is_none());
     }

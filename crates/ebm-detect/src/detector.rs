@@ -9,7 +9,7 @@ use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, Sample},
 };
-use ebm_nn::boxes::BBox;
+use ebm_nn::boxes::{BBox, area};
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
@@ -231,9 +231,14 @@ impl Detector {
     ) -> Result<Vec<Detection>> {
         let (head, proposal) = self.energy()?;
         let view = self.look(image)?;
-        let wanted = view.refinement.after.iter().filter(|c| c.score >= options.min_score);
-        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.map(|c| (c.label as u32, c.bbox)).unzip();
         let convention = self.config.detector.convention.into();
+        // One that climbed out of the image has no size that a density could be measured in.
+        let after = &view.refinement.after;
+        let is_wanted =
+            |&i: &usize| after[i].score >= options.min_score && area(&after[i].bbox, convention) > 0.0;
+        let wanted: Vec<usize> = (0..after.len()).filter(is_wanted).collect();
+        let object = |&i: &usize| (after[i].label as u32, after[i].bbox);
+        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.iter().map(object).unzip();
         let densities = BoxDensity::about(
             &head,
             &view.pyramid,
@@ -244,9 +249,8 @@ impl Detector {
         )?;
         let factors = original_pixel(&view.sample);
         let mut found = self.detections(&view);
-        let wanted = found.iter_mut().filter(|found| found.score >= options.min_score);
-        for (found, density) in wanted.zip(densities) {
-            found.density = Some(density.scaled(factors, convention));
+        for (i, density) in wanted.into_iter().zip(densities) {
+            found[i].density = Some(density.scaled(factors, convention));
         }
         Ok(found)
     }
@@ -303,7 +307,8 @@ impl Detector {
         let refinement = match (heads.refiners.first(), heads.parametric.first()) {
             (Some(Refiner { head, ascent }), _) => {
                 let candidates = self.network.decode(&scored, None, &images)?;
-                let refined = refine_candidates(*head, &pyramid, &candidates, ascent, config)?;
+                let refined =
+                    refine_candidates(*head, &pyramid, (&candidates, &images.sizes), ascent, config)?;
                 refined.into_iter().next().unwrap_or_default()
             }
             (None, density) => {

@@ -128,9 +128,11 @@ fn to_toml(value: &impl Serialize) -> Result<String> {
 
 const DIGEST: &str = "base_digest";
 
-/// The type of the maps belongs to the device that computes, not to the branch.
+/// The type of the maps belongs to the device that computes, and where refined boxes end to the annotations
+/// that they are compared with, not to the branch.
 fn is_of_detector(setting: &str) -> bool {
-    setting.starts_with("detector.") && setting != "detector.backbone.maps"
+    const OTHERS: [&str; 2] = ["detector.backbone.maps", "detector.clip_refined"];
+    setting.starts_with("detector.") && !OTHERS.contains(&setting)
 }
 
 /// What of a detector's settings a branch does not depend on when it predicts.

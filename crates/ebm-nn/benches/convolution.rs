@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use candle_core::{CpuStorage, CustomOp1, DType, Device, Layout, Shape, Tensor, Var};
 use ebm_nn::layers::{Conv2d, Conv2dConfig};
-use ebm_nn::ops::conv2d_channels_last;
+use ebm_nn::ops::{Padding, conv2d_channels_last};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 
@@ -44,7 +44,7 @@ fn setup(sizes: &[usize]) -> Case {
     let vars = [x, weight.clone(), random(o)].map(|t| Var::from_tensor(&t).unwrap());
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
-    let config = Conv2dConfig { stride, padding, ..Conv2dConfig::same(c, o, k) };
+    let config = Conv2dConfig { stride, padding: Padding::Each(padding), ..Conv2dConfig::same(c, o, k) };
     let conv = Conv2d::new(config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
     let y = conv2d_channels_last(&vars[0], &vars[1], None, stride, padding).unwrap();
     Case { vars, g: y.randn_like(0.0, 1.0).unwrap(), stride, padding, conv }

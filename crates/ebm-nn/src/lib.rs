@@ -6,7 +6,7 @@
 //! | [`device`] | which device to compute on, and what is there |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
-//! | [`layers`], [`norm`], [`resnet`], [`fpn`] | the backbone |
+//! | [`layers`], [`norm`], [`resnet`], [`efficientnet`], [`shufflenet`], [`fpn`] | backbones |
 //! | [`prepared`] | what layers make of constant parameters once |
 //! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
 
@@ -14,6 +14,7 @@ pub mod boxes;
 #[cfg(feature = "cuda")]
 mod cuda;
 pub mod device;
+pub mod efficientnet;
 mod error;
 pub mod fpn;
 pub mod import;
@@ -26,5 +27,6 @@ pub mod params;
 pub mod prepared;
 pub mod resnet;
 pub mod schedule;
+pub mod shufflenet;
 
 pub use error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Convolution, pooling and resizing against PyTorch's values and gradients (`golden/ops_image.py`).
+//! Convolutions, pooling and resizing against PyTorch's values and gradients (`golden/ops_image.py`).
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_nn::Result;
-use ebm_nn::ops::{conv2d, max_pool2d, upsample_nearest2d};
+use ebm_nn::ops::{Padding, conv2d, depthwise_conv2d_channels_last, max_pool2d, upsample_nearest2d};
 
 fn golden() -> HashMap<String, Tensor> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ops_image.safetensors");
@@ -54,6 +54,21 @@ fn convolution_agrees_with_pytorch() {
     let cases = compare("conv2d", &["x", "w", "b"], |name, t| match numbers(name, &["s", "p"])[..] {
         [stride, padding] => conv2d(&t[0], &t[1], Some(&t[2]), stride, padding),
         _ => unreachable!("{name}"),
+    });
+    assert_eq!(cases, 6);
+}
+
+#[test]
+fn depthwise_convolution_agrees_with_pytorch() {
+    let cases = compare("depthwise", &["x", "w", "b"], |name, t| {
+        let (stride, padding) = match numbers(name, &["s", "p"])[..] {
+            [stride, padding] => (stride, Padding::Each(padding)),
+            [stride] => (stride, Padding::Same),
+            _ => unreachable!("{name}"),
+        };
+        let x = t[0].permute((0, 2, 3, 1))?;
+        let y = depthwise_conv2d_channels_last(&x, &t[1], Some(&t[2]), stride, padding)?;
+        Ok(y.permute((0, 3, 1, 2))?)
     });
     assert_eq!(cases, 6);
 }

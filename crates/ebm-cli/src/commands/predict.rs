@@ -31,9 +31,10 @@ pub enum Predict {
 pub struct ModelArgs {
     /// Embedded configuration (mini, paper, torchvision) or a TOML file, in place of the one that the
     /// detector's file holds.
-    #[arg(long)]
+    #[arg(long, requires = "detector")]
     config: Option<String>,
-    /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark or Detectron.
+    /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark, Detectron or
+    /// FastestDet. Without it, FastestDet with COCO's 80 classes, whose weights are in this program.
     #[arg(long)]
     detector: Option<PathBuf>,
     /// Weights of a branch: a confidence, to refine with, or a density in the place of the regression.
@@ -58,10 +59,7 @@ impl ModelArgs {
 
     /// The detector that the arguments name, with its branch.
     pub fn open(&self) -> Result<Detector> {
-        let weights = self
-            .detector
-            .as_deref()
-            .context("--detector is missing: the file with the detector's weights")?;
+        let Some(weights) = &self.detector else { return Ok(Detector::bundled(&self.device.open()?)?) };
         let options = DetectorOptions {
             config: self.config.as_deref().map(super::config).transpose()?,
             branch: self.head.clone(),

@@ -1,6 +1,7 @@
 //! The settings of detection's experiments.
 
 mod detector;
+mod fastest_det;
 mod method;
 mod training;
 
@@ -12,6 +13,7 @@ pub use detector::{
     BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, MapType, NormKind, ResampleKind,
     RoiConfig, RpnConfig,
 };
+pub use fastest_det::FastestDetConfig;
 pub use method::{ConfidenceConfig, MethodConfig, Published};
 pub use training::{OptimizerKind, TrainingConfig};
 

@@ -9,12 +9,17 @@ use serde::Serialize;
 
 use super::conventions::Conventions;
 use crate::{
-    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings, TrainingConfig},
+    config::{
+        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, Settings,
+        TrainingConfig,
+    },
     error::{Error, Result},
 };
 
 /// The task of a file with a whole detector.
 pub const DETECTION: &str = "detection";
+/// The method of a file with FastestDet.
+pub const FASTEST_DET: &str = "fastest_det";
 /// The task of a file with what a method adds to a detector.
 pub const BRANCH: &str = "a branch of a detector";
 
@@ -41,6 +46,20 @@ pub fn detector_metadata(
         config: config.to_toml()?,
         classes: classes.to_vec(),
         input: to_toml(&Conventions::of(&config.detector))?,
+        ..ModelMetadata::default()
+    })
+}
+
+/// What a file with FastestDet says of itself.
+///
+/// # Errors
+/// When the configuration cannot be written as TOML.
+pub fn fastest_det_metadata(config: &FastestDetConfig, classes: &[Class]) -> Result<ModelMetadata> {
+    Ok(ModelMetadata {
+        task: DETECTION.to_owned(),
+        method: FASTEST_DET.to_owned(),
+        config: config.to_toml()?,
+        classes: classes.to_vec(),
         ..ModelMetadata::default()
     })
 }

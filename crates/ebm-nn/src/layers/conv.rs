@@ -5,13 +5,13 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use crate::norm::BatchNorm;
-use crate::ops::PackedConv2d;
+use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::ops::{Activation, PackedConv2d, PackedDepthwise, Padding};
 use crate::prepared::{Prepared, are_constant, is_packable};
 use crate::{Result, init, ops};
 
-/// A square convolution with torch's names `weight` (O, I, k, k) and `bias` (O), and the normalisation of its
-/// outputs, if any.
+/// A square convolution with torch's names `weight` (O, I, k, k), depthwise (O, 1, k, k), and `bias` (O), and the
+/// normalisation of its outputs, if any.
 ///
 /// Of constant parameters it keeps what it makes of them when it is first used without training: the weights
 /// with the normalisation's factors, on the CPU in f32 in the order in which the processor reads them.
@@ -20,7 +20,10 @@ pub struct Conv2d {
     weight: Tensor,
     bias: Option<Tensor>,
     stride: usize,
-    padding: usize,
+    padding: Padding,
+    depthwise: bool,
+    /// What ReLU is.
+    rectifier: Activation,
     norm: Option<BatchNorm>,
     prepared: Prepared<Form>,
 }
@@ -29,6 +32,7 @@ pub struct Conv2d {
 #[derive(Debug)]
 enum Form {
     Packed(PackedConv2d),
+    Depthwise(PackedDepthwise),
     Plain(Tensor, Option<Tensor>),
 }
 
@@ -43,8 +47,10 @@ pub struct Conv2dConfig {
     pub kernel: usize,
     /// The step between two outputs.
     pub stride: usize,
-    /// The zeros on each side.
-    pub padding: usize,
+    /// The zeros around a map.
+    pub padding: Padding,
+    /// Whether each channel has a filter of its own; then I is O.
+    pub depthwise: bool,
     /// How the weight is drawn.
     pub weight: Init,
     /// How the bias is drawn, if there is one.
@@ -60,10 +66,16 @@ impl Conv2dConfig {
             output,
             kernel,
             stride: 1,
-            padding: kernel / 2,
+            padding: Padding::Each(kernel / 2),
+            depthwise: false,
             weight: init::default_weight(),
             bias: Some(init::default_bias(input * kernel * kernel)),
         }
+    }
+
+    /// The same with a filter for each channel.
+    pub fn depthwise(channels: usize, kernel: usize) -> Self {
+        Self { input: channels, depthwise: true, ..Self::same(1, channels, kernel) }
     }
 }
 
@@ -73,16 +85,38 @@ impl Conv2d {
     /// # Errors
     /// When `vb` refuses a tensor.
     pub fn new(config: Conv2dConfig, vb: VarBuilder) -> Result<Self> {
-        let Conv2dConfig { input, output, kernel, stride, padding, .. } = config;
+        let Conv2dConfig { output, kernel, stride, padding, depthwise, .. } = config;
+        let input = if depthwise { 1 } else { config.input };
         let weight = vb.get_with_hints((output, input, kernel, kernel), "weight", config.weight)?;
         let bias = config.bias.map(|init| vb.get_with_hints(output, "bias", init)).transpose()?;
-        Ok(Self { weight, bias, stride, padding, norm: None, prepared: Prepared::new() })
+        let (rectifier, norm, prepared) = (Activation::Relu, None, Prepared::new());
+        Ok(Self { weight, bias, stride, padding, depthwise, rectifier, norm, prepared })
+    }
+
+    /// The layer `conv` of `vb` without a bias, normalised by the layer `norm` of it.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn with_norm(
+        config: Conv2dConfig,
+        norm: BatchNormConfig,
+        [conv, norm_name]: [&str; 2],
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let layer = Self::new(Conv2dConfig { bias: None, ..config }, vb.pp(conv))?;
+        Ok(layer.normalised(BatchNorm::new(config.output, norm, vb.pp(norm_name))?))
     }
 
     /// The same with a normalisation of its outputs.
     #[must_use]
     pub fn normalised(self, norm: BatchNorm) -> Self {
         Self { norm: Some(norm), prepared: Prepared::new(), ..self }
+    }
+
+    /// The same with ReLU6, min(max(x, 0), 6), in the place of ReLU.
+    #[must_use]
+    pub fn relu6(self) -> Self {
+        Self { rectifier: Activation::Relu6, ..self }
     }
 
     /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus
@@ -92,14 +126,18 @@ impl Conv2d {
     /// When `x` has another number of channels or is smaller than the kernel, or `residual` has another
     /// shape.
     pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
-        if self.is_constant([x].into_iter().chain(residual)) && is_packable(x) {
-            let residual = residual.map(ops::to_channels_last).transpose()?;
-            let y =
-                self.forward_channels_last(&ops::to_channels_last(x)?, residual.as_ref(), false, false)?;
-            return Ok(y.permute((0, 3, 1, 2))?);
-        }
+        let packs = self.is_constant([x].into_iter().chain(residual)) && is_packable(x);
+        let padding = match self.padding {
+            Padding::Each(padding) if !packs && !self.depthwise => padding,
+            _ => {
+                let residual = residual.map(ops::to_channels_last).transpose()?;
+                let x = ops::to_channels_last(x)?;
+                let y = self.forward_channels_last(&x, residual.as_ref(), false, false)?;
+                return Ok(y.permute((0, 3, 1, 2))?);
+            }
+        };
         let (weight, bias) = self.folded()?;
-        let y = ops::conv2d(x, &weight, bias.as_ref(), self.stride, self.padding)?;
+        let y = ops::conv2d(x, &weight, bias.as_ref(), self.stride, padding)?;
         Ok(match residual {
             Some(residual) => (y + residual)?,
             None => y,
@@ -107,7 +145,7 @@ impl Conv2d {
     }
 
     /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off
-    /// at 0. With `train`, normalisation that is not frozen uses and records the batch's statistics.
+    /// at 0, or as [`relu6`](Self::relu6) says. With `train`, normalisation that is not frozen uses and records the batch's statistics.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -118,34 +156,78 @@ impl Conv2d {
         relu: bool,
         train: bool,
     ) -> Result<Tensor> {
-        let Self { stride, padding, .. } = *self;
+        let activation = if relu { self.rectifier } else { Activation::None };
         if let Some(norm) = self.norm.as_ref().filter(|norm| norm.uses_batch(train)) {
             // The statistics move.
             self.prepared.forget();
-            let y = ops::conv2d_channels_last(x, &self.weight, self.bias.as_ref(), stride, padding)?;
+            let y = self.convolved(x, (&self.weight, self.bias.as_ref()), None, Activation::None)?;
+            if activation == Activation::Relu6 {
+                return activation.of(&norm.forward_channels_last(&y, residual, false, true)?, None);
+            }
             return norm.forward_channels_last(&y, residual, relu, true);
         }
-        let plain = |weight: &Tensor, bias: Option<&Tensor>| {
-            ops::conv2d_layer(x, (weight, bias), (stride, padding), residual, relu)
+        let folded = || {
+            let (weight, bias) = self.folded()?;
+            self.convolved(x, (&weight, bias.as_ref()), residual, activation)
         };
         if !self.is_constant([x].into_iter().chain(residual)) {
-            let (weight, bias) = self.folded()?;
-            return plain(&weight, bias.as_ref());
+            return folded();
         }
         match &*self.form()? {
-            Form::Packed(packed) if is_packable(x) => packed.forward(x, residual, relu),
-            Form::Packed(_) => {
-                let (weight, bias) = self.folded()?;
-                plain(&weight, bias.as_ref())
+            Form::Packed(packed) if is_packable(x) => {
+                packed.forward(&self.padded(x)?.0, residual, activation)
             }
-            Form::Plain(weight, bias) => plain(weight, bias.as_ref()),
+            Form::Depthwise(packed) if is_packable(x) && residual.is_none() => packed.forward(x, activation),
+            Form::Plain(weight, bias) => self.convolved(x, (weight, bias.as_ref()), residual, activation),
+            _ => folded(),
         }
     }
 
-    /// (O, I, k, k).
+    /// (O, I, k, k), depthwise (O, 1, k, k).
     #[must_use]
     pub fn weight(&self) -> &Tensor {
         &self.weight
+    }
+
+    /// The convolution with these parameters and what follows it.
+    fn convolved(
+        &self,
+        x: &Tensor,
+        parameters: (&Tensor, Option<&Tensor>),
+        residual: Option<&Tensor>,
+        activation: Activation,
+    ) -> Result<Tensor> {
+        if !self.depthwise {
+            let (x, zeros) = self.padded(x)?;
+            return ops::conv2d_layer(&x, parameters, (self.stride, zeros), residual, activation);
+        }
+        let settings = (self.stride, self.padding);
+        if residual.is_none() {
+            return ops::depthwise_layer(x, parameters, settings, activation);
+        }
+        activation.of(&ops::depthwise_layer(x, parameters, settings, Activation::None)?, residual)
+    }
+
+    /// (N, H, W, I) with the zeros of [`Padding::Same`] written out, and those that are to be added on each
+    /// side.
+    fn padded(&self, x: &Tensor) -> Result<(Tensor, usize)> {
+        if let Padding::Each(zeros) = self.padding {
+            return Ok((x.clone(), zeros));
+        }
+        let (mut padded, kernel) = (x.clone(), self.weight.dim(3)?);
+        for axis in [1, 2] {
+            let size = x.dim(axis)?;
+            if let Some((before, outputs)) = self.padding.along(size, kernel, self.stride) {
+                let reach = (outputs - 1) * self.stride + kernel;
+                padded = padded.pad_with_zeros(axis, before, reach.saturating_sub(before + size))?;
+            }
+        }
+        Ok((padded, 0))
+    }
+
+    /// Whether each channel has a filter of its own.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.depthwise
     }
 
     /// Whether neither the parameters nor these arguments depend on a variable.
@@ -163,12 +245,16 @@ impl Conv2d {
         self.prepared.get(|| {
             let (weight, bias) = self.folded()?;
             if is_packable(&weight) {
-                return Ok(Form::Packed(PackedConv2d::new(
-                    &weight,
-                    bias.as_ref(),
-                    self.stride,
-                    self.padding,
-                )?));
+                let (bias, padding) = (bias.as_ref(), self.padding);
+                return Ok(match padding {
+                    _ if self.depthwise => {
+                        Form::Depthwise(PackedDepthwise::new(&weight, bias, (self.stride, padding))?)
+                    }
+                    Padding::Each(zeros) => {
+                        Form::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)
+                    }
+                    Padding::Same => Form::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
+                });
             }
             Ok(Form::Plain(weight.detach(), bias.map(|bias| bias.detach())))
         })

@@ -8,6 +8,7 @@ mod rows;
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
+use crate::ops::Activation;
 use crate::ops::widened::widened;
 use crate::{Error, Result, init};
 
@@ -127,13 +128,7 @@ impl BatchNorm {
         }
         let (second, last) = (channels_second(x.rank()), channels_last(x.rank()));
         let y = self.forward(&x.permute(second)?, train)?;
-        let y = y.permute(last)?;
-        match (residual, relu) {
-            (Some(residual), true) => crate::ops::add_relu(&y, residual),
-            (Some(residual), false) => Ok((y + residual)?),
-            (None, true) => crate::ops::relu(&y),
-            (None, false) => Ok(y),
-        }
+        Activation::relu_where(relu).of(&y.permute(last)?, residual)
     }
 
     /// γ and β.

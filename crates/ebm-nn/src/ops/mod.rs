@@ -5,6 +5,7 @@
 #[cfg(feature = "cuda")]
 pub(crate) mod channel_sums;
 mod conv2d;
+mod depthwise;
 mod float;
 mod gemm;
 pub(crate) mod kernel;
@@ -17,6 +18,7 @@ pub mod prroi_pool;
 mod relu;
 mod roi;
 mod roi_align;
+mod simd;
 pub(crate) mod storage;
 mod sum_taps;
 #[cfg(test)]
@@ -26,6 +28,8 @@ pub(crate) mod widened;
 
 pub(crate) use conv2d::{PackedConv2d, conv2d_layer};
 pub use conv2d::{conv2d, conv2d_channels_last};
+pub(crate) use depthwise::{PackedDepthwise, depthwise_layer};
+pub use depthwise::{Padding, depthwise_conv2d_channels_last};
 pub use float::Float;
 pub use late_fusion::LateFusion;
 pub use layout::{ChannelsLast, channels_first, channels_last, of_channels_last, to_channels_last};
@@ -33,7 +37,8 @@ pub use linear::{PackedLinear, linear, linear_relu, linear_weight_gradient};
 pub use max_pool::{max_pool2d, max_pool2d_channels_last};
 pub use packed::Workspace;
 pub use prroi_pool::{prroi_pool, prroi_pool_box_gradient};
-pub use relu::{add_relu, relu, relu_gradient};
+pub(crate) use relu::Activation;
+pub use relu::{add_relu, relu, relu_gradient, relu6};
 pub use roi_align::roi_align;
 pub use storage::elements;
 pub use sum_taps::{spread_taps, sum_taps};

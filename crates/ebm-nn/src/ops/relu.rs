@@ -1,4 +1,5 @@
-//! ReLU with torch's derivative at 0, which is 0 (candle's is 1), alone and after a sum.
+//! ReLU and ReLU6 with torch's derivatives, which are 0 at their ends (candle's at 0 is 1), alone and after a
+//! sum.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -9,15 +10,77 @@ use rayon::prelude::*;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use crate::Result;
 
+/// What follows a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// max(x, 0).
+    Relu,
+    /// min(max(x, 0), 6).
+    Relu6,
+}
+
+impl Activation {
+    /// ReLU where `relu`, else nothing.
+    pub(crate) fn relu_where(relu: bool) -> Self {
+        if relu { Self::Relu } else { Self::None }
+    }
+
+    /// The least and the greatest result.
+    pub(crate) fn bounds(self) -> [f64; 2] {
+        match self {
+            Self::None => [f64::NEG_INFINITY, f64::INFINITY],
+            Self::Relu => [0., f64::INFINITY],
+            Self::Relu6 => [0., 6.],
+        }
+    }
+
+    /// Of x, plus a residual of the same shape where there is one.
+    pub(crate) fn of(self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        let sum = || residual.map_or_else(|| Ok(x.clone()), |residual| x + residual);
+        if self == Self::None {
+            return Ok(sum()?);
+        }
+        let Some(residual) = residual else {
+            return Ok(if has_kernel(x) { Rectify(self).apply([x])? } else { self.masked(x)? });
+        };
+        if x.shape() != residual.shape() {
+            return Err(candle_core::Error::ShapeMismatchBinaryOp {
+                lhs: x.shape().clone(),
+                rhs: residual.shape().clone(),
+                op: "add_relu",
+            }
+            .into());
+        }
+        Ok(if has_kernel(x) { Rectify(self).apply([x, residual])? } else { self.masked(&sum()?)? })
+    }
+
+    /// The gradient of what it was [of](Self::of) from that of its result y: g where y lies between the bounds,
+    /// else 0. Outside any graph.
+    pub(crate) fn gradient(self, g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
+        if self == Self::None { g.contiguous() } else { Mask(self).run([g, y]) }
+    }
+
+    /// The form for other devices: the product's gradient with respect to x is the mask.
+    fn masked(self, x: &Tensor) -> candle_core::Result<Tensor> {
+        let ([_, most], value) = (self.bounds(), x.detach());
+        let positive = value.gt(0f64)?.to_dtype(x.dtype())?;
+        if most.is_infinite() {
+            return x * positive;
+        }
+        let above = value.ge(most)?.to_dtype(x.dtype())?;
+        (x * (positive - &above)?)? + (above * most)?
+    }
+}
+
 /// max(x, 0), of any shape; the derivative at 0 is 0.
 ///
 /// # Errors
 /// When a tensor operation fails.
 pub fn relu(x: &Tensor) -> Result<Tensor> {
-    if !has_kernel(x) {
-        return masked(x);
-    }
-    Ok(Relu.apply([x])?)
+    Activation::Relu.of(x, None)
 }
 
 /// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
@@ -25,18 +88,15 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// When the shapes differ.
 pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    if a.shape() != b.shape() {
-        return Err(candle_core::Error::ShapeMismatchBinaryOp {
-            lhs: a.shape().clone(),
-            rhs: b.shape().clone(),
-            op: "add_relu",
-        }
-        .into());
-    }
-    if !has_kernel(a) {
-        return masked(&(a + b)?);
-    }
-    Ok(Relu.apply([a, b])?)
+    Activation::Relu.of(a, Some(b))
+}
+
+/// min(max(x, 0), 6), of any shape; the derivatives at 0 and 6 are 0.
+///
+/// # Errors
+/// When a tensor operation fails.
+pub fn relu6(x: &Tensor) -> Result<Tensor> {
+    Activation::Relu6.of(x, None)
 }
 
 /// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
@@ -45,7 +105,7 @@ pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// When the types differ.
 pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
-    Mask.run([g, y])
+    Activation::Relu.gradient(g, y)
 }
 
 /// Whether the operations below serve this tensor.
@@ -53,15 +113,10 @@ fn has_kernel(x: &Tensor) -> bool {
     x.device().is_cuda() || (x.device().is_cpu() && x.dtype() != DType::BF16)
 }
 
-/// The form for other devices: the product's gradient with respect to x is the mask.
-fn masked(x: &Tensor) -> Result<Tensor> {
-    Ok((x * x.detach().gt(0f64)?.to_dtype(x.dtype())?)?)
-}
-
 /// Of one tensor, or of the sum of two.
-struct Relu;
+struct Rectify(Activation);
 
-impl<const N: usize> Kernel<N> for Relu {
+impl<const N: usize> Kernel<N> for Rectify {
     fn name(&self) -> &'static str {
         "relu"
     }
@@ -71,9 +126,10 @@ impl<const N: usize> Kernel<N> for Relu {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; N]) -> candle_core::Result<CpuStorage> {
+        let [_, most] = self.0.bounds();
         by_type!("relu", arguments, |all| match all.get(1) {
-            Some(b) => map(all[0], b, |a, b| positive(a + b)),
-            None => map(all[0], all[0], |x, _| positive(x)),
+            Some(b) => map(all[0], b, most, |a, b, most| between(a + b, most)),
+            None => map(all[0], all[0], most, |x, _, most| between(x, most)),
         })
     }
 
@@ -82,20 +138,21 @@ impl<const N: usize> Kernel<N> for Relu {
         &self,
         arguments: [crate::cuda::Argument<'_>; N],
     ) -> candle_core::Result<candle_core::CudaStorage> {
+        let [_, most] = self.0.bounds();
         match arguments.get(1) {
-            Some(b) => cuda::add_relu(arguments[0], *b),
-            None => cuda::relu(arguments[0]),
+            Some(b) => cuda::add_relu(arguments[0], *b, most),
+            None => cuda::relu(arguments[0], most),
         }
     }
 
     fn gradients(&self, _: [&Tensor; N], y: &Tensor, g: &Tensor) -> candle_core::Result<[Option<Tensor>; N]> {
-        let g = relu_gradient(g, y)?;
+        let g = self.0.gradient(g, y)?;
         Ok(std::array::from_fn(|_| Some(g.clone())))
     }
 }
 
-/// The gradient where the result was positive, else 0.
-struct Mask;
+/// (g, y) -> the gradient where the result y lay between the bounds, else 0.
+struct Mask(Activation);
 
 impl Kernel<2> for Mask {
     fn name(&self) -> &'static str {
@@ -107,26 +164,30 @@ impl Kernel<2> for Mask {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> candle_core::Result<CpuStorage> {
-        by_type!("relu-grad", arguments, |[g, y]| map(g, y, |g, y| if y > 0. { g } else { 0. }))
+        let [_, most] = self.0.bounds();
+        by_type!("relu-grad", arguments, |[g, y]| map(g, y, most, |g, y, most| {
+            if y > 0. && y < most { g } else { 0. }
+        }))
     }
 
     #[cfg(feature = "cuda")]
     fn cuda(&self, [g, y]: [crate::cuda::Argument<'_>; 2]) -> candle_core::Result<candle_core::CudaStorage> {
-        cuda::mask(g, y)
+        cuda::mask(g, y, self.0.bounds()[1])
     }
 }
 
 /// NaN stays NaN.
-fn positive<T: WithDType>(x: T) -> T {
-    if x < T::zero() { T::zero() } else { x }
+fn between<T: WithDType>(x: T, most: T) -> T {
+    let x = if x < T::zero() { T::zero() } else { x };
+    if x > most { most } else { x }
 }
 
-fn map<T: WithDType>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync) -> Vec<T> {
+fn map<T: WithDType>(a: &[T], b: &[T], most: f64, f: impl Fn(T, T, T) -> T + Sync) -> Vec<T> {
     const CHUNK: usize = 1 << 14;
-    let mut y = vec![T::zero(); a.len()];
+    let (mut y, most) = (vec![T::zero(); a.len()], T::from_f64(most));
     y.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((y, a), b)| {
         for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-            *y = f(a, b);
+            *y = f(a, b, most);
         }
     });
     y
@@ -141,6 +202,7 @@ mod tests {
     #[test]
     fn values_and_derivatives_are_torchs() {
         let data = [-1.5, 0., 2., f64::NAN];
+        let masked = |x: &Tensor| Ok(Activation::Relu.masked(x)?);
         let forms = [relu as fn(&Tensor) -> Result<Tensor>, masked];
         for (device, f) in devices().into_iter().flat_map(|device| forms.map(|f| (device.clone(), f))) {
             let x = Var::new(&data[..3], &device).unwrap();
@@ -167,6 +229,20 @@ mod tests {
                 assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
             }
             assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
+        }
+    }
+
+    #[test]
+    fn relu6_is_flat_at_both_ends() {
+        let masked = |x: &Tensor| Ok(Activation::Relu6.masked(x)?);
+        let forms = [relu6 as fn(&Tensor) -> Result<Tensor>, masked];
+        for (device, f) in devices().into_iter().flat_map(|device| forms.map(|f| (device.clone(), f))) {
+            let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
+            let y = f(&x).unwrap();
+            assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
+            // torch.nn.functional.hardtanh passes nothing at its bounds.
+            let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
+            assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3., 0., 0.]);
         }
     }
 }

@@ -5,7 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use ebm_nn::init;
 use ebm_nn::layers::{Conv2d, Conv2dConfig};
 use ebm_nn::norm::{BatchNorm, BatchNormConfig};
-use ebm_nn::ops::{PackedLinear, linear};
+use ebm_nn::ops::{PackedLinear, Padding, linear};
 
 use crate::Result;
 
@@ -28,7 +28,7 @@ impl ConvBlock {
 
     /// A convolution of maps of `kernel` × `kernel` pixels to one.
     pub(super) fn of_patch(input: usize, output: usize, kernel: usize, vb: VarBuilder) -> Result<Self> {
-        Self::new(Conv2dConfig { padding: 0, ..Conv2dConfig::same(input, output, kernel) }, vb)
+        Self::new(Conv2dConfig { padding: Padding::Each(0), ..Conv2dConfig::same(input, output, kernel) }, vb)
     }
 
     fn new(config: Conv2dConfig, vb: VarBuilder) -> Result<Self> {

@@ -199,7 +199,7 @@ fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Va
 
 /// The annotations with the detector's labels.
 fn annotated(annotations: &Path, detector: &Detector) -> Result<CocoDataset> {
-    let labels = Some(detector.config().detector.labels());
+    let labels = detector.labels();
     let options = LoadOptions { check_files: false, labels, ..LoadOptions::new(Purpose::Eval) };
     let dataset = CocoDataset::load(annotations, Path::new(""), &options)?;
     detector.check_classes(annotations, &dataset)?;

@@ -34,7 +34,7 @@ use crate::ops::kernel::Apply;
 #[cfg(feature = "cuda")]
 use crate::ops::layout::to_channels_last;
 use crate::ops::layout::{Order, channels_first};
-use crate::ops::relu::{add_relu, relu as rectified};
+use crate::ops::relu::Activation;
 use crate::{Error, Result};
 pub(crate) use packed::PackedConv2d;
 
@@ -105,8 +105,8 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
     Ok(to_channels_last(&y)?.to_dtype(maps)?)
 }
 
-/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and with `relu` cut off at 0: a layer
-/// of a residual network. On a GPU what follows the product is one pass.
+/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and `activation`: a layer of a residual
+/// network. On a GPU what follows the product is one pass.
 ///
 /// # Errors
 /// As [`conv2d`], and where the residual has another shape.
@@ -115,7 +115,7 @@ pub(crate) fn conv2d_layer(
     (w, bias): (&Tensor, Option<&Tensor>),
     (stride, padding): (usize, usize),
     residual: Option<&Tensor>,
-    relu: bool,
+    activation: Activation,
 ) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
@@ -129,15 +129,9 @@ pub(crate) fn conv2d_layer(
             let reason = format!("expected a bias ({}), got {:?}", y.dim(3)?, bias.dims());
             return Err(Error::Argument { op: "conv2d", reason });
         }
-        return Ok(epilogue(&y, &bias, residual, relu)?);
+        return Ok(epilogue(&y, &bias, residual, activation)?);
     }
-    let y = conv2d_channels_last(x, w, bias, stride, padding)?;
-    match (residual, relu) {
-        (Some(residual), true) => add_relu(&y, residual),
-        (Some(residual), false) => Ok((y + residual)?),
-        (None, true) => rectified(&y),
-        (None, false) => Ok(y),
-    }
+    activation.of(&conv2d_channels_last(x, w, bias, stride, padding)?, residual)
 }
 
 /// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are
@@ -156,7 +150,7 @@ pub fn conv2d_channels_last(
     #[cfg(feature = "cuda")]
     if x.device().is_cuda() {
         return match bias {
-            Some(_) => conv2d_layer(x, (w, bias), (stride, padding), None, false),
+            Some(_) => conv2d_layer(x, (w, bias), (stride, padding), None, Activation::None),
             None => product_on_gpu(x, w, stride, padding),
         };
     }

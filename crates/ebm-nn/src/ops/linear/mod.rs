@@ -11,7 +11,7 @@ use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 use self::products::Products;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::packed::Sizes;
-use super::relu::relu;
+use super::relu::Activation;
 use crate::{Error, Result};
 
 pub use packed::PackedLinear;
@@ -24,7 +24,7 @@ pub use packed::PackedLinear;
 /// [`Error::Argument`] where a rank, a size or a type does not fit, or an extent is zero.
 pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     check(x, w, bias)?;
-    layer(x, w, bias, false)
+    layer(x, w, bias, Activation::None)
 }
 
 /// [`relu`](crate::ops::relu()) of [`linear`].
@@ -33,22 +33,22 @@ pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
 /// As there.
 pub fn linear_relu(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     check(x, w, bias)?;
-    layer(x, w, bias, true)
+    layer(x, w, bias, Activation::Relu)
 }
 
-fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, cut: bool) -> Result<Tensor> {
+fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
     let y = match bias {
         #[cfg(feature = "cuda")]
         Some(bias) if x.device().is_cuda() => {
-            // One pass for the bias and ReLU.
-            return Ok(super::conv2d::epilogue(&Linear.apply([x, w])?, bias, None, cut)?);
+            // One pass for what follows.
+            return Ok(super::conv2d::epilogue(&Linear.apply([x, w])?, bias, None, activation)?);
         }
         Some(bias) if x.device().is_cpu() => Linear.apply([x, w, bias])?,
         Some(bias) => x.matmul(&w.t()?)?.broadcast_add(bias)?,
         None if x.device().is_cpu() || x.device().is_cuda() => Linear.apply([x, w])?,
         None => x.matmul(&w.t()?)?,
     };
-    if cut { relu(&y) } else { Ok(y) }
+    activation.of(&y, None)
 }
 
 /// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of

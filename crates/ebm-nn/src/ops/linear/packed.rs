@@ -7,6 +7,7 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
+use crate::ops::relu::Activation;
 use crate::{Error, Result};
 
 /// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads
@@ -87,7 +88,8 @@ impl PackedLinear {
     /// # Errors
     /// [`Error::Argument`] where the length of `x` is no multiple of I.
     pub fn forward(&self, x: &[f32], relu: bool, workspace: &Workspace) -> Result<Vec<f32>> {
-        let epilogue = Epilogue { bias: &self.bias, residual: None, relu };
+        let activation = Activation::relu_where(relu);
+        let epilogue = Epilogue { bias: &self.bias, residual: None, activation };
         times(x, &self.panels, epilogue, workspace)
     }
 

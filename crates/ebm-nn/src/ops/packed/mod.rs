@@ -7,7 +7,7 @@
 //! | `outer` | the same for sums over the rows of both operands |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
 //! | `dense` | the product of matrices whose rows lie end to end, of any depth |
-//! | `product` | the product, cut into tasks, with bias, residual and ReLU while a tile is at hand |
+//! | `product` | the product, cut into tasks, with bias, residual and activation while a tile is at hand |
 //! | `workspace` | buffers that are used again |
 
 mod dense;

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::panels::Panels;
 use super::tile::{MOST_ROWS, Rows, Sums, most_rows, multiply};
 use crate::ops::gemm::{MatMut, even_ranges};
+use crate::ops::relu::Activation;
 
 /// Tasks that the rows of A are cut into.
 const ROW_TASKS: usize = 16;
@@ -46,8 +47,8 @@ pub(in crate::ops) struct Epilogue<'a> {
     pub(in crate::ops) bias: &'a [f32],
     /// A matrix like C, or none.
     pub(in crate::ops) residual: Option<&'a [f32]>,
-    /// Whether negative numbers become 0.
-    pub(in crate::ops) relu: bool,
+    /// What follows.
+    pub(in crate::ops) activation: Activation,
 }
 
 /// `c ← epilogue(A · B)`, c (rows × columns of B), in parallel.
@@ -123,7 +124,7 @@ impl WithSimd for Task<'_> {
                             sums.row(row - range.start, width),
                             bias,
                             residual,
-                            self.epilogue.relu,
+                            self.epilogue.activation,
                             to,
                         );
                     }
@@ -140,11 +141,12 @@ pub(super) fn finish<S: Simd>(
     sums: &[f32],
     bias: &[f32],
     residual: &[f32],
-    relu: bool,
+    activation: Activation,
     to: &mut [f32],
 ) {
-    // max(floor, value) is value where that is NaN.
-    let floor = simd.splat_f32s(if relu { 0.0 } else { f32::NEG_INFINITY });
+    let [least, most] = activation.bounds().map(|bound| simd.splat_f32s(bound as f32));
+    // Either is value where that is NaN.
+    let cut = |value| simd.min_f32s(most, simd.max_f32s(least, value));
     if to.len().is_multiple_of(S::F32_LANES) {
         let ((sums, _), (bias, _)) = (S::as_simd_f32s(sums), S::as_simd_f32s(bias));
         let (residual, _) = S::as_simd_f32s(residual);
@@ -157,7 +159,7 @@ pub(super) fn finish<S: Simd>(
             if let Some(residual) = residual.get(i) {
                 value = simd.add_f32s(value, *residual);
             }
-            *to = simd.max_f32s(floor, value);
+            *to = cut(value);
         }
         return;
     }
@@ -170,7 +172,7 @@ pub(super) fn finish<S: Simd>(
         if !residual.is_empty() {
             value = simd.add_f32s(value, load(simd, &residual[range]));
         }
-        value = simd.max_f32s(floor, value);
+        value = cut(value);
         match S::as_mut_simd_f32s(to) {
             ([to], _) => *to = value,
             _ => simd.partial_store_f32s(to, value),

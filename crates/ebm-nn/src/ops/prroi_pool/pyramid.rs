@@ -6,9 +6,8 @@ use super::{OP, weights};
 use crate::error::{Error, Result};
 use crate::ops::float::Float;
 use crate::ops::layout::ChannelsLast;
-use crate::ops::roi::{
-    BoxWeights, Roi, RoiKernel, by_place, check_settings, detect, parse, pool_box, roi_grad_box,
-};
+use crate::ops::roi::{BoxWeights, Roi, RoiKernel, by_place, check_settings, parse, pool_box, roi_grad_box};
+use crate::ops::simd::detect;
 
 /// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
 ///

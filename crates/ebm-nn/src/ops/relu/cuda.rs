@@ -1,42 +1,42 @@
-//! ReLU on a GPU.
+//! ReLU and ReLU6 on a GPU, as min(max(·, 0), most).
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CudaStorage, Result};
+use candle_core::{CudaStorage, Result, WithDType};
 
 use crate::cuda::{Argument, Element, by_any_type, elements, launch, unwritten};
 
-/// max(x, 0).
-pub(super) fn relu(x: Argument<'_>) -> Result<CudaStorage> {
-    fn run<T: Element>((x, l): Argument<'_>) -> Result<CudaStorage> {
+/// Of x.
+pub(super) fn relu(x: Argument<'_>, most: f64) -> Result<CudaStorage> {
+    fn run<T: Element>((x, l): Argument<'_>, most: f64) -> Result<CudaStorage> {
         let (device, len) = (x.device(), l.shape().elem_count());
         let x = elements::<T>(x, l)?;
-        let mut y = unwritten::<T>(device, len)?;
-        launch!(device, RELU::"relu", T, len; &x, &mut y);
+        let (mut y, most) = (unwritten::<T>(device, len)?, T::Wide::from_f64(most));
+        launch!(device, RELU::"relu", T, len; &x, &mut y, &most);
         Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
     }
-    by_any_type!(x.0, "relu", run(x))
+    by_any_type!(x.0, "relu", run(x, most))
 }
 
-/// max(a + b, 0).
-pub(super) fn add_relu(a: Argument<'_>, b: Argument<'_>) -> Result<CudaStorage> {
-    fn run<T: Element>((a, la): Argument<'_>, (b, lb): Argument<'_>) -> Result<CudaStorage> {
+/// Of a + b.
+pub(super) fn add_relu(a: Argument<'_>, b: Argument<'_>, most: f64) -> Result<CudaStorage> {
+    fn run<T: Element>((a, la): Argument<'_>, (b, lb): Argument<'_>, most: f64) -> Result<CudaStorage> {
         let (device, len) = (a.device(), la.shape().elem_count());
         let (a, b) = (elements::<T>(a, la)?, elements::<T>(b, lb)?);
-        let mut y = unwritten::<T>(device, len)?;
-        launch!(device, RELU::"add_relu", T, len; &a, &b, &mut y);
+        let (mut y, most) = (unwritten::<T>(device, len)?, T::Wide::from_f64(most));
+        launch!(device, RELU::"add_relu", T, len; &a, &b, &mut y, &most);
         Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
     }
-    by_any_type!(a.0, "add_relu", run(a, b))
+    by_any_type!(a.0, "add_relu", run(a, b, most))
 }
 
-/// g where y was positive, else 0.
-pub(super) fn mask(g: Argument<'_>, y: Argument<'_>) -> Result<CudaStorage> {
-    fn run<T: Element>((g, lg): Argument<'_>, (y, ly): Argument<'_>) -> Result<CudaStorage> {
+/// g where y was between 0 and `most`, else 0.
+pub(super) fn mask(g: Argument<'_>, y: Argument<'_>, most: f64) -> Result<CudaStorage> {
+    fn run<T: Element>((g, lg): Argument<'_>, (y, ly): Argument<'_>, most: f64) -> Result<CudaStorage> {
         let (device, len) = (g.device(), lg.shape().elem_count());
         let (g, y) = (elements::<T>(g, lg)?, elements::<T>(y, ly)?);
-        let mut d = unwritten::<T>(device, len)?;
-        launch!(device, RELU::"relu_mask", T, len; &g, &y, &mut d);
+        let (mut d, most) = (unwritten::<T>(device, len)?, T::Wide::from_f64(most));
+        launch!(device, RELU::"relu_mask", T, len; &g, &y, &mut d, &most);
         Ok(CudaStorage::wrap_cuda_slice(d, device.clone()))
     }
-    by_any_type!(g.0, "relu", run(g, y))
+    by_any_type!(g.0, "relu", run(g, y, most))
 }

@@ -2,9 +2,9 @@
 //!
 //! A *tile* is one box's (ph, pw, C) block with the channels innermost. All sums run in a fixed order.
 
-use super::simd::{Level, multiversion};
 use super::weights::{AxisWeights, BoxWeights, Row};
 use crate::ops::float::Float;
+use crate::ops::simd::{Level, multiversion};
 
 /// Most vectors that one pass adds.
 const PASS: usize = 6;
@@ -288,8 +288,8 @@ multiversion! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::simd::detect;
     use super::*;
+    use crate::ops::simd::detect;
 
     #[test]
     fn every_instruction_set_gives_the_same_sums() {

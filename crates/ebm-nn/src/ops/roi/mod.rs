@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `rois` | the rows of the (R, 5) box tensor, checked |
 //! | `weights` | the sparse one-dimensional weights of a box |
-//! | `simd`, `kernels` | the loops over channels, compiled for AVX-512, AVX2 + FMA and the base target |
+//! | `kernels` | the loops over channels |
 //! | `cuda`, `roi.cu`, `weights.cuh` | the same on a GPU |
 //! | `pool` | the loops over boxes, in parallel and independent of the number of threads |
 //! | `op` | the operation on tensors and its gradients |
@@ -20,12 +20,10 @@ mod kernels;
 mod op;
 mod pool;
 mod rois;
-mod simd;
 mod weights;
 
 pub(super) use kernels::{RoiKernel, pool_box, roi_grad_box};
 pub(super) use op::{Axes, RoiPool, check_settings};
 pub(super) use pool::by_place;
 pub(super) use rois::{Roi, parse};
-pub(super) use simd::detect;
 pub(super) use weights::{AxisWeights, BoxWeights};

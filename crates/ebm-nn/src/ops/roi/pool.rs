@@ -8,10 +8,10 @@ use rayon::prelude::*;
 
 use super::kernels::{RoiKernel, pool_box, roi_grad_box, scatter_box};
 use super::rois::Roi;
-use super::simd::detect;
 use super::weights::BoxWeights;
 use crate::ops::float::Float;
 use crate::ops::layout::{ChannelsLast, swap, transpose};
+use crate::ops::simd::detect;
 
 /// Boxes whose gradients are held at a time, with the channels innermost.
 const BOXES: usize = 128;

@@ -1,26 +1,30 @@
-//! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, ReLU.
+//! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, an activation.
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CudaStorage, Result, Shape, Tensor};
+use candle_core::{CudaStorage, Result, Shape, Tensor, WithDType};
 
 use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, threads_by_channel, unwritten};
 use crate::ops::channel_sums::{channel_sums, extents};
 use crate::ops::kernel::{Apply, Kernel};
-use crate::ops::relu_gradient;
+use crate::ops::relu::Activation;
 
-/// x (…, C) + bias (C), plus a residual of x's shape, and with `relu` nothing below 0. The bias of maps in
-/// bf16 is f32.
-pub(crate) fn epilogue(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+/// `activation` of x (…, C) + bias (C), plus a residual of x's shape. The bias of maps in bf16 is f32.
+pub(crate) fn epilogue(
+    x: &Tensor,
+    bias: &Tensor,
+    residual: Option<&Tensor>,
+    activation: Activation,
+) -> Result<Tensor> {
     match residual {
-        Some(residual) => Epilogue { relu }.apply([x, bias, residual]),
-        None => Epilogue { relu }.apply([x, bias]),
+        Some(residual) => Epilogue { activation }.apply([x, bias, residual]),
+        None => Epilogue { activation }.apply([x, bias]),
     }
 }
 
 /// Of x and the bias, and with a third argument, the residual.
 #[derive(Clone, Copy)]
 struct Epilogue {
-    relu: bool,
+    activation: Activation,
 }
 
 impl<const N: usize> Kernel<N> for Epilogue {
@@ -37,26 +41,27 @@ impl<const N: usize> Kernel<N> for Epilogue {
             x: Argument<'_>,
             bias: Argument<'_>,
             residual: Option<Argument<'_>>,
-            relu: bool,
+            activation: Activation,
         ) -> Result<CudaStorage> {
             let ([_, channels], len) = (extents(x.1.shape()), x.1.shape().elem_count());
             let [c, n] = sizes([channels, len])?;
-            let (has_residual, relu) = (i32::from(residual.is_some()), i32::from(relu));
+            let has_residual = i32::from(residual.is_some());
+            let [least, most] = activation.bounds().map(T::Wide::from_f64);
             let (residual, layout) = residual.unwrap_or(x);
             let (residual, device) = (elements::<T>(residual, layout)?, x.0.device());
             let (x, bias) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(bias.0, bias.1)?);
             let mut y = unwritten::<T>(device, len)?;
             launch!(device, EPILOGUE::"epilogue", T, threads_by_channel(len, channels);
-                &x, &bias, &residual, &mut y, &has_residual, &relu, &c, &n);
+                &x, &bias, &residual, &mut y, &has_residual, &least, &most, &c, &n);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
         let (x, bias, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
-        by_any_type!(x.0, "conv2d", run(x, bias, residual, self.relu))
+        by_any_type!(x.0, "conv2d", run(x, bias, residual, self.activation))
     }
 
     /// Those in x and in a residual are the same.
     fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
-        let (g, bias) = (if self.relu { relu_gradient(g, y)? } else { g.contiguous()? }, arguments[1]);
+        let (g, bias) = (self.activation.gradient(g, y)?, arguments[1]);
         let mut gradients = std::array::from_fn(|_| Some(g.clone()));
         gradients[1] = bias.track_op().then(|| channel_sums(&g)?.to_dtype(bias.dtype())).transpose()?;
         Ok(gradients)
@@ -69,18 +74,10 @@ mod tests {
 
     use super::*;
     use crate::ops::testing::{check_devices, devices, distance, noise_tensor};
-    use crate::ops::{add_relu, relu as rectified};
 
     /// The same by single operations, which the CPU has too.
-    fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
-        let y = x.broadcast_add(&bias.to_dtype(x.dtype())?)?;
-        let wrap = candle_core::Error::wrap;
-        match (residual, relu) {
-            (Some(residual), true) => add_relu(&y, residual).map_err(wrap),
-            (Some(residual), false) => y + residual,
-            (None, true) => rectified(&y).map_err(wrap),
-            (None, false) => Ok(y),
-        }
+    fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, f: Activation) -> Result<Tensor> {
+        f.of(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?, residual).map_err(candle_core::Error::wrap)
     }
 
     #[test]
@@ -90,9 +87,9 @@ mod tests {
             let [x, residual] =
                 [1, 2].map(|salt| noise_tensor(&[2, 5, 7, 3], salt).unwrap().to_dtype(dtype).unwrap());
             let bias = noise_tensor(&[3], 3).unwrap().to_dtype(dtype).unwrap();
-            for relu in [false, true] {
+            for f in [Activation::None, Activation::Relu, Activation::Relu6] {
                 let form = |x: &Tensor, b: &Tensor, r: Option<&Tensor>| {
-                    if x.device().is_cpu() { composed(x, b, r, relu) } else { epilogue(x, b, r, relu) }
+                    if x.device().is_cpu() { composed(x, b, r, f) } else { epilogue(x, b, r, f) }
                 };
                 check_devices(|t| form(&t[0], &t[1], None), &[x.clone(), bias.clone()], tolerance).unwrap();
                 let all = [x.clone(), bias.clone(), residual.clone()];
@@ -110,9 +107,9 @@ mod tests {
             let x = Var::from_tensor(&tensor(&[2, 5, 7, 3], 1, DType::BF16)).unwrap();
             let bias = Var::from_tensor(&tensor(&[3], 2, DType::F32)).unwrap();
             let residual = tensor(&[2, 5, 7, 3], 3, DType::BF16);
-            let y = epilogue(&x, &bias, Some(&residual), true).unwrap();
+            let y = epilogue(&x, &bias, Some(&residual), Activation::Relu).unwrap();
             let wide = [x.as_tensor(), &residual].map(|t| t.to_dtype(DType::F32).unwrap());
-            let expected = composed(&wide[0], &bias, Some(&wide[1]), true).unwrap();
+            let expected = composed(&wide[0], &bias, Some(&wide[1]), Activation::Relu).unwrap();
             assert_eq!(distance(&y, &expected.to_dtype(DType::BF16).unwrap()).unwrap(), 0.0);
             let grads = y.to_dtype(DType::F32).unwrap().sqr().unwrap().sum_all().unwrap().backward().unwrap();
             let found = grads.get(&bias).unwrap();

@@ -28,6 +28,7 @@ use super::geometry::Geometry;
 use crate::ops::kernel::{Argument, Kernel};
 use crate::ops::layout::Order;
 use crate::ops::packed::{Epilogue, Workspace};
+use crate::ops::relu::Activation;
 use crate::ops::storage::{elements, zeros};
 use crate::{Error, Result};
 
@@ -94,17 +95,22 @@ impl PackedConv2d {
         Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::new(panels), bias })
     }
 
-    /// x (N, H, W, C), `residual` like the result and ReLU where `relu` give (N, ⌊(H + 2·padding − kh) /
-    /// stride⌋ + 1, …, O).
+    /// x (N, H, W, C), `residual` like the result and `activation` give (N, ⌊(H + 2·padding − kh) / stride⌋ +
+    /// 1, …, O).
     ///
     /// # Errors
     /// [`Error::Argument`] where x has another number of channels, no pixels or fewer than the kernel, or
     /// where `residual` has another shape than the result.
-    pub(crate) fn forward(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        activation: Activation,
+    ) -> Result<Tensor> {
         let geometry = self.geometry(x)?;
         let [height, width] = geometry.output();
         let shape = [geometry.batch, height, width, geometry.filters];
-        let layer = Layer { conv: self, geometry, relu };
+        let layer = Layer { conv: self, geometry, activation };
         match residual {
             Some(residual) if residual.dims() != shape => {
                 refuse(format!("the result is {shape:?}, the residual {:?}", residual.dims()))
@@ -138,7 +144,7 @@ impl PackedConv2d {
 struct Layer<'a> {
     conv: &'a PackedConv2d,
     geometry: Geometry,
-    relu: bool,
+    activation: Activation,
 }
 
 impl<const N: usize> Kernel<N> for Layer<'_> {
@@ -153,7 +159,7 @@ impl<const N: usize> Kernel<N> for Layer<'_> {
     fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
         let (g, workspace) = (&self.geometry, Workspace::shared());
         let residual = arguments.get(1).map(|(s, l)| elements::<f32>(s, l)).transpose()?;
-        let epilogue = Epilogue { bias: &self.conv.bias, residual, relu: self.relu };
+        let epilogue = Epilogue { bias: &self.conv.bias, residual, activation: self.activation };
         let mut y = workspace.take(g.batch * g.pixels() * g.filters);
         let (storage, layout) = arguments[0];
         self.conv.packed.convolve(elements(storage, layout)?, g, epilogue, &mut y, workspace)?;

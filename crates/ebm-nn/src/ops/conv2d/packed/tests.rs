@@ -23,7 +23,7 @@ fn relative_difference(y: &Tensor, expected: &Tensor) -> f64 {
     let y = y.permute((0, 3, 1, 2)).unwrap().to_dtype(DType::F64).unwrap();
     assert_eq!(expected.dims(), y.dims());
     let largest = |t: Tensor| t.abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
-    largest((y - expected).unwrap()) / largest(expected.clone()).max(1e-3)
+    largest((y - expected).unwrap()) / largest(expected.clone()).max(1e-2)
 }
 
 /// Arguments that f32 holds exactly, in f64: x, w, bias, scale and, like the result, residual.
@@ -45,14 +45,14 @@ fn errors(case: Case) -> [f64; 2] {
     let [x, w, bias, scale, residual] = arguments(case);
     let (.., stride, padding) = case;
     let plain = PackedConv2d::new(&f32s(&w), None, stride, padding).unwrap();
-    let y = plain.forward(&map(&x), None, false).unwrap();
+    let y = plain.forward(&map(&x), None, Activation::None).unwrap();
     let expected = naive(&x, &w, None, stride, padding);
     let first = relative_difference(&y, &expected);
     // Stale numbers in the workspace must not show.
     Workspace::shared().give(vec![f32::NAN; 1 << 16]);
     let scaled = w.broadcast_mul(&scale.reshape(((), 1, 1, 1)).unwrap()).unwrap();
     let fused = PackedConv2d::new(&f32s(&scaled), Some(&f32s(&bias)), stride, padding).unwrap();
-    let y = fused.forward(&map(&x), Some(&map(&residual)), true).unwrap();
+    let y = fused.forward(&map(&x), Some(&map(&residual)), Activation::Relu).unwrap();
     let column = |t: &Tensor| t.reshape((1, (), 1, 1)).unwrap();
     let expected = expected.broadcast_mul(&column(&scale)).unwrap().broadcast_add(&column(&bias)).unwrap();
     let expected = (expected + residual).unwrap().relu().unwrap();
@@ -119,7 +119,7 @@ fn same_bits((padding, stride): (usize, usize)) {
     let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), stride, padding).unwrap();
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let y = pool.install(|| conv.forward(&map(&x), None, true).unwrap());
+        let y = pool.install(|| conv.forward(&map(&x), None, Activation::Relu).unwrap());
         y.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
     };
     let one = run(1);
@@ -132,7 +132,8 @@ fn nan_stays_nan() {
     let w = Tensor::ones((1, 1, 1, 1), DType::F32, &Device::Cpu).unwrap();
     let conv = PackedConv2d::new(&w, None, 1, 0).unwrap();
     let x = Tensor::new(&[[[[f32::NAN], [-1.0]]]], &Device::Cpu).unwrap();
-    let y = conv.forward(&x, None, true).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let y =
+        conv.forward(&x, None, Activation::Relu).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert!(y[0].is_nan() && y[1] == 0.0);
 }
 
@@ -150,8 +151,9 @@ fn unusable_arguments_are_refused_with_a_reason() {
     assert!(packed(&[3, 2, 3, 3], &[3], 0).contains("stride"));
     assert!(packed(&[3, 0, 3, 3], &[3], 1).contains("positive"));
     let conv = PackedConv2d::new(&t(&[3, 2, 5, 5]), None, 1, 1).unwrap();
-    let forward =
-        |x: &[usize], r: Option<&[usize]>| reason(conv.forward(&t(x), r.map(t).as_ref(), false).map(drop));
+    let forward = |x: &[usize], r: Option<&[usize]>| {
+        reason(conv.forward(&t(x), r.map(t).as_ref(), Activation::None).map(drop))
+    };
     assert!(forward(&[1, 9, 9, 3], None).contains("3 channels"));
     assert!(forward(&[1, 2, 9, 2], None).contains("does not fit"));
     assert!(forward(&[0, 9, 9, 2], None).contains("0 maps"));

@@ -224,7 +224,7 @@ impl Task<'_> {
                 None => &[],
             };
             let to = &mut self.c.row_mut(row)[here.clone()];
-            finish(simd, sums, bias, residual, self.epilogue.relu, to);
+            finish(simd, sums, bias, residual, self.epilogue.activation, to);
         }
     }
 }

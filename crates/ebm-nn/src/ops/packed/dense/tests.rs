@@ -1,4 +1,5 @@
 use super::*;
+use crate::ops::relu::Activation;
 use crate::ops::testing::noise_tensor;
 
 fn numbers(rows: usize, columns: usize, seed: u64) -> Vec<f32> {
@@ -56,7 +57,7 @@ fn it_is_the_product_in_every_form_for_every_number_of_threads() {
             ] {
                 let mut c = vec![f32::NAN; rows * columns];
                 let mut c_t = c.clone();
-                let epilogue = Epilogue { bias: &bias, residual: None, relu: true };
+                let epilogue = Epilogue { bias: &bias, residual: None, activation: Activation::Relu };
                 pool.install(|| dense(left, right, sizes, Output::Rows(&mut c, epilogue)).unwrap());
                 pool.install(|| dense(left, right, sizes, Output::Columns(&mut c_t)).unwrap());
                 for (i, wanted) in wanted.iter().enumerate() {

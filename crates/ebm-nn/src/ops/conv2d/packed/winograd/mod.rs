@@ -206,7 +206,7 @@ impl<'a> Task<'a> {
         let [height, width] = self.g.output();
         let (m, stride) = (S::as_simd_f32s(m).0, stride / S::F32_LANES);
         let (bias, _) = S::as_simd_f32s(self.epilogue.bias);
-        let floor = simd.splat_f32s(if self.epilogue.relu { 0.0 } else { f32::NEG_INFINITY });
+        let [least, most] = self.epilogue.activation.bounds().map(|bound| simd.splat_f32s(bound as f32));
         let (rows, columns) = ((height - place.top).min(OUTPUTS), (width - place.left).min(OUTPUTS));
         let first_row = place.image * height + place.top;
         for c in 0..filters / S::F32_LANES {
@@ -222,8 +222,8 @@ impl<'a> Task<'a> {
                     }
                     let here = (pixel - self.first * width) * filters;
                     let (to, _) = S::as_mut_simd_f32s(&mut self.y[here..here + filters]);
-                    // max(floor, value) is value where that is NaN.
-                    to[c] = simd.max_f32s(floor, value);
+                    // Either is value where that is NaN.
+                    to[c] = simd.min_f32s(most, simd.max_f32s(least, value));
                 }
             }
         }

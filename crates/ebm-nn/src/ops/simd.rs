@@ -62,4 +62,4 @@ macro_rules! multiversion {
         }
     };
 }
-pub(super) use multiversion;
+pub(in crate::ops) use multiversion;

@@ -1,0 +1,183 @@
+//! EfficientNet-Lite0 with the parameter names of its published weights.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+
+use crate::layers::{Conv2d, Conv2dConfig};
+use crate::norm::BatchNormConfig;
+use crate::ops::{Padding, Workspace, to_channels_last};
+use crate::{Error, Result, init};
+
+/// A run of blocks of one shape.
+struct Stage {
+    /// The inner channels over the input's.
+    expansion: usize,
+    kernel: usize,
+    /// That of the first block; the others have 1.
+    stride: usize,
+    channels: usize,
+    blocks: usize,
+}
+
+const fn stage(expansion: usize, kernel: usize, stride: usize, channels: usize, blocks: usize) -> Stage {
+    Stage { expansion, kernel, stride, channels, blocks }
+}
+
+/// Table 1 of Tan and Le (2019), EfficientNet-B0, whose body Lite0 has but for squeeze and excitation.
+const STAGES: [Stage; 7] = [
+    stage(1, 3, 1, 16, 1),
+    stage(6, 3, 2, 24, 2),
+    stage(6, 5, 2, 40, 2),
+    stage(6, 3, 2, 80, 3),
+    stage(6, 5, 1, 112, 3),
+    stage(6, 5, 2, 192, 4),
+    stage(6, 3, 1, 320, 1),
+];
+
+/// The channels of the stem.
+const STEM: usize = 32;
+
+/// EfficientNet-Lite0 without its classifier: width and depth 1, ReLU6 everywhere, no squeeze and excitation,
+/// TensorFlow's `SAME` padding.
+///
+/// It expects RGB as (x − 127) / 128. Names are those of `efficientnet-lite0-57934424.pth`: `_conv_stem`, `_bn0`,
+/// `_blocks.{i}._expand_conv`, `._bn0`, `._depthwise_conv`, `._bn1`, `._project_conv`, `._bn2`; its
+/// [classifier](Self::is_classifier) is left out.
+#[derive(Clone, Debug)]
+pub struct EfficientNetLite0 {
+    stem: Conv2d,
+    /// Those that end at each map.
+    groups: Vec<Vec<InvertedResidual>>,
+}
+
+impl EfficientNetLite0 {
+    /// The channels of its maps.
+    pub const CHANNELS: [usize; 5] = [16, 24, 40, 112, 320];
+
+    /// The strides of its maps: each is the last of its size.
+    pub const STRIDES: [usize; 5] = [2, 4, 8, 16, 32];
+
+    /// The normalisation that it was trained with. Frozen, it is [`BatchNormConfig::frozen`] of this `eps`.
+    pub const NORM: BatchNormConfig = BatchNormConfig { eps: 1e-3, momentum: 0.01, frozen: false };
+
+    /// The network up to the map number `maps`, from 1, whose parameters are those of `vb`.
+    ///
+    /// # Errors
+    /// When there are fewer maps, or `vb` refuses a tensor.
+    pub fn new(norm: BatchNormConfig, maps: usize, vb: VarBuilder) -> Result<Self> {
+        check(maps, Self::STRIDES.len())?;
+        let config = Conv2dConfig { stride: 2, padding: Padding::Same, ..Conv2dConfig::same(3, STEM, 3) };
+        let stem = normalised(config, norm, ["_conv_stem", "_bn0"], &vb)?.relu6();
+        let mut groups: Vec<Vec<InvertedResidual>> = Vec::new();
+        let (mut input, mut number) = (STEM, 0);
+        for stage in &STAGES {
+            for block in 0..stage.blocks {
+                let stride = if block == 0 { stage.stride } else { 1 };
+                if stride > 1 || groups.is_empty() {
+                    if groups.len() == maps {
+                        return Ok(Self { stem, groups });
+                    }
+                    groups.push(Vec::new());
+                }
+                let vb = vb.pp(format!("_blocks.{number}"));
+                let block = InvertedResidual::new(stage, (input, stride), norm, &vb)?;
+                groups.iter_mut().last().into_iter().for_each(|group| group.push(block.clone()));
+                (input, number) = (stage.channels, number + 1);
+            }
+        }
+        Ok(Self { stem, groups })
+    }
+
+    /// Whether the tensor of this name in the published file belongs to the classifier.
+    pub fn is_classifier(name: &str) -> bool {
+        ["_conv_head.", "_bn1.", "_fc."].iter().any(|prefix| name.starts_with(prefix))
+    }
+
+    /// (N, 3, H, W) -> its first `maps` maps with the channels innermost, (N, H/2, W/2, channels\[0\]) to
+    /// (…, H/32, W/32, channels\[4\]), sizes rounded up; later ones are not computed. With `train`,
+    /// normalisation that is not frozen uses and records the batch's statistics.
+    ///
+    /// # Errors
+    /// When a map was not built or `x` has another number of channels.
+    pub fn forward_channels_last(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
+        check(maps, self.groups.len())?;
+        x.dims4()?;
+        let mut x = self.stem.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
+        let mut found: Vec<Tensor> = Vec::with_capacity(maps);
+        for group in &self.groups[..maps] {
+            for (i, block) in group.iter().enumerate() {
+                let y = block.forward(&x, train)?;
+                let input = std::mem::replace(&mut x, y);
+                // The first block of a later group reads a map that is kept.
+                if i > 0 || found.is_empty() {
+                    Workspace::shared().recycle(input);
+                }
+            }
+            found.push(x.clone());
+        }
+        Ok(found)
+    }
+}
+
+fn check(maps: usize, there: usize) -> Result<()> {
+    if (1..=there).contains(&maps) {
+        return Ok(());
+    }
+    let reason = format!("{maps} maps are asked for; there are 1 to {there}");
+    Err(Error::Argument { op: "EfficientNetLite0", reason })
+}
+
+/// Expansion, depthwise convolution and projection, plus the input where the shapes are the same.
+#[derive(Clone, Debug)]
+struct InvertedResidual {
+    expand: Option<Conv2d>,
+    depthwise: Conv2d,
+    project: Conv2d,
+    residual: bool,
+}
+
+impl InvertedResidual {
+    fn new(
+        stage: &Stage,
+        (input, stride): (usize, usize),
+        norm: BatchNormConfig,
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let inner = input * stage.expansion;
+        let pointwise =
+            |input, output, names| normalised(Conv2dConfig::same(input, output, 1), norm, names, vb);
+        let expand = || pointwise(input, inner, ["_expand_conv", "_bn0"]).map(Conv2d::relu6);
+        let config =
+            Conv2dConfig { stride, padding: Padding::Same, ..Conv2dConfig::depthwise(inner, stage.kernel) };
+        Ok(Self {
+            expand: (stage.expansion > 1).then(expand).transpose()?,
+            depthwise: normalised(config, norm, ["_depthwise_conv", "_bn1"], vb)?.relu6(),
+            project: pointwise(inner, stage.channels, ["_project_conv", "_bn2"])?,
+            residual: stride == 1 && input == stage.channels,
+        })
+    }
+
+    /// (N, H, W, C) -> (N, …, channels).
+    fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        let expand = self.expand.as_ref();
+        let expanded = expand.map(|layer| layer.forward_channels_last(x, None, true, train)).transpose()?;
+        let inner =
+            self.depthwise.forward_channels_last(expanded.as_ref().unwrap_or(x), None, true, train)?;
+        let y = self.project.forward_channels_last(&inner, self.residual.then_some(x), false, train)?;
+        expanded.into_iter().chain([inner]).for_each(|map| Workspace::shared().recycle(map));
+        Ok(y)
+    }
+}
+
+/// A convolution with the initial weights that the published training began with, and the normalisation behind
+/// it.
+fn normalised(
+    config: Conv2dConfig,
+    norm: BatchNormConfig,
+    names: [&str; 2],
+    vb: &VarBuilder,
+) -> Result<Conv2d> {
+    // A depthwise output reaches one channel, as an input does.
+    let fan = if config.depthwise { init::kaiming_normal_fan_in } else { init::kaiming_normal_fan_out };
+    Conv2d::with_norm(Conv2dConfig { weight: fan(), ..config }, norm, names, vb)
+}

@@ -1,0 +1,172 @@
+//! Depthwise convolution, one filter for each channel, of maps with the channels innermost.
+//!
+//! | file | what |
+//! |---|---|
+//! | `geometry` | the sizes, the padding, and which taps of an axis meet which pixels |
+//! | `cpu`, `kernels` | the loops over rows, and those over channels |
+//! | `cuda`, `depthwise.cu` | the same on a GPU |
+//! | `packed` | the layer of constant parameters |
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod geometry;
+mod kernels;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+
+use self::geometry::Geometry;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::layout::Order;
+use super::relu::Activation;
+use super::widened::widened;
+use crate::{Error, Result};
+
+pub use geometry::Padding;
+pub(crate) use packed::PackedDepthwise;
+
+/// `y[n, i, j, c] = bias[c] + Σ_{u, v} w[c, 0, u, v] · x[n, i·stride + u - top, j·stride + v - left, c]`, where
+/// x is zero outside the map and `padding` says how many zeros lie at its top and left.
+///
+/// x `(N, H, W, C)`, w `(C, 1, kh, kw)` and bias `(C)`, all f32 or all f64 on one device, give y
+/// `(N, oh, ow, C)`; x and y may be bf16 beside parameters in f32, and sums are f32 then. Differentiable in
+/// all three. On the CPU the result has the same bits for every number of threads.
+///
+/// # Errors
+/// [`Error::Argument`] where a rank, size or type does not fit, an extent is zero, the stride is zero, or the
+/// kernel exceeds the padded map.
+pub fn depthwise_conv2d_channels_last(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: Padding,
+) -> Result<Tensor> {
+    depthwise_layer(x, (w, bias), (stride, padding), Activation::None)
+}
+
+/// [`depthwise_conv2d_channels_last`] and `activation`.
+///
+/// # Errors
+/// As there.
+pub(crate) fn depthwise_layer(
+    x: &Tensor,
+    (w, bias): (&Tensor, Option<&Tensor>),
+    (stride, padding): (usize, Padding),
+    activation: Activation,
+) -> Result<Tensor> {
+    if x.dtype() == DType::BF16 {
+        let form = |x: &Tensor| depthwise_layer(x, (w, bias), (stride, padding), activation);
+        return widened(x, form);
+    }
+    let geometry = check(x, w, bias, stride, padding)?;
+    // Tap after tap, (kh·kw, C): the order in which channels meet.
+    let taps = w.reshape((geometry.channels, ()))?.t()?;
+    let y = Depthwise(geometry).apply([x, &taps])?;
+    #[cfg(feature = "cuda")]
+    if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
+        return Ok(super::conv2d::epilogue(&y, bias, None, activation)?);
+    }
+    let y = bias.map_or_else(|| Ok(y.clone()), |bias| y.broadcast_add(bias))?;
+    activation.of(&y, None)
+}
+
+fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: Padding) -> Result<Geometry> {
+    let &[channels, 1, kernel_h, kernel_w] = w.dims() else {
+        return refuse(format!("expected w (C, 1, kh, kw), got {:?}", w.dims()));
+    };
+    if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
+        return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
+    }
+    for (name, other) in [("w", Some(w)), ("bias", bias)] {
+        let Some(other) = other else { continue };
+        if other.dtype() != x.dtype() || !other.device().same_device(x.device()) {
+            let [(dtype, place), (own, here)] = [other, x].map(|t| (t.dtype(), t.device().location()));
+            return refuse(format!("x is {own:?} on {here:?}, {name} is {dtype:?} on {place:?}"));
+        }
+    }
+    if !matches!(x.dtype(), DType::F32 | DType::F64) {
+        return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
+    }
+    Geometry::new(x, channels, [kernel_h, kernel_w], stride, padding)
+}
+
+fn refuse<T>(reason: String) -> Result<T> {
+    Err(Error::Argument { op: "depthwise conv2d", reason })
+}
+
+/// Of x and w, (kh·kw, C).
+#[derive(Clone, Copy)]
+struct Depthwise(Geometry);
+
+impl Kernel<2> for Depthwise {
+    fn name(&self) -> &'static str {
+        "depthwise conv2d"
+    }
+
+    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
+        Ok(Order::ChannelsLast.shape(self.0.batch, self.0.channels, self.0.output))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[x, w]| cpu::forward(x, w, &self.0))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [x, w]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        cuda::correlate(&self.0, x, w, false)
+    }
+
+    fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> CandleResult<[Option<Tensor>; 2]> {
+        let dx = x.track_op().then(|| InputGradient(self.0).run([dy, w]));
+        let dw = w.track_op().then(|| WeightGradient(self.0).run([x, dy]));
+        Ok([dx.transpose()?, dw.transpose()?])
+    }
+}
+
+/// `(dy, w) -> dx`.
+struct InputGradient(Geometry);
+
+impl Kernel<2> for InputGradient {
+    fn name(&self) -> &'static str {
+        "depthwise conv2d input gradient"
+    }
+
+    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
+        Ok(Order::ChannelsLast.shape(self.0.batch, self.0.channels, self.0.input))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[dy, w]| cpu::input_gradient(dy, w, &self.0))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [dy, w]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        cuda::correlate(&self.0, dy, w, true)
+    }
+}
+
+/// `(x, dy) -> dw`, (kh·kw, C).
+struct WeightGradient(Geometry);
+
+impl Kernel<2> for WeightGradient {
+    fn name(&self) -> &'static str {
+        "depthwise conv2d weight gradient"
+    }
+
+    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
+        Ok(Shape::from((self.0.taps(), self.0.channels)))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[x, dy]| cpu::weight_gradient(x, dy, &self.0))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [x, dy]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        cuda::weight_gradient(&self.0, x, dy)
+    }
+}

@@ -113,11 +113,29 @@ fn refined_boxes(
     let Some(features) = features(pyramid, survivors, convention)? else {
         return Ok(vec![Vec::new(); survivors.len()]);
     };
+    Ok(split(&climb(head, features, ascent)?.boxes, survivors))
+}
+
+/// Boxes at the end of their ascent.
+pub(crate) struct Climbed {
+    /// The boxes, in the convention's form.
+    pub boxes: Vec<BBox>,
+    /// f where they began.
+    pub f_before: Vec<f32>,
+    /// f where they are.
+    pub f: Vec<f32>,
+}
+
+/// The boxes of `features` climb f.
+pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> Result<Climbed> {
     let features = features.in_coordinates(ascent.coordinates)?;
     let refined = refine(&head, &features, &features.targets()?, &ascent.ascent)?;
     let boxes = features.corners(&refined.y)?.squeeze(1)?.to_vec2::<f32>()?;
-    let boxes: Vec<BBox> = boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect();
-    Ok(split(&boxes, survivors))
+    Ok(Climbed {
+        boxes: boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect(),
+        f_before: refined.f_init.flatten_all()?.to_vec1()?,
+        f: refined.f.flatten_all()?.to_vec1()?,
+    })
 }
 
 /// What f needs of the candidates, each with its own size as reference.

@@ -15,6 +15,7 @@ pub mod predict_detection;
 pub mod predict_face;
 pub mod predict_inputs;
 pub mod predict_tracking;
+pub mod refine;
 pub mod reproduce;
 pub mod settings;
 pub mod track_dataset;

@@ -1,6 +1,6 @@
 //! `ebm predict detection`.
 
-mod session;
+pub mod session;
 
 use std::path::PathBuf;
 

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::conventions::Conventions;
 use crate::{
     config::{
-        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, Settings,
-        TrainingConfig,
+        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
+        Settings, TrainingConfig,
     },
     error::{Error, Result},
 };
@@ -22,6 +22,8 @@ pub const DETECTION: &str = "detection";
 pub const FASTEST_DET: &str = "fastest_det";
 /// The task of a file with what a method adds to a detector.
 pub const BRANCH: &str = "a branch of a detector";
+/// The task of a file with a refiner of other detectors' boxes.
+pub const REFINER: &str = "a refiner of boxes";
 
 /// The classes that networks trained on `dataset` know.
 pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
@@ -81,6 +83,21 @@ pub fn branch_metadata(
         method: method.key.clone(),
         base: Some(BaseNetwork { digest: detector_digest.to_owned(), file: None }),
         ..detector_metadata(config, Some(seed), classes)?
+    })
+}
+
+/// What a refiner's file says of itself that was trained on boxes of `classes`.
+///
+/// # Errors
+/// When the configuration cannot be written as TOML.
+pub fn refiner_metadata(config: &RefinerConfig, seed: u64, classes: &[Class]) -> Result<ModelMetadata> {
+    Ok(ModelMetadata {
+        task: REFINER.to_owned(),
+        method: ExperimentConfig::ENERGY.to_owned(),
+        seed: Some(seed),
+        config: config.to_toml()?,
+        classes: classes.to_vec(),
+        ..ModelMetadata::default()
     })
 }
 

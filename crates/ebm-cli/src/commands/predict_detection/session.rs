@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use ebm_core::Region;
 use ebm_data::{
     Image,
     coco::{CocoDataset, LoadOptions, Purpose},
@@ -191,10 +192,15 @@ fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Va
         line["reliable"] = json!(density.is_reliable());
     }
     if let Some(edges) = edges {
-        let [left, top, right, bottom] = edges.each_ref().map(|region| &region.intervals);
-        line["edges_90"] = json!({ "left": left, "top": top, "right": right, "bottom": bottom });
+        line["edges_90"] = intervals(edges);
     }
     document("predict detection", line)
+}
+
+/// The intervals of each edge.
+pub fn intervals(edges: &[Region; 4]) -> serde_json::Value {
+    let [left, top, right, bottom] = edges.each_ref().map(|region| &region.intervals);
+    json!({ "left": left, "top": top, "right": right, "bottom": bottom })
 }
 
 /// The annotations with the detector's labels.

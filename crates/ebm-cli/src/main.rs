@@ -7,6 +7,7 @@ mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;
+mod detection_picture;
 mod device;
 mod environment;
 mod exit;
@@ -15,6 +16,7 @@ mod picture;
 mod progress;
 mod schema;
 mod signals;
+mod video;
 mod workers;
 
 use std::process::ExitCode;

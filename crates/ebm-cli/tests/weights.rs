@@ -75,6 +75,28 @@ fn a_detector_of_maskrcnn_benchmark_is_converted() {
 }
 
 #[test]
+fn a_photograph_needs_no_file_of_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let (committed, again) =
+        (in_tree("weights/fastestdet.safetensors"), dir.path().join("again.safetensors"));
+    let found = answer(&["weights", "convert", text(&committed), text(&again)]);
+    assert_eq!((&found["family"], &found["tensors"]), (&"fastest_det".into(), &350.into()));
+    assert!(std::fs::read(&committed).unwrap() == std::fs::read(&again).unwrap(), "the bytes differ");
+
+    let image = ebm_testing::fixture("coco/val2017/000000168974.jpg");
+    let predict = ["predict", "detection", text(&image), "--min-score", "0.6"];
+    let output = ebm(&predict);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let found = schema::document(lines.as_bytes(), "predict detection");
+    assert_eq!((&found["label_name"], &found["category_id"]), (&"person".into(), &1.into()));
+    assert_eq!(found["bbox"], found["bbox_before"]);
+    let same = ebm(&[&predict[..], &["--detector", text(&committed)]].concat());
+    assert_eq!(String::from_utf8(same.stdout).unwrap(), lines);
+    refused(&[&predict[..], &["--config", "mini"]].concat(), "--detector");
+}
+
+#[test]
 fn a_converted_detector_chooses_its_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));

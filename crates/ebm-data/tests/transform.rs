@@ -1,4 +1,4 @@
-//! The resize rule, both filters, mirroring, normalisation and padding.
+//! The resize rule, the filters, mirroring, normalisation and padding.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -6,7 +6,7 @@ mod plain;
 
 use common::{golden, picture};
 use ebm_data::Image;
-use ebm_data::resize::resize_pillow;
+use ebm_data::resize::{resize_pillow, resize_pillow_box};
 use ebm_data::transform::{
     ChannelOrder, Normalise, Resample, ResizeRule, Transform, flip_boxes, padded_size, resize_boxes,
 };
@@ -16,6 +16,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct Golden {
     pillow: Vec<Pillow>,
+    r#box: Vec<Pillow>,
     torch: Vec<Torch>,
     /// width, height, short side, long side, rows and columns by maskrcnn-benchmark, by torchvision.
     sizes: Vec<[usize; 8]>,
@@ -66,11 +67,18 @@ fn the_rules_agree_with_both_libraries() {
 }
 
 #[test]
-fn pillow_filter_is_exact() {
-    for Pillow { from, to, pixels } in load().pillow {
-        let resized = resize_pillow(&picture(from.0, from.1), to.0, to.1);
-        assert_eq!((resized.width, resized.height), to);
-        assert_eq!(resized.pixels, pixels, "{from:?} to {to:?}");
+fn pillow_filters_are_exact() {
+    let golden = load();
+    for (cases, resize) in [
+        (golden.pillow, resize_pillow as fn(&Image, usize, usize) -> Image),
+        (golden.r#box, resize_pillow_box),
+    ] {
+        assert_eq!(cases.len(), 9);
+        for Pillow { from, to, pixels } in cases {
+            let resized = resize(&picture(from.0, from.1), to.0, to.1);
+            assert_eq!((resized.width, resized.height), to);
+            assert_eq!(resized.pixels, pixels, "{from:?} to {to:?}");
+        }
     }
 }
 

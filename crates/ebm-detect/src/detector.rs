@@ -1,29 +1,29 @@
 //! A trained detector as a value: images in, detections out.
 
-use std::path::{Path, PathBuf};
+mod two_stages;
 
-use candle_core::{Device, Tensor};
-use ebm_core::{GaussianMixture, Region};
-use ebm_data::{
-    Image,
-    coco::CocoDataset,
-    loader::{Loader, Sample},
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
 };
-use ebm_nn::boxes::BBox;
+
+use candle_core::Device;
+use ebm_core::Region;
+use ebm_data::{Image, coco::CocoDataset, decode::read_image};
+use ebm_eval::detections::MAX_COORDINATE;
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
+use self::two_stages::{Found, TwoStages};
 use crate::{
     box_head::Candidate,
-    branch::Branch,
     config::{ExperimentConfig, MapType},
     corner_density::BoxDensity,
     error::{Error, Result},
-    evaluation::{Evaluation, Heads, Refiner, evaluate},
-    faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
-    input::{original_pixel, to_original},
-    weights::{BRANCH, WeightFile, check_detector, classes, stated_configuration},
+    evaluation::{Evaluation, Regressed},
+    fastest_det::FastestDet,
+    weights::{FASTEST_DET, WeightFile, classes},
 };
 
 /// What a [`Detector`] is opened with beside its weights.
@@ -82,23 +82,14 @@ impl Default for DetectorOptions {
 /// # }
 /// ```
 pub struct Detector {
-    config: ExperimentConfig,
-    network: FasterRcnn,
-    branch: Option<TrainedBranch>,
-    device: Device,
+    network: Network,
     /// Every file that says what it is.
     files: Vec<(PathBuf, ModelMetadata)>,
 }
 
-/// What was trained on top of the detector.
-struct TrainedBranch {
-    /// The method's key.
-    method: String,
-    branch: Branch,
-    /// How its boxes climb, where they do.
-    ascent: Option<BoxAscent>,
-    /// Eq. 5 as the branch was trained with, of an energy model.
-    proposal: Option<GaussianMixture>,
+enum Network {
+    TwoStages(Box<TwoStages>),
+    FastestDet(Box<FastestDet>),
 }
 
 /// An object that was found. Boxes are `[x, y, width, height]` in pixels of the image.
@@ -143,15 +134,8 @@ pub struct DensityOptions {
     pub samples: usize,
 }
 
-/// What is known of one image.
-struct View {
-    /// In the network's input.
-    refinement: RefinedCandidates,
-    /// From the input to the image.
-    sample: Sample,
-    /// P2 … P6.
-    pyramid: Vec<Tensor>,
-}
+/// FastestDet as it is committed, with the classes of COCO.
+const BUNDLED: &[u8] = include_bytes!("../../../weights/fastestdet.safetensors");
 
 impl Detector {
     /// The detector in the file `weights`, on the CPU: one that was trained here, or of any
@@ -169,28 +153,53 @@ impl Detector {
     /// [`Error::Weights`] or [`Error::Train`] with both values, when the file does not hold the architecture,
     /// the branch was trained on another detector, or a file says nothing and `options` do not either.
     pub fn open_with(weights: impl AsRef<Path>, options: &DetectorOptions) -> Result<Self> {
-        let device = options.device.clone();
-        let weights = WeightFile::open(weights.as_ref(), &device)?;
-        let mut config = options.config.clone().map_or_else(|| weights.configuration(), Ok)?;
-        config.detector.backbone.maps = options.maps;
-        let network = weights.detector(&config.detector)?;
-        let of_branch = options.branch.as_ref().map(|path| WeightFile::open(path, &device)).transpose()?;
-        let open = |file| TrainedBranch::open(file, (&weights, &config), options);
-        let branch = of_branch.as_ref().map(open).transpose()?;
-        let files = [Some(&weights), of_branch.as_ref()].into_iter().flatten();
+        Self::of(&WeightFile::open(weights.as_ref(), &options.device)?, options)
+    }
+
+    /// FastestDet with its published weights, which this program holds: the 80 classes of COCO.
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    pub fn bundled(device: &Device) -> Result<Self> {
+        let weights = WeightFile::of_bytes(Path::new("the bundled FastestDet"), BUNDLED, device)?;
+        Self::of(&weights, &DetectorOptions { device: device.clone(), ..DetectorOptions::default() })
+    }
+
+    fn of(weights: &WeightFile, options: &DetectorOptions) -> Result<Self> {
+        let branch =
+            options.branch.as_ref().map(|path| WeightFile::open(path, &options.device)).transpose()?;
+        let network = match weights.is_fastest_det() {
+            false => Network::TwoStages(Box::new(TwoStages::open(weights, branch.as_ref(), options)?)),
+            true if options.config.is_some() || branch.is_some() => {
+                let reason =
+                    "FastestDet has neither a configuration of Faster-RCNN's nor a branch; give it alone";
+                let path = weights.path().to_owned();
+                return Err(Error::Weights { path, reason: reason.to_owned() });
+            }
+            true => Network::FastestDet(Box::new(weights.fastest_det()?)),
+        };
+        let files = [Some(weights), branch.as_ref()].into_iter().flatten();
         let files =
             files.filter_map(|file| Some((file.path().to_owned(), file.metadata()?.clone()))).collect();
-        Ok(Self { config, network, branch, device, files })
+        Ok(Self { network, files })
     }
 
-    /// The settings.
-    pub fn config(&self) -> &ExperimentConfig {
-        &self.config
+    /// As many labels as annotations must have to be compared with what it finds; none where classes are told
+    /// by their ids.
+    pub fn labels(&self) -> Option<usize> {
+        match &self.network {
+            Network::TwoStages(detector) => Some(detector.config.detector.labels()),
+            Network::FastestDet(_) => None,
+        }
     }
 
-    /// The key of the method by which boxes are found: the branch's, or else [`ExperimentConfig::DIRECT`].
+    /// The key of the method by which boxes are found: the branch's, or else [`ExperimentConfig::DIRECT`] or
+    /// [`FASTEST_DET`].
     pub fn method(&self) -> &str {
-        self.branch.as_ref().map_or(ExperimentConfig::DIRECT, |branch| &branch.method)
+        match &self.network {
+            Network::TwoStages(detector) => detector.method(),
+            Network::FastestDet(_) => FASTEST_DET,
+        }
     }
 
     /// The classes that it finds, by label; empty where its files name none.
@@ -199,12 +208,31 @@ impl Detector {
         named.find(|classes| !classes.is_empty()).unwrap_or_default()
     }
 
-    /// Refuses annotations of other classes than the files say that they were trained on.
+    /// Refuses annotations of other classes than the files say that they were trained on; of FastestDet,
+    /// annotations with a category of another id or name than its classes have.
     ///
     /// # Errors
-    /// [`Error::Train`] with both names.
+    /// [`Error::Train`] with both names, or [`Error::Config`] with the category.
     pub fn check_classes(&self, annotations: &Path, dataset: &CocoDataset) -> Result<()> {
-        let (name, classes) = (annotations.display().to_string(), classes(dataset));
+        let name = annotations.display().to_string();
+        if matches!(self.network, Network::FastestDet(_)) {
+            let known =
+                |id, name: &str| self.classes().iter().any(|class| class.id == id && class.name == name);
+            return match dataset.categories.iter().find(|category| !known(category.id, &category.name)) {
+                None => Ok(()),
+                Some(category) => {
+                    let reason = format!(
+                        "{:?} (id {}) is none of the {} classes that the detector finds; take annotations with COCO's \
+                         categories",
+                        category.name,
+                        category.id,
+                        self.classes().len()
+                    );
+                    Err(Error::Config { name, reason })
+                }
+            };
+        }
+        let classes = classes(dataset);
         for (path, said) in &self.files {
             said.check_classes(path, &name, &classes)?;
         }
@@ -216,7 +244,12 @@ impl Detector {
     /// # Errors
     /// When the networks produce numbers that no box can be made of.
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
-        Ok(self.detections(&self.look(image)?))
+        match &self.network {
+            Network::TwoStages(detector) => Ok(self.detections(detector.found(&detector.look(image)?))),
+            Network::FastestDet(detector) => {
+                Ok(self.detections(detector.detect(image)?.iter().map(Found::from)))
+            }
+        }
     }
 
     /// The same with p(y | x) of those that `options` ask for, drawn with `rng`.
@@ -229,40 +262,51 @@ impl Detector {
         options: &DensityOptions,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<Detection>> {
-        let (head, proposal) = self.energy()?;
-        let view = self.look(image)?;
-        let wanted = view.refinement.after.iter().filter(|c| c.score >= options.min_score);
-        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.map(|c| (c.label as u32, c.bbox)).unzip();
-        let convention = self.config.detector.convention.into();
-        let densities = BoxDensity::about(
-            &head,
-            &view.pyramid,
-            (&vec![0; boxes.len()], &labels, &boxes),
-            convention,
-            (proposal, options.samples),
-            rng,
-        )?;
-        let factors = original_pixel(&view.sample);
-        let mut found = self.detections(&view);
-        let wanted = found.iter_mut().filter(|found| found.score >= options.min_score);
-        for (found, density) in wanted.zip(densities) {
-            found.density = Some(density.scaled(factors, convention));
+        let detector = self.with_density()?;
+        let view = detector.look(image)?;
+        let densities = detector.densities(&view, options, rng)?;
+        let mut found = self.detections(detector.found(&view));
+        for (place, density) in densities {
+            found[place].density = Some(density);
         }
         Ok(found)
     }
 
-    /// The detections of the images of `loader`, which are those of `dataset`, in COCO's form: Faster-RCNN's
-    /// own, and the branch's. `progress` is told the number of images done.
+    /// The detections of the images of `dataset`, in COCO's form: the detector's own, and the branch's. So many
+    /// `workers` read images ahead where they are resized as in training; `progress` is told the number of
+    /// images done.
     ///
     /// # Errors
     /// When an image cannot be read, or a network fails.
     pub fn evaluate(
         &self,
-        dataset: &CocoDataset,
-        loader: &Loader,
+        dataset: &Arc<CocoDataset>,
+        workers: usize,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Evaluation> {
-        evaluate(&self.network, dataset, loader, &self.heads(), &self.device, progress)
+        let detector = match &self.network {
+            Network::TwoStages(detector) => return detector.evaluate(dataset, workers, progress),
+            Network::FastestDet(detector) => detector,
+        };
+        let (mut direct, mut images) = (Regressed::default(), 0);
+        for known in &dataset.images {
+            let image = read_image(&known.path)?;
+            let start = Instant::now();
+            let found = detector.detect(&image)?;
+            direct.duration += start.elapsed();
+            let results = self.detections(found.iter().map(Found::from)).into_iter().filter_map(|found| {
+                // A class that the dataset does not have cannot be scored there.
+                let category_id = found.class.map(|class| class.id)?;
+                dataset.label(category_id)?;
+                let bbox = found.bbox.map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
+                let score = f64::from(found.score);
+                Some(ebm_eval::Detection { image_id: known.id, category_id, bbox, score })
+            });
+            direct.detections.extend(results);
+            images += 1;
+            progress(images);
+        }
+        Ok(Evaluation { direct, images, ..Evaluation::default() })
     }
 
     /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is
@@ -271,108 +315,37 @@ impl Detector {
     /// # Errors
     /// [`Error::Config`] with what the branch is instead.
     pub fn check_density(&self) -> Result<()> {
-        self.energy().map(|_| ())
+        self.with_density()?.energy().map(|_| ())
     }
 
-    /// What finds boxes beside Faster-RCNN's regression: the branch, if there is one.
-    fn heads(&self) -> Heads<'_> {
-        Heads::of(self.branch.iter().map(|trained| (&trained.branch, trained.ascent.as_ref())))
-    }
-
-    /// The energy model with Eq. 5 as it was trained with: what has a density p(y | x) of boxes.
-    fn energy(&self) -> Result<(&Head, &GaussianMixture)> {
-        let proposal = self.branch.as_ref().and_then(|branch| branch.proposal.as_ref());
-        if let (Some(refiner), Some(proposal)) = (self.heads().refiners.first(), proposal) {
-            return Ok((refiner.head, proposal));
+    fn with_density(&self) -> Result<&TwoStages> {
+        match &self.network {
+            Network::TwoStages(detector) => Ok(detector),
+            Network::FastestDet(_) => {
+                let reason = "p(y|x) needs an energy model, and FastestDet has none".to_owned();
+                Err(Error::Config { name: "density".into(), reason })
+            }
         }
-        let reason = match &self.branch {
-            Some(branch) => {
-                format!("p(y|x) is of energy models, and this is a branch of {}", branch.method)
-            }
-            None => "p(y|x) needs the weights of an energy model beside the detector's".to_owned(),
-        };
-        Err(Error::Config { name: "density".into(), reason })
     }
 
-    fn look(&self, image: &Image) -> Result<View> {
-        let config = &self.config.detector;
-        let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
-        let pyramid = self.network.features(&images.pixels, false)?;
-        let scored = self.network.scored(&pyramid, &images)?;
-        let heads = self.heads();
-        let refinement = match (heads.refiners.first(), heads.parametric.first()) {
-            (Some(Refiner { head, ascent }), _) => {
-                let candidates = self.network.decode(&scored, None, &images)?;
-                let refined = refine_candidates(*head, &pyramid, &candidates, ascent, config)?;
-                refined.into_iter().next().unwrap_or_default()
-            }
-            (None, density) => {
-                let latent = || heads.key.split("latent").rng();
-                let offsets = density.map(|head| head.offsets(&scored, &mut latent())).transpose()?;
-                let candidates = self.network.decode(&scored, offsets.as_deref(), &images)?;
-                let before = candidates.first().map_or(Ok(vec![]), |c| self.network.suppress(c))?;
-                RefinedCandidates { after: before.clone(), before }
-            }
-        };
-        Ok(View { refinement, sample, pyramid })
-    }
-
-    fn detections(&self, view: &View) -> Vec<Detection> {
-        let convention = self.config.detector.convention.into();
-        let corners = |c: &Candidate| to_original(&c.bbox, &view.sample, convention);
-        let RefinedCandidates { before, after } = &view.refinement;
-        let detection = |(before, after): (&Candidate, &Candidate)| Detection {
-            label: after.label,
-            class: self.classes().iter().find(|class| class.label == after.label).cloned(),
-            score: after.score,
-            before: corners(before),
-            bbox: corners(after),
+    fn detections(&self, found: impl IntoIterator<Item = Found>) -> Vec<Detection> {
+        let detection = |Found { label, score, before, bbox }| Detection {
+            label,
+            class: self.classes().iter().find(|class| class.label == label).cloned(),
+            score,
+            before,
+            bbox,
             density: None,
         };
-        before.iter().zip(after).map(detection).collect()
+        found.into_iter().map(detection).collect()
     }
 }
 
-impl TrainedBranch {
-    /// The branch in `file`, for the detector in the file `weights` with `config`.
-    fn open(
-        file: &WeightFile,
-        (weights, config): (&WeightFile, &ExperimentConfig),
-        options: &DetectorOptions,
-    ) -> Result<Self> {
-        let (path, said) = (file.path(), file.metadata());
-        let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
-        if let Some(said) = said {
-            said.check_task(path, &[BRANCH])?;
-        }
-        let method = match (&options.method, said.map(|said| &said.method)) {
-            (Some(given), Some(own)) if given != own => {
-                return Err(refuse(format!("it is a branch of {own}, not of --method {given}")));
-            }
-            (_, Some(method)) | (Some(method), None) => method.clone(),
-            (None, None) => {
-                return Err(refuse("it does not say of which method it is; give --method".to_owned()));
-            }
-        };
-        // Its own settings, unless others are asked for.
-        let trained = match said {
-            None => config.clone(),
-            Some(said) => {
-                check_detector(said, path, config, &weights.digest()?)?;
-                stated_configuration(said, path)?
-            }
-        };
-        // A name that the command line does not give is the file's.
-        let row = trained.method(&method).map_err(|error| match options.method {
-            Some(_) => error,
-            None => refuse(error.to_string()),
-        })?;
-        let branch = Branch::load(row.density.as_ref(), &config.detector, file)?;
-        let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
-        let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
-        let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));
-        let energy = row.confidence.as_ref().filter(|_| method == ExperimentConfig::ENERGY);
-        let proposal = energy.and_then(|branch| branch.objective.gaussian());
-        Ok(Self { method, branch, ascent, proposal })
+impl From<&Candidate> for Found {
+    /// Of a box whose corners lie in the image's pixels.
+    fn from(&Candidate { bbox, label, score }: &Candidate) -> Self {
+        let [x0, y0, x1, y1] = bbox.map(f64::from);
+        let bbox = [x0, y0, x1 - x0, y1 - y0];
+        Self { label, score, before: bbox, bbox }
     }
 }

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
 use crate::layers::{Conv2d, Conv2dConfig};
-use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::norm::BatchNormConfig;
 use crate::ops::{Padding, Workspace, to_channels_last};
 use crate::{Error, Result, init};
 
@@ -169,16 +169,15 @@ impl InvertedResidual {
     }
 }
 
-/// A convolution without a bias, and the normalisation behind it.
+/// A convolution with the initial weights that the published training began with, and the normalisation behind
+/// it.
 fn normalised(
     config: Conv2dConfig,
     norm: BatchNormConfig,
-    [conv, norm_name]: [&str; 2],
+    names: [&str; 2],
     vb: &VarBuilder,
 ) -> Result<Conv2d> {
-    let (channels, depthwise) = (config.output, config.depthwise);
     // A depthwise output reaches one channel, as an input does.
-    let weight = if depthwise { init::kaiming_normal_fan_in() } else { init::kaiming_normal_fan_out() };
-    let conv = Conv2d::new(Conv2dConfig { weight, bias: None, ..config }, vb.pp(conv))?;
-    Ok(conv.normalised(BatchNorm::new(channels, norm, vb.pp(norm_name))?))
+    let fan = if config.depthwise { init::kaiming_normal_fan_in } else { init::kaiming_normal_fan_out };
+    Conv2d::with_norm(Conv2dConfig { weight: fan(), ..config }, norm, names, vb)
 }

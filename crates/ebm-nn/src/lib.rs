@@ -6,7 +6,7 @@
 //! | [`device`] | which device to compute on, and what is there |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
-//! | [`layers`], [`norm`], [`resnet`], [`efficientnet`], [`fpn`] | backbones |
+//! | [`layers`], [`norm`], [`resnet`], [`efficientnet`], [`shufflenet`], [`fpn`] | backbones |
 //! | [`prepared`] | what layers make of constant parameters once |
 //! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
 
@@ -27,5 +27,6 @@ pub mod params;
 pub mod prepared;
 pub mod resnet;
 pub mod schedule;
+pub mod shufflenet;
 
 pub use error::{Error, Result};

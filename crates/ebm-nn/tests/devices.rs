@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device, Tensor, Var};
 use common::{CPU, assert_near, formula, to_vec};
 use ebm_nn::device::{Choice, open};
+use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::fpn::Fpn;
 use ebm_nn::norm::{BatchNorm, BatchNormConfig};
 use ebm_nn::optim::{Adam, Optimizer, ParamGroup, Sgd, clip_grad_norm};
@@ -114,6 +115,29 @@ fn inference_in_single_precision() {
         fill_from_cpu(&store);
         let maps = net.forward(&on(device, DType::F32, "input", &[1, 3, 33, 47]), false).unwrap();
         (maps.into_iter().enumerate()).map(|(i, map)| (format!("C{}", i + 2), map.detach())).collect()
+    });
+}
+
+#[test]
+fn a_mobile_network() {
+    compare(1e-9, |device| {
+        let store = ParamStore::new(Key::new(0));
+        let vb = store.var_builder(DType::F64, device);
+        let net = EfficientNetLite0::new(EfficientNetLite0::NORM, 3, vb).unwrap();
+        fill_from_cpu(&store);
+        // Large enough for ReLU6 to cut off.
+        let x = (on(device, DType::F64, "input", &[2, 3, 33, 46]) * 5.0).unwrap();
+        let maps = net.forward_channels_last(&x, 3, true).unwrap();
+        let loss = (maps.iter().enumerate())
+            .map(|(i, m)| {
+                (m * on(device, DType::F64, &format!("out{i}"), m.dims())).unwrap().sum_all().unwrap()
+            })
+            .reduce(|a, b| (a + b).unwrap())
+            .unwrap();
+        let grads = loss.backward().unwrap();
+        let gradients = store.trainable().into_iter();
+        let gradients = gradients.map(|(name, var)| (name, grads.get(&var).unwrap().clone()));
+        gradients.chain((0..).map(|i| format!("map {i}")).zip(maps)).collect()
     });
 }
 

@@ -13,6 +13,7 @@ pub mod eval_tracking;
 pub mod predict;
 pub mod predict_detection;
 pub mod predict_face;
+pub mod predict_inputs;
 pub mod predict_tracking;
 pub mod refine;
 pub mod reproduce;

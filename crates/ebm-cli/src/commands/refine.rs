@@ -16,7 +16,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::predict::images_in;
-use super::predict_detection::edges;
+use super::predict_detection::session::intervals;
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
@@ -285,7 +285,7 @@ fn fill(entry: &mut ResultEntry, refined: &RefinedBox) -> ebm_detect::Result<()>
     entry.set("f", json!(refined.f));
     let regions = refined.edges(crate::density_panel::LEVEL)?;
     if let (Some(density), Some(regions)) = (&refined.density, regions) {
-        entry.set("edges_90", edges(regions));
+        entry.set("edges_90", intervals(&regions));
         entry.set("effective_sample_size", json!(density.effective_sample_size()));
     }
     Ok(())

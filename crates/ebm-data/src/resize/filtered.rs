@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::taps::{PRECISION_BITS, Taps};
+use super::taps::{Filter, PRECISION_BITS, Taps};
 use crate::image::Image;
 
 /// Samples that are weighed together: four pixels of one row or one pixel of four rows, each pixel red,
@@ -15,6 +15,7 @@ const BAND: usize = 4;
 /// Memory that serves one image after another.
 #[derive(Default)]
 pub(crate) struct Filtered {
+    filter: Filter,
     /// Per column of the image the pixels of [`BAND`] rows.
     band: Vec<Lanes>,
     /// The latest rows whose columns are resized, row `y` at `y` modulo their number.
@@ -25,6 +26,11 @@ pub(crate) struct Filtered {
 }
 
 impl Filtered {
+    /// The default is [`Filter::Bilinear`].
+    pub fn new(filter: Filter) -> Self {
+        Self { filter, ..Self::default() }
+    }
+
     /// Hands the rows of the image, mirrored left to right if asked for and resized to `(height, width)`, to
     /// `sink` in their order, each with its number.
     pub fn resize(
@@ -35,8 +41,8 @@ impl Filtered {
         mut sink: impl FnMut(usize, &[[u8; 4]]),
     ) {
         let arch = Arch::new();
-        let columns = (width != image.width).then(|| Taps::new(image.width, width));
-        let rows = Taps::new(image.height, height);
+        let columns = (width != image.width).then(|| Taps::new(image.width, width, self.filter));
+        let rows = Taps::new(image.height, height, self.filter);
         let row_len = width.div_ceil(4);
         // Of the bands that hold the sources of one row of the output, the first and the last may hold others
         // too.

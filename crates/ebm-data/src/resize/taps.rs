@@ -5,6 +5,34 @@ use std::ops::Range;
 /// Pillow's fixed-point coefficients have this many fractional bits: 32 − 8 (sample) − 2 (headroom).
 pub(super) const PRECISION_BITS: u32 = 22;
 
+/// Pillow's filters: the weight of an input sample by its distance from where an output sample lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// A triangle: `BILINEAR`.
+    #[default]
+    Bilinear,
+    /// Equal weights: `BOX`.
+    Box,
+}
+
+impl Filter {
+    /// How far it reaches, in samples of the coarser side.
+    fn support(self) -> f64 {
+        match self {
+            Self::Bilinear => 1.,
+            Self::Box => 0.5,
+        }
+    }
+
+    /// The weight at a distance in samples of the coarser side.
+    fn weight(self, distance: f64) -> f64 {
+        match self {
+            Self::Bilinear => (1. - distance.abs()).max(0.),
+            Self::Box => f64::from(u8::from(distance > -0.5 && distance <= 0.5)),
+        }
+    }
+}
+
 /// The weights of one axis by Pillow: output sample `i` is `Σ_k weights[i][k] · input[start[i] + k]`.
 pub(super) struct Taps {
     start: Vec<usize>,
@@ -15,10 +43,11 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// A triangle filter whose support grows with the factor of reduction, so that nothing is skipped.
-    pub fn new(input: usize, output: usize) -> Self {
+    /// Of a filter whose support grows with the factor of reduction, so that nothing is skipped.
+    pub fn new(input: usize, output: usize, filter: Filter) -> Self {
         let scale = input as f64 / output as f64;
-        let support = scale.max(1.);
+        let coarser = scale.max(1.);
+        let support = filter.support() * coarser;
         let stride = 2 * support.ceil() as usize + 1;
         let mut taps = Self {
             start: Vec::with_capacity(output),
@@ -35,8 +64,7 @@ impl Taps {
             let len = end - start;
             let mut sum = 0.;
             for (k, weight) in row[..len].iter_mut().enumerate() {
-                let distance = ((start + k) as f64 - center + 0.5) / support;
-                *weight = (1. - distance.abs()).max(0.);
+                *weight = filter.weight(((start + k) as f64 - center + 0.5) / coarser);
                 sum += *weight;
             }
             let fixed = &mut taps.weights[index * stride..][..len];

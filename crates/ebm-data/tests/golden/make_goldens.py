@@ -47,13 +47,15 @@ def torchvision_size(w, h, size, max_size):
 
 
 def resizes():
-    pillow, torch_ = [], []
+    pillow, box, torch_ = [], [], []
     for (w, h), (nw, nh) in [
         ((13, 9), (29, 20)), ((13, 9), (13, 21)), ((13, 9), (31, 9)), ((37, 23), (11, 7)),
         ((37, 23), (36, 24)), ((37, 23), (5, 40)), ((64, 3), (7, 3)), ((5, 5), (1, 1)), ((1, 1), (4, 3)),
     ]:
         out = np.asarray(Image.fromarray(picture(w, h)).resize((nw, nh), Image.BILINEAR))
         pillow.append({"from": [w, h], "to": [nw, nh], "pixels": out.flatten().tolist()})
+        out = np.asarray(Image.fromarray(picture(w, h)).resize((nw, nh), Image.BOX))
+        box.append({"from": [w, h], "to": [nw, nh], "pixels": out.flatten().tolist()})
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     for (w, h), (short, long) in [((13, 9), (20, 40)), ((13, 9), (20, 27)), ((23, 37), (8, 100)), ((11, 11), (11, 11))]:
         transform = GeneralizedRCNNTransform(short, long, mean, std).eval()
@@ -72,7 +74,7 @@ def resizes():
     for w, h in known + [tuple(map(int, rng.integers(20, 1500, 2))) for _ in range(200)]:
         for rule in [(800, 1333), (320, 533)]:
             sizes.append([w, h, *rule, *maskrcnn_size(w, h, *rule), *torchvision_size(w, h, *rule)])
-    return {"pillow": pillow, "torch": torch_, "sizes": sizes}
+    return {"pillow": pillow, "box": box, "torch": torch_, "sizes": sizes}
 
 
 def images():
@@ -98,7 +100,18 @@ def images():
         "palette.png": (base.quantize(16), {}),
         "rgba.png": (rgba, {}),
         "grey_alpha.png": (rgba.convert("LA"), {}),
+        "rgb.bmp": (base, {}),
+        "grey.bmp": (base.convert("L"), {}),
+        "palette.bmp": (base.quantize(16), {}),
+        "bits.bmp": (base.convert("1"), {}),
+        "rgba.bmp": (rgba, {}),
+        "rgb.webp": (base, dict(quality=90)),
+        "rgba.webp": (rgba, dict(quality=90)),
+        "exif.webp": (base, dict(quality=90, exif=exif)),
     }
+    # Named, and not read.
+    base.save(HERE / "images/lossless.webp", lossless=True)
+    base.save(HERE / "images/animated.webp", save_all=True, append_images=[rgba.convert("RGB").rotate(180)])
     for name, (image, options) in cases.items():
         image.save(HERE / "images" / name, **options)
         if name == "grey16.png":

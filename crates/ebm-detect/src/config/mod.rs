@@ -1,6 +1,7 @@
 //! The settings of detection's experiments.
 
 mod detector;
+mod fastest_det;
 mod method;
 mod refiner;
 mod training;
@@ -13,6 +14,7 @@ pub use detector::{
     BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, MapType, NormKind, ResampleKind,
     RoiConfig, RpnConfig,
 };
+pub use fastest_det::FastestDetConfig;
 pub use method::{ConfidenceConfig, MethodConfig, Published};
 pub use refiner::{BodyKind, RefinerConfig, RefinerNetworkConfig, ViewConfig};
 pub use training::{OptimizerKind, TrainingConfig};

@@ -73,10 +73,7 @@ impl MirroredMaps {
                 let maps = network.maps(&image.images.pixels)?;
                 let maps = maps.iter().map(|map| map.to_dtype(DType::F16));
                 let maps = maps.collect::<candle_core::Result<Vec<_>>>()?;
-                // The pixels have served.
-                let pixels = Tensor::zeros((1, 1, 1, 1), DType::F32, &Device::Cpu)?;
-                let images = ImageBatch { pixels, sizes: image.images.sizes };
-                cache.push(&maps, &images, image.objects)?;
+                cache.push(&maps, &image.images.sizes, image.objects)?;
                 done += 1;
                 progress.advance(done, "");
             }

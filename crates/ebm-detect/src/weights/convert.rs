@@ -11,7 +11,12 @@ use ebm_nn::{
 use ebm_seed::Key;
 use ebm_train::{Class, Metadata};
 
-use super::{family::Family, file::WeightFile, metadata::detector_metadata};
+use super::{
+    family::Family,
+    file::WeightFile,
+    fit::Network,
+    metadata::{detector_metadata, fastest_det_metadata},
+};
 use crate::{
     config::{DetectorConfig, ExperimentConfig, Settings},
     error::{Error, Result},
@@ -66,6 +71,12 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
         Some(Family::ResNet) => {
             check_resnet(&file)?;
             (resnet_metadata(&file.all_metadata), None)
+        }
+        Some(Family::FastestDet) => {
+            file.fastest_det()?;
+            let known = file.metadata.as_ref().map(|found| &found.classes[..]).unwrap_or_default();
+            let classes = options.classes.as_deref().unwrap_or(known);
+            (fastest_det_metadata(&file.fastest_det_config()?, classes)?.to_metadata()?, None)
         }
         Some(Family::Ours) => {
             return refuse("a branch that was trained here; it is used as it is, with --head");
@@ -135,5 +146,6 @@ fn check_resnet(file: &WeightFile) -> Result<()> {
     }
     let store = ParamStore::new(Key::new(0));
     ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu))?;
-    file.check_exact(&store.load(&file.tensors, LoadPolicy::LENIENT)?, None)
+    let report = store.load(&file.tensors, LoadPolicy::LENIENT)?;
+    file.check_exact(&report, Network::Other("a ResNet with torchvision's names"))
 }

@@ -11,6 +11,8 @@ pub enum Family {
     MaskrcnnBenchmark,
     /// Detectron's (Caffe2) Faster-RCNN with FPN, from which maskrcnn-benchmark took its conventions.
     Detectron,
+    /// FastestDet, a detector of one stage.
+    FastestDet,
     /// A confidence or a density that was trained here.
     Ours,
     /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
@@ -32,10 +34,11 @@ pub(super) enum Role {
 
 impl Family {
     /// All detectors, with names by which each is known.
-    const DETECTORS: [(Family, [&'static str; 2]); 3] = [
+    const DETECTORS: [(Family, [&'static str; 2]); 4] = [
         (Self::Torchvision, ["backbone.fpn.inner_blocks.", "roi_heads.box_predictor."]),
         (Self::MaskrcnnBenchmark, ["backbone.fpn.fpn_inner", "roi_heads.box.predictor."]),
         (Self::Detectron, ["fpn_inner_res", "cls_score_"]),
+        (Self::FastestDet, ["detect_head.", "SPP."]),
     ];
 
     /// The family whose names these are, if they are any's; one part of a network suffices, as what else is
@@ -59,7 +62,7 @@ impl Family {
         match self {
             Self::Torchvision => Some("torchvision"),
             Self::MaskrcnnBenchmark | Self::Detectron => Some("paper"),
-            Self::Ours | Self::ResNet => None,
+            Self::FastestDet | Self::Ours | Self::ResNet => None,
         }
     }
 
@@ -69,6 +72,7 @@ impl Family {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
             Self::Detectron => "detectron",
+            Self::FastestDet => "fastest_det",
             Self::Ours => "ours",
             Self::ResNet => "resnet",
         }
@@ -88,7 +92,7 @@ impl Family {
             Self::MaskrcnnBenchmark => maskrcnn_benchmark(name),
             Self::Detectron => super::detectron::role(name),
             Self::ResNet if name.starts_with("fc.") => Role::Unused,
-            Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
+            Self::FastestDet | Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
         }
     }
 }
@@ -99,6 +103,7 @@ impl fmt::Display for Family {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn-benchmark",
             Self::Detectron => "Detectron",
+            Self::FastestDet => "FastestDet",
             Self::Ours => "a branch",
             Self::ResNet => "a ResNet",
         })
@@ -179,6 +184,7 @@ mod tests {
             (Family::MaskrcnnBenchmark, "module.backbone.fpn.fpn_inner1.weight"),
             (Family::MaskrcnnBenchmark, "roi_heads.box.predictor.cls_score.bias"),
             (Family::Detectron, "fpn_inner_res5_2_sum_w"),
+            (Family::FastestDet, "detect_head.obj_layers.conv5x5.0.weight"),
             (Family::Ours, "roi_heads.energy_head.fc6.weight"),
             (Family::Ours, "roi_heads.box_density.mean.weight"),
         ];

@@ -16,12 +16,14 @@ use ebm_train::{Metadata, ModelMetadata, model_file};
 use super::{
     detectron,
     family::{Family, Role},
+    fit::Network,
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
-    config::{DetectorConfig, ExperimentConfig, Settings},
+    config::{DetectorConfig, ExperimentConfig, FastestDetConfig, Settings},
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
+    fastest_det::FastestDet,
 };
 
 /// torchvision's classes with the background: COCO's numbers, those without a class included.
@@ -53,7 +55,22 @@ impl WeightFile {
     /// # Errors
     /// When the file cannot be read, or two of its names are ours for the same parameter.
     pub fn open(path: &Path, device: &Device) -> Result<Self> {
-        let (found, all_metadata) = import::load_with_metadata(path, device)?;
+        Self::of(path, import::load_with_metadata(path, device)?, device)
+    }
+
+    /// The same of a file's bytes; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn of_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<Self> {
+        Self::of(path, import::of_bytes(path, bytes, device)?, device)
+    }
+
+    fn of(
+        path: &Path,
+        (found, all_metadata): (BTreeMap<String, Tensor>, Metadata),
+        device: &Device,
+    ) -> Result<Self> {
         let mut file = Self {
             path: path.to_owned(),
             device: device.clone(),
@@ -134,6 +151,9 @@ impl WeightFile {
     /// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their
     /// configuration.
     pub fn configuration(&self) -> Result<ExperimentConfig> {
+        if self.is_fastest_det() {
+            self.check_two_stages()?;
+        }
         if let Some(metadata) = &self.metadata {
             metadata.check_task(&self.path, &[DETECTION])?;
             return stated_configuration(metadata, &self.path);
@@ -144,6 +164,38 @@ impl WeightFile {
             self.refusal(reason.to_owned())
         };
         Ok(ExperimentConfig::embedded(self.published().ok_or_else(unknown)?)?)
+    }
+
+    /// Whether it is [`FastestDet`]'s.
+    pub fn is_fastest_det(&self) -> bool {
+        self.family == Some(Family::FastestDet)
+    }
+
+    /// FastestDet with its parameters, all frozen.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] when names or shapes are others.
+    pub fn fastest_det(&self) -> Result<FastestDet> {
+        const WHAT: &str = "FastestDet as published";
+        let numbers = self.tensors.get("detect_head.cls_layers.conv5x5.3.weight");
+        let Some(classes) = numbers.and_then(|weight| weight.dim(0).ok()).filter(|classes| *classes > 0)
+        else {
+            return Err(self.refusal(format!("not {WHAT}: it has no layer of its classes")));
+        };
+        let store = ParamStore::new(Key::new(0));
+        store.freeze(|_| true);
+        let vb = store.var_builder(DType::F32, &self.device);
+        let network = FastestDet::new(self.fastest_det_config()?, classes, &vb)?;
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Network::Other(WHAT))?;
+        Ok(network)
+    }
+
+    /// FastestDet's settings: those that the file holds, or else the published ones.
+    pub(super) fn fastest_det_config(&self) -> Result<FastestDetConfig> {
+        let Some(metadata) = &self.metadata else { return Ok(FastestDetConfig::embedded("fastestdet")?) };
+        metadata.check_task(&self.path, &[DETECTION])?;
+        FastestDetConfig::parse("its configuration", &metadata.config)
+            .map_err(|error| self.refusal(error.to_string()))
     }
 
     /// The detector with its parameters, all frozen.
@@ -162,7 +214,7 @@ impl WeightFile {
 
     /// Fills `store`, a network of `config`; every name and shape must agree.
     pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Some(config))
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Network::Detector(config))
     }
 
     /// Where its tensors are.

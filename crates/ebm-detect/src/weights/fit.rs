@@ -12,6 +12,15 @@ use crate::{
 /// Anchors of a file may differ from ours by this, in pixels: rounding, not another rule.
 const ANCHOR_TOLERANCE: f32 = 0.01;
 
+/// What a file's weights are compared with.
+#[derive(Clone, Copy)]
+pub(super) enum Network<'a> {
+    /// Faster-RCNN of this configuration.
+    Detector(&'a DetectorConfig),
+    /// What there is one of.
+    Other(&'static str),
+}
+
 impl WeightFile {
     /// What the weights take for granted, where the file or its family says it. torchvision's names alone do
     /// not: the detectors that are trained here have them too.
@@ -33,10 +42,22 @@ impl WeightFile {
         })
     }
 
+    /// Refuses FastestDet where a Faster-RCNN is needed, and names of no family.
+    pub(super) fn check_two_stages(&self) -> Result<Family> {
+        match self.check_family()? {
+            Family::FastestDet => {
+                let reason =
+                    "FastestDet, a detector of one stage: here one of two stages is needed, Faster-RCNN";
+                Err(self.refusal(reason.to_owned()))
+            }
+            family => Ok(family),
+        }
+    }
+
     /// Refuses names of no family, and a configuration of other conventions or other anchors than the
     /// weights'.
     pub(super) fn check(&self, config: &DetectorConfig) -> Result<()> {
-        let family = self.check_family()?;
+        let family = self.check_two_stages()?;
         let refuse = |reason: String| Err(self.refusal(reason));
         if let Some(metadata) = &self.metadata {
             metadata.check_task(self.path(), &[DETECTION])?;
@@ -69,9 +90,8 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Refuses weights that are not exactly those of the network, a detector's of `config` or a ResNet, with
-    /// everything that differs.
-    pub(super) fn check_exact(&self, report: &LoadReport, config: Option<&DetectorConfig>) -> Result<()> {
+    /// Refuses weights that are not exactly those of the network, with everything that differs.
+    pub(super) fn check_exact(&self, report: &LoadReport, network: Network<'_>) -> Result<()> {
         if report.is_exact() {
             return Ok(());
         }
@@ -88,9 +108,9 @@ impl WeightFile {
             .map(|(what, names)| format!("{} {what}: {}", names.len(), first_of(names)))
             .collect();
         let (fit, lists) = (report.loaded.len(), lists.join("; "));
-        let reason = match config {
-            None => format!("not a ResNet with torchvision's names ({fit} of its parameters fit); {lists}"),
-            Some(config) => format!(
+        let reason = match network {
+            Network::Other(what) => format!("not {what} ({fit} of its parameters fit); {lists}"),
+            Network::Detector(config) => format!(
                 "the weights are of another architecture than the configuration's ({fit} of its parameters fit); \
                  {lists}; {}",
                 self.remedy(config)

@@ -10,14 +10,16 @@ use serde::Serialize;
 use super::conventions::Conventions;
 use crate::{
     config::{
-        ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, RefinerConfig, Settings,
-        TrainingConfig,
+        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
+        Settings, TrainingConfig,
     },
     error::{Error, Result},
 };
 
 /// The task of a file with a whole detector.
 pub const DETECTION: &str = "detection";
+/// The method of a file with FastestDet.
+pub const FASTEST_DET: &str = "fastest_det";
 /// The task of a file with what a method adds to a detector.
 pub const BRANCH: &str = "a branch of a detector";
 /// The task of a file with a refiner of other detectors' boxes.
@@ -46,6 +48,20 @@ pub fn detector_metadata(
         config: config.to_toml()?,
         classes: classes.to_vec(),
         input: to_toml(&Conventions::of(&config.detector))?,
+        ..ModelMetadata::default()
+    })
+}
+
+/// What a file with FastestDet says of itself.
+///
+/// # Errors
+/// When the configuration cannot be written as TOML.
+pub fn fastest_det_metadata(config: &FastestDetConfig, classes: &[Class]) -> Result<ModelMetadata> {
+    Ok(ModelMetadata {
+        task: DETECTION.to_owned(),
+        method: FASTEST_DET.to_owned(),
+        config: config.to_toml()?,
+        classes: classes.to_vec(),
         ..ModelMetadata::default()
     })
 }
@@ -148,9 +164,11 @@ fn to_toml(value: &impl Serialize) -> Result<String> {
 
 const DIGEST: &str = "base_digest";
 
-/// The type of the maps belongs to the device that computes, not to the branch.
+/// The type of the maps belongs to the device that computes, and where refined boxes end to the annotations
+/// that they are compared with, not to the branch.
 fn is_of_detector(setting: &str) -> bool {
-    setting.starts_with("detector.") && setting != "detector.backbone.maps"
+    const OTHERS: [&str; 2] = ["detector.backbone.maps", "detector.clip_refined"];
+    setting.starts_with("detector.") && !OTHERS.contains(&setting)
 }
 
 /// What of a detector's settings a branch does not depend on when it predicts.

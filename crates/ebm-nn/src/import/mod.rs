@@ -49,11 +49,22 @@ pub fn load_with_metadata(
     path: &Path,
     device: &Device,
 ) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
-    let bytes = read(path)?;
-    let (mut tensors, metadata) = if pth::is_pickled(&bytes) {
-        (pth::from_bytes(path, &bytes, None, &Device::Cpu)?, BTreeMap::new())
+    of_bytes(path, &read(path)?, device)
+}
+
+/// [`load_with_metadata`] of a file's bytes; `path` is what errors call it.
+///
+/// # Errors
+/// As [`load`].
+pub fn of_bytes(
+    path: &Path,
+    bytes: &[u8],
+    device: &Device,
+) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
+    let (mut tensors, metadata) = if pth::is_pickled(bytes) {
+        (pth::from_bytes(path, bytes, None, &Device::Cpu)?, BTreeMap::new())
     } else {
-        (tensors::from_bytes(path, &bytes, &Device::Cpu)?, tensors::header(path, &bytes)?)
+        (tensors::from_bytes(path, bytes, &Device::Cpu)?, tensors::header(path, bytes)?)
     };
     for (name, tensor) in &mut tensors {
         if !is_finite(tensor)? {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use crate::norm::BatchNorm;
+use crate::norm::{BatchNorm, BatchNormConfig};
 use crate::ops::{Activation, PackedConv2d, PackedDepthwise, Padding};
 use crate::prepared::{Prepared, are_constant, is_packable};
 use crate::{Result, init, ops};
@@ -91,6 +91,20 @@ impl Conv2d {
         let bias = config.bias.map(|init| vb.get_with_hints(output, "bias", init)).transpose()?;
         let (rectifier, norm, prepared) = (Activation::Relu, None, Prepared::new());
         Ok(Self { weight, bias, stride, padding, depthwise, rectifier, norm, prepared })
+    }
+
+    /// The layer `conv` of `vb` without a bias, normalised by the layer `norm` of it.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn with_norm(
+        config: Conv2dConfig,
+        norm: BatchNormConfig,
+        [conv, norm_name]: [&str; 2],
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let layer = Self::new(Conv2dConfig { bias: None, ..config }, vb.pp(conv))?;
+        Ok(layer.normalised(BatchNorm::new(config.output, norm, vb.pp(norm_name))?))
     }
 
     /// The same with a normalisation of its outputs.
@@ -209,6 +223,11 @@ impl Conv2d {
             }
         }
         Ok((padded, 0))
+    }
+
+    /// Whether each channel has a filter of its own.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.depthwise
     }
 
     /// Whether neither the parameters nor these arguments depend on a variable.

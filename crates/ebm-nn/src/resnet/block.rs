@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
 use crate::layers::{Conv2d, Conv2dConfig};
-use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::norm::BatchNormConfig;
 use crate::ops::Workspace;
 use crate::{Result, init};
 
@@ -52,14 +52,13 @@ pub(super) fn conv_norm(
     let config = Conv2dConfig {
         stride,
         weight: init::kaiming_normal_fan_out(),
-        bias: norm.is_none().then(|| init::constant(0.)),
+        bias: Some(init::constant(0.)),
         ..Conv2dConfig::same(input, output, kernel)
     };
-    let conv = Conv2d::new(config, vb.pp(conv_name))?;
-    Ok(match norm {
-        Some(norm) => conv.normalised(BatchNorm::new(output, norm, vb.pp(norm_name))?),
-        None => conv,
-    })
+    match norm {
+        Some(norm) => Conv2d::with_norm(config, norm, [conv_name, norm_name], vb),
+        None => Conv2d::new(config, vb.pp(conv_name)),
+    }
 }
 
 impl Residual {

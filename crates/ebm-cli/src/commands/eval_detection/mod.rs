@@ -156,7 +156,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
 fn check(args: &DetectionArgs) -> Result<()> {
     match (&args.results, &args.images, &args.data) {
         (None, None, None) => {
-            bail!("nothing to score: give --results FILE, or --images DIR with --detector WEIGHTS")
+            bail!("nothing to score: give --results FILE, or --images DIR to run a detector on")
         }
         (Some(_), Some(_), _) if args.contact_sheet.is_none() => {
             bail!("--images with --results is for --contact-sheet; leave it out, or say where to draw")
@@ -185,7 +185,7 @@ fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<(Vec<Set>, Opti
 
 /// What the model finds on the images, and the images.
 fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, CocoDataset)> {
-    let load = |labels| args.dataset(Some(labels));
+    let load = |labels| args.dataset(labels);
     detect(&args.model, (args.source(), &load), args.limit, args.workers.count())
 }
 

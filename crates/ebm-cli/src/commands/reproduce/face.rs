@@ -76,7 +76,7 @@ impl Reproduction for Faces {
         "generated faces"
     }
 
-    fn missing(&self) -> Result<Vec<String>> {
+    fn missing(&self, _: Scale) -> Result<Vec<String>> {
         let data = Data::source(self.task, &self.args().datasets);
         let mut missing = Vec::new();
         if !data.exists() {

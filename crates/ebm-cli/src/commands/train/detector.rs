@@ -114,9 +114,8 @@ impl CommonArgs {
         maps: &dyn Fn(&ImageBatch) -> ebm_detect::Result<Vec<Tensor>>,
         Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<Rc<FeatureCache>> {
-        // One batch pads all images alike, so that any of them can be trained on together.
         let all = dataset.images.len();
-        let loader = LoaderConfig::eval(config.detector.input.transform(), all);
+        let loader = LoaderConfig::eval(config.detector.input.transform(), 1);
         let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
         let convention = config.detector.convention.into();

@@ -1,0 +1,225 @@
+//! Faster-RCNN with the branch that was trained on top of it: one form of a [`Detector`](super::Detector).
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+use ebm_core::GaussianMixture;
+use ebm_data::{
+    Image,
+    coco::CocoDataset,
+    loader::{Loader, LoaderConfig, Sample},
+};
+use ebm_nn::boxes::{BBox, area};
+use ebm_seed::Key;
+use rand::RngCore;
+
+use super::{DensityOptions, DetectorOptions};
+use crate::{
+    box_head::Candidate,
+    branch::Branch,
+    config::ExperimentConfig,
+    corner_density::BoxDensity,
+    error::{Error, Result},
+    evaluation::{Evaluation, Heads, Refiner, evaluate},
+    faster_rcnn::{FasterRcnn, ImageBatch},
+    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
+    input::{original_pixel, to_original},
+    weights::{BRANCH, WeightFile, check_detector, stated_configuration},
+};
+
+/// A box in pixels of the image, `[x, y, width, height]`, before and after refinement.
+pub(super) struct Found {
+    pub label: usize,
+    pub score: f32,
+    pub before: [f64; 4],
+    pub bbox: [f64; 4],
+}
+
+/// Faster-RCNN and what was trained on top of it, if anything.
+pub(super) struct TwoStages {
+    pub config: ExperimentConfig,
+    network: FasterRcnn,
+    branch: Option<TrainedBranch>,
+    device: Device,
+}
+
+/// What was trained on top of the detector.
+struct TrainedBranch {
+    /// The method's key.
+    method: String,
+    branch: Branch,
+    /// How its boxes climb, where they do.
+    ascent: Option<BoxAscent>,
+    /// Eq. 5 as the branch was trained with, of an energy model.
+    proposal: Option<GaussianMixture>,
+}
+
+/// What is known of one image.
+pub(super) struct View {
+    /// In the network's input.
+    refinement: RefinedCandidates,
+    /// From the input to the image.
+    sample: Sample,
+    /// P2 … P6.
+    pyramid: Vec<Tensor>,
+}
+
+impl TwoStages {
+    /// The detector in the file `weights`, with the branch in the other one.
+    pub(super) fn open(
+        weights: &WeightFile,
+        branch: Option<&WeightFile>,
+        options: &DetectorOptions,
+    ) -> Result<Self> {
+        let mut config = options.config.clone().map_or_else(|| weights.configuration(), Ok)?;
+        config.detector.backbone.maps = options.maps;
+        let network = weights.detector(&config.detector)?;
+        let open = |file| TrainedBranch::open(file, (weights, &config), options);
+        let branch = branch.map(open).transpose()?;
+        Ok(Self { config, network, branch, device: options.device.clone() })
+    }
+
+    /// The key of the method by which boxes are found.
+    pub(super) fn method(&self) -> &str {
+        self.branch.as_ref().map_or(ExperimentConfig::DIRECT, |branch| &branch.method)
+    }
+
+    /// See [`Detector::evaluate`](super::Detector::evaluate).
+    pub(super) fn evaluate(
+        &self,
+        dataset: &Arc<CocoDataset>,
+        workers: usize,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Evaluation> {
+        let loader = LoaderConfig::eval(self.config.detector.input.transform(), 1).with_workers(workers);
+        let loader = Loader::new(dataset.clone(), loader, Key::new(0))?;
+        evaluate(&self.network, dataset, &loader, &self.heads(), &self.device, progress)
+    }
+
+    /// p(y | x) of those that `options` ask for among what was [found](Self::found), each with its place there.
+    /// One that climbed out of the image has no size that a density could be measured in, and has none.
+    pub(super) fn densities(
+        &self,
+        view: &View,
+        options: &DensityOptions,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<(usize, BoxDensity)>> {
+        let (head, proposal) = self.energy()?;
+        let convention = self.config.detector.convention.into();
+        let after = &view.refinement.after;
+        let is_wanted =
+            |&i: &usize| after[i].score >= options.min_score && area(&after[i].bbox, convention) > 0.0;
+        let wanted: Vec<usize> = (0..after.len()).filter(is_wanted).collect();
+        let object = |&i: &usize| (after[i].label as u32, after[i].bbox);
+        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.iter().map(object).unzip();
+        let about = (&vec![0; boxes.len()][..], &labels[..], &boxes[..]);
+        let densities =
+            BoxDensity::about(&head, &view.pyramid, about, convention, (proposal, options.samples), rng)?;
+        let factors = original_pixel(&view.sample);
+        let densities = densities.into_iter().map(|density| density.scaled(factors, convention));
+        Ok(wanted.into_iter().zip(densities).collect())
+    }
+
+    /// What finds boxes beside Faster-RCNN's regression: the branch, if there is one.
+    fn heads(&self) -> Heads<'_> {
+        Heads::of(self.branch.iter().map(|trained| (&trained.branch, trained.ascent.as_ref())))
+    }
+
+    /// The energy model with Eq. 5 as it was trained with: what has a density p(y | x) of boxes.
+    pub(super) fn energy(&self) -> Result<(&Head, &GaussianMixture)> {
+        let proposal = self.branch.as_ref().and_then(|branch| branch.proposal.as_ref());
+        if let (Some(refiner), Some(proposal)) = (self.heads().refiners.first(), proposal) {
+            return Ok((refiner.head, proposal));
+        }
+        let reason = match &self.branch {
+            Some(branch) => {
+                format!("p(y|x) is of energy models, and this is a branch of {}", branch.method)
+            }
+            None => "p(y|x) needs the weights of an energy model beside the detector's".to_owned(),
+        };
+        Err(Error::Config { name: "density".into(), reason })
+    }
+
+    /// What the networks see.
+    pub(super) fn look(&self, image: &Image) -> Result<View> {
+        let config = &self.config.detector;
+        let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
+        let pyramid = self.network.features(&images.pixels, false)?;
+        let scored = self.network.scored(&pyramid, &images)?;
+        let heads = self.heads();
+        let refinement = match (heads.refiners.first(), heads.parametric.first()) {
+            (Some(Refiner { head, ascent }), _) => {
+                let candidates = self.network.decode(&scored, None, &images)?;
+                let refined =
+                    refine_candidates(*head, &pyramid, (&candidates, &images.sizes), ascent, config)?;
+                refined.into_iter().next().unwrap_or_default()
+            }
+            (None, density) => {
+                let latent = || heads.key.split("latent").rng();
+                let offsets = density.map(|head| head.offsets(&scored, &mut latent())).transpose()?;
+                let candidates = self.network.decode(&scored, offsets.as_deref(), &images)?;
+                let before = candidates.first().map_or(Ok(vec![]), |c| self.network.suppress(c))?;
+                RefinedCandidates { after: before.clone(), before }
+            }
+        };
+        Ok(View { refinement, sample, pyramid })
+    }
+
+    /// The boxes of a view, best score first.
+    pub(super) fn found(&self, view: &View) -> Vec<Found> {
+        let convention = self.config.detector.convention.into();
+        let corners = |c: &Candidate| to_original(&c.bbox, &view.sample, convention);
+        let RefinedCandidates { before, after } = &view.refinement;
+        let found = |(before, after): (&Candidate, &Candidate)| Found {
+            label: after.label,
+            score: after.score,
+            before: corners(before),
+            bbox: corners(after),
+        };
+        before.iter().zip(after).map(found).collect()
+    }
+}
+
+impl TrainedBranch {
+    /// The branch in `file`, for the detector in the file `weights` with `config`.
+    fn open(
+        file: &WeightFile,
+        (weights, config): (&WeightFile, &ExperimentConfig),
+        options: &DetectorOptions,
+    ) -> Result<Self> {
+        let (path, said) = (file.path(), file.metadata());
+        let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
+        if let Some(said) = said {
+            said.check_task(path, &[BRANCH])?;
+        }
+        let method = match (&options.method, said.map(|said| &said.method)) {
+            (Some(given), Some(own)) if given != own => {
+                return Err(refuse(format!("it is a branch of {own}, not of --method {given}")));
+            }
+            (_, Some(method)) | (Some(method), None) => method.clone(),
+            (None, None) => {
+                return Err(refuse("it does not say of which method it is; give --method".to_owned()));
+            }
+        };
+        // Its own settings, unless others are asked for.
+        let trained = match said {
+            None => config.clone(),
+            Some(said) => {
+                check_detector(said, path, config, &weights.digest()?)?;
+                stated_configuration(said, path)?
+            }
+        };
+        // A name that the command line does not give is the file's.
+        let row = trained.method(&method).map_err(|error| match options.method {
+            Some(_) => error,
+            None => refuse(error.to_string()),
+        })?;
+        let branch = Branch::load(row.density.as_ref(), &config.detector, file)?;
+        let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
+        let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
+        let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));
+        let energy = row.confidence.as_ref().filter(|_| method == ExperimentConfig::ENERGY);
+        let proposal = energy.and_then(|branch| branch.objective.gaussian());
+        Ok(Self { method, branch, ascent, proposal })
+    }
+}

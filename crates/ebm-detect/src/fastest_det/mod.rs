@@ -1,0 +1,66 @@
+//! FastestDet: a detector of one stage (BSD-3-Clause, 2022, xuehao.ma). A ShuffleNetV2 body, one map of
+//! stride 16, and in each of its cells at most one object.
+
+mod decode;
+mod network;
+
+use candle_core::{Device, Tensor};
+use candle_nn::VarBuilder;
+use ebm_data::{
+    Image,
+    resize::resize_pillow_box,
+    transform::{ChannelOrder, Normalise},
+};
+use ebm_nn::boxes::{BoxConvention, batched_nms};
+
+use crate::{box_head::Candidate, config::FastestDetConfig, error::Result};
+
+use self::decode::{cells_of, decode};
+use self::network::Network;
+
+/// The network and how it looks at an image; parameter names are those of its published `.pth`.
+pub struct FastestDet {
+    network: Network,
+    config: FastestDetConfig,
+    device: Device,
+}
+
+impl FastestDet {
+    /// Blue first, 0 to 1.
+    const NORMALISE: Normalise =
+        Normalise { order: ChannelOrder::Bgr, scale: 1. / 255., mean: [0.; 3], std: [1.; 3] };
+
+    /// The detector of `classes` classes whose parameters are those of `vb`.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(config: FastestDetConfig, classes: usize, vb: &VarBuilder) -> Result<Self> {
+        Ok(Self { network: Network::new(classes, vb)?, config, device: vb.device().clone() })
+    }
+
+    /// What the network says of an image `(N, 3, H, W)`, sides multiples of 32: (N, H/16, W/16, 5 + classes)
+    /// with the probability of an object, four numbers of its box, and the probabilities of the classes.
+    ///
+    /// # Errors
+    /// When `pixels` has another shape.
+    pub fn forward(&self, pixels: &Tensor) -> Result<Tensor> {
+        self.network.forward(pixels)
+    }
+
+    /// The objects in `image`, best score first; boxes are in its pixels and may reach beyond its edges.
+    ///
+    /// # Errors
+    /// When the network produces numbers that no box can be made of.
+    pub fn detect(&self, image: &Image) -> Result<Vec<Candidate>> {
+        let side = self.config.side;
+        // As the published numbers were made: each pixel is the mean of those that it covers.
+        let planes = Self::NORMALISE.to_chw(&resize_pillow_box(image, side, side));
+        let cells = cells_of(&self.forward(&Tensor::from_vec(planes, (1, 3, side, side), &self.device)?)?)?;
+        let found = decode(&cells, (image.height, image.width), self.config.score_threshold);
+        let boxes: Vec<_> = found.iter().map(|candidate| candidate.bbox).collect();
+        let scores: Vec<_> = found.iter().map(|candidate| candidate.score).collect();
+        let labels: Vec<_> = found.iter().map(|candidate| candidate.label).collect();
+        let kept = batched_nms(&boxes, &scores, &labels, self.config.nms, BoxConvention::HalfOpen)?;
+        Ok(kept.into_iter().map(|i| found[i]).collect())
+    }
+}

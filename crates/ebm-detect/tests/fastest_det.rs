@@ -1,0 +1,142 @@
+//! FastestDet with its published weights against onnxruntime's answers for its published ONNX file.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod formula;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use ebm_data::{Image, decode::read_image};
+use ebm_detect::{Detection, Detector, DetectorOptions, weights::WeightFile};
+use ebm_testing::{external, fixture};
+use serde::Deserialize;
+
+/// The photograph among the fixtures.
+const FIXTURE: u64 = 168_974;
+
+#[derive(Deserialize)]
+struct Golden {
+    /// Label, score, corners.
+    detections: Vec<(usize, f64, f64, f64, f64, f64)>,
+    /// By image: x, y, width, height, score.
+    recorded: BTreeMap<u64, Vec<[f64; 5]>>,
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(include_str!("golden/fastest_det.json")).unwrap()
+}
+
+fn weights() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/fastestdet.safetensors")
+}
+
+fn photograph(folder: &Path, id: u64) -> Image {
+    read_image(&folder.join(format!("{id:012}.jpg"))).unwrap()
+}
+
+/// The numbers of `found` are those `expected`, score and box, in any order.
+#[track_caller]
+fn assert_same(found: &[Detection], expected: &[(f64, [f64; 4])], tolerance: [f64; 2]) {
+    assert_eq!(found.len(), expected.len());
+    for (score, bbox) in expected {
+        let apart = |found: &Detection| {
+            let sides = found.bbox.iter().zip(bbox).map(|(a, b)| (a - b).abs());
+            [(f64::from(found.score) - score).abs(), sides.fold(0.0, f64::max)]
+        };
+        let near = found.iter().any(|found| {
+            let [score, sides] = apart(found);
+            score <= tolerance[0] && sides <= tolerance[1]
+        });
+        assert!(near, "nothing like {score} {bbox:?} in {found:?}");
+    }
+}
+
+#[test]
+fn the_network_says_what_onnxruntime_says() {
+    let numbers: Vec<f32> = (0..3 * 352 * 352).map(|i| formula::hashed("fastest_det", i) as f32).collect();
+    let pixels = Tensor::from_vec(numbers, (1, 3, 352, 352), &Device::Cpu).unwrap();
+    let network = WeightFile::open(&weights(), &Device::Cpu).unwrap().fastest_det().unwrap();
+    let cells = network.forward(&pixels).unwrap().get(0).unwrap();
+    assert_eq!(cells.dims(), [22, 22, 85]);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/fastest_det.safetensors");
+    let expected = candle_core::safetensors::load(path, &Device::Cpu).unwrap().remove("cells").unwrap();
+    let every_other = Tensor::arange_step(0u32, 22, 2, &Device::Cpu).unwrap();
+    let cells = cells.index_select(&every_other, 0).unwrap().index_select(&every_other, 1).unwrap();
+    let apart = (cells - expected).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+    assert!(apart < 1e-4, "{apart}");
+}
+
+#[test]
+fn a_photograph_has_the_same_detections_of_all_classes() {
+    let detector = Detector::bundled(&Device::Cpu).unwrap();
+    let found = detector.detect(&photograph(&fixture("coco/val2017"), FIXTURE)).unwrap();
+    let expected = golden().detections;
+    let names: Vec<usize> = found.iter().map(|found| found.label).collect();
+    assert_eq!(names, expected.iter().map(|found| found.0).collect::<Vec<_>>());
+    let boxes: Vec<_> =
+        expected.iter().map(|&(_, score, x0, y0, x1, y1)| (score, [x0, y0, x1 - x0, y1 - y0])).collect();
+    assert_same(&found, &boxes, [1e-4, 0.02]);
+    // COCO's own names and ids.
+    let classes = detector.classes();
+    assert_eq!((classes.len(), detector.labels()), (80, None));
+    assert_eq!((classes[0].name.as_str(), classes[79].id), ("person", 90));
+    assert!(found.iter().all(|found| found.class.as_ref().unwrap().label == found.label));
+}
+
+/// The published detections of persons, which are rounded to five and two digits.
+fn check_recorded(folder: &Path, ids: &[u64]) {
+    let (detector, recorded) = (Detector::open(weights()).unwrap(), golden().recorded);
+    for id in ids {
+        let mut found = detector.detect(&photograph(folder, *id)).unwrap();
+        found.retain(|found| found.name() == "person");
+        let expected: Vec<_> =
+            recorded[id].iter().map(|&[x, y, w, h, score]| (score, [x, y, w, h])).collect();
+        assert_same(&found, &expected, [1e-4, 0.02]);
+    }
+}
+
+#[test]
+fn persons_are_where_they_were_published() {
+    check_recorded(&fixture("coco/val2017"), &[FIXTURE]);
+}
+
+#[test]
+fn persons_in_other_images_are_where_they_were_published() {
+    let Some(folder) = external("coco/val2017") else { return };
+    check_recorded(&folder, &[158_227, 435_205, 515_077]);
+}
+
+#[test]
+fn the_weights_are_the_published_ones() {
+    let Some(published) = external("weights/fastestdet/fastestdet_280-epoch.pth") else { return };
+    let [published, ours] =
+        [published, weights()].map(|path| WeightFile::open(&path, &Device::Cpu).unwrap().into_tensors());
+    assert_eq!(published.keys().collect::<Vec<_>>(), ours.keys().collect::<Vec<_>>());
+    for (name, tensor) in &published {
+        let numbers = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((tensor.dims(), numbers(tensor)), (ours[name].dims(), numbers(&ours[name])), "{name}");
+    }
+}
+
+#[test]
+fn it_is_opened_alone() {
+    let refused = |options: &DetectorOptions| {
+        Detector::open_with(weights(), options).err().map(|error| error.to_string()).unwrap()
+    };
+    let branch = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/detector_mini.safetensors"));
+    assert!(refused(&DetectorOptions { branch, ..Default::default() }).contains("give it alone"));
+    let file = WeightFile::open(&weights(), &Device::Cpu).unwrap();
+    assert!(file.configuration().unwrap_err().to_string().contains("one of two stages is needed"));
+    let detector = Detector::bundled(&Device::Cpu).unwrap();
+    assert!(detector.check_density().unwrap_err().to_string().contains("FastestDet has none"));
+    // Another network's names are listed.
+    let mut tensors = file.tensors().clone();
+    tensors.remove("SPP.S1.0.weight");
+    tensors.insert("SPP.S4".into(), Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other.safetensors");
+    ebm_nn::import::save_safetensors(&other, &tensors).unwrap();
+    let message = Detector::open(&other).err().unwrap().to_string();
+    assert!(message.contains("1 missing: SPP.S1.0.weight; 1 left over: SPP.S4"), "{message}");
+}

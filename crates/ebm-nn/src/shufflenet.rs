@@ -1,0 +1,121 @@
+//! ShuffleNetV2 with the parameter names of FastestDet's weights.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+
+use crate::layers::{Conv2d, Conv2dConfig};
+use crate::norm::BatchNormConfig;
+use crate::ops::{max_pool2d_channels_last, to_channels_last};
+use crate::{Error, Result};
+
+/// The channels of the first convolution.
+const FIRST: usize = 24;
+
+/// A ShuffleNetV2 (Ma et al., 2018) without its classifier: half the channels of a unit pass unchanged.
+///
+/// Names are FastestDet's: `first_conv.{0,1}`, `stage{2..4}.{i}.branch_main.{0,1,3..6}`, `.branch_proj.{0..3}`.
+#[derive(Clone, Debug)]
+pub struct ShuffleNetV2 {
+    first: Conv2d,
+    stages: [Vec<Unit>; 3],
+}
+
+impl ShuffleNetV2 {
+    /// The channels of its maps.
+    pub const CHANNELS: [usize; 3] = [48, 96, 192];
+
+    /// The strides of its maps.
+    pub const STRIDES: [usize; 3] = [8, 16, 32];
+
+    /// The units of its stages.
+    const UNITS: [usize; 3] = [4, 8, 4];
+
+    /// The network whose parameters are those of `vb`.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
+        let config = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, FIRST, 3) };
+        let first = Conv2d::with_norm(config, norm, ["first_conv.0", "first_conv.1"], vb)?;
+        let [a, b, c] = Self::CHANNELS;
+        let stage = |number: usize, (input, channels): (usize, usize)| -> Result<Vec<Unit>> {
+            let unit = |i| {
+                // The first one halves the map.
+                let input = if i == 0 { Some(input) } else { None };
+                Unit::new(input, channels / 2, norm, &vb.pp(format!("stage{}.{i}", number + 2)))
+            };
+            (0..Self::UNITS[number]).map(unit).collect()
+        };
+        Ok(Self { first, stages: [stage(0, (FIRST, a))?, stage(1, (a, b))?, stage(2, (b, c))?] })
+    }
+
+    /// (N, 3, H, W) -> its maps with the channels innermost, (N, H/8, W/8, 48) to (N, H/32, W/32, 192), sizes
+    /// rounded up. With `train`, normalisation that is not frozen uses and records the batch's statistics.
+    ///
+    /// # Errors
+    /// When `x` has another number of channels.
+    pub fn forward_channels_last(&self, x: &Tensor, train: bool) -> Result<[Tensor; 3]> {
+        x.dims4()?;
+        let x = self.first.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
+        let x = max_pool2d_channels_last(&x, 3, 2, 1)?;
+        let stage =
+            |units: &[Unit], x: &Tensor| units.iter().try_fold(x.clone(), |x, unit| unit.forward(&x, train));
+        let [a, b, c] = &self.stages;
+        let a = stage(a, &x)?;
+        let b = stage(b, &a)?;
+        let c = stage(c, &b)?;
+        Ok([a, b, c])
+    }
+}
+
+/// Two branches side by side.
+#[derive(Clone, Debug)]
+struct Unit {
+    /// What the first half of the result is made by; without it, it is every other channel of the input.
+    proj: Option<[Conv2d; 2]>,
+    main: [Conv2d; 3],
+}
+
+impl Unit {
+    /// A unit of twice `half` channels: of a map of `input` channels that is halved, or of the others' channels.
+    fn new(input: Option<usize>, half: usize, norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
+        let layer = |config, branch: &str, [conv, norm_name]: [usize; 2]| {
+            let names = [conv, norm_name].map(|i| format!("branch_{branch}.{i}"));
+            Conv2d::with_norm(config, norm, names.each_ref().map(String::as_str), vb)
+        };
+        let stride = if input.is_some() { 2 } else { 1 };
+        let depthwise = |channels| Conv2dConfig { stride, ..Conv2dConfig::depthwise(channels, 3) };
+        let proj = |input| {
+            let pointwise = Conv2dConfig::same(input, half, 1);
+            Ok::<_, Error>([layer(depthwise(input), "proj", [0, 1])?, layer(pointwise, "proj", [2, 3])?])
+        };
+        Ok(Self {
+            proj: input.map(proj).transpose()?,
+            main: [
+                layer(Conv2dConfig::same(input.unwrap_or(half), half, 1), "main", [0, 1])?,
+                layer(depthwise(half), "main", [3, 4])?,
+                layer(Conv2dConfig::same(half, half, 1), "main", [5, 6])?,
+            ],
+        })
+    }
+
+    /// (N, H, W, C) -> (N, …, 2·half).
+    fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        let chain = |layers: &[Conv2d], x: &Tensor| {
+            layers.iter().try_fold(x.clone(), |x, layer| {
+                // Nothing follows a depthwise convolution.
+                layer.forward_channels_last(&x, None, !layer.is_depthwise(), train)
+            })
+        };
+        let (first, input) = match &self.proj {
+            Some(proj) => (chain(proj, x)?, x.clone()),
+            None => {
+                let (n, h, w, c) = x.dims4()?;
+                let pairs = x.reshape((n, h, w, c / 2, 2))?;
+                let channels = |i| pairs.narrow(4, i, 1)?.squeeze(4)?.contiguous();
+                (channels(0)?, channels(1)?)
+            }
+        };
+        Ok(Tensor::cat(&[first, chain(&self.main, &input)?], 3)?)
+    }
+}

@@ -8,7 +8,7 @@ use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
 use crate::{
-    error::{Error, Result},
+    error::Result,
     faster_rcnn::{ImageBatch, Objects},
     input::objects,
 };

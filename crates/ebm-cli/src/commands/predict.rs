@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use ebm_detect::{Detector, DetectorOptions};
 use ebm_face::prediction::{AGE, HEAD_POSE};

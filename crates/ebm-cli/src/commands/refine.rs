@@ -15,7 +15,7 @@ use ebm_train::Progress;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::predict::images_in;
+use super::predict_inputs::images_in;
 use super::predict_detection::session::intervals;
 use crate::device::DeviceArgs;
 use crate::progress::Console;

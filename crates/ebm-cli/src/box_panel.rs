@@ -6,7 +6,7 @@ use ebm_data::Image;
 use ebm_detect::{BoxDensity, Corner};
 
 use crate::density_panel::LEVEL;
-use crate::picture::{AFTER, BEFORE, TRUTH, beside, contour, cut, enlarge, heat, outline, shade};
+use crate::picture::{AFTER, BEFORE, Colour, TRUTH, beside, contour, cut, enlarge, heat, outline, shade};
 
 /// Points along a side of the heat map.
 const POINTS: usize = 128;
@@ -15,7 +15,7 @@ const AROUND: f64 = 0.35;
 /// The least side of a panel, in pixels.
 const SIDE: usize = 320;
 /// What has the probability [`LEVEL`]: the bands and the contour.
-const REGION: [u8; 3] = [255, 220, 40];
+pub const REGION: Colour = [255, 220, 40];
 const BAND: f64 = 0.45;
 
 /// Boxes `[x, y, width, height]` in pixels of the image.
@@ -26,6 +26,27 @@ pub struct Boxes {
     pub after: [f64; 4],
     /// The annotated one, if it is known.
     pub truth: Option<[f64; 4]>,
+}
+
+/// Shades where the edges of the box `after`, in the picture's pixels, lie: left, top, right and bottom, each
+/// along its whole side. `place` takes an edge along an axis to the picture.
+pub fn shade_bands(
+    picture: &mut Image,
+    regions: &[Region; 4],
+    after: [f64; 4],
+    place: impl Fn(f64, usize) -> f64,
+    colour: Colour,
+) {
+    for (edge, region) in regions.iter().enumerate() {
+        for &[from, to] in &region.intervals {
+            let [x0, y0, x1, y1] = match edge % 2 {
+                0 => [place(from, 0), after[1], place(to, 0), after[1] + after[3]],
+                _ => [after[0], place(from, 1), after[0] + after[2], place(to, 1)],
+            };
+            // A pixel at least.
+            shade(picture, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], colour, BAND);
+        }
+    }
 }
 
 /// Three views of the same part of the image: the boxes; the bands in which the edges lie with probability
@@ -65,17 +86,7 @@ pub fn box_panel(
     outline(&mut compared, after, AFTER, 2);
 
     let mut bands = plain.clone();
-    for (edge, region) in regions.iter().enumerate() {
-        for &[from, to] in &region.intervals {
-            let band = match edge % 2 {
-                0 => [place(from, 0), after[1], place(to, 0), after[1] + after[3]],
-                _ => [after[0], place(from, 1), after[0] + after[2], place(to, 1)],
-            };
-            // A pixel at least.
-            let [x0, y0, x1, y1] = band;
-            shade(&mut bands, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], REGION, BAND);
-        }
-    }
+    shade_bands(&mut bands, regions, after, place, REGION);
     outline(&mut bands, after, AFTER, 2);
 
     let mut heated = plain;

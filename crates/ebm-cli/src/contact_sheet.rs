@@ -4,7 +4,7 @@ use anyhow::Result;
 use ebm_data::{Image, resize::resize_pillow};
 use ebm_plot::{Label, label_width, labelled};
 
-use crate::picture::{Colour, enlarge, outline, paste};
+use crate::picture::{Colour, outline, paste};
 
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
@@ -16,7 +16,7 @@ const GAP: usize = 12;
 /// Height of the two lines below a picture.
 const CAPTION: usize = 42;
 const EM: f64 = 14.0;
-const SMALL_EM: f64 = 12.0;
+pub const SMALL_EM: f64 = 12.0;
 /// Height of a line of the legend.
 const LINE: usize = 26;
 const MAX_COLUMNS: usize = 5;
@@ -106,37 +106,46 @@ fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
     let scale = (WIDTH as f64 / width).min(HEIGHT as f64 / height);
     let side = |length: f64, room: usize| ((length * scale).round() as usize).clamp(1, room);
     let mut picture = resize_pillow(&tile.image, side(width, WIDTH), side(height, HEIGHT));
-    let labels = draw_marks(&mut picture, scale, &tile.marks)?;
+    let labels = draw_marks(&mut picture, scale, SMALL_EM, &tile.marks)?;
     Ok((picture, labels))
 }
 
-/// `image`, enlarged `factor` times, with the marks, which are in its own pixels.
-pub fn with_marks(image: &Image, factor: usize, marks: &[Mark]) -> Result<Image> {
-    let mut picture = enlarge(image, factor);
-    let labels = draw_marks(&mut picture, factor as f64, marks)?;
+/// `picture` with boxes that are `scale` times as large in it as their marks say, with texts of this em, and a
+/// line of text in its lower left corner.
+pub fn with_marks(mut picture: Image, scale: f64, em: f64, marks: &[Mark], foot: &str) -> Result<Image> {
+    let mut labels = draw_marks(&mut picture, scale, em, marks)?;
+    let text = shorten(foot, em, picture.width.saturating_sub(em as usize))?;
+    let corner = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
+    labels.extend(shadowed(text, corner, em, INK));
     Ok(labelled(picture, &labels)?)
 }
 
+/// A text that can be read on any ground.
+fn shadowed(text: String, (x, y): (i32, i32), em: f64, colour: Colour) -> [Label; 2] {
+    let shift = (em / SMALL_EM).round().max(1.0) as i32;
+    [
+        Label { text: text.clone(), position: (x + shift, y + shift), em, colour: SHADOW },
+        Label { text, position: (x, y), em, colour },
+    ]
+}
+
 /// Draws the boxes, which are `scale` times as large in the picture; their texts in its pixels.
-fn draw_marks(picture: &mut Image, scale: f64, marks: &[Mark]) -> Result<Vec<Label>> {
+fn draw_marks(picture: &mut Image, scale: f64, em: f64, marks: &[Mark]) -> Result<Vec<Label>> {
     let mut labels = Vec::new();
     for mark in marks {
         let bbox = mark.bbox.map(|value| value * scale);
         outline(picture, bbox, mark.colour, mark.thickness);
-        let text = shorten(&mark.text, SMALL_EM, picture.width.saturating_sub(4))?;
-        let wide = label_width(&text, SMALL_EM)?.ceil() as usize;
+        let text = shorten(&mark.text, em, picture.width.saturating_sub(4))?;
+        let wide = label_width(&text, em)?.ceil() as usize;
         // Where many small objects stand close together, their texts would hide them and one another.
-        if text.is_empty() || bbox[2] < wide as f64 / 2.0 || bbox[3] < SMALL_EM {
+        if text.is_empty() || bbox[2] < wide as f64 / 2.0 || bbox[3] < em {
             continue;
         }
         // Inside the picture, whatever the box.
         let most = |length: usize, own: usize| length.saturating_sub(own + 2) as f64;
-        let x = (bbox[0] + 4.0).clamp(0.0, most(picture.width, wide)) as i32;
-        let y = (bbox[1] + 3.0).clamp(0.0, most(picture.height, 14)) as i32;
-        for (shift, colour) in [(1, SHADOW), (0, mark.colour)] {
-            let position = (x + shift, y + shift);
-            labels.push(Label { text: text.clone(), position, em: SMALL_EM, colour });
-        }
+        let x = (bbox[0] + em / 3.0).clamp(0.0, most(picture.width, wide)) as i32;
+        let y = (bbox[1] + em / 4.0).clamp(0.0, most(picture.height, em as usize + 2)) as i32;
+        labels.extend(shadowed(text, (x, y), em, mark.colour));
     }
     Ok(labels)
 }

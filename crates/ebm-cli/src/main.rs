@@ -7,6 +7,7 @@ mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;
+mod detection_picture;
 mod device;
 mod environment;
 mod exit;
@@ -15,6 +16,7 @@ mod picture;
 mod progress;
 mod schema;
 mod signals;
+mod video;
 mod workers;
 
 use std::process::ExitCode;
@@ -36,7 +38,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a detector, a branch of it, a tracker's box module, or a network of ages or head poses.
+    /// Train a detector, a branch of it, a refiner of boxes, a tracker's box module, or a network of ages or head poses.
     #[command(subcommand)]
     Train(commands::train::Train),
     /// Compute metrics.
@@ -45,6 +47,8 @@ enum Command {
     /// Find objects, follow a target, or read age and pose off faces: listed, and drawn.
     #[command(subcommand)]
     Predict(commands::predict::Predict),
+    /// Place another detector's boxes anew, and say how sure each edge is.
+    Refine(commands::refine::RefineArgs),
     /// Reproduce a table of the paper.
     #[command(subcommand)]
     Reproduce(commands::reproduce::Reproduce),
@@ -97,6 +101,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Train(command) => commands::train::run(command, signals),
         Command::Eval(command) => commands::eval::run(command),
         Command::Predict(command) => commands::predict::run(command),
+        Command::Refine(args) => commands::refine::run(&args),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Data(command) => commands::data::run(command),
         Command::Weights(command) => commands::weights::run(command),

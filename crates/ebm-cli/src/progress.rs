@@ -68,6 +68,16 @@ impl Console {
         Self { terminal: false, silent: true, ..self }
     }
 
+    /// Ends the stage with these words in the place of its own.
+    pub fn end_with(&mut self, text: &str) {
+        if let Some(stage) = self.stage.take() {
+            stage.bar.finish_and_clear();
+        }
+        if !self.silent {
+            eprintln!("{text}");
+        }
+    }
+
     /// Ends the process where a signal has arrived and this stage has no state that could be saved.
     fn leave_if_asked(&self) {
         let saves = self.stage.as_ref().is_some_and(|stage| stage.saves);

@@ -132,6 +132,45 @@ fn the_second_process_is_told_who_is_first() {
 }
 
 #[test]
+fn the_files_of_a_list_are_fetched_one_by_one() {
+    const COUNT: usize = 101;
+    let server = Server::start(|request, reply| reply.good(request, request.path.clone().as_bytes()));
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join("datasets").join(name);
+    std::fs::create_dir_all(path("set")).unwrap();
+    let manifest = |sums: &str| {
+        let head = "name = \"set\"\ntitle = \"Set\"\npage = \"p\"\nlicence = \"free\"\ncitation = \"c\"";
+        let list = format!("[[list]]\nsums = \"{sums}\"\npath = \"set/x\"\nurl = \"{}\"\n", server.url("x"));
+        std::fs::write(path("set.toml"), format!("{head}\n{list}")).unwrap();
+    };
+    manifest("set/sums");
+    let hash = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let sums: String = (0..COUNT).map(|i| format!("{}  a/{i}\n", hash(&format!("/x/a/{i}")))).collect();
+    std::fs::write(path("set/sums"), &sums).unwrap();
+    let output = finish(get(dir.path(), &["set"]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).ends_with("set: 101 of 101 files are there\n"), "{}", text(&output.stdout));
+    assert_eq!(std::fs::read(path("set/x/a/7")).unwrap(), b"/x/a/7");
+    assert_eq!(server.requests().len(), COUNT);
+
+    // What is gone is named; what is another file is refused.
+    std::fs::remove_file(path("set/x/a/7")).unwrap();
+    let output = finish(get(dir.path(), &["set", "--offline"]));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stdout).contains("x/a/7: missing") && text(&output.stdout).contains("100 of 101"));
+    std::fs::write(path("set/sums"), sums.replace(&hash("/x/a/7"), &hash("other"))).unwrap();
+    assert_eq!(finish(get(dir.path(), &["set"])).status.code(), Some(3));
+    for (sums, wrong) in
+        [("a hash and a name", "set/sums, line 1"), (&format!("{}  ../y", hash("")), "stay in its folder")]
+    {
+        std::fs::write(path("set/sums"), sums).unwrap();
+        let output = finish(get(dir.path(), &["set"]));
+        assert_eq!(output.status.code(), Some(3));
+        assert!(text(&output.stderr).contains(wrong), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn what_is_to_be_fetched_by_hand_is_said_and_the_codes_are_right() {
     let dir = tempfile::tempdir().unwrap();
     let output = finish(get(dir.path(), &["biwi", "--offline"]));

@@ -100,6 +100,7 @@ fn all_are_refused_or_bearable<S: Settings>() {
 #[test]
 fn hostile_numbers_are_refused_with_key_value_and_range() {
     all_are_refused_or_bearable::<ebm_detect::config::ExperimentConfig>();
+    all_are_refused_or_bearable::<ebm_detect::config::RefinerConfig>();
     all_are_refused_or_bearable::<ebm_track::config::ExperimentConfig>();
     all_are_refused_or_bearable::<ebm_face::config::ExperimentConfig>();
     all_are_refused_or_bearable::<Experiment>();

@@ -9,7 +9,9 @@ pub use categories::Category;
 pub(crate) use categories::{named, relabel};
 pub(crate) use examine::{Examiner, crowded, misplaced};
 pub(crate) use file::{ANNOTATION, CATEGORY, IMAGE, sample_name};
-pub use file::{AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord};
+pub use file::{
+    AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
+};
 use sound::keep_sound;
 pub(crate) use sound::{Origin, Sound};
 
@@ -182,6 +184,28 @@ impl CocoDataset {
             images.retain_mut(keep_for_training);
         }
         Ok(Self { images, categories, quarantine })
+    }
+
+    /// The images of this dataset and of `others`, in that order.
+    ///
+    /// # Errors
+    /// [`Error::Categories`] with the differences to the first of them, called `path`, that has other
+    /// categories.
+    pub fn joined(mut self, others: impl IntoIterator<Item = (PathBuf, Self)>) -> Result<Self> {
+        for (path, other) in others {
+            if other.categories != self.categories {
+                let names = |categories: &[Category]| {
+                    let name = |category: &Category| format!("{} {}", category.id, category.name);
+                    categories.iter().map(name).collect::<Vec<_>>().join(", ")
+                };
+                let (found, first) = (names(&other.categories), names(&self.categories));
+                let detail = format!("its categories are {found}, those of the first annotations {first}");
+                return Err(Error::Categories { path, detail });
+            }
+            self.images.extend(other.images);
+            self.quarantine.defects.extend(other.quarantine.defects);
+        }
+        Ok(self)
     }
 
     /// The label, from 1, of the category with this id.

@@ -1,12 +1,14 @@
-//! Strict decoding of JPEG and PNG files.
+//! Strict decoding of JPEG, PNG, BMP and WebP files.
 //!
 //! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls it a
 //! success: the sample would train on a lie instead of reaching the quarantine. And at a bounded cost: what a
 //! file would take is told from its headers, and compared with [`DecodeLimits`] before anything of that size
 //! is allocated.
 
+mod bmp;
 mod jpeg;
 mod png;
+mod webp;
 
 use std::io::Read;
 use std::path::Path;
@@ -81,18 +83,17 @@ impl DecodeLimits {
     }
 }
 
-/// Reads a JPEG or PNG file as RGB, with [`DecodeLimits::default`].
+/// Reads a JPEG, PNG, BMP or WebP file as RGB, with [`DecodeLimits::default`].
 ///
 /// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
 /// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
-/// `convert("RGB")` does). Orientation tags (EXIF) are ignored, as Pillow, torchvision and pycocotools ignore
+/// `convert("RGB")` does). BMPs are read uncompressed, WebPs lossy and without animation. Orientation tags (EXIF) are ignored, as Pillow, torchvision and pycocotools ignore
 /// them: the boxes of the datasets refer to the stored pixels. [`read_upright`] follows the tag.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::FileTooLarge`] and [`Error::ImageTooLarge`] above the
 /// limits, [`Error::DecodeCost`] where decoding would take more than they allow, [`Error::ImageFormat`] for a
-/// known format that is neither JPEG nor PNG, [`Error::Decode`] for anything else, or an incomplete or
-/// damaged image: also a JPEG whose data end before its last block, or go on behind it. Other damage inside a
+/// known format that is not read, [`Error::Decode`] for anything else, or an incomplete or damaged image: also a JPEG whose data end before its last block, or go on behind it. Other damage inside a
 /// JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
     read_image_limited(path, &DecodeLimits::default())
@@ -118,7 +119,12 @@ pub fn read_upright(path: &Path) -> Result<Image> {
 
 /// The orientation tag of a file.
 fn orientation(bytes: &[u8]) -> Option<Orientation> {
-    if bytes.starts_with(png::MAGIC) { png::orientation(bytes) } else { jpeg::orientation(bytes) }
+    match Kind::of(bytes)? {
+        Kind::Jpeg => jpeg::orientation(bytes),
+        Kind::Png => png::orientation(bytes),
+        Kind::WebP => webp::orientation(bytes),
+        Kind::Bmp => None,
+    }
 }
 
 /// As [`read_image`], with other limits.
@@ -143,21 +149,43 @@ pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<
 }
 
 fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
-    if bytes.starts_with(jpeg::MAGIC) {
-        jpeg::decode(bytes, path, limits, memory)
-    } else if bytes.starts_with(png::MAGIC) {
-        png::decode(bytes, path, limits)
-    } else {
-        Err(neither(bytes, path))
+    match Kind::of(bytes) {
+        Some(Kind::Jpeg) => jpeg::decode(bytes, path, limits, memory),
+        Some(Kind::Png) => png::decode(bytes, path, limits),
+        Some(Kind::Bmp) => bmp::decode(bytes, path, limits),
+        Some(Kind::WebP) => webp::decode(bytes, path, limits),
+        None => Err(unknown(bytes, path)),
     }
 }
 
-/// The error for what is neither JPEG nor PNG.
-fn neither(bytes: &[u8], path: &Path) -> Error {
+/// The formats that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Jpeg,
+    Png,
+    Bmp,
+    WebP,
+}
+
+impl Kind {
+    /// As the first bytes tell.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let known = [
+            (Self::Jpeg, bytes.starts_with(jpeg::MAGIC)),
+            (Self::Png, bytes.starts_with(png::MAGIC)),
+            (Self::Bmp, bmp::is_one(bytes)),
+            (Self::WebP, webp::is_one(bytes)),
+        ];
+        known.into_iter().find_map(|(kind, found)| found.then_some(kind))
+    }
+}
+
+/// The error for what is of none of these.
+fn unknown(bytes: &[u8], path: &Path) -> Error {
     match other_format(bytes) {
         _ if bytes.is_empty() => Error::decode(path, "the file is empty"),
         Some((format, remedy)) => Error::ImageFormat { path: path.to_owned(), format, remedy },
-        None => Error::decode(path, "neither JPEG nor PNG"),
+        None => Error::decode(path, "neither JPEG, PNG, BMP nor WebP"),
     }
 }
 
@@ -172,7 +200,7 @@ pub struct Header {
     pub is_turned: bool,
 }
 
-/// Reads the header of a JPEG or PNG file; no pixel is decoded.
+/// Reads the header of an image file; no pixel is decoded.
 ///
 /// # Errors
 /// Those of [`read_image`], but that damage behind the header is not seen.
@@ -196,27 +224,38 @@ pub fn read_header(path: &Path) -> Result<Header> {
 }
 
 fn header(bytes: &[u8], path: &Path) -> Result<Header> {
-    let (width, height) = if bytes.starts_with(jpeg::MAGIC) {
-        let frame = JpegFrame::find(bytes).map_err(|detail| Error::decode(path, detail))?;
-        (frame.width, frame.height)
-    } else if bytes.starts_with(png::MAGIC) {
-        let header = png::Header::find(bytes).ok_or_else(|| Error::decode(path, "the header is damaged"))?;
-        (header.width, header.height)
-    } else {
-        return Err(neither(bytes, path));
+    let damaged = || Error::decode(path, "the header is damaged");
+    let (width, height) = match Kind::of(bytes) {
+        Some(Kind::Jpeg) => {
+            let frame = JpegFrame::find(bytes).map_err(|detail| Error::decode(path, detail))?;
+            (frame.width, frame.height)
+        }
+        Some(Kind::Png) => {
+            let header = png::Header::find(bytes).ok_or_else(damaged)?;
+            (header.width, header.height)
+        }
+        Some(Kind::Bmp) => {
+            let header = bmp::Header::find(bytes).ok_or_else(damaged)?;
+            (header.width, header.height)
+        }
+        Some(Kind::WebP) => {
+            let picture = webp::Picture::find(bytes, path)?;
+            (picture.width, picture.height)
+        }
+        None => return Err(unknown(bytes, path)),
     };
     let is_turned = orientation(bytes).is_some_and(|turn| turn != Orientation::NoTransforms);
     Ok(Header { width, height, is_turned })
 }
 
-/// What a file is that is neither JPEG nor PNG, by its first bytes, and what to do about it.
+/// What to do about an image that is not read.
+const CONVERT: &str = "convert it, for instance with `magick FILE FILE.png`";
+
+/// What a file is that is not read, by its first bytes, and what to do about it.
 fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    const CONVERT: &str = "convert it, for instance with `magick FILE FILE.png`";
     let at = |place: usize, magic: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(magic));
     let brand = |names: &[&[u8]]| at(4, b"ftyp") && names.iter().any(|name| at(8, name));
     let image = [
-        ("a WebP image", at(0, b"RIFF") && at(8, b"WEBP")),
-        ("a BMP image", at(0, b"BM") && at(6, &[0; 4])),
         ("a GIF image", at(0, b"GIF87a") || at(0, b"GIF89a")),
         ("a TIFF image", at(0, b"II*\0") || at(0, b"MM\0*")),
         ("an AVIF image", brand(&[b"avif", b"avis"])),
@@ -235,10 +274,13 @@ fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Whether these bytes begin as a JPEG or PNG does and do not end as one.
+/// Whether these bytes begin as an image does and do not end as one.
 pub(crate) fn is_truncated(bytes: &[u8]) -> bool {
-    if bytes.starts_with(png::MAGIC) {
-        return !png::has_end(bytes);
+    match Kind::of(bytes) {
+        Some(Kind::Jpeg) => !jpeg::has_end(bytes),
+        Some(Kind::Png) => !png::has_end(bytes),
+        Some(Kind::Bmp) => !bmp::has_end(bytes),
+        Some(Kind::WebP) => !webp::has_end(bytes),
+        None => false,
     }
-    bytes.starts_with(jpeg::MAGIC) && !jpeg::has_end(bytes)
 }

@@ -54,11 +54,11 @@ pub enum Error {
         detail: String,
     },
     /// A file of a known format that is not read.
-    #[error("{}: this is {format}, and images are JPEG or PNG files; {remedy}", path.display())]
+    #[error("{}: this is {format}, and images are JPEG, PNG, uncompressed BMP or lossy WebP files; {remedy}", path.display())]
     ImageFormat {
         /// The file.
         path: PathBuf,
-        /// What it is: "a WebP image", …
+        /// What it is: "a HEIC image", …
         format: &'static str,
         /// What to do.
         remedy: &'static str,

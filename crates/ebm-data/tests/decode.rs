@@ -45,6 +45,16 @@ fn jpegs_agree_with_pillow_up_to_rounding() {
 }
 
 #[test]
+fn bmps_and_webps_agree_with_pillow_exactly() {
+    let bmps = ["rgb.bmp", "grey.bmp", "palette.bmp", "bits.bmp", "rgba.bmp"];
+    for name in bmps.into_iter().chain(["rgb.webp", "rgba.webp", "exif.webp"]) {
+        assert_eq!(difference(name).0, 0, "{name}");
+    }
+    let [stored, upright] = [read_image, read_upright].map(|read| read(&golden("images/exif.webp")).unwrap());
+    assert_eq!((stored.width, upright.width), (41, 29));
+}
+
+#[test]
 fn truncated_files_are_errors() {
     for name in
         ["rgb_444.jpg", "rgb_420.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgb.png", "rgba.png"]
@@ -56,6 +66,27 @@ fn truncated_files_are_errors() {
             assert!(error.to_string().starts_with("some/file: "), "{error}");
         }
         assert!(decode(&bytes).is_ok());
+    }
+    for name in ["rgb.bmp", "palette.bmp", "rgba.bmp", "rgb.webp", "rgba.webp", "exif.webp"] {
+        let bytes = std::fs::read(golden("images").join(name)).unwrap();
+        for len in 0..bytes.len() {
+            let error = decode(&bytes[..len]).expect_err(&format!("{name} cut to {len} of {}", bytes.len()));
+            // The first letters alone are a text.
+            assert!(matches!(error, Error::Decode { .. }) || len < 14, "{name}: {len}: {error}");
+        }
+    }
+}
+
+/// Lengths that say less than there was: what the decoder has then ends before the picture does.
+#[test]
+fn a_webp_whose_lengths_are_shortened_is_damaged() {
+    let bytes = std::fs::read(golden("images/rgb.webp")).unwrap();
+    for cut in 1..40 {
+        let mut shorter = bytes[..bytes.len() - 8 * cut.min((bytes.len() - 40) / 8)].to_vec();
+        let length = shorter.len() as u32;
+        shorter[4..8].copy_from_slice(&(length - 8).to_le_bytes());
+        shorter[16..20].copy_from_slice(&(length - 20).to_le_bytes());
+        assert!(matches!(decode(&shorter), Err(Error::Decode { .. })), "{length} of {}", bytes.len());
     }
 }
 
@@ -88,7 +119,9 @@ fn damaged_bytes_never_panic() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as usize
     };
-    for name in ["rgb_420.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png"] {
+    let names =
+        ["rgb_420.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "rgb.webp", "rgba.bmp", "bits.bmp"];
+    for name in names {
         let bytes = std::fs::read(golden("images").join(name)).unwrap();
         for _ in 0..300 {
             let mut bytes = bytes.clone();
@@ -118,12 +151,20 @@ fn what_is_no_image_is_named() {
     assert!(matches!(read_image(dir.path()), Err(Error::Io { .. })));
 }
 
+/// `rgb.bmp` whose header says that its rows are compressed.
+fn compressed_bmp() -> Vec<u8> {
+    let mut bytes = std::fs::read(golden("images/rgb.bmp")).unwrap();
+    bytes[30] = 1;
+    bytes
+}
+
 #[test]
 fn other_formats_are_named_with_a_remedy() {
     for (content, name) in [
-        (&b"RIFF\x24\0\0\0WEBPVP8 "[..], "a WebP image"),
-        (b"BM\x46\0\0\0\0\0\0\0\x36\0", "a BMP image"),
-        (b"GIF89a....", "a GIF image"),
+        (&b"GIF89a...."[..], "a GIF image"),
+        (include_bytes!("golden/images/lossless.webp"), "a lossless WebP image"),
+        (include_bytes!("golden/images/animated.webp"), "an animated WebP image"),
+        (&compressed_bmp(), "a compressed BMP image"),
         (b"\0\0\0\x1cftypheic", "a HEIC image"),
         (b"II*\0\x08\0\0\0", "a TIFF image"),
         (b"<!DOCTYPE html><title>404</title>", "a web page"),
@@ -225,11 +266,23 @@ fn huge_png() -> Vec<u8> {
     bytes
 }
 
+/// `name` with other numbers for width and height at `at`, of `N` bytes each.
+fn other_sides<const N: usize>(name: &str, at: usize, sides: [[u8; N]; 2]) -> Vec<u8> {
+    let mut bytes = std::fs::read(golden("images").join(name)).unwrap();
+    bytes[at..at + 2 * N].copy_from_slice(&sides.concat());
+    bytes
+}
+
 #[test]
 fn huge_headers_are_refused_before_allocation() {
     let start = std::time::Instant::now();
     assert!(decode(&huge_jpeg()).is_err());
     assert!(decode(&huge_png()).is_err());
+    let wide = 16_000u32.to_le_bytes();
+    assert!(matches!(decode(&other_sides("rgb.bmp", 18, [wide; 2])), Err(Error::ImageTooLarge { .. })));
+    assert!(decode(&other_sides("rgb.bmp", 18, [4000u32.to_le_bytes(); 2])).is_err());
+    let lossy = other_sides("rgb.webp", 26, [16_000u16.to_le_bytes(); 2]);
+    assert!(matches!(decode(&lossy), Err(Error::ImageTooLarge { .. })));
     // Allocating and clearing 12 GB would take longer.
     assert!(start.elapsed().as_millis() < 100);
 }

@@ -27,9 +27,8 @@ pub struct TwoMlpHead {
 }
 
 impl TwoMlpHead {
-    /// `fc6 (representation, C·size²)` and `fc7 (representation, representation)` under `vb`.
-    pub fn new(config: &DetectorConfig, pooler: &Pooler, vb: VarBuilder) -> Result<Self> {
-        let (input, width) = (pooler.output_len(config.backbone.fpn_channels), config.roi.representation);
+    /// `fc6 (width, input)` and `fc7 (width, width)` under `vb`, for pooled boxes of `input` numbers.
+    pub fn new(input: usize, width: usize, vb: VarBuilder) -> Result<Self> {
         Ok(Self {
             fc6: Linear::new(vb.pp("fc6"), input, width, torch_default(input))?,
             fc7: Linear::new(vb.pp("fc7"), width, width, torch_default(width))?,
@@ -73,11 +72,16 @@ impl TwoMlpHead {
         [&self.fc6, &self.fc7].into_iter().flat_map(Linear::parameters)
     }
 
-    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes of `bins` bins with the channels innermost,
-    /// `(bins, C)`.
-    pub(crate) fn pack(&self, bins: usize) -> Result<[PackedLinear; 2]> {
-        let channels = self.fc6.weight().dim(1)? / bins.max(1);
-        let fc6 = self.fc6.pack(|input| input % channels * bins + input / channels)?;
+    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes with the channels innermost, `(bins, C)` of
+    /// each view after the other, of which `bins` says the numbers.
+    pub(crate) fn pack(&self, bins: &[usize]) -> Result<[PackedLinear; 2]> {
+        let channels = self.fc6.weight().dim(1)? / bins.iter().sum::<usize>().max(1);
+        let mut columns = Vec::new();
+        for &bins in bins {
+            let first = columns.len();
+            columns.extend((0..bins * channels).map(|i| first + i % channels * bins + i / channels));
+        }
+        let fc6 = self.fc6.pack(|input| columns[input])?;
         Ok([fc6, self.fc7.pack(|input| input)?])
     }
 }
@@ -136,7 +140,7 @@ impl BoxHead {
         let predictor = vb.pp("box_predictor");
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         Ok(Self {
-            mlp: TwoMlpHead::new(config, &pooler, vb.pp("box_head"))?,
+            mlp: TwoMlpHead::new(pooler.output_len(config.backbone.fpn_channels), width, vb.pp("box_head"))?,
             class: Linear::new(predictor.pp("cls_score"), width, classes, normal(0.01))?,
             offsets: Linear::new(predictor.pp("bbox_pred"), width, 4 * classes, normal(0.001))?,
             coder: BoxCoder { weights: config.roi.box_weights, convention },

@@ -62,6 +62,10 @@ const TAIL: f64 = 0.0005;
 const POINTS: usize = 512;
 
 impl BoxDensity {
+    /// The least effective sample size at which intervals mean what they say: of 100 draws, the share in an
+    /// interval of probability 0.9 has a standard error of √(0.9 · 0.1 / 100) = 0.03.
+    pub const ENOUGH: f64 = 100.0;
+
     /// The densities about `boxes`, box i of class `labels[i]` in image `images[i]` of the `pyramid`, each
     /// from `num_samples` samples. Eq. 5's mixture about the box, in the coordinates of f,
     /// `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference, finds the density; a mixture
@@ -146,6 +150,11 @@ impl BoxDensity {
     /// From 1 to M: as many draws from p itself would be about as good.
     pub fn effective_sample_size(&self) -> f64 {
         self.effective_sample_size
+    }
+
+    /// Whether the intervals are to be believed: from [`ENOUGH`](Self::ENOUGH) effective samples on.
+    pub fn is_reliable(&self) -> bool {
+        self.effective_sample_size >= Self::ENOUGH
     }
 
     /// The samples and their weights, whose sum is 1.

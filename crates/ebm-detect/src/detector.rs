@@ -266,8 +266,9 @@ impl Detector {
         let view = detector.look(image)?;
         let densities = detector.densities(&view, options, rng)?;
         let mut found = self.detections(detector.found(&view));
-        let wanted = found.iter_mut().filter(|found| found.score >= options.min_score);
-        wanted.zip(densities).for_each(|(found, density)| found.density = Some(density));
+        for (place, density) in densities {
+            found[place].density = Some(density);
+        }
         Ok(found)
     }
 

@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     layers::rows_of_four,
     packed_head::PackedHead,
-    pooler::{Pooled, Pooler, Pooling},
+    pooler::{Pooled, Pooler, Pooling, View},
 };
 
 /// What y means.
@@ -64,7 +64,7 @@ const REACH: f32 = 1e7;
 
 /// What f needs of the image and of B objects; computed once for all y.
 pub struct BoxFeatures {
-    /// P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
+    /// The pyramid, as P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
     pyramid: Vec<Tensor>,
     /// Image of each object.
     images: Vec<u32>,
@@ -92,12 +92,37 @@ impl BoxFeatures {
         boxes: &[BBox],
         convention: BoxConvention,
     ) -> Result<Self> {
+        Self::over(Self::readable(pyramid)?, images, labels, boxes, convention)
+    }
+
+    /// The same with the pyramid's history: what made it is trained through f.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_history(
+        pyramid: &[Tensor],
+        images: Vec<u32>,
+        labels: Vec<u32>,
+        boxes: &[BBox],
+        convention: BoxConvention,
+    ) -> Result<Self> {
+        let pyramid = pyramid.iter().map(|level| Ok(channels_last(level)?)).collect::<Result<_>>()?;
+        Self::over(pyramid, images, labels, boxes, convention)
+    }
+
+    fn over(
+        pyramid: Vec<Tensor>,
+        images: Vec<u32>,
+        labels: Vec<u32>,
+        boxes: &[BBox],
+        convention: BoxConvention,
+    ) -> Result<Self> {
         let device = &Device::Cpu;
         let end = convention.offset();
         let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
         let boxes = rows_of_four(boxes, device)?.unsqueeze(1)?.broadcast_add(&ends)?;
         let space = Space::new(Coordinates::Relative, &boxes)?;
-        Ok(Self { pyramid: Self::readable(pyramid)?, images, labels, boxes, space, ends })
+        Ok(Self { pyramid, images, labels, boxes, space, ends })
     }
 
     /// The same objects with y in these coordinates.
@@ -110,7 +135,7 @@ impl BoxFeatures {
         pyramid.iter().map(|level| Ok(channels_last(&level.detach())?)).collect()
     }
 
-    /// P2 … P6.
+    /// The pyramid.
     pub(crate) fn levels(&self) -> &[Tensor] {
         &self.pyramid
     }
@@ -151,6 +176,17 @@ impl BoxFeatures {
     }
 }
 
+/// How large an [`EnergyHead`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadSizes {
+    /// Channels of the maps that are pooled from.
+    pub channels: usize,
+    /// Width of fc6 and fc7.
+    pub representation: usize,
+    /// K, the classes that f tells apart; with 1 it is the same for all.
+    pub classes: usize,
+}
+
 /// f(x, y) for boxes y in the coordinates of the features.
 #[derive(Clone)]
 pub struct EnergyHead {
@@ -167,17 +203,21 @@ impl EnergyHead {
     /// Parameters `energy_head.fc6|fc7` and `energy_predictor.weight|bias` under `vb`; the predictor is drawn
     /// from N(0, 0.001²).
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
-        let pooler = Pooler::new(config, Pooling::PrRoi);
+        let (channels, representation) = (config.backbone.fpn_channels, config.roi.representation);
+        let sizes = HeadSizes { channels, representation, classes: config.num_classes };
+        Self::over(Pooler::new(config, Pooling::PrRoi), sizes, vb)
+    }
+
+    /// The same for boxes that are pooled by `pooler`, by PrRoIPool.
+    pub fn over(pooler: Pooler, sizes: HeadSizes, vb: VarBuilder) -> Result<Self> {
+        let HeadSizes { channels, representation, classes } = sizes;
         let predictor = vb.pp("energy_predictor");
         let init = Init::Randn { mean: 0.0, stdev: 0.001 };
+        let input = pooler.output_len(channels);
         Ok(Self {
-            mlp: TwoMlpHead::new(config, &pooler, vb.pp("energy_head"))?,
-            weight: predictor.get_with_hints(
-                (config.num_classes, config.roi.representation),
-                "weight",
-                init,
-            )?,
-            bias: predictor.get_with_hints(config.num_classes, "bias", Init::Const(0.0))?,
+            mlp: TwoMlpHead::new(input, representation, vb.pp("energy_head"))?,
+            weight: predictor.get_with_hints((classes, representation), "weight", init)?,
+            bias: predictor.get_with_hints(classes, "bias", Init::Const(0.0))?,
             pooler,
             prepared: Prepared::new(),
         })
@@ -189,8 +229,9 @@ impl EnergyHead {
         if !is_packable(y) || !is_packable(&self.weight) || !are_constant(parameters) {
             return Ok(None);
         }
-        let bins = self.pooler.size() * self.pooler.size();
-        let packed = || PackedHead::new(self.pooler, self.mlp.pack(bins)?, &self.weight, &self.bias);
+        let bins: Vec<usize> = self.pooler.views().iter().map(View::len).collect();
+        let layers = || self.mlp.pack(&bins);
+        let packed = || PackedHead::new(self.pooler.clone(), layers()?, &self.weight, &self.bias);
         self.prepared.get(packed).map(Some)
     }
 

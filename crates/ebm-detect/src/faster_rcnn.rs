@@ -21,7 +21,8 @@ use crate::{
 
 /// A batch as the network takes it.
 pub struct ImageBatch {
-    /// `(N, 3, H, W)`, normalised, padded to multiples of 32.
+    /// `(N, 3, H, W)`, normalised, padded to multiples of 32; of no extent where the images' maps are kept in
+    /// their place.
     pub pixels: Tensor,
     /// (height, width) of each image without the padding.
     pub sizes: Vec<(usize, usize)>,
@@ -119,7 +120,7 @@ impl FasterRcnn {
 
     /// Proposals of each image at inference, best first.
     pub fn proposals(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Proposal>>> {
-        let output = self.rpn_output(pyramid, images)?;
+        let output = self.rpn_output(pyramid)?;
         self.rpn.proposals(&output, &images.sizes, false)
     }
 
@@ -153,7 +154,7 @@ impl FasterRcnn {
         images: &ImageBatch,
         objects: &[Objects],
     ) -> Result<Vec<ForegroundPool>> {
-        let output = self.rpn_output(pyramid, images)?;
+        let output = self.rpn_output(pyramid)?;
         let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
         let of_image = |(image, (proposals, objects)): (u32, (&Vec<Proposal>, &Objects))| {
             self.box_head.foreground(pyramid, image, proposals, objects)
@@ -169,7 +170,7 @@ impl FasterRcnn {
         objects: &[Objects],
         rng: &mut dyn RngCore,
     ) -> Result<DetectorLosses> {
-        let output = self.rpn_output(pyramid, images)?;
+        let output = self.rpn_output(pyramid)?;
         let boxes: Vec<Vec<BBox>> = objects.iter().map(|(boxes, _)| boxes.clone()).collect();
         let (objectness, rpn_box, anchors) = self.rpn.losses(&output, &boxes, rng)?;
         let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
@@ -191,8 +192,9 @@ impl FasterRcnn {
         &self.config
     }
 
-    fn rpn_output(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<RpnOutput> {
-        let (_, _, height, width) = images.pixels.dims4()?;
-        self.rpn.forward(pyramid, (height, width))
+    fn rpn_output(&self, pyramid: &[Tensor]) -> Result<RpnOutput> {
+        let finest = pyramid.first().map_or(Ok((0, 0)), |level| level.dims4().map(|(_, _, h, w)| (h, w)))?;
+        let stride = DetectorConfig::STRIDES[0];
+        self.rpn.forward(pyramid, (stride * finest.0, stride * finest.1))
     }
 }

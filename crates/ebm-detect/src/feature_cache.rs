@@ -8,14 +8,13 @@ use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
 use crate::{
-    error::{Error, Result},
+    error::Result,
     faster_rcnn::{ImageBatch, Objects},
     input::objects,
 };
 
-/// Maps of each image (stages C2 … C5 or levels P2 … P6) with its size and objects.
-///
-/// All images were padded to the same extent, so that any of them can form a batch.
+/// Maps of each image (stages C2 … C5 or levels P2 … P6) with its size and objects. The images themselves are
+/// not kept.
 #[derive(Default)]
 pub struct FeatureCache {
     images: Vec<CachedImage>,
@@ -24,7 +23,6 @@ pub struct FeatureCache {
 struct CachedImage {
     /// `(1, C, h, w)` each, without history.
     maps: Vec<Tensor>,
-    pixels: Tensor,
     size: (usize, usize),
     objects: Objects,
 }
@@ -50,12 +48,8 @@ impl CachedBatch {
     }
 }
 
-/// How many images' maps are computed at a time: what a machine holds beside the cache itself.
-const AT_ONCE: usize = 10;
-
 impl FeatureCache {
-    /// What `maps` makes of the `total` images of `loader`, whose batches are all padded to the same extent;
-    /// as the stage `stage`.
+    /// What `maps` makes of the `total` images of `loader`, as the stage `stage`.
     ///
     /// # Errors
     /// When an image can not be read, or a network fails.
@@ -70,39 +64,24 @@ impl FeatureCache {
         let mut cache = Self::default();
         progress.begin(stage, total);
         for batch in loader.epoch(0)? {
-            let batch = batch?;
-            let images = ImageBatch::new(&batch, device)?;
-            for (i, samples) in batch.samples.chunks(AT_ONCE).enumerate() {
-                let sizes = samples.iter().map(|sample| (sample.height, sample.width)).collect();
-                let pixels = images.pixels.narrow(0, i * AT_ONCE, samples.len())?;
-                let images = ImageBatch { pixels, sizes };
-                let objects = samples.iter().map(|sample| objects(sample, convention)).collect();
-                cache.push(&maps(&images)?, &images, objects)?;
-                progress.advance(cache.len(), "");
-            }
+            let CachedBatch { images, objects, .. } = CachedBatch::of_images(&batch?, convention, device)?;
+            cache.push(&maps(&images)?, &images.sizes, objects)?;
+            progress.advance(cache.len(), "");
         }
         progress.end();
         Ok(cache)
     }
 
-    /// Adds the images of a batch with the `maps` computed from it.
+    /// Adds images of these sizes (height, width) with the `maps (N, C, h, w)` computed from them.
     ///
     /// # Errors
-    /// When the images are padded to another extent than those before.
-    pub fn push(&mut self, maps: &[Tensor], images: &ImageBatch, objects: Vec<Objects>) -> Result<()> {
-        if let Some(first) = self.images.first() {
-            let (here, before) = (&images.pixels.dims()[1..], &first.pixels.dims()[1..]);
-            if here != before {
-                let reason =
-                    format!("images of shape {here:?} cannot form batches with others of {before:?}");
-                return Err(Error::Config { name: "feature cache".into(), reason });
-            }
-        }
-        for (i, (size, objects)) in images.sizes.iter().zip(objects).enumerate() {
+    /// When there are more images than maps.
+    pub fn push(&mut self, maps: &[Tensor], sizes: &[(usize, usize)], objects: Vec<Objects>) -> Result<()> {
+        for (i, (&size, objects)) in sizes.iter().zip(objects).enumerate() {
             // Rows share their batch's storage; `copy` would duplicate all of it for each.
             let row = |t: &Tensor| -> Result<Tensor> { Ok(t.detach().narrow(0, i, 1)?) };
             let maps = maps.iter().map(row).collect::<Result<_>>()?;
-            self.images.push(CachedImage { maps, pixels: row(&images.pixels)?, size: *size, objects });
+            self.images.push(CachedImage { maps, size, objects });
         }
         Ok(())
     }
@@ -122,28 +101,39 @@ impl FeatureCache {
         (0..self.len()).filter(|&i| !self.images[i].objects.0.is_empty()).collect()
     }
 
-    /// The batch of these images, by position.
+    /// The batch of these images, by position, each padded with zeros to the largest of them.
     pub fn batch(&self, positions: &[usize]) -> Result<CachedBatch> {
         let images: Vec<&CachedImage> = positions.iter().map(|&i| &self.images[i]).collect();
         let levels = images.first().map_or(0, |image| image.maps.len());
-        let stack = |level: usize| -> Result<Tensor> {
-            let maps: Vec<&Tensor> = images.iter().map(|image| &image.maps[level]).collect();
-            let innermost: Vec<Tensor> =
-                maps.iter().map(|map| map.permute((0, 2, 3, 1))).collect::<candle_core::Result<_>>()?;
-            // Maps that are stored with the channels innermost stay so.
-            Ok(if innermost.iter().all(Tensor::is_contiguous) {
-                Tensor::cat(&innermost, 0)?.permute((0, 3, 1, 2))?
-            } else {
-                Tensor::cat(&maps, 0)?
-            })
-        };
-        let pixels = Tensor::cat(&images.iter().map(|image| &image.pixels).collect::<Vec<_>>(), 0)?;
+        let stack = |level| stack(&images.iter().map(|image| &image.maps[level]).collect::<Vec<_>>());
         Ok(CachedBatch {
             maps: (0..levels).map(stack).collect::<Result<_>>()?,
-            images: ImageBatch { pixels, sizes: images.iter().map(|image| image.size).collect() },
+            images: ImageBatch::without_pixels(images.iter().map(|image| image.size).collect())?,
             objects: images.iter().map(|image| image.objects.clone()).collect(),
         })
     }
+}
+
+/// Maps `(1, C, h, w)` as one `(N, C, H, W)`, with zeros to the right and below. Those that are stored with
+/// the channels innermost stay so.
+fn stack(maps: &[&Tensor]) -> Result<Tensor> {
+    let extent = |axis: usize| maps.iter().filter_map(|map| map.dims().get(axis)).copied().max().unwrap_or(0);
+    let (height, width) = (extent(2), extent(3));
+    let padded = |map: &Tensor, [rows, columns]: [usize; 2]| -> candle_core::Result<Tensor> {
+        let below = height - map.dim(rows)?;
+        let right = width - map.dim(columns)?;
+        let map = if below > 0 { map.pad_with_zeros(rows, 0, below)? } else { map.clone() };
+        if right > 0 { map.pad_with_zeros(columns, 0, right) } else { Ok(map) }
+    };
+    let innermost = maps.iter().map(|map| map.permute((0, 2, 3, 1)));
+    let innermost = innermost.collect::<candle_core::Result<Vec<_>>>()?;
+    if innermost.iter().all(Tensor::is_contiguous) {
+        let maps =
+            innermost.iter().map(|map| padded(map, [1, 2])).collect::<candle_core::Result<Vec<_>>>()?;
+        return Ok(Tensor::cat(&maps, 0)?.permute((0, 3, 1, 2))?);
+    }
+    let maps = maps.iter().map(|map| padded(map, [2, 3])).collect::<candle_core::Result<Vec<_>>>()?;
+    Ok(Tensor::cat(&maps, 0)?)
 }
 
 /// The batch of `step` out of `count` images that are shuffled anew in every epoch.
@@ -166,4 +156,32 @@ pub(crate) fn shuffled(count: usize, step: usize, batch_size: usize, key: Key) -
         epoch = Some((current, order));
     }
     chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::DType;
+
+    #[test]
+    fn images_of_several_sizes_form_a_batch() {
+        let ones = |h, w| Tensor::ones((1, 2, h, w), DType::F32, &Device::Cpu).unwrap();
+        let innermost = |map: &Tensor| {
+            let map = map.permute((0, 2, 3, 1)).unwrap().contiguous().unwrap();
+            map.permute((0, 3, 1, 2)).unwrap()
+        };
+        for stored in [&|map: &Tensor| map.clone(), &innermost as &dyn Fn(&Tensor) -> Tensor] {
+            let mut cache = FeatureCache::default();
+            let objects = || vec![(vec![[0.0, 0.0, 4.0, 4.0]], vec![1])];
+            cache.push(&[stored(&ones(3, 2))], &[(12, 8)], objects()).unwrap();
+            cache.push(&[stored(&ones(2, 4))], &[(8, 16)], objects()).unwrap();
+            let batch = cache.batch(&[1, 0]).unwrap();
+            assert_eq!(batch.images.sizes, [(8, 16), (12, 8)]);
+            assert_eq!(batch.maps[0].dims(), [2, 2, 3, 4]);
+            let sums = batch.maps[0].sum((2, 3)).unwrap().to_vec2::<f32>().unwrap();
+            assert_eq!(sums, [[8.0, 8.0], [6.0, 6.0]]);
+            let first = batch.maps[0].get(1).unwrap().get(0).unwrap().to_vec2::<f32>().unwrap();
+            assert_eq!(first, [[1.0, 1.0, 0.0, 0.0]; 3]);
+        }
+    }
 }

@@ -137,7 +137,7 @@ mod tests {
         let pyramid = detector.features(&images.pixels, false).unwrap();
         let together = detector.foreground(&pyramid, &images, &objects).unwrap();
         let mut cache = FeatureCache::default();
-        cache.push(&pyramid, &images, objects).unwrap();
+        cache.push(&pyramid, &images.sizes, objects).unwrap();
         let cache = Rc::new(ForegroundCache::new(&detector, &cache, &mut ()).unwrap());
 
         let order = Key::new(5);

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use ebm_core::{EnergyModel, GradientAscent, refine};
-use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_nn::boxes::{BBox, BoxConvention, clip};
 
 use crate::{
     box_head::Candidate,
@@ -48,12 +48,13 @@ pub type Head = dyn EnergyModel<Features = BoxFeatures>;
 
 /// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together.
 ///
-/// `candidates[i]` lie in image i of the pyramid. Neither clipping nor a second suppression nor rescoring
-/// follows.
+/// `candidates[i]` lie in image i of the pyramid, which has (height, width) `sizes[i]` in the network's input.
+/// Refined boxes end at its border where [`DetectorConfig::clip_refined`] says so; one that climbed out of the
+/// image is left without extent. Neither a second suppression nor rescoring follows.
 pub fn refine_candidates(
     head: &Head,
     pyramid: &[Tensor],
-    candidates: &[Vec<Candidate>],
+    (candidates, sizes): (&[Vec<Candidate>], &[(usize, usize)]),
     ascent: &BoxAscent,
     config: &DetectorConfig,
 ) -> Result<Vec<RefinedCandidates>> {
@@ -66,12 +67,26 @@ pub fn refine_candidates(
         survivors.push(suppress(candidates, scores, config)?);
     }
     let refined = refined_boxes(head, pyramid, &survivors, ascent, convention)?;
-    let pair = |(before, boxes): (Vec<Candidate>, Vec<BBox>)| {
-        let after =
-            before.iter().zip(boxes).map(|(candidate, bbox)| Candidate { bbox, ..*candidate }).collect();
+    let boxes = refined.into_iter().zip(sizes);
+    let pair = |(before, (boxes, &size)): (Vec<Candidate>, (Vec<BBox>, _))| {
+        let after = moved(&before, boxes, size, config);
         RefinedCandidates { before, after }
     };
-    Ok(survivors.into_iter().zip(refined).map(pair).collect())
+    Ok(survivors.into_iter().zip(boxes).map(pair).collect())
+}
+
+/// The candidates with these boxes, in an image of this height and width.
+fn moved(
+    before: &[Candidate],
+    boxes: Vec<BBox>,
+    (height, width): (usize, usize),
+    config: &DetectorConfig,
+) -> Vec<Candidate> {
+    let place = |bbox: BBox| match config.clip_refined {
+        true => clip(&bbox, width as f32, height as f32, config.convention.into()),
+        false => bbox,
+    };
+    before.iter().zip(boxes).map(|(own, bbox)| Candidate { bbox: place(bbox), ..*own }).collect()
 }
 
 /// f of every candidate in its own class.
@@ -98,11 +113,29 @@ fn refined_boxes(
     let Some(features) = features(pyramid, survivors, convention)? else {
         return Ok(vec![Vec::new(); survivors.len()]);
     };
+    Ok(split(&climb(head, features, ascent)?.boxes, survivors))
+}
+
+/// Boxes at the end of their ascent.
+pub(crate) struct Climbed {
+    /// The boxes, in the convention's form.
+    pub boxes: Vec<BBox>,
+    /// f where they began.
+    pub f_before: Vec<f32>,
+    /// f where they are.
+    pub f: Vec<f32>,
+}
+
+/// The boxes of `features` climb f.
+pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> Result<Climbed> {
     let features = features.in_coordinates(ascent.coordinates)?;
     let refined = refine(&head, &features, &features.targets()?, &ascent.ascent)?;
     let boxes = features.corners(&refined.y)?.squeeze(1)?.to_vec2::<f32>()?;
-    let boxes: Vec<BBox> = boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect();
-    Ok(split(&boxes, survivors))
+    Ok(Climbed {
+        boxes: boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect(),
+        f_before: refined.f_init.flatten_all()?.to_vec1()?,
+        f: refined.f.flatten_all()?.to_vec1()?,
+    })
 }
 
 /// What f needs of the candidates, each with its own size as reference.
@@ -152,4 +185,47 @@ fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) ->
     survivors.sort_by(|a, b| b.score.total_cmp(&a.score));
     survivors.truncate(config.roi.max_detections);
     Ok(survivors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+    use ebm_core::StepRule;
+
+    use crate::config::{ExperimentConfig, Settings};
+
+    /// f = c_x/w: a step of length λ moves a box by λ of its own width to the right.
+    struct ToTheRight;
+
+    impl EnergyModel for ToTheRight {
+        type Features = BoxFeatures;
+
+        fn score(&self, _: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+            Ok(y.narrow(2, 0, 1)?.squeeze(2)?)
+        }
+    }
+
+    #[test]
+    fn refined_boxes_end_where_the_image_does_or_go_on() {
+        let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
+        let level = |side: usize| Tensor::zeros((2, 4, side, side), DType::F32, &Device::Cpu).unwrap();
+        let pyramid: Vec<Tensor> = [16, 8, 4, 2, 1].map(level).into();
+        let candidate = |label, bbox| Candidate { bbox, label, score: 0.9 };
+        let first = vec![candidate(1, [10., 5., 20., 15.]), candidate(2, [24., 5., 34., 15.])];
+        let candidates = [first, vec![candidate(1, [10., 5., 20., 15.])]];
+        let rule = StepRule::Backtracking;
+        let ascent = GradientAscent { steps: 5, step_length: vec![0.5; 4], decay: 0.5, rule };
+        let ascent = BoxAscent { ascent, coordinates: Coordinates::Relative };
+        let mut refined = |clip_refined| -> Vec<Vec<BBox>> {
+            config.clip_refined = clip_refined;
+            // Of 40 columns and of 64.
+            let placed = (&candidates[..], &[(30, 40), (30, 64)][..]);
+            let found = refine_candidates(&ToTheRight, &pyramid, placed, &ascent, &config).unwrap();
+            found.iter().map(|image| image.after.iter().map(|c| c.bbox.map(f32::round)).collect()).collect()
+        };
+        let free = [vec![[35., 5., 45., 15.], [49., 5., 59., 15.]], vec![[35., 5., 45., 15.]]];
+        let clipped = [vec![[35., 5., 40., 15.], [40., 5., 40., 15.]], vec![[35., 5., 45., 15.]]];
+        assert_eq!((refined(false), refined(true)), (free.into(), clipped.into()));
+    }
 }

@@ -1,6 +1,6 @@
 //! From the loader's batches to the network's input and back to the image's pixels.
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use ebm_data::{
     Image,
     loader::{Batch, Sample},
@@ -65,6 +65,11 @@ impl ImageBatch {
             flipped: false,
         };
         Ok((Self { pixels, sizes: vec![(height, width)] }, sample))
+    }
+
+    /// What is left of images of these sizes (height, width) where their maps were computed before.
+    pub(crate) fn without_pixels(sizes: Vec<(usize, usize)>) -> Result<Self> {
+        Ok(Self { pixels: Tensor::zeros((sizes.len(), 3, 0, 0), DType::F32, &Device::Cpu)?, sizes })
     }
 
     /// Uploads a batch.

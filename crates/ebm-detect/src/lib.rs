@@ -10,6 +10,8 @@
 //! | the densities that it is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
 //! | the rows of Table 2 | [`config::MethodConfig`] |
+//!
+//! The boxes of any other detector: [`BoxRefiner`].
 
 mod anchors;
 mod box_coder;
@@ -33,6 +35,7 @@ mod matcher;
 mod packed_head;
 mod parametric_head;
 mod pooler;
+mod refiner;
 pub mod reproduce;
 mod rpn;
 mod step_factor;
@@ -45,7 +48,7 @@ pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, Corner, CornerMap};
 pub use detector::{DensityOptions, Detection, Detector, DetectorOptions};
-pub use energy_head::{BoxFeatures, Coordinates, EnergyHead};
+pub use energy_head::{BoxFeatures, Coordinates, EnergyHead, HeadSizes};
 pub use error::{Error, Result};
 pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
 pub use fastest_det::FastestDet;
@@ -56,5 +59,9 @@ pub use inference::{BoxAscent, Head, RefinedCandidates, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
+pub use refiner::{
+    BoxRefiner, LabelledBox, RefinedBox, RefinedResults, RefinerNetwork, RefinerOptions, best_refiner_factor,
+    jittered,
+};
 pub use rpn::{Proposal, Rpn, RpnOutput};
 pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};

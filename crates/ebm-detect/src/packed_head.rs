@@ -6,6 +6,7 @@
 //! read.
 
 use candle_core::{Storage, Tensor};
+use ebm_nn::boxes::BBox;
 use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace, prroi_pool::Pyramid};
 
 use crate::{
@@ -29,6 +30,14 @@ pub struct PackedHead {
     workspace: Workspace,
 }
 
+/// Boxes in one view.
+struct Seen<'a> {
+    pyramid: &'a Pyramid<'a, f32>,
+    /// Rows (image, x0, y0, x1, y1) of the boxes as they are seen, and the level of each.
+    rois: Vec<f32>,
+    levels: Vec<usize>,
+}
+
 /// f of some boxes, and where it is wanted its gradient in their corners.
 #[derive(Default)]
 struct Evaluated {
@@ -48,38 +57,44 @@ impl PackedHead {
         let (_, m, _) = y.dims3()?;
         let corners = features.corners(&y.detach())?.flatten(0, 1)?.to_vec2::<f32>()?;
         let storage: Vec<_> = features.levels().iter().map(Tensor::storage_and_layout).collect();
-        let maps = storage.iter().zip(Pooler::scales()).map(|((storage, layout), scale)| match &**storage {
-            Storage::Cpu(storage) => Ok((ChannelsLast::of_storage(storage, layout)?, scale)),
-            _ => Err(candle_core::Error::Msg("a packed head reads features on the CPU".to_owned())),
-        });
-        let bins = self.pooler.size();
-        let pyramid = Pyramid::new(maps.collect::<std::result::Result<_, _>>()?, (bins, bins))?;
+        let maps =
+            storage.iter().zip(self.pooler.scales()).map(|((storage, layout), scale)| match &**storage {
+                Storage::Cpu(storage) => Ok((ChannelsLast::of_storage(storage, layout)?, scale)),
+                _ => Err(candle_core::Error::Msg("a packed head reads features on the CPU".to_owned())),
+            });
+        let maps = maps.collect::<std::result::Result<Vec<_>, _>>()?;
+        let pyramids = self.pooler.views().iter().map(|view| Pyramid::new(maps.clone(), view.out()));
+        let pyramids = pyramids.collect::<ebm_nn::Result<Vec<_>>>()?;
         let mut all = Evaluated::default();
         for (chunk, corners) in corners.chunks(BOXES).enumerate() {
             let objects = (chunk * BOXES..).take(corners.len()).map(|row| features.object(row / m));
             let (images, labels): (Vec<u32>, Vec<u32>) = objects.unzip();
-            let boxes = corners.iter().map(|c| [c[0], c[1], c[2], c[3]]);
-            let levels: Vec<usize> = boxes.clone().map(|bbox| self.pooler.level(&bbox)).collect();
-            let rois: Vec<f32> =
-                boxes.zip(images).flat_map(|([a, b, c, d], image)| [image as f32, a, b, c, d]).collect();
-            self.add(&pyramid, (&rois, &levels), &labels, with_gradient, &mut all)?;
+            let boxes: Vec<BBox> = corners.iter().map(|c| [c[0], c[1], c[2], c[3]]).collect();
+            let seen = self.seen(&pyramids, &boxes, &images);
+            self.add(&seen, &labels, with_gradient, &mut all)?;
         }
         Ok(all)
     }
 
+    /// The boxes in each view.
+    fn seen<'a>(&self, pyramids: &'a [Pyramid<'a, f32>], boxes: &[BBox], images: &[u32]) -> Vec<Seen<'a>> {
+        let seen = pyramids.iter().zip(self.pooler.views()).map(|(pyramid, view)| {
+            let (mut rois, mut levels) = (Vec::new(), Vec::new());
+            for (bbox, &image) in boxes.iter().zip(images) {
+                let (level, [a, b, c, d]) = self.pooler.seen(*bbox, view);
+                rois.extend([image as f32, a, b, c, d]);
+                levels.push(level);
+            }
+            Seen { pyramid, rois, levels }
+        });
+        seen.collect()
+    }
+
     /// Evaluates some boxes, all at once.
-    fn add(
-        &self,
-        pyramid: &Pyramid<'_, f32>,
-        (rois, levels): (&[f32], &[usize]),
-        labels: &[u32],
-        with_gradient: bool,
-        all: &mut Evaluated,
-    ) -> Result<()> {
+    fn add(&self, seen: &[Seen<'_>], labels: &[u32], with_gradient: bool, all: &mut Evaluated) -> Result<()> {
         let workspace = &self.workspace;
         let rows = labels.iter().map(|&label| self.row(label)).collect::<Result<Vec<_>>>()?;
-        let mut pooled = workspace.take(labels.len() * pyramid.tile_len());
-        pyramid.pool(rois, levels, &mut pooled)?;
+        let pooled = self.pool(seen, labels.len())?;
         let [fc6, fc7] = &self.layers;
         let hidden = fc6.forward(&pooled, true, workspace)?;
         let output = fc7.forward(&hidden, true, workspace)?;
@@ -95,11 +110,61 @@ impl PackedHead {
             }
             let in_hidden = fc7.input_gradient(&gradient, Some(&output), workspace)?;
             let in_pooled = fc6.input_gradient(&in_hidden, Some(&hidden), workspace)?;
-            all.gradient.extend(pyramid.backward_rois(rois, levels, &in_pooled)?);
-            [gradient, in_hidden, in_pooled].into_iter().for_each(|buffer| workspace.give(buffer));
+            all.gradient.extend(self.box_gradients(seen, in_pooled, labels.len())?);
+            [gradient, in_hidden].into_iter().for_each(|buffer| workspace.give(buffer));
         }
         [hidden, output].into_iter().for_each(|buffer| workspace.give(buffer));
         Ok(())
+    }
+
+    /// The pooled boxes, the views of each side by side.
+    fn pool(&self, seen: &[Seen<'_>], boxes: usize) -> Result<Vec<f32>> {
+        let tile = |seen: &Seen<'_>| -> Result<Vec<f32>> {
+            let mut tiles = self.workspace.take(boxes * seen.pyramid.tile_len());
+            seen.pyramid.pool(&seen.rois, &seen.levels, &mut tiles)?;
+            Ok(tiles)
+        };
+        if let [one] = seen {
+            return tile(one);
+        }
+        let len: usize = seen.iter().map(|seen| seen.pyramid.tile_len()).sum();
+        let (mut pooled, mut start) = (self.workspace.take(boxes * len), 0);
+        for seen in seen {
+            let (tiles, own) = (tile(seen)?, seen.pyramid.tile_len());
+            for (to, tile) in pooled.chunks_exact_mut(len).zip(tiles.chunks_exact(own)) {
+                to[start..start + own].copy_from_slice(tile);
+            }
+            self.workspace.give(tiles);
+            start += own;
+        }
+        Ok(pooled)
+    }
+
+    /// The gradient in the boxes, from the one in what [`pool`](Self::pool) makes of them.
+    fn box_gradients(&self, seen: &[Seen<'_>], pooled: Vec<f32>, boxes: usize) -> Result<Vec<BBox>> {
+        if let ([seen], [view]) = (seen, self.pooler.views()) {
+            let found = seen.pyramid.backward_rois(&seen.rois, &seen.levels, &pooled)?;
+            self.workspace.give(pooled);
+            return Ok(found.into_iter().map(|gradient| view.enlarged(gradient)).collect());
+        }
+        let len: usize = seen.iter().map(|seen| seen.pyramid.tile_len()).sum();
+        let (mut sum, mut start) = (vec![BBox::default(); boxes], 0);
+        for (seen, view) in seen.iter().zip(self.pooler.views()) {
+            let own = seen.pyramid.tile_len();
+            let mut tiles = self.workspace.take(boxes * own);
+            for (tile, from) in tiles.chunks_exact_mut(own).zip(pooled.chunks_exact(len)) {
+                tile.copy_from_slice(&from[start..start + own]);
+            }
+            let gradients = seen.pyramid.backward_rois(&seen.rois, &seen.levels, &tiles)?;
+            for (sum, gradient) in sum.iter_mut().zip(gradients) {
+                let gradient = view.enlarged(gradient);
+                *sum = std::array::from_fn(|i| sum[i] + gradient[i]);
+            }
+            self.workspace.give(tiles);
+            start += own;
+        }
+        self.workspace.give(pooled);
+        Ok(sum)
     }
 
     /// The last layer's weights and bias for a class.

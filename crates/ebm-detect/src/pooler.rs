@@ -1,4 +1,4 @@
-//! Pooling boxes from the pyramid level that fits their size (FPN, Eq. 1 there).
+//! Pooling boxes from a pyramid: from the level that fits their size (FPN, Eq. 1 there), or from several.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::{
@@ -6,7 +6,10 @@ use ebm_nn::{
     ops,
 };
 
-use crate::{config::DetectorConfig, error::Result};
+use crate::{
+    config::{DetectorConfig, RefinerNetworkConfig},
+    error::Result,
+};
 
 /// How a box becomes a fixed-size feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,145 +20,276 @@ pub enum Pooling {
     PrRoi,
 }
 
-/// Chooses levels among P2 … P5 and pools there.
-#[derive(Clone, Copy, Debug)]
+/// Chooses levels of a pyramid and pools there.
+#[derive(Clone, Debug)]
 pub struct Pooler {
     pooling: Pooling,
-    size: usize,
+    /// Image pixels per map pixel, finest first.
+    strides: Vec<usize>,
+    /// Where in the image the first pixel of each level has its centre.
+    origins: Vec<f32>,
+    /// A box of this side has the level of `canonical_level`, counted as P2 … are.
     canonical_size: f32,
     canonical_level: usize,
+    /// The coarsest level that a box has for its size, as an index.
+    coarsest: usize,
+    views: Vec<View>,
     convention: BoxConvention,
+}
+
+/// One of the ways in which every box is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct View {
+    /// So many levels above the box's.
+    offset: usize,
+    /// The box is enlarged about its centre by this.
+    context: f32,
+    /// Bins per side.
+    bins: usize,
+}
+
+impl View {
+    /// Bins of a pooled box.
+    pub fn len(&self) -> usize {
+        self.bins * self.bins
+    }
+
+    /// Bins by direction.
+    pub fn out(&self) -> (usize, usize) {
+        (self.bins, self.bins)
+    }
+
+    /// The box as it is seen. The map is linear and symmetric: a gradient in the box that is seen becomes the
+    /// one in the box in the same way.
+    pub fn enlarged(&self, bbox: BBox) -> BBox {
+        if self.context == 1.0 {
+            return bbox;
+        }
+        let along = |low: f32, high: f32| {
+            let (center, half) = ((low + high) / 2.0, self.context * (high - low) / 2.0);
+            [center - half, center + half]
+        };
+        let ([x0, x1], [y0, y1]) = (along(bbox[0], bbox[2]), along(bbox[1], bbox[3]));
+        [x0, y0, x1, y1]
+    }
+
+    /// The same of `boxes (R, 4)`; differentiable.
+    fn enlarged_all(&self, boxes: &Tensor) -> Result<Tensor> {
+        if self.context == 1.0 {
+            return Ok(boxes.clone());
+        }
+        let (low, high) = (boxes.narrow(1, 0, 2)?, boxes.narrow(1, 2, 2)?);
+        let center = ((&low + &high)? * 0.5)?;
+        let half = ((high - low)? * (0.5 * f64::from(self.context)))?;
+        Ok(Tensor::cat(&[&(&center - &half)?, &(&center + &half)?], 1)?)
+    }
 }
 
 /// Pooled boxes, grouped by level.
 pub struct Pooled {
-    /// `(R, C, size, size)`, rows in the groups' order.
+    /// `(R, C, size, size)`, or of several views `(R, C Σ size²)`; rows in the groups' order.
     pub features: Tensor,
     /// The row that holds box i, so that `index_select(position)` restores the input's order.
     pub position: Vec<u32>,
     /// The box that row r holds: the inverse of `position`.
     pub order: Vec<u32>,
-    /// The rows (image, x0, y0, x1, y1), `(R, 5)`, on the maps' device, and of how many each level is.
-    rois: Tensor,
-    counts: Vec<usize>,
+    groups: Vec<Group>,
 }
 
-const LEVELS: std::ops::RangeInclusive<usize> = 2..=5;
+/// Boxes of one level.
+struct Group {
+    level: usize,
+    /// Of each view the rows (image, x0, y0, x1, y1), `(R, 5)`, on the maps' device.
+    rois: Vec<Tensor>,
+}
 
 impl Pooler {
     /// Bins and levels as configured.
     pub fn new(config: &DetectorConfig, pooling: Pooling) -> Self {
+        let (roi, strides) = (&config.roi, DetectorConfig::STRIDES[..4].to_vec());
         Self {
             pooling,
-            size: config.roi.pool_size,
-            canonical_size: config.roi.canonical_size,
-            canonical_level: config.roi.canonical_level,
+            canonical_size: roi.canonical_size,
+            canonical_level: roi.canonical_level,
+            coarsest: strides.len() - 1,
+            origins: vec![0.0; strides.len()],
+            strides,
+            views: vec![View { offset: 0, context: 1.0, bins: roi.pool_size }],
             convention: config.convention.into(),
         }
     }
 
-    /// Bins per side.
-    pub fn size(&self) -> usize {
-        self.size
+    /// The same of a refiner, by PrRoIPool.
+    pub fn of_refiner(config: &RefinerNetworkConfig) -> Self {
+        let views = config.views.iter();
+        let views = views.map(|view| View { offset: view.level, context: view.context, bins: view.bins });
+        Self {
+            pooling: Pooling::PrRoi,
+            strides: config.strides.clone(),
+            origins: config.strides.iter().map(|stride| config.body.origin(*stride)).collect(),
+            canonical_size: config.canonical_size,
+            canonical_level: config.strides.first().map_or(0, |stride| stride.ilog2() as usize),
+            coarsest: config.coarsest_level,
+            views: views.collect(),
+            convention: BoxConvention::HalfOpen,
+        }
     }
 
-    /// Pixels of the maps P2 … P5 per image pixel.
-    pub fn scales() -> impl Iterator<Item = f64> {
-        (0..LEVELS.count()).map(scale)
+    /// Each way in which a box is seen.
+    pub(crate) fn views(&self) -> &[View] {
+        &self.views
+    }
+
+    /// Pixels of the maps per image pixel.
+    pub fn scales(&self) -> impl Iterator<Item = f64> {
+        (0..self.strides.len()).map(|level| self.scale(level))
     }
 
     /// Values per pooled box of `channels` channels.
     pub fn output_len(&self, channels: usize) -> usize {
-        channels * self.size * self.size
+        channels * self.views.iter().map(View::len).sum::<usize>()
     }
 
     /// Index into P2 … P5: k = ⌊k₀ + log₂(√area / canonical size + 1e-6)⌋ within them.
     pub fn level(&self, bbox: &BBox) -> usize {
+        if self.coarsest == 0 {
+            return 0;
+        }
         let ratio = area(bbox, self.convention).max(0.0).sqrt() / self.canonical_size;
         let level = (self.canonical_level as f32 + (ratio + 1e-6).log2()).floor();
+        let first = self.strides.first().map_or(0, |stride| stride.ilog2() as usize);
         // A float-to-integer cast saturates, so even an absurd box gets a level.
-        (level as usize).clamp(*LEVELS.start(), *LEVELS.end()) - LEVELS.start()
+        (level as usize).clamp(first, first + self.coarsest) - first
+    }
+
+    /// The level in which `view` sees a box of level `level`.
+    fn level_seen(&self, level: usize, view: &View) -> usize {
+        (level + view.offset).min(self.strides.len() - 1)
+    }
+
+    /// The level in which `view` sees the box, and the box from that level's origin.
+    pub(crate) fn seen(&self, bbox: BBox, view: &View) -> (usize, BBox) {
+        let level = self.level_seen(self.level(&bbox), view);
+        (level, view.enlarged(bbox).map(|corner| corner - self.origins[level]))
     }
 
     /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid; they may be on
     /// another device than the maps.
     pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
         let corners = boxes.detach().to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let mut groups = vec![Vec::new(); LEVELS.count()];
+        let mut members = vec![Vec::new(); self.coarsest + 1];
         for (i, c) in corners.iter().enumerate() {
-            groups[self.level(&[c[0], c[1], c[2], c[3]])].push(i as u32);
+            members[self.level(&[c[0], c[1], c[2], c[3]])].push(i as u32);
         }
-        let counts: Vec<usize> = groups.iter().map(Vec::len).collect();
-        let order = groups.concat();
+        let order = members.concat();
         let mut position = vec![0u32; order.len()];
         for (row, &i) in (0u32..).zip(&order) {
             position[i as usize] = row;
         }
         let image = Tensor::new(images, boxes.device())?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
-        let mut rois = Tensor::cat(&[&image, boxes], 1)?;
-        if !order.is_sorted() {
-            rois = rois.index_select(&Tensor::new(order.as_slice(), boxes.device())?, 0)?;
+        let rois = self.views.iter().map(|view| {
+            let mut rois = Tensor::cat(&[&image, &view.enlarged_all(boxes)?], 1)?;
+            if !order.is_sorted() {
+                rois = rois.index_select(&Tensor::new(order.as_slice(), boxes.device())?, 0)?;
+            }
+            Ok(rois.to_device(pyramid[0].device())?)
+        });
+        let rois = rois.collect::<Result<Vec<_>>>()?;
+        let (mut groups, mut start) = (Vec::new(), 0);
+        for (level, members) in members.iter().enumerate().filter(|(_, members)| !members.is_empty()) {
+            let own = self.views.iter().zip(&rois).map(|(view, rois)| {
+                let origin = self.origins[self.level_seen(level, view)];
+                let rois = rois.narrow(0, start, members.len())?;
+                let to_origin = Tensor::new(&[0.0, -origin, -origin, -origin, -origin], rois.device())?;
+                if origin == 0.0 { Ok(rois) } else { rois.broadcast_add(&to_origin.to_dtype(rois.dtype())?) }
+            });
+            groups.push(Group { level, rois: own.collect::<candle_core::Result<_>>()? });
+            start += members.len();
         }
-        let rois = rois.to_device(pyramid[0].device())?;
-        let out = (self.size, self.size);
-        let pooled = by_level(&counts, |level, start, count| {
-            let (map, rois, scale) = (&pyramid[level], rois.narrow(0, start, count)?, scale(level));
-            Ok(match self.pooling {
-                Pooling::RoiAlign(ratio) => ops::roi_align(map, &rois, out, scale, ratio, false)?,
-                Pooling::PrRoi => ops::prroi_pool(map, &rois, out, scale)?,
-            })
-        })?;
-        let none = (0, pyramid[0].dim(1)?, self.size, self.size);
-        let features = match pooled {
-            Some(features) => features,
-            None => Tensor::zeros(none, pyramid[0].dtype(), pyramid[0].device())?,
+        let pooled =
+            groups.iter().map(|group| self.pool_group(pyramid, group)).collect::<Result<Vec<_>>>()?;
+        let features = match pooled.as_slice() {
+            [] => self.pooled_nothing(pyramid)?,
+            [one] => one.clone(),
+            several => Tensor::cat(several, 0)?,
         };
-        Ok(Pooled { features, position, order, rois, counts })
+        Ok(Pooled { features, position, order, groups })
     }
 
-    /// The gradient in the boxes `(R, 4)`, on the CPU in the input's order, from
-    /// `gradient (R, C, size, size)` in that of `pooled`, which came of PrRoIPool. Nothing is recorded.
+    fn pool_group(&self, pyramid: &[Tensor], group: &Group) -> Result<Tensor> {
+        let pooled = self.views.iter().zip(&group.rois).map(|(view, rois)| {
+            let level = self.level_seen(group.level, view);
+            let (map, scale) = (&pyramid[level], self.scale(level));
+            Ok(match self.pooling {
+                Pooling::RoiAlign(ratio) => ops::roi_align(map, rois, view.out(), scale, ratio, false)?,
+                Pooling::PrRoi => ops::prroi_pool(map, rois, view.out(), scale)?,
+            })
+        });
+        match pooled.collect::<Result<Vec<_>>>()?.as_slice() {
+            [one] => Ok(one.clone()),
+            several => {
+                let flat = several.iter().map(|tiles| tiles.flatten_from(1));
+                Ok(Tensor::cat(&flat.collect::<candle_core::Result<Vec<_>>>()?, 1)?)
+            }
+        }
+    }
+
+    fn pooled_nothing(&self, pyramid: &[Tensor]) -> Result<Tensor> {
+        let (channels, dtype, device) = (pyramid[0].dim(1)?, pyramid[0].dtype(), pyramid[0].device());
+        Ok(match self.views.as_slice() {
+            [one] => Tensor::zeros((0, channels, one.bins, one.bins), dtype, device)?,
+            _ => Tensor::zeros((0, self.output_len(channels)), dtype, device)?,
+        })
+    }
+
+    /// The gradient in the boxes `(R, 4)`, on the CPU in the input's order, from `gradient`, of the shape of
+    /// `pooled.features` and in its order, which came of PrRoIPool. Nothing is recorded.
     pub fn box_gradient(&self, pyramid: &[Tensor], pooled: &Pooled, gradient: &Tensor) -> Result<Tensor> {
-        let out = (self.size, self.size);
-        let found = by_level(&pooled.counts, |level, start, count| {
-            let (rois, gradient) = (pooled.rois.narrow(0, start, count)?, gradient.narrow(0, start, count)?);
-            Ok(ops::prroi_pool_box_gradient(&pyramid[level], &rois, out, scale(level), &gradient)?)
-        })?;
-        let Some(found) = found else {
+        let (mut found, mut start) = (Vec::with_capacity(pooled.groups.len()), 0);
+        for group in &pooled.groups {
+            let rows = group.rois.first().map_or(Ok(0), |rois| rois.dim(0))?;
+            let own = gradient.narrow(0, start, rows)?.flatten_from(1)?;
+            found.push(self.box_gradient_of_group(pyramid, group, &own)?);
+            start += rows;
+        }
+        if found.is_empty() {
             return Ok(Tensor::zeros((0, 4), gradient.dtype(), &Device::Cpu)?);
-        };
-        let found = found.to_device(&Device::Cpu)?.narrow(1, 1, 4)?.contiguous()?;
+        }
+        let found = Tensor::cat(&found, 0)?;
         Ok(found.index_select(&Tensor::new(pooled.position.as_slice(), &Device::Cpu)?, 0)?)
     }
-}
 
-/// Map pixels per image pixel of a level.
-fn scale(level: usize) -> f64 {
-    1.0 / DetectorConfig::STRIDES[level] as f64
-}
-
-/// The rows that `run(level, first row, rows)` makes of each level that has any, one after another; none
-/// where there is no row.
-fn by_level(
-    counts: &[usize],
-    mut run: impl FnMut(usize, usize, usize) -> Result<Tensor>,
-) -> Result<Option<Tensor>> {
-    let (mut parts, mut start) = (Vec::new(), 0);
-    for (level, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        parts.push(run(level, start, count)?);
-        start += count;
+    /// The same of a group's boxes in their order, from `gradient (R, C Σ size²)`.
+    fn box_gradient_of_group(&self, pyramid: &[Tensor], group: &Group, gradient: &Tensor) -> Result<Tensor> {
+        let rows = gradient.dim(0)?;
+        let (mut sum, mut start): (Option<Tensor>, usize) = (None, 0);
+        for (view, rois) in self.views.iter().zip(&group.rois) {
+            let level = self.level_seen(group.level, view);
+            let map = &pyramid[level];
+            let channels = map.dim(1)?;
+            let own = gradient.narrow(1, start, channels * view.len())?.contiguous()?;
+            let own = own.reshape((rows, channels, view.bins, view.bins))?;
+            let own = ops::prroi_pool_box_gradient(map, rois, view.out(), self.scale(level), &own)?;
+            let own = view.enlarged_all(&own.to_device(&Device::Cpu)?.narrow(1, 1, 4)?.contiguous()?)?;
+            sum = Some(match sum {
+                None => own,
+                Some(sum) => (sum + own)?,
+            });
+            start += channels * view.len();
+        }
+        sum.map_or_else(|| Ok(Tensor::zeros((rows, 4), gradient.dtype(), &Device::Cpu)?), Ok)
     }
-    Ok(match parts.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        several => Some(Tensor::cat(several, 0)?),
-    })
+
+    /// Map pixels per image pixel of a level.
+    fn scale(&self, level: usize) -> f64 {
+        1.0 / self.strides[level] as f64
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ExperimentConfig, Settings};
+    use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
     use candle_core::Device;
 
     fn pooler(pooling: Pooling) -> Pooler {
@@ -202,6 +336,49 @@ mod tests {
             let restored = pooled.features.index_select(&position, 0).unwrap();
             let first = restored.flatten_from(1).unwrap().mean(1).unwrap().to_vec1::<f32>().unwrap();
             assert_eq!(first.iter().map(|v| v.round() as i32).collect::<Vec<_>>(), [3, 0, 1, 0]);
+        }
+    }
+
+    /// Of the sum of what is pooled, weighted by place.
+    fn weighted(pooler: &Pooler, pyramid: &[Tensor], boxes: &Tensor) -> (f64, Tensor) {
+        let pooled = pooler.pool(pyramid, boxes, &[0, 1, 0]).unwrap();
+        let count = pooled.features.elem_count() / 3;
+        // By the box, whose row depends on its level.
+        let weight =
+            |row: usize, i: usize| ((i * 37 + pooled.order[row] as usize * 11) % 23) as f64 / 11.0 - 1.0;
+        let weights = (0..3 * count).map(|i| weight(i / count, i % count)).collect();
+        let weights = Tensor::from_vec(weights, pooled.features.shape(), &Device::Cpu).unwrap();
+        let sum = (&pooled.features * &weights).unwrap().sum_all().unwrap().to_scalar().unwrap();
+        (sum, pooler.box_gradient(pyramid, &pooled, &weights).unwrap())
+    }
+
+    #[test]
+    fn finite_differences_through_several_views() {
+        let mut config = RefinerConfig::embedded("refiner").unwrap().network;
+        (config.strides, config.coarsest_level, config.canonical_size) = (vec![4, 8, 16], 1, 40.0);
+        let view = |(level, context, bins)| ViewConfig { level, context, bins };
+        config.views = [(0, 1.0, 3), (1, 1.5, 2), (2, 0.5, 1)].map(view).to_vec();
+        let pooler = Pooler::of_refiner(&config);
+        let map = |side: usize| {
+            let value = |i: usize| ((i * 7919 + side) % 101) as f64 / 50.0 - 1.0;
+            let values: Vec<f64> = (0..2 * 2 * side * side).map(value).collect();
+            Tensor::from_vec(values, (2, 2, side, side), &Device::Cpu).unwrap()
+        };
+        let pyramid = [32, 16, 8].map(map);
+        // Of levels 1, 0 and 1: the rows change places.
+        let boxes = [[8.3, 9.1, 117.7, 90.2], [20.6, 31.3, 41.9, 52.4], [-6.1, 3.7, 103.3, 99.9f64]];
+        let (_, gradient) = weighted(&pooler, &pyramid, &Tensor::new(&boxes, &Device::Cpu).unwrap());
+        let gradient = gradient.to_vec2::<f64>().unwrap();
+        const STEP: f64 = 1e-5;
+        for (i, j) in (0..12).map(|at| (at / 4, at % 4)) {
+            let moved = |by: f64| {
+                let mut boxes = boxes;
+                boxes[i][j] += by;
+                weighted(&pooler, &pyramid, &Tensor::new(&boxes, &Device::Cpu).unwrap()).0
+            };
+            let difference = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+            let found = gradient[i][j];
+            assert!((difference - found).abs() < 1e-6 && found.abs() > 1e-6, "{i} {j}: {difference} {found}");
         }
     }
 

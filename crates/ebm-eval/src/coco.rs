@@ -1,5 +1,6 @@
-//! The twelve COCO box figures, as pycocotools computes them.
+//! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90.
 
+use crate::coco_tables::View;
 use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
 use crate::error::{Error, Result};
 use crate::ground_truth::GroundTruth;
@@ -8,7 +9,7 @@ use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image, Params};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The twelve figures of the COCO box evaluation, each a fraction in \[0, 1\].
+/// The twelve figures of the COCO box evaluation and a thirteenth, each a fraction in \[0, 1\].
 ///
 /// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
 /// in pycocotools. No detections at all against existing ground truth gives 0.
@@ -50,11 +51,14 @@ pub struct CocoFigures {
     /// `ar100` of objects above 96² pixels.
     #[serde(with = "crate::json::or_null")]
     pub ar_large: f64,
+    /// Average precision at IoU 0.90, which pycocotools computes and does not print: how tight boxes are.
+    #[serde(with = "crate::json::or_null")]
+    pub ap90: f64,
 }
 
 impl CocoFigures {
-    /// The names of the figures, in pycocotools' order.
-    pub const NAMES: [&'static str; 12] = [
+    /// The names of the figures: pycocotools' twelve in its order, and `ap90`.
+    pub const NAMES: [&'static str; 13] = [
         "ap",
         "ap50",
         "ap75",
@@ -67,10 +71,11 @@ impl CocoFigures {
         "ar_small",
         "ar_medium",
         "ar_large",
+        "ap90",
     ];
 
-    /// The figures with their names, in pycocotools' order.
-    pub fn named(&self) -> [(&'static str, f64); 12] {
+    /// The figures with their [names](Self::NAMES).
+    pub fn named(&self) -> [(&'static str, f64); 13] {
         let values = [
             self.ap,
             self.ap50,
@@ -84,11 +89,12 @@ impl CocoFigures {
             self.ar_small,
             self.ar_medium,
             self.ar_large,
+            self.ap90,
         ];
         std::array::from_fn(|i| (Self::NAMES[i], values[i]))
     }
 
-    fn from_stats(stats: [f64; 12]) -> Self {
+    fn new(stats: [f64; 12], ap90: f64) -> Self {
         let [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, ar_small, ar_medium, ar_large] =
             stats;
         Self {
@@ -104,6 +110,7 @@ impl CocoFigures {
             ar_small,
             ar_medium,
             ar_large,
+            ap90,
         }
     }
 }
@@ -153,7 +160,7 @@ pub(crate) fn figures(evaluation: &mut COCOeval, origin: &str) -> Result<CocoFig
     evaluation.summarize_lines();
     let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
     let stats = stats.ok_or_else(|| missing("the evaluator returned no twelve figures", origin))?;
-    Ok(CocoFigures::from_stats(stats))
+    Ok(CocoFigures::new(stats, View::of(evaluation, origin)?.precision_at(0.9)?))
 }
 
 /// The evaluator did not give what it promises.

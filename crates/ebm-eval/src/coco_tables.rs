@@ -85,19 +85,12 @@ pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<Coco
     check_in_memory(truth, detections)?;
     let mut evaluation = matched(truth, detections, TRUTH, |_| {})?;
     let figures = figures(&mut evaluation, TRUTH)?;
-    let curves = evaluation.accumulated().ok_or_else(|| missing("the evaluator kept no curves", TRUTH))?;
-    let lacking = |what: &str| missing(&format!("the evaluator has no {what}"), TRUTH);
-    let threshold = |iou| evaluation.params.iou_thr_idx(iou).ok_or_else(|| lacking("such IoU threshold"));
-    let size = |label| evaluation.params.area_range_idx(label).ok_or_else(|| lacking("such size"));
-    let view = View {
-        curves,
-        detections: evaluation.params.max_det_idx(),
-        half: threshold(0.5)?,
-        three_quarters: threshold(0.75)?,
-    };
+    let view = View::of(&evaluation, TRUTH)?;
+    let lacking = || missing("the evaluator has no such size", TRUTH);
+    let size = |label| evaluation.params.area_range_idx(label).ok_or_else(lacking);
     let [all, small, medium, large] = [size("all")?, size("small")?, size("medium")?, size("large")?];
     let objects = |id: u64| truth.boxes.iter().filter(|b| b.category_id == id && !b.is_crowd).count();
-    let categories = curves.cat_ids.iter().enumerate().map(|(k, &id)| {
+    let categories = view.curves.cat_ids.iter().enumerate().map(|(k, &id)| {
         let one = k..k + 1;
         let [ap, ap50, ap75] = view.precisions(one.clone(), all);
         let by_size = |area| view.precision(view.all(), one.clone(), area);
@@ -106,12 +99,12 @@ pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<Coco
         CategoryFigures { id, name, objects, ap, ap50, ap75, ap_small, ap_medium, ap_large }
     });
     let categories = categories.collect();
-    let sizes = [small, medium, large].map(|size| size_figures(&view, &evaluation, truth, size)).to_vec();
+    let sizes = [small, medium, large].map(|size| size_figures(&view, truth, size)).to_vec();
     Ok(CocoTables { figures, categories, sizes })
 }
 
-fn size_figures(view: &View, evaluation: &COCOeval, truth: &GroundTruth, size: usize) -> SizeFigures {
-    let range = &evaluation.params.area_ranges[size];
+fn size_figures(view: &View, truth: &GroundTruth, size: usize) -> SizeFigures {
+    let range = &view.evaluation.params.area_ranges[size];
     let [low, high] = range.range;
     let inside = truth.boxes.iter().filter(|b| !b.is_crowd && (low..=high).contains(&b.area));
     let every = 0..view.curves.shape.k;
@@ -128,14 +121,39 @@ fn size_figures(view: &View, evaluation: &COCOeval, truth: &GroundTruth, size: u
 }
 
 /// The evaluator's curves at its limit of detections per image.
-struct View<'a> {
+pub(crate) struct View<'a> {
+    evaluation: &'a COCOeval,
     curves: &'a AccumulatedEval,
+    origin: &'a str,
     detections: usize,
     half: usize,
     three_quarters: usize,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// Of an evaluation that has accumulated; `origin` names it in errors.
+    pub fn of(evaluation: &'a COCOeval, origin: &'a str) -> Result<Self> {
+        let curves =
+            evaluation.accumulated().ok_or_else(|| missing("the evaluator kept no curves", origin))?;
+        let detections = evaluation.params.max_det_idx();
+        let view = Self { evaluation, curves, origin, detections, half: 0, three_quarters: 0 };
+        Ok(Self { half: view.threshold(0.5)?, three_quarters: view.threshold(0.75)?, ..view })
+    }
+
+    /// The place of an IoU threshold.
+    fn threshold(&self, iou: f64) -> Result<usize> {
+        let place = self.evaluation.params.iou_thr_idx(iou);
+        place.ok_or_else(|| missing("the evaluator has no such IoU threshold", self.origin))
+    }
+
+    /// The precision at one IoU threshold, of all categories and sizes.
+    pub fn precision_at(&self, iou: f64) -> Result<f64> {
+        let all = self.evaluation.params.area_range_idx("all");
+        let all = all.ok_or_else(|| missing("the evaluator has no such size", self.origin))?;
+        let place = self.threshold(iou)?;
+        Ok(self.precision(place..place + 1, 0..self.curves.shape.k, all))
+    }
+
     /// Every IoU threshold.
     fn all(&self) -> Range<usize> {
         0..self.curves.shape.t

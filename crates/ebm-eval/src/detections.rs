@@ -174,7 +174,7 @@ pub(crate) fn check_range(
 }
 
 /// The largest JSON file that is read, in bytes.
-const MAX_JSON_BYTES: u64 = 4 << 30;
+pub(crate) const MAX_JSON_BYTES: u64 = 4 << 30;
 
 /// Reads and parses a whole JSON file.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
@@ -186,7 +186,7 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
 }
 
 /// Writes a file whole or not at all, and has it on the disk.
-fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = ebm_files::replace(path, bytes, Durability::Synced);
     written.map_err(|source| Error::Io { path: path.into(), action: "write", source })
 }

@@ -227,6 +227,38 @@ pub enum BoxProblem {
     /// A category that the annotations do not have.
     #[error("category id {0} is not in the annotations (a class index instead of a category id?)")]
     UnknownCategory(u64),
+    /// A field that is missing, or no number where one must be.
+    #[error("{field} is {value}, not {expected}")]
+    Malformed {
+        /// "image_id", "category_id", "bbox" or "score".
+        field: &'static str,
+        /// What stands there.
+        value: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// A box without extent, which has no y.
+    #[error("width or height is 0")]
+    NoExtent,
+    /// A box that lies beside its image.
+    #[error("[{}, {}, {}, {}] lies outside of the image, {} x {}", bbox[0], bbox[1], bbox[2], bbox[3], size[0], size[1])]
+    Outside {
+        /// Left, top, width, height.
+        bbox: [f64; 4],
+        /// Columns and rows of the image.
+        size: [usize; 2],
+    },
+    /// An image that cannot be read.
+    #[error("image id {image_id}: {reason}")]
+    Unreadable {
+        /// The image.
+        image_id: u64,
+        /// Why.
+        reason: String,
+    },
+    /// A category that a network does not know.
+    #[error("category id {0} is not a class of the refiner")]
+    UnknownClass(u64),
     /// A score that is no probability.
     #[error("score is {0}, not between 0 and 1")]
     NoProbability(f64),
@@ -245,6 +277,12 @@ impl BoxProblem {
             }
             Self::NoProbability(_) => {
                 "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
+            }
+            Self::Malformed { .. } | Self::NoExtent | Self::Outside { .. } | Self::UnknownClass(_) => {
+                "repair it, or have it kept as it is with --keep-unrefined"
+            }
+            Self::Unreadable { .. } => {
+                "repair the image, or have its boxes kept as they are with --keep-unrefined"
             }
             Self::Repeated(_) => "drop repeated detections: each would count as a false one",
             _ => "repair or drop it before scoring",

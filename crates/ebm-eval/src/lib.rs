@@ -7,6 +7,7 @@
 //! | Module | What lives there |
 //! |---|---|
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
+//! | [`result_entries`] | [`ResultEntry`]: a result file that keeps what it does not know |
 //! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
 //! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
 //! | [`coco_tables`] | the same by category and by size of the objects |
@@ -32,6 +33,7 @@ pub mod expected;
 pub mod ground_truth;
 pub mod image_errors;
 pub mod json;
+pub mod result_entries;
 pub mod stats;
 pub mod stratified;
 pub mod table;
@@ -48,6 +50,7 @@ pub use error_breakdown::{
 pub use expected::{Comparison, Expected, ExpectedRow, Figure};
 pub use ground_truth::{GroundTruth, GroundTruthBox};
 pub use image_errors::{ImageErrors, OperatingPoint, image_errors, operating_point};
+pub use result_entries::{ResultEntry, read_entries, write_entries};
 pub use stats::{Spread, Summary};
 pub use stratified::Matching;
 pub use table::Table;

@@ -1,4 +1,4 @@
-//! JPEG and PNG.
+//! JPEG, PNG, BMP and WebP.
 
 use std::path::Path;
 
@@ -9,6 +9,8 @@ use crate::{Refusal, Target, alone};
 pub const TARGETS: &[Target] = &[
     Target { name: "jpeg", file: "a.jpg", seeds: jpegs, prepare: alone, read },
     Target { name: "png", file: "a.png", seeds: pngs, prepare: alone, read },
+    Target { name: "bmp", file: "a.bmp", seeds: bmps, prepare: alone, read },
+    Target { name: "webp", file: "a.webp", seeds: webps, prepare: alone, read },
 ];
 
 fn jpegs() -> Vec<Vec<u8>> {
@@ -24,6 +26,20 @@ fn pngs() -> Vec<Vec<u8>> {
         include_bytes!("../../ebm-data/tests/golden/images/rgb.png").to_vec(),
         include_bytes!("../../ebm-data/tests/golden/images/palette.png").to_vec(),
         include_bytes!("../../ebm-data/tests/golden/images/grey16.png").to_vec(),
+    ]
+}
+
+fn bmps() -> Vec<Vec<u8>> {
+    vec![
+        include_bytes!("../../ebm-data/tests/golden/images/rgba.bmp").to_vec(),
+        include_bytes!("../../ebm-data/tests/golden/images/palette.bmp").to_vec(),
+    ]
+}
+
+fn webps() -> Vec<Vec<u8>> {
+    vec![
+        include_bytes!("../../ebm-data/tests/golden/images/rgba.webp").to_vec(),
+        include_bytes!("../../ebm-data/tests/golden/images/exif.webp").to_vec(),
     ]
 }
 

@@ -138,6 +138,9 @@ fn bombs_are_refused_at_once_and_with_little_memory() {
 
     // 65500² pixels in a JPEG's frame.
     refused("jpeg", &changed("jpeg", &[0xff, 0xc0], 5, &[0xff, 0xdc, 0xff, 0xdc]));
+    // 16000² in the headers of a BMP and of a WebP's picture.
+    refused("bmp", &changed("bmp", b"BM", 18, &[0x80, 0x3e, 0, 0, 0x80, 0x3e, 0, 0]));
+    refused("webp", &changed("webp", &[0x9d, 0x01, 0x2a], 3, &[0x80, 0x3e, 0x80, 0x3e]));
 
     // A header of 450 MB, of which the file has nothing or everything.
     let header = 450_000_000u64.to_le_bytes();

@@ -110,7 +110,7 @@ impl EfficientNetLite0 {
                 let input = std::mem::replace(&mut x, y);
                 // The first block of a later group reads a map that is kept.
                 if i > 0 || found.is_empty() {
-                    Workspace::shared().recycle(input);
+                    Workspace::shared().recycle_input(input, &x);
                 }
             }
             found.push(x.clone());
@@ -164,7 +164,7 @@ impl InvertedResidual {
         let inner =
             self.depthwise.forward_channels_last(expanded.as_ref().unwrap_or(x), None, true, train)?;
         let y = self.project.forward_channels_last(&inner, self.residual.then_some(x), false, train)?;
-        expanded.into_iter().chain([inner]).for_each(|map| Workspace::shared().recycle(map));
+        expanded.into_iter().chain([inner]).for_each(|map| Workspace::shared().recycle_input(map, &y));
         Ok(y)
     }
 }

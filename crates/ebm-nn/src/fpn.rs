@@ -24,6 +24,14 @@ impl Fpn {
     /// # Errors
     /// When there are no inputs or `vb` refuses a tensor.
     pub fn new(inputs: &[usize], channels: usize, vb: VarBuilder) -> Result<Self> {
+        Self::with_outputs(inputs, channels, 3, vb)
+    }
+
+    /// The same with output convolutions of another `kernel`, which is odd.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_outputs(inputs: &[usize], channels: usize, kernel: usize, vb: VarBuilder) -> Result<Self> {
         if inputs.is_empty() {
             return Err(Error::Argument { op: "Fpn::new", reason: "there are no input maps".to_owned() });
         }
@@ -40,7 +48,7 @@ impl Fpn {
                 .collect::<Result<Vec<_>>>()
         };
         let laterals = layers("inner_blocks", 1, &|i| inputs[i])?;
-        let outputs = layers("layer_blocks", 3, &|_| channels)?;
+        let outputs = layers("layer_blocks", kernel, &|_| channels)?;
         Ok(Self { laterals, outputs })
     }
 

@@ -29,7 +29,7 @@ pub struct Base {
     pub patience: Duration,
     /// Hostile archives.
     pub archives: Vec<PathBuf>,
-    /// JPEG and PNG files.
+    /// JPEG, PNG, BMP and WebP files.
     pub images: Vec<PathBuf>,
     /// Files of torch, numpy and safetensors.
     pub weights: Vec<PathBuf>,
@@ -62,7 +62,7 @@ impl Base {
         let tests = ["ebm-nn/tests/golden", "ebm-detect/tests/golden", "ebm-track/tests/golden"];
         let mut base = Self {
             archives: golden(&["ebm-data/tests/attacks"], &["zip", "tar", "gz"])?,
-            images: golden(&["ebm-data/tests/golden/images"], &["jpg", "png"])?,
+            images: golden(&["ebm-data/tests/golden/images"], &["jpg", "png", "bmp", "webp"])?,
             weights: golden(&tests, &["pth", "pkl", "safetensors"])?,
             arrays: golden(&["ebm-data/tests/golden/biwi"], &["npz"])?,
             ebm: ebm.to_owned(),

@@ -24,7 +24,7 @@ pub enum Data {
     Unpack(UnpackArgs),
     /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
     Decode {
-        /// A JPEG or PNG file.
+        /// A JPEG, PNG, BMP or WebP file.
         image: PathBuf,
         /// The PNG.
         out: PathBuf,

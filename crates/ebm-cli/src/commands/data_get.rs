@@ -16,10 +16,13 @@ const ALL_WEIGHTS: &str = "weights";
 /// Names of weights that are another's in another form begin so.
 const FROM_HUB: &str = "hub-";
 
+/// Of more files than this those are named that are not there, and they are counted together.
+const MANY: usize = 100;
+
 /// What to fetch and where to.
 #[derive(Args)]
 pub struct GetArgs {
-    /// coco, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
+    /// coco, coco-person, nuclei, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
     /// weights for all three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -52,13 +55,34 @@ pub fn run(args: &GetArgs) -> Result<()> {
     let options = FetchOptions { offline: args.offline, hub, ..FetchOptions::new(key) };
     let mut incomplete = None;
     for (manifest, dir) in &manifests {
-        let Manifest { name, title, page, licence, citation, files } = manifest;
+        let Manifest { name, title, page, licence, citation, files, .. } = manifest;
         eprintln!("{title}, {page}\n  licence: {licence}\n  cite: {citation}");
         let mut missing = 0;
-        for entry in files {
-            let outcome = get_entry(entry, dir, &options, &mut reporter())?;
-            println!("{}", line(&outcome, page));
-            missing += usize::from(!outcome.state.is_there());
+        let many = files.len() > MANY;
+        let mut console = Console::new();
+        if many {
+            console.begin(&format!("files of {name}"), files.len());
+        }
+        for (i, entry) in files.iter().enumerate() {
+            let outcome = match many {
+                true => get_entry(entry, dir, &options, &mut retries(&mut console))?,
+                false => get_entry(entry, dir, &options, &mut reporter())?,
+            };
+            let is_there = outcome.state.is_there();
+            if !(many && is_there) {
+                println!("{}", line(&outcome, page));
+            }
+            missing += usize::from(!is_there);
+            console.advance(i + 1, "");
+        }
+        if many {
+            console.end();
+            println!(
+                "{}: {} of {} files are there",
+                dir.join(name).display(),
+                files.len() - missing,
+                files.len()
+            );
         }
         if missing > 0 {
             let error = Error::Missing { name: name.clone(), missing, total: files.len() };
@@ -104,12 +128,22 @@ fn line(FileStatus { path, state }: &FileStatus, page: &str) -> String {
                 "{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it"
             )
         }
+        State::Written { sha256 } => format!("{path}: written, SHA-256 {sha256}"),
         State::Folder { entries } => format!("{path}: there, {entries} entries"),
         State::Missing => format!("{path}: missing; it would be fetched without --offline"),
         State::ByHand { instruction } => {
             format!(
                 "{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}"
             )
+        }
+    }
+}
+
+/// Says when a download has to be tried again.
+fn retries(console: &mut Console) -> impl FnMut(Event<'_>) {
+    move |event| {
+        if let Event::Retry { error, wait } = event {
+            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
         }
     }
 }
@@ -132,8 +166,6 @@ fn reporter() -> impl FnMut(Event<'_>) {
         }
         Event::Advance { done } => console.advance(mebibytes(done), ""),
         Event::End => console.end(),
-        Event::Retry { error, wait } => {
-            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
-        }
+        Event::Retry { .. } => retries(&mut console)(event),
     }
 }

@@ -1,8 +1,8 @@
 //! `ebm predict`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use ebm_detect::{Detector, DetectorOptions};
 use ebm_face::prediction::{AGE, HEAD_POSE};
@@ -15,7 +15,8 @@ use crate::device::DeviceArgs;
 /// What to predict.
 #[derive(Subcommand)]
 pub enum Predict {
-    /// Boxes, before and after refinement, as JSON lines and as pictures.
+    /// Boxes, before and after refinement, in images and videos, as JSON lines and as pictures.
+    #[command(after_long_help = predict_detection::LINES)]
     Detection(DetectionArgs),
     /// One target through a video: its boxes, and pictures.
     Tracking(TrackingArgs),
@@ -71,53 +72,6 @@ impl ModelArgs {
     }
 }
 
-/// The images that the arguments name: files, and of folders every JPEG and PNG file in them by name.
-pub fn image_files(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in arguments {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let found = images_in(path)?;
-        ensure!(!found.is_empty(), "{} has no JPEG or PNG file", path.display());
-        files.extend(found);
-    }
-    Ok(files)
-}
-
-/// The JPEG and PNG files in a folder, by name.
-pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("cannot list {}; give a folder with images", folder.display()))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        if ending.is_some_and(|ending| matches!(ending.as_str(), "jpg" | "jpeg" | "png")) {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
-}
-
-/// What the pictures of these images are called, without an ending: the file's name where no other image has
-/// it, else the whole path, so that none overwrites another's.
-pub fn picture_names(images: &[PathBuf]) -> Vec<String> {
-    let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let whole = |path: &PathBuf| {
-        let parts = path.components().filter_map(|part| match part {
-            std::path::Component::Normal(part) => Some(part.to_string_lossy().into_owned()),
-            std::path::Component::ParentDir => Some("..".to_owned()),
-            _ => None,
-        });
-        parts.collect::<Vec<_>>().join("_")
-    };
-    let alone = |path: &&PathBuf| images.iter().filter(|other| stem(other) == stem(path)).count() == 1;
-    images.iter().map(|path| if alone(&path) { stem(path) } else { whole(path) }).collect()
-}
-
 /// Runs the command.
 pub fn run(command: Predict) -> Result<()> {
     match command {
@@ -125,31 +79,5 @@ pub fn run(command: Predict) -> Result<()> {
         Predict::Tracking(args) => predict_tracking::run(&args),
         Predict::Age(args) => predict_face::run(&args, AGE),
         Predict::HeadPose(args) => predict_face::run(&args, HEAD_POSE),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_stands_for_its_images() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["b.PNG", "a.jpeg", "notes.txt"] {
-            std::fs::write(dir.path().join(name), "").unwrap();
-        }
-        let here = |name: &str| dir.path().join(name);
-        let files = image_files(&[PathBuf::from("x.bmp"), dir.path().to_owned()]).unwrap();
-        assert_eq!(files, [PathBuf::from("x.bmp"), here("a.jpeg"), here("b.PNG")]);
-        std::fs::create_dir(here("empty")).unwrap();
-        assert!(image_files(&[here("empty")]).unwrap_err().to_string().contains("no JPEG or PNG"));
-    }
-
-    #[test]
-    fn no_picture_has_the_name_of_another() {
-        let names = |paths: &[&str]| picture_names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
-        assert_eq!(names(&["a/x.jpg", "b/y.jpg"]), ["x", "y"]);
-        assert_eq!(names(&["d1/x.jpg", "d2/x.jpg", "/d2/z.png"]), ["d1_x.jpg", "d2_x.jpg", "z"]);
-        assert_eq!(names(&["x.jpg", "x.png"]), ["x.jpg", "x.png"]);
     }
 }

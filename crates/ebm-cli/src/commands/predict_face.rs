@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use ebm_data::{Image, decode::read_upright, encode::write_png, faces::Pixels};
+use ebm_data::{Image, decode::read_upright, faces::Pixels};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::prediction::Prediction;
+use ebm_train::Progress;
 use serde_json::json;
 
-use super::create_dir;
 use super::eval_face::RunArgs;
-use super::predict::{image_files, picture_names};
+use super::predict_inputs::{PictureFolder, image_files, picture_names};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
+use crate::progress::Console;
 use crate::schema::document;
 
 /// How far, in nats, log p falls between two modes that count.
@@ -23,7 +24,8 @@ const PROMINENCE: f64 = 0.3;
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
-    /// JPEG or PNG files, or folders of them: each a cropped face, upright as its orientation tag turns it.
+    /// JPEG, PNG, BMP or WebP files, folders of them, or patterns such as 'faces/*.jpg': each a cropped face,
+    /// upright as its orientation tag turns it.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -42,17 +44,21 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     let images = image_files(&args.images)?;
     let predictor = args.model.predictor(title, args.baseline.as_deref())?;
     let config = &predictor.energy().config.experiment;
-    if let Some(out) = &args.out {
-        create_dir(out)?;
+    let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, &images)).transpose()?;
+    let mut progress = Console::new();
+    if images.len() > 1 {
+        progress.begin("looking at faces", images.len());
     }
-    for (path, name) in images.iter().zip(picture_names(&images)) {
+    for (i, (path, name)) in images.iter().zip(picture_names(&images)).enumerate() {
         let image = Arc::new(read_upright(path)?);
         let prediction = predictor.predict(Pixels::Memory(image.clone()))?;
         println!("{}", line(path, config, &prediction)?);
-        if let Some(out) = &args.out {
-            write_png(&out.join(format!("{name}.png")), &picture(config, &image, &prediction)?)?;
+        if let Some(pictures) = &pictures {
+            pictures.write(&name, &picture(config, &image, &prediction)?)?;
         }
+        progress.advance(i + 1, "");
     }
+    progress.end();
     Ok(())
 }
 

@@ -1,13 +1,11 @@
 //! `ebm predict tracking`: one target through a video.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use ebm_data::Image;
 use ebm_data::encode::write_png;
-use ebm_data::files::write_atomic;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
 use ebm_track::box_module::BoxModule;
@@ -17,21 +15,24 @@ use ebm_train::Progress;
 use serde_json::json;
 
 use super::create_dir;
-use super::predict::images_in;
+use super::predict_inputs::{images_in, is_video};
 use crate::picture::{AFTER, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
 use crate::schema::document;
+use crate::video::{self, Video};
 
 /// Points along a side of a heat map.
 const GRID: usize = 96;
 /// The least width of a picture, in pixels.
 const WIDTH: usize = 640;
+/// Frames a second of the video that is made.
+const RATE: f64 = 25.0;
 
 /// Arguments of `ebm predict tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
-    /// The folder with the frames, JPEG or PNG files in the order of their names; or one that has them in a
-    /// folder img.
+    /// The folder with the frames, images in the order of their names, or one that has them in a folder img;
+    /// or a video, whose frames ffmpeg writes to OUT/frames.
     frames: PathBuf,
     /// The target in the first frame: x,y,width,height.
     #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations")]
@@ -76,6 +77,9 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let tracker = Tracker::open_with(&args.run, &options)?;
     let sequence = sequence(args)?;
     create_dir(&args.out)?;
+    let folder = sequence.frames.path(0).and_then(|frame| frame.parent()?.canonicalize().ok());
+    let is_among_frames = folder.is_some() && folder == args.out.canonicalize().ok();
+    ensure!(!is_among_frames, "--out {} holds the frames; choose another folder", args.out.display());
     let mut progress = Console::new();
     let count = sequence.frames.len();
     progress.begin(&format!("tracking {}", sequence.name), count);
@@ -103,20 +107,16 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     eprintln!("{} boxes are in {}", found.boxes.len(), path.display());
     summarise(&found.frames);
     if drawn.len() > 1 {
-        video(&args.out, &drawn)?;
+        video::make(&args.out.join("video.mp4"), &drawn, RATE)?;
     }
     Ok(())
 }
 
 /// The frames in the folder, with the first box.
 fn sequence(args: &TrackingArgs) -> Result<Sequence> {
-    let mut paths = images_in(&args.frames).context("give a folder with the frames")?;
-    let inner = args.frames.join("img");
-    if paths.is_empty() && inner.is_dir() {
-        paths = images_in(&inner)?;
-    }
+    let paths = frames(args)?;
     if paths.len() < 2 {
-        bail!("{} has {} JPEG or PNG files; a video has two or more", args.frames.display(), paths.len());
+        bail!("{} has {} images; a video has two or more", args.frames.display(), paths.len());
     }
     let boxes = match (&args.annotations, args.bbox) {
         (Some(path), _) => read_boxes(path)?,
@@ -124,12 +124,28 @@ fn sequence(args: &TrackingArgs) -> Result<Sequence> {
         (None, None) => bail!("give the target as --box x,y,width,height"),
     };
     ensure!(!boxes.is_empty(), "the annotations have no box");
-    // `…/Girl/img` is the sequence Girl.
+    // `…/Girl/img` is the sequence Girl, and so is `Girl.mp4`.
     let folder = std::path::absolute(&args.frames)?;
     let named = if folder.ends_with("img") { folder.parent().unwrap_or(&folder) } else { &folder };
-    let name =
-        named.file_name().map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned());
+    let own = if is_video(named) { named.file_stem() } else { named.file_name() };
+    let name = own.map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(Sequence { name, frames: Frames::Listed(paths), boxes, visible: None })
+}
+
+/// The files of the frames; those of a video are made.
+fn frames(args: &TrackingArgs) -> Result<Vec<PathBuf>> {
+    if args.frames.is_file() && is_video(&args.frames) {
+        let (mut video, mut paths) = (Video::open(&args.frames)?, Vec::new());
+        while let Some(frame) = video.frame()? {
+            let path = args.out.join(format!("frames/{:06}.png", paths.len()));
+            write_png(&path, &frame)?;
+            paths.push(path);
+        }
+        return Ok(paths);
+    }
+    let paths = images_in(&args.frames).context("give a folder with the frames")?;
+    let inner = args.frames.join("img");
+    if paths.is_empty() && inner.is_dir() { images_in(&inner) } else { Ok(paths) }
 }
 
 fn line(frame: usize, tracked: &Tracked) -> serde_json::Value {
@@ -177,30 +193,4 @@ fn summarise(frames: &[Tracked]) {
         let own = stage.as_secs_f64();
         eprintln!("{name:<13} {:7.2}  {:4.1} %", 1e3 * own / count, 100.0 * own / seconds);
     }
-}
-
-/// A video of the pictures, if ffmpeg is installed.
-fn video(out: &Path, pictures: &[PathBuf]) -> Result<()> {
-    // They are numbered by frame, with gaps, which ffmpeg takes as a list only.
-    let list = out.join("pictures.txt");
-    let mut text = String::new();
-    for path in pictures {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        text.push_str(&format!("file '{name}'\nduration 0.04\n"));
-    }
-    write_atomic(&list, text.as_bytes())?;
-    let run = Command::new("ffmpeg")
-        .args(["-loglevel", "error", "-y", "-f", "concat", "-i"])
-        .arg(&list)
-        .args(["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p"])
-        .arg(out.join("video.mp4"))
-        .output();
-    match run {
-        Ok(output) if output.status.success() => eprintln!("{}", out.join("video.mp4").display()),
-        Ok(output) => eprintln!("ffmpeg made no video: {}", String::from_utf8_lossy(&output.stderr).trim()),
-        Err(_) => {
-            eprintln!("the pictures are in {}; ffmpeg is not installed, so there is no video", out.display())
-        }
-    }
-    std::fs::remove_file(&list).with_context(|| format!("cannot remove {}", list.display()))
 }

@@ -18,6 +18,8 @@ pub struct TaskArgs {
 enum Task {
     /// Detection.
     Detection,
+    /// A refiner of other detectors' boxes.
+    Refiner,
     /// Tracking.
     Tracking,
     /// Ages and head poses.
@@ -30,6 +32,7 @@ enum Task {
 pub fn run(args: &TaskArgs) -> Result<()> {
     let declaration = match args.task {
         Task::Detection => ebm_detect::config::ExperimentConfig::declaration(),
+        Task::Refiner => ebm_detect::config::RefinerConfig::declaration(),
         Task::Tracking => ebm_track::config::ExperimentConfig::declaration(),
         Task::Faces => ebm_face::config::ExperimentConfig::declaration(),
         Task::Toy => ebm_toy::Experiment::declaration(),

@@ -44,7 +44,7 @@ impl<S: serde::de::DeserializeOwned + Default> AnnotationFile<S> {
 
 /// The numbers that Python writes and JSON lacks, NaN and the infinities, as texts, which a field finds to be
 /// no number.
-fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
+pub fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
     let mut out = Vec::with_capacity(bytes.len());
     let (mut at, mut quoted) = (0, false);

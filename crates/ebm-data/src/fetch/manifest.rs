@@ -27,13 +27,45 @@ pub struct Manifest {
     pub licence: String,
     /// What to cite.
     pub citation: String,
-    /// The files.
-    #[serde(rename = "file")]
+    /// The files, those of lists too.
+    #[serde(rename = "file", default)]
     pub files: Vec<Entry>,
+    /// Lists of files; none once the manifest is read.
+    #[serde(rename = "list", default)]
+    lists: Vec<List>,
+}
+
+/// Files at one address, as a list names them that `sha256sum` wrote: 64 hexadecimal digits, two spaces, a name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// The list's file, beside the manifest.
+    sums: String,
+    /// Where the files go: the folder that the names are relative to.
+    path: String,
+    /// Where they are: the address that the names are relative to.
+    url: String,
+}
+
+impl List {
+    /// The files, if the list's `text` is one.
+    fn entries(&self, text: &str) -> std::result::Result<Vec<Entry>, String> {
+        let entry = |(number, line): (usize, &str)| {
+            let wrong = || format!("{}, line {}: write a hash, two spaces and a name", self.sums, number + 1);
+            let (sha256, name) = line.split_once("  ").ok_or_else(wrong)?;
+            Ok(Entry {
+                path: format!("{}/{name}", self.path),
+                urls: vec![format!("{}/{name}", self.url)],
+                sha256: Some(sha256.to_owned()),
+                ..Entry::default()
+            })
+        };
+        text.lines().enumerate().map(entry).collect()
+    }
 }
 
 /// One file, or one folder that is put there by hand.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Where it goes, relative to the folder of datasets or of weights.
@@ -45,6 +77,8 @@ pub struct Entry {
     pub hub: Option<HubFile>,
     /// Without an address: what to fetch from the page and what to do with it, as an instruction.
     pub by_hand: Option<String>,
+    /// Which of the program's own files it is, in place of addresses.
+    pub embedded: Option<String>,
     /// In bytes, if published.
     pub size: Option<u64>,
     /// 64 hexadecimal digits, if published.
@@ -72,9 +106,13 @@ impl Entry {
         if !stays_inside(&self.path) {
             return Some("path must be relative and stay in its folder".into());
         }
-        let ways = [!self.urls.is_empty(), self.hub.is_some(), self.by_hand.is_some()];
+        let ways =
+            [!self.urls.is_empty(), self.hub.is_some(), self.by_hand.is_some(), self.embedded.is_some()];
         if ways.iter().filter(|way| **way).count() != 1 {
-            return Some("needs one of urls, hub and by_hand".into());
+            return Some("needs one of urls, hub, by_hand and embedded".into());
+        }
+        if let Some(name) = self.embedded.as_ref().filter(|name| embedded::content(name).is_none()) {
+            return Some(format!("the program has no file {name}"));
         }
         let mut parts = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
         if let Some(part) = parts.find(|part| !stays_inside(part)) {
@@ -110,14 +148,33 @@ impl Manifest {
         Self::parse(path, &String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?)
     }
 
-    /// Reads the text of a manifest; `path` is for messages, and its stem is the name that the text must
-    /// have.
+    /// Reads the text of a manifest; `path` is for messages, its stem is the name that the text must have,
+    /// and lists are beside it.
     ///
     /// # Errors
     /// [`Error::Manifest`] with the place if the text is no manifest.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        Self::with_lists(path, text, &|sums| {
+            let beside =
+                path.parent().filter(|_| stays_inside(sums)).ok_or("sums must stay in its folder")?;
+            let bytes =
+                read_limited(&beside.join(sums), MANIFEST_LIMIT).map_err(|error| error.to_string())?;
+            String::from_utf8(bytes).map_err(|error| format!("{sums}: {error}"))
+        })
+    }
+
+    /// The same with lists by name.
+    fn with_lists(
+        path: &Path,
+        text: &str,
+        list: &dyn Fn(&str) -> std::result::Result<String, String>,
+    ) -> Result<Self> {
         let invalid = |detail: String| Error::Manifest { path: path.into(), detail };
-        let manifest: Self = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
+        let mut manifest: Self = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
+        for own in std::mem::take(&mut manifest.lists) {
+            let entries = list(&own.sums).and_then(|text| own.entries(&text));
+            manifest.files.extend(entries.map_err(invalid)?);
+        }
         if path.file_stem().is_none_or(|stem| stem != manifest.name.as_str()) {
             return Err(invalid(format!("the name {} must be that of the file", manifest.name)));
         }
@@ -142,11 +199,33 @@ pub mod embedded {
 
     /// Name and text of those in `datasets/`.
     pub const DATASETS: &[(&str, &str)] = texts!("datasets":
-        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs");
+        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs", "coco-person", "nuclei");
 
     /// Name and text of those in `weights/`.
     pub const WEIGHTS: &[(&str, &str)] =
         texts!("weights": "resnet18", "resnet50", "fasterrcnn", "hub-resnet50");
+
+    macro_rules! contents {
+        ($($name:literal),*) => { &[$(($name, include_bytes!(concat!("../../embedded/", $name)))),*] };
+    }
+
+    /// The files that they name: lists, and annotations as gzip makes them small.
+    const CONTENTS: &[(&str, &[u8])] = contents!(
+        "coco-person/images.sha256",
+        "coco-person/train_many.json.gz",
+        "coco-person/train_single.json.gz",
+        "coco-person/val.json.gz",
+        "coco-person/test.json.gz",
+        "nuclei/images.sha256",
+        "nuclei/train.json.gz",
+        "nuclei/val.json.gz",
+        "nuclei/test.json.gz"
+    );
+
+    /// The program's own file of this name.
+    pub(in crate::fetch) fn content(name: &str) -> Option<&'static [u8]> {
+        CONTENTS.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
+    }
 
     /// The manifest of this name in a list.
     ///
@@ -154,7 +233,11 @@ pub mod embedded {
     /// Those of [`Manifest::parse`].
     pub fn find(list: &[(&str, &str)], name: &str) -> Result<Option<Manifest>> {
         let Some((name, text)) = list.iter().find(|(known, _)| *known == name) else { return Ok(None) };
-        Manifest::parse(Path::new(&format!("{name}.toml")), text).map(Some)
+        let own = |sums: &str| {
+            let text = content(sums).and_then(|bytes| std::str::from_utf8(bytes).ok());
+            text.map(str::to_owned).ok_or_else(|| format!("the program has no list {sums}"))
+        };
+        Manifest::with_lists(Path::new(&format!("{name}.toml")), text, &own).map(Some)
     }
 }
 
@@ -170,9 +253,14 @@ mod tests {
     #[test]
     fn every_embedded_manifest_is_read() {
         for (name, text) in embedded::DATASETS.iter().chain(embedded::WEIGHTS) {
-            let manifest = Manifest::parse(Path::new(&format!("{name}.toml")), text).unwrap();
+            let manifest = embedded::find(&[(name, text)], name).unwrap().unwrap();
             assert!(!manifest.files.is_empty() && !manifest.licence.is_empty(), "{name}");
         }
+        let person = embedded::find(embedded::DATASETS, "coco-person").unwrap().unwrap();
+        let (first, last) = (&person.files[0], &person.files[person.files.len() - 1]);
+        assert_eq!((person.files.len(), first.path.as_str()), (2693 + 4, "coco-person/train_many.json"));
+        assert_eq!(last.path, "coco-person/images/000000581357.jpg");
+        assert_eq!(last.urls, ["https://s3.amazonaws.com/images.cocodataset.org/val2017/000000581357.jpg"]);
         assert!(embedded::find(embedded::DATASETS, "coco").unwrap().is_some());
         assert!(embedded::find(embedded::DATASETS, "resnet18").unwrap().is_none());
     }
@@ -193,8 +281,16 @@ mod tests {
         for (file, complaint) in [
             ("path = \"../x\"\nby_hand = \"do\"", "stay in its folder"),
             ("path = \"/x\"\nby_hand = \"do\"", "stay in its folder"),
-            ("path = \"x\"", "one of urls, hub and by_hand"),
-            ("path = \"x\"\nurls = [\"https://a\"]\nby_hand = \"do\"", "one of urls, hub and by_hand"),
+            ("path = \"x\"", "one of urls, hub, by_hand and embedded"),
+            (
+                "path = \"x\"\nurls = [\"https://a\"]\nby_hand = \"do\"",
+                "one of urls, hub, by_hand and embedded",
+            ),
+            ("path = \"x\"\nembedded = \"y\"", "the program has no file y"),
+            (
+                "path = \"x\"\nby_hand = \"do\"\n[[list]]\nsums = \"../y\"\npath = \"z\"\nurl = \"u\"",
+                "sums must stay",
+            ),
             ("path = \"x\"\nurls = [\"http://a.org/x\"]", "only https"),
             ("path = \"x\"\nhub = { repo = \"a/../b\", file = \"c\" }", "no name in the Hub"),
             ("path = \"x\"\nby_hand = \"do\"\nsha256 = \"abc\"", "64 lower-case"),

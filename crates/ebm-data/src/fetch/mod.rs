@@ -22,10 +22,12 @@ mod patience;
 mod space;
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebm_files::{Lock, LockError};
+use sha2::{Digest as _, Sha256};
 
 pub use download::FetchOptions;
 pub use error::{Error, Result};
@@ -93,6 +95,11 @@ pub enum State {
         sha256: String,
         /// Whether the publisher tells no, or not the whole, hash, so that it was trusted and recorded.
         trusted: bool,
+    },
+    /// It came with the program and was written now.
+    Written {
+        /// SHA-256 in hexadecimal.
+        sha256: String,
     },
     /// A folder that is there.
     Folder {
@@ -169,8 +176,11 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
     if let Some(state) = present(entry, path, report)? {
         return Ok(state);
     }
-    // A first download that was recorded stays the measure of a later one.
     let published = entry.pin();
+    if let Some(name) = &entry.embedded {
+        return written(name, path, &published);
+    }
+    // A first download that was recorded stays the measure of a later one.
     let recorded = hash::recorded(path).filter(|first| published.admits(first));
     let pin = recorded.map_or(published, Pin::Sha256);
     if let Some(source) = &entry.hub {
@@ -193,6 +203,23 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
     report(Event::End);
     drop(lock);
     Ok(State::Fetched { sha256: sha256?, trusted: !pin.is_whole() })
+}
+
+/// The program's own file of this name, which must be the one that is meant.
+fn written(name: &str, path: &Path, pin: &Pin) -> Result<State> {
+    let invalid = |detail: String| Error::Manifest { path: path.into(), detail };
+    let packed = embedded::content(name).ok_or_else(|| invalid(format!("the program has no file {name}")))?;
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(Error::io("unpack", path))?;
+    let sha256 = hex(Sha256::new().chain_update(&bytes));
+    if !pin.admits(&sha256) {
+        return Err(invalid(format!(
+            "the program's own {name} has SHA-256 {sha256}, not {}",
+            pin.expected()
+        )));
+    }
+    ebm_files::replace(path, &bytes, ebm_files::Durability::Atomic).map_err(Error::io("write", path))?;
+    Ok(State::Written { sha256 })
 }
 
 /// Where the lock of whoever fetches `target` is.

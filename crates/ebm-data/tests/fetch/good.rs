@@ -1,9 +1,11 @@
 //! What happens when nothing goes wrong: verification, first use, mirrors, offline, two at a time.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use ebm_data::fetch::{Entry, Error, Manifest, Pin, State, get};
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_data::fetch::{Entry, Error, FetchOptions, Manifest, Pin, State, embedded, get};
 
 use crate::server::Server;
 use crate::{assert_whole, content, fetch, names, options, pinned, sha256, unpinned};
@@ -162,4 +164,35 @@ fn a_disk_that_is_too_small_is_told_before() {
     let Err(Error::DiskFull { needed, free: Some(free), .. }) = state else { panic!("{state:?}") };
     assert!(needed == u64::MAX / 4 && free < needed);
     assert_eq!(names(dir.path()), [""; 0]);
+}
+
+/// Annotations that come with the program are COCO's, and of the images that the lists name.
+#[test]
+fn embedded_annotations_are_written_and_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let parts = [
+        ("coco-person", "val", 348, 348),
+        ("coco-person", "train_many", 1648, 9959),
+        ("nuclei", "val", 66, 2388),
+    ];
+    for (name, part, images, boxes) in parts {
+        let manifest = embedded::find(embedded::DATASETS, name).unwrap().unwrap();
+        let path = format!("{name}/{part}.json");
+        let entry = manifest.files.iter().find(|entry| entry.path == path).unwrap();
+        let offline = FetchOptions { offline: true, ..options() };
+        assert_eq!(fetch(entry, dir.path(), &offline).0.unwrap(), State::Missing);
+        let hash = entry.sha256.clone().unwrap();
+        assert_eq!(fetch(entry, dir.path(), &options()).0.unwrap(), State::Written { sha256: hash.clone() });
+        assert_eq!(fetch(entry, dir.path(), &options()).0.unwrap(), State::Verified { sha256: hash });
+
+        let folder = format!("{name}/images");
+        let load = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
+        let found = CocoDataset::load(&dir.path().join(path), &dir.path().join(&folder), &load).unwrap();
+        let count: usize = found.images.iter().map(|image| image.objects.len()).sum();
+        assert_eq!((found.images.len(), count), (images, boxes));
+        let listed: BTreeSet<&str> = manifest.files.iter().map(|entry| entry.path.as_str()).collect();
+        for image in &found.images {
+            assert!(listed.contains(format!("{folder}/{}", image.file_name).as_str()), "{}", image.file_name);
+        }
+    }
 }

@@ -42,17 +42,7 @@ fn pinned(url: String, content: &[u8]) -> Entry {
 
 /// A file `x.bin` at `url` of which nothing is known.
 fn unpinned(url: String) -> Entry {
-    Entry {
-        path: "x.bin".into(),
-        urls: vec![url],
-        hub: None,
-        by_hand: None,
-        size: None,
-        sha256: None,
-        sha256_prefix: None,
-        unpacked_size: 0,
-        entries: None,
-    }
+    Entry { path: "x.bin".into(), urls: vec![url], ..Entry::default() }
 }
 
 /// Fetches `entry` into `dir`; how it stands, and how many attempts failed on the way.

@@ -102,7 +102,18 @@ def images():
         "palette.png": (base.quantize(16), {}),
         "rgba.png": (rgba, {}),
         "grey_alpha.png": (rgba.convert("LA"), {}),
+        "rgb.bmp": (base, {}),
+        "grey.bmp": (base.convert("L"), {}),
+        "palette.bmp": (base.quantize(16), {}),
+        "bits.bmp": (base.convert("1"), {}),
+        "rgba.bmp": (rgba, {}),
+        "rgb.webp": (base, dict(quality=90)),
+        "rgba.webp": (rgba, dict(quality=90)),
+        "exif.webp": (base, dict(quality=90, exif=exif)),
     }
+    # Named, and not read.
+    base.save(HERE / "images/lossless.webp", lossless=True)
+    base.save(HERE / "images/animated.webp", save_all=True, append_images=[rgba.convert("RGB").rotate(180)])
     for name, (image, options) in cases.items():
         image.save(HERE / "images" / name, **options)
         if name == "grey16.png":

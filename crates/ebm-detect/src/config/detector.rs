@@ -27,7 +27,16 @@ settings! {
         pub rpn: RpnConfig,
         /// Box head.
         pub roi: RoiConfig,
+        /// Whether refined boxes end at the image's border, as annotated ones do. The code that the paper
+        /// published clips none of them.
+        #[serde(default = "clips")]
+        pub clip_refined: bool,
     }
+}
+
+/// What holds where a file does not say it.
+fn clips() -> bool {
+    true
 }
 
 /// Serialised form of [`BoxConvention`].

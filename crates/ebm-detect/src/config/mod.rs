@@ -3,6 +3,7 @@
 mod detector;
 mod fastest_det;
 mod method;
+mod refiner;
 mod training;
 
 pub use ebm_experiment::config::{AblationConfig, Settings};
@@ -15,6 +16,7 @@ pub use detector::{
 };
 pub use fastest_det::FastestDetConfig;
 pub use method::{ConfidenceConfig, MethodConfig, Published};
+pub use refiner::{BodyKind, RefinerConfig, RefinerNetworkConfig, ViewConfig};
 pub use training::{OptimizerKind, TrainingConfig};
 
 pub use crate::energy_head::Coordinates;

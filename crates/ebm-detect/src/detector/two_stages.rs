@@ -9,7 +9,7 @@ use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, LoaderConfig, Sample},
 };
-use ebm_nn::boxes::BBox;
+use ebm_nn::boxes::{BBox, area};
 use ebm_seed::Key;
 use rand::RngCore;
 
@@ -96,22 +96,28 @@ impl TwoStages {
         evaluate(&self.network, dataset, &loader, &self.heads(), &self.device, progress)
     }
 
-    /// p(y | x) of those that `options` ask for among what was [found](Self::found), in their order.
+    /// p(y | x) of those that `options` ask for among what was [found](Self::found), each with its place there.
+    /// One that climbed out of the image has no size that a density could be measured in, and has none.
     pub(super) fn densities(
         &self,
         view: &View,
         options: &DensityOptions,
         rng: &mut dyn RngCore,
-    ) -> Result<Vec<BoxDensity>> {
+    ) -> Result<Vec<(usize, BoxDensity)>> {
         let (head, proposal) = self.energy()?;
-        let wanted = view.refinement.after.iter().filter(|c| c.score >= options.min_score);
-        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.map(|c| (c.label as u32, c.bbox)).unzip();
         let convention = self.config.detector.convention.into();
+        let after = &view.refinement.after;
+        let is_wanted =
+            |&i: &usize| after[i].score >= options.min_score && area(&after[i].bbox, convention) > 0.0;
+        let wanted: Vec<usize> = (0..after.len()).filter(is_wanted).collect();
+        let object = |&i: &usize| (after[i].label as u32, after[i].bbox);
+        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.iter().map(object).unzip();
         let about = (&vec![0; boxes.len()][..], &labels[..], &boxes[..]);
         let densities =
             BoxDensity::about(&head, &view.pyramid, about, convention, (proposal, options.samples), rng)?;
         let factors = original_pixel(&view.sample);
-        Ok(densities.into_iter().map(|density| density.scaled(factors, convention)).collect())
+        let densities = densities.into_iter().map(|density| density.scaled(factors, convention));
+        Ok(wanted.into_iter().zip(densities).collect())
     }
 
     /// What finds boxes beside Faster-RCNN's regression: the branch, if there is one.
@@ -144,7 +150,8 @@ impl TwoStages {
         let refinement = match (heads.refiners.first(), heads.parametric.first()) {
             (Some(Refiner { head, ascent }), _) => {
                 let candidates = self.network.decode(&scored, None, &images)?;
-                let refined = refine_candidates(*head, &pyramid, &candidates, ascent, config)?;
+                let refined =
+                    refine_candidates(*head, &pyramid, (&candidates, &images.sizes), ascent, config)?;
                 refined.into_iter().next().unwrap_or_default()
             }
             (None, density) => {

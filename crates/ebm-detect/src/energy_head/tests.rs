@@ -4,7 +4,7 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use rand::Rng;
 
-use crate::config::{ExperimentConfig, Settings};
+use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
 
 /// f by autograd alone.
 struct ByAutograd<'a>(&'a EnergyHead);
@@ -19,9 +19,10 @@ impl EnergyModel for ByAutograd<'_> {
 
 #[test]
 fn the_gradient_by_hand_is_autograds() {
-    let (head, features) = small();
-    agree(&head, &features);
-    agree(&head, &features.in_coordinates(Coordinates::Edges).unwrap());
+    for (head, features) in [small(), of_several_views()] {
+        agree(&head, &features);
+        agree(&head, &features.in_coordinates(Coordinates::Edges).unwrap());
+    }
 }
 
 fn agree(head: &EnergyHead, features: &BoxFeatures) {
@@ -54,12 +55,31 @@ fn boxes_without_bounds_have_a_finite_f() {
 
 /// A branch with four channels, and two objects' and one object's boxes on two images.
 fn small() -> (EnergyHead, BoxFeatures) {
-    let device = Device::Cpu;
     let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
     (config.backbone.fpn_channels, config.roi.representation) = (4, 16);
     let store = ParamStore::new(Key::new(1));
-    let mut head = EnergyHead::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+    (large(EnergyHead::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap()), features())
+}
+
+/// The same with boxes that are seen in three ways, on two levels or three by their size.
+fn of_several_views() -> (EnergyHead, BoxFeatures) {
+    let mut config = RefinerConfig::embedded("refiner").unwrap().network;
+    (config.strides, config.coarsest_level, config.canonical_size) = (vec![4, 8, 16, 32], 1, 50.0);
+    let view = |(level, context, bins)| ViewConfig { level, context, bins };
+    config.views = [(0, 1.0, 3), (1, 1.5, 2), (3, 0.5, 1)].map(view).to_vec();
+    let store = ParamStore::new(Key::new(1));
+    let sizes = HeadSizes { channels: 4, representation: 16, classes: 7 };
+    let vb = store.var_builder(DType::F32, &Device::Cpu);
+    (large(EnergyHead::over(Pooler::of_refiner(&config), sizes, vb).unwrap()), features())
+}
+
+fn large(mut head: EnergyHead) -> EnergyHead {
     head.weight = (head.weight * 1000.0).unwrap();
+    head
+}
+
+fn features() -> BoxFeatures {
+    let device = Device::Cpu;
     let mut rng = Key::new(2).rng();
     let pyramid: Vec<Tensor> = [40, 20, 10, 5]
         .map(|side| {
@@ -69,15 +89,13 @@ fn small() -> (EnergyHead, BoxFeatures) {
         .to_vec();
     // Three sizes, so that more than one level is pooled from, out of order.
     let boxes = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
-    let features =
-        BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap();
-    (head, features)
+    BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap()
 }
 
 /// The same branch with constant parameters.
 fn constant(head: &EnergyHead) -> EnergyHead {
     let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
-    let (pooler, mlp, prepared) = (head.pooler, head.mlp.detached(), Prepared::new());
+    let (pooler, mlp, prepared) = (head.pooler.clone(), head.mlp.detached(), Prepared::new());
     EnergyHead { pooler, mlp, weight, bias, prepared }
 }
 
@@ -91,21 +109,26 @@ fn largest(a: &Tensor) -> f32 {
 
 #[test]
 fn with_constant_parameters_it_is_the_same_function() {
-    let (head, features) = small();
-    let packed = constant(&head);
+    for (head, features) in [small(), of_several_views()] {
+        the_same_with_constant_parameters(&head, &features);
+    }
+}
+
+fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) {
+    let packed = constant(head);
     // So many candidates that they are evaluated in several chunks.
     let mut rng = Key::new(3).rng();
     let shift: Vec<f32> = (0..3 * 200 * 4).map(|_| rng.random_range(-0.3..0.3)).collect();
     let shift = Tensor::from_vec(shift, (3, 200, 4), &Device::Cpu).unwrap();
     let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
-    let (f, gradient) = head.score_and_grad(&features, &y).unwrap();
-    let (packed_f, packed_gradient) = packed.score_and_grad(&features, &y).unwrap();
+    let (f, gradient) = head.score_and_grad(features, &y).unwrap();
+    let (packed_f, packed_gradient) = packed.score_and_grad(features, &y).unwrap();
     assert!(largest(&f) > 0.1 && largest(&gradient) > 0.1);
     assert!(difference(&f, &packed_f) < 1e-4 * largest(&f));
     assert!(difference(&gradient, &packed_gradient) < 1e-4 * largest(&gradient));
-    assert_eq!(difference(&packed.score(&features, &y).unwrap(), &packed_f), 0.0);
+    assert_eq!(difference(&packed.score(features, &y).unwrap(), &packed_f), 0.0);
     // A candidate's f depends on no other candidate.
-    let alone = packed.score(&features, &y.narrow(1, 150, 1).unwrap()).unwrap();
+    let alone = packed.score(features, &y.narrow(1, 150, 1).unwrap()).unwrap();
     assert_eq!(difference(&alone, &packed_f.narrow(1, 150, 1).unwrap()), 0.0);
 }
 

@@ -42,7 +42,7 @@ pub fn dry_run(
     progress: &mut dyn Progress,
 ) -> Result<Plan> {
     let found = options.detector();
-    let device = &options.device;
+    let device = &options.study.device;
     let mut plan = Plan::default();
     let path = found.as_ref().map(|(path, _)| path.as_path());
     let (weights, detector) = frozen_detector(path, &config.detector, device)?;
@@ -67,7 +67,7 @@ pub fn dry_run(
     plan.line(format!("images: {} in {origin}", dataset.images.len()));
     let dataset = Arc::new(dataset);
     if let Some(batch) =
-        eval_loader(&dataset, config, DRY_BATCH, options.workers)?.epoch(0)?.next().transpose()?
+        eval_loader(&dataset, config, DRY_BATCH, options.study.workers)?.epoch(0)?.next().transpose()?
     {
         let images = ImageBatch::new(&batch, device)?;
         let pyramid = detector.features(&images.pixels, false)?;
@@ -77,7 +77,7 @@ pub fn dry_run(
         plan.line(format!("features of {DRY_BATCH} images: {:.0} MiB", bytes as f64 / (1 << 20) as f64));
     }
 
-    let source = streamed(config, dataset, device, options.workers);
+    let source = streamed(config, dataset, device, options.study.workers);
     for (title, Wanted { method, name: key, .. }) in works(config, methods, ablation)? {
         let Some(training) = config.training(&method) else { continue };
         plan.line(format!("{title}: {}", settings(&method, &training)));

@@ -1,12 +1,15 @@
 //! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our
 //! own, levels of difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at paper
-//! scale on COCO.
+//! scale on COCO, else on a folder of real images.
 
+mod base;
 mod dry_run;
 mod figure3a;
+mod frozen;
 mod levels;
 mod mini;
 mod paper;
+mod real;
 mod setup;
 mod step_lengths;
 mod strata;
@@ -16,12 +19,14 @@ mod table2;
 use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
+pub use base::BaseOptions;
 pub use dry_run::dry_run;
 pub use figure3a::{TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
 pub use mini::{LEVELS, MiniOptions, mini};
 pub use paper::{DETECTORS, PaperOptions, paper};
-pub use setup::{Setup, Split, TrainedHeads};
+pub use real::{RealOptions, real};
+pub use setup::{Setup, Split, StudyOptions, TrainedHeads};
 pub use step_lengths::{StepLengthRow, step_lengths};
 pub use strata::{OverlapGain, StratumRow, strata};
 pub use table1::{AblationRow, table1};
@@ -39,10 +44,13 @@ pub struct AveragePrecision {
     /// At IoU 0.75.
     #[serde(with = "ebm_eval::json::or_null")]
     pub ap75: f64,
+    /// At IoU 0.9.
+    #[serde(with = "ebm_eval::json::or_null")]
+    pub ap90: f64,
 }
 
 impl From<CocoFigures> for AveragePrecision {
     fn from(figures: CocoFigures) -> Self {
-        Self { ap: figures.ap, ap50: figures.ap50, ap75: figures.ap75 }
+        Self { ap: figures.ap, ap50: figures.ap50, ap75: figures.ap75, ap90: figures.ap90 }
     }
 }

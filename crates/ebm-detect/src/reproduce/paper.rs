@@ -9,7 +9,7 @@ use ebm_data::{
 };
 use ebm_train::Progress;
 
-use super::setup::{Setup, Source, Split, TrainedHeads, load_dataset};
+use super::setup::{Setup, Source, Split, StudyOptions, load_dataset};
 use crate::{
     config::ExperimentConfig,
     error::Result,
@@ -30,16 +30,8 @@ pub struct PaperOptions {
     pub coco: PathBuf,
     /// Holds one of [`DETECTORS`].
     pub weights: PathBuf,
-    /// Checkpoints, metrics, detections.
-    pub run: PathBuf,
-    /// Branches that are not trained again.
-    pub heads: Option<TrainedHeads>,
-    /// Whether trainings go on that an earlier process began in `run`.
-    pub resume: bool,
-    /// Where to compute.
-    pub device: Device,
-    /// Threads that read images.
-    pub workers: usize,
+    /// What every scale is told.
+    pub study: StudyOptions,
 }
 
 impl PaperOptions {
@@ -80,8 +72,8 @@ pub fn paper(
     progress: &mut dyn Progress,
 ) -> Result<Setup> {
     let path = options.detector().map_or_else(|| options.weights.join(DETECTORS[0].0), |(path, _)| path);
-    let device = options.device.clone();
-    let weights = WeightFile::open(&path, &device)?;
+    let study = &options.study;
+    let weights = WeightFile::open(&path, &study.device)?;
     let detector = Rc::new(weights.detector(&config.detector)?);
     progress.begin("reading annotations", 1);
     let (annotations, images) = options.split("train");
@@ -91,17 +83,13 @@ pub fn paper(
     Ok(Setup {
         digest: weights.digest()?,
         classes: classes(&train),
-        source: streamed(config, train, &device, options.workers),
+        source: streamed(config, train, &study.device, study.workers),
         weights: weights.into_tensors(),
         config: config.clone(),
-        device,
         detector,
         validation: test.clone(),
         test,
-        run: options.run.clone(),
-        heads: options.heads.clone(),
-        resume: options.resume,
-        workers: options.workers,
+        study: study.clone(),
     })
 }
 

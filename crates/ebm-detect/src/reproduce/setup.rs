@@ -60,6 +60,13 @@ impl Split {
         Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
     }
 
+    /// The images of a folder, which were read before; they will be run one by one.
+    pub(super) fn of_images(name: &str, folder: &Path, dataset: CocoDataset) -> Self {
+        let truth = GroundTruth::from(&dataset);
+        let (annotations, images) = (folder.to_owned(), folder.to_owned());
+        Self { name: name.to_owned(), annotations, images, dataset: Arc::new(dataset), truth, batch: 1 }
+    }
+
     /// How good detections of it are.
     pub(super) fn score(&self, detections: &[Detection]) -> Result<AveragePrecision> {
         Ok(evaluate_coco_in_memory(&self.truth, detections)?.into())
@@ -85,6 +92,21 @@ pub(super) fn eval_loader(
 ) -> Result<Loader> {
     let loader = LoaderConfig::eval(config.detector.input.transform(), batch_size).with_workers(workers);
     Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
+}
+
+/// What a study is told at every scale.
+#[derive(Clone, Debug)]
+pub struct StudyOptions {
+    /// Checkpoints, metrics, detections.
+    pub run: PathBuf,
+    /// Branches that are not trained again.
+    pub heads: Option<TrainedHeads>,
+    /// Whether trainings go on that an earlier process began in `run`.
+    pub resume: bool,
+    /// Where to compute.
+    pub device: Device,
+    /// Threads that read images.
+    pub workers: usize,
 }
 
 /// Makes the training batches of a method for a batch size and a key. What has to be computed for that, is
@@ -124,7 +146,6 @@ impl Trained {
 /// What all studies share.
 pub struct Setup {
     pub(super) config: ExperimentConfig,
-    pub(super) device: Device,
     pub(super) detector: Rc<FasterRcnn>,
     /// The detector's parameters, which confidences start from.
     pub(super) weights: BTreeMap<String, Tensor>,
@@ -135,14 +156,7 @@ pub struct Setup {
     pub(super) source: Source,
     pub(super) validation: Rc<Split>,
     pub(super) test: Rc<Split>,
-    /// Runs and detections go here.
-    pub(super) run: PathBuf,
-    /// Branches that are not trained again.
-    pub(super) heads: Option<TrainedHeads>,
-    /// Whether trainings go on that an earlier process began in `run`.
-    pub(super) resume: bool,
-    /// Threads that read images.
-    pub(super) workers: usize,
+    pub(super) study: StudyOptions,
 }
 
 /// A branch that a study needs.
@@ -204,7 +218,7 @@ impl Setup {
     /// [`Error::Weights`] with every file that is missing and may not be trained; for one that was trained
     /// otherwise, with both values.
     pub(super) fn check_heads(&self, wanted: &[Wanted]) -> Result<()> {
-        let Some(heads) = &self.heads else { return Ok(()) };
+        let Some(heads) = &self.study.heads else { return Ok(()) };
         let mut missing = Vec::new();
         for wanted in wanted {
             let path = wanted.file(&heads.path);
@@ -232,12 +246,12 @@ impl Setup {
     pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
         let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |path: &Path| -> Result<Trained> {
-            let file = WeightFile::open(path, &self.device)?;
+            let file = WeightFile::open(path, &self.study.device)?;
             let branch = Branch::load(method.density.as_ref(), detector, &file)?;
             let (method, ascent, file) = (method.clone(), method.ascent(), path.to_owned());
             Ok(Trained { method, seed: *seed, branch, ascent, step_factor: None, file })
         };
-        let known = self.heads.as_ref().map(|heads| wanted.file(&heads.path));
+        let known = self.study.heads.as_ref().map(|heads| wanted.file(&heads.path));
         if let Some(path) = known.filter(|path| path.is_file()) {
             progress.message(&format!("{}, seed {seed}: {}", method.title, path.display()));
             return trained(&path);
@@ -249,15 +263,15 @@ impl Setup {
         let metadata = self.metadata(wanted)?;
         let key = Key::new(*seed).split(&method.key);
         let (density, init) = (method.density.as_ref(), key.split("init"));
-        let branch = Branch::new(density, detector, &self.weights, &self.device, init)?;
+        let branch = Branch::new(density, detector, &self.weights, &self.study.device, init)?;
         let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
         let network = self.detector.clone();
         let mut task = BranchTask::new(network, branch, source, method, &training, key.split("train"))?;
         let text = self.config.with_method(method).to_toml()?;
-        let spec = RunSpec::new((&self.run, name), &text, training.steps, *seed);
-        train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
+        let spec = RunSpec::new((&self.study.run, name), &text, training.steps, *seed);
+        train_run(&RunSpec { resume: self.study.resume, ..spec }, &mut task, progress)?;
         let (_, store) = task.into_branch();
-        let path = wanted.file(&self.run);
+        let path = wanted.file(&self.study.run);
         save(&store, &path, false, &metadata)?;
         trained(&path)
     }
@@ -270,9 +284,10 @@ impl Setup {
         progress: &mut dyn Progress,
     ) -> Result<Evaluation> {
         progress.begin(&split.name, split.dataset.images.len());
-        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
+        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.study.workers)?;
         let mut report = |done| progress.advance(done, "");
-        let result = evaluate(&self.detector, &split.dataset, &loader, heads, &self.device, &mut report)?;
+        let result =
+            evaluate(&self.detector, &split.dataset, &loader, heads, &self.study.device, &mut report)?;
         progress.end();
         Ok(result)
     }
@@ -287,11 +302,11 @@ impl Setup {
             several => several,
         };
         let split = &*self.validation;
-        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.workers)?;
+        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.study.workers)?;
         let (dataset, truth) = (&*split.dataset, &split.truth);
         let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
         let (factor, ap) =
-            best_step_factor(&self.detector, &refiner, factors, &images, &self.device, progress)?;
+            best_step_factor(&self.detector, &refiner, factors, &images, &self.study.device, progress)?;
         let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
@@ -303,7 +318,7 @@ impl Setup {
     pub(super) fn climb_by(&self, factor: f64, trained: &mut Trained) -> Result<()> {
         trained.ascent = trained.ascent.take().map(|ascent| ascent.scaled(factor));
         trained.step_factor = Some(factor);
-        if !trained.file.starts_with(&self.run) {
+        if !trained.file.starts_with(&self.study.run) {
             return Ok(());
         }
         let file = WeightFile::open(&trained.file, &Device::Cpu)?;
@@ -323,7 +338,7 @@ impl Setup {
         } else {
             format!("detections-{}-{name}.json", split.name)
         };
-        Ok(write_results(&self.run.join(file), detections)?)
+        Ok(write_results(&self.study.run.join(file), detections)?)
     }
 }
 

@@ -48,7 +48,7 @@ pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
         let mut factor = None;
         for wanted in wanted {
             let seed = wanted.seed;
-            let kept = setup.run.join(&wanted.name).join(ROW_FILE);
+            let kept = setup.study.run.join(&wanted.name).join(ROW_FILE);
             if let Some(row) = measured(setup, &kept)? {
                 factor = factor.or(Some(row.step_factor));
                 rows.push(row);
@@ -82,7 +82,7 @@ const ROW_FILE: &str = "row.json";
 
 /// What an interrupted run had measured already.
 fn measured(setup: &Setup, path: &Path) -> Result<Option<AblationRow>> {
-    if !setup.resume || !path.is_file() {
+    if !setup.study.resume || !path.is_file() {
         return Ok(None);
     }
     let row = serde_json::from_str(&read_settings(path)?).map_err(|error| unreadable(path, &error))?;

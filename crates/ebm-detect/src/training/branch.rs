@@ -76,18 +76,9 @@ impl BranchTask {
     /// # Errors
     /// When an image cannot be read or an operation fails.
     pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
-        let (mut sum, mut count) = (0.0, 0);
-        for (number, batch) in (0u64..).zip(loader.epoch(0)?) {
-            let batch = CachedBatch::of_images(&batch?, self.detector.config().convention.into(), device)?;
-            if batch.objects.iter().all(|(boxes, _)| boxes.is_empty()) {
-                continue;
-            }
-            let key = key.index(number);
-            let (loss, terms) = self.loss_of(&batch, |name| key.split(name).rng())?;
-            sum += terms as f64 * f64::from(loss.to_scalar::<f32>()?);
-            count += terms;
-        }
-        Ok(sum / count as f64)
+        let convention = self.detector.config().convention.into();
+        let batches = loader.epoch(0)?.map(|batch| CachedBatch::of_images(&batch?, convention, device));
+        mean_loss(batches, key, |batch, key| self.loss_of(batch, |name| key.split(name).rng()))
     }
 
     /// The branch's parameters.
@@ -140,6 +131,26 @@ impl BranchTask {
         }
         BoxFeatures::new(pyramid, images, labels, &boxes, self.detector.config().convention.into())
     }
+}
+
+/// The mean over all terms of `loss`, which gives a batch's mean loss with how many terms it has, of those
+/// batches that hold an object; batch i draws with `key.index(i)`. NaN where there is none.
+pub(super) fn mean_loss(
+    batches: impl Iterator<Item = Result<CachedBatch>>,
+    key: Key,
+    loss: impl Fn(&CachedBatch, Key) -> Result<(Tensor, usize)>,
+) -> Result<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for (number, batch) in (0u64..).zip(batches) {
+        let batch = batch?;
+        if batch.objects.iter().all(|(boxes, _)| boxes.is_empty()) {
+            continue;
+        }
+        let (loss, terms) = loss(&batch, key.index(number))?;
+        sum += terms as f64 * f64::from(loss.to_scalar::<f32>()?);
+        count += terms;
+    }
+    Ok(sum / count as f64)
 }
 
 /// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no

@@ -2,10 +2,12 @@
 
 mod branch;
 mod detector;
+mod refiner;
 mod source;
 
 pub use branch::BranchTask;
 pub use detector::DetectorTask;
+pub use refiner::{MirroredMaps, RefinerSource, RefinerTask, each_image};
 pub use source::{BatchSource, BranchSource, CachedSource, ForegroundSource, StreamSource};
 
 use candle_core::Var;
@@ -40,11 +42,22 @@ impl TrainingConfig {
 
     /// The configured optimiser over `params`.
     pub fn updater(&self, params: Vec<(String, Var)>) -> Updater {
+        self.updater_by(params, |_| 1.0)
+    }
+
+    /// The same with the learning rate of each parameter multiplied by what `factor` says of its name.
+    pub fn updater_by(&self, params: Vec<(String, Var)>, factor: impl Fn(&str) -> f64) -> Updater {
+        let double_bias = ParamGroup::double_bias(self.weight_decay);
+        let group = |name: &str| {
+            let group = match self.optimizer {
+                OptimizerKind::Sgd => double_bias(name),
+                OptimizerKind::Adam => ParamGroup::decay(self.weight_decay),
+            };
+            ParamGroup { lr_multiplier: group.lr_multiplier * factor(name), ..group }
+        };
         let optimizer: Box<dyn Optimizer> = match self.optimizer {
-            OptimizerKind::Sgd => {
-                Box::new(Sgd::new(params, MOMENTUM, ParamGroup::double_bias(self.weight_decay)))
-            }
-            OptimizerKind::Adam => Box::new(Adam::new(params, |_| ParamGroup::decay(self.weight_decay))),
+            OptimizerKind::Sgd => Box::new(Sgd::new(params, MOMENTUM, group)),
+            OptimizerKind::Adam => Box::new(Adam::new(params, group)),
         };
         let max_norm = (self.gradient_clip > 0.0).then_some(self.gradient_clip);
         Updater::new(optimizer, self.schedule(), max_norm)

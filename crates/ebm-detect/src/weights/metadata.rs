@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::conventions::Conventions;
 use crate::{
     config::{
-        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, Settings,
-        TrainingConfig,
+        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
+        Settings, TrainingConfig,
     },
     error::{Error, Result},
 };
@@ -22,6 +22,8 @@ pub const DETECTION: &str = "detection";
 pub const FASTEST_DET: &str = "fastest_det";
 /// The task of a file with what a method adds to a detector.
 pub const BRANCH: &str = "a branch of a detector";
+/// The task of a file with a refiner of other detectors' boxes.
+pub const REFINER: &str = "a refiner of boxes";
 
 /// The classes that networks trained on `dataset` know.
 pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
@@ -81,6 +83,21 @@ pub fn branch_metadata(
         method: method.key.clone(),
         base: Some(BaseNetwork { digest: detector_digest.to_owned(), file: None }),
         ..detector_metadata(config, Some(seed), classes)?
+    })
+}
+
+/// What a refiner's file says of itself that was trained on boxes of `classes`.
+///
+/// # Errors
+/// When the configuration cannot be written as TOML.
+pub fn refiner_metadata(config: &RefinerConfig, seed: u64, classes: &[Class]) -> Result<ModelMetadata> {
+    Ok(ModelMetadata {
+        task: REFINER.to_owned(),
+        method: ExperimentConfig::ENERGY.to_owned(),
+        seed: Some(seed),
+        config: config.to_toml()?,
+        classes: classes.to_vec(),
+        ..ModelMetadata::default()
     })
 }
 
@@ -147,9 +164,11 @@ fn to_toml(value: &impl Serialize) -> Result<String> {
 
 const DIGEST: &str = "base_digest";
 
-/// The type of the maps belongs to the device that computes, not to the branch.
+/// The type of the maps belongs to the device that computes, and where refined boxes end to the annotations
+/// that they are compared with, not to the branch.
 fn is_of_detector(setting: &str) -> bool {
-    setting.starts_with("detector.") && setting != "detector.backbone.maps"
+    const OTHERS: [&str; 2] = ["detector.backbone.maps", "detector.clip_refined"];
+    setting.starts_with("detector.") && !OTHERS.contains(&setting)
 }
 
 /// What of a detector's settings a branch does not depend on when it predicts.

@@ -24,8 +24,8 @@ pub use family::Family;
 pub use file::WeightFile;
 pub(crate) use metadata::stated_configuration;
 pub use metadata::{
-    BRANCH, DETECTION, FASTEST_DET, branch_metadata, check_branch, check_detector, classes,
-    detector_metadata, fastest_det_metadata,
+    BRANCH, DETECTION, FASTEST_DET, REFINER, branch_metadata, check_branch, check_detector, classes,
+    detector_metadata, fastest_det_metadata, refiner_metadata,
 };
 
 use crate::{

@@ -98,11 +98,12 @@ impl Residual {
         let mut inner: Option<Tensor> = None;
         for conv in first {
             let y = conv.forward_channels_last(inner.as_ref().unwrap_or(x), None, true, train)?;
-            inner.replace(y).into_iter().for_each(|old| Workspace::shared().recycle(old));
+            let old = inner.replace(y.clone());
+            old.into_iter().for_each(|old| Workspace::shared().recycle_input(old, &y));
         }
         let residual = Some(shortcut.as_ref().unwrap_or(x));
         let y = last.forward_channels_last(inner.as_ref().unwrap_or(x), residual, true, train)?;
-        inner.into_iter().chain(shortcut).for_each(|old| Workspace::shared().recycle(old));
+        inner.into_iter().chain(shortcut).for_each(|old| Workspace::shared().recycle_input(old, &y));
         Ok(y)
     }
 }

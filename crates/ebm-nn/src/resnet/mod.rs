@@ -170,7 +170,7 @@ impl ResNet {
         let x = ops::to_channels_last(x)?;
         let stem = self.stem.forward_channels_last(&x, None, true, train)?;
         let mut x = ops::max_pool2d_channels_last(&stem, 3, 2, 1)?;
-        Workspace::shared().recycle(stem);
+        Workspace::shared().recycle_input(stem, &x);
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
             let mut blocks = stage.iter();
@@ -179,12 +179,13 @@ impl ResNet {
                 let input = std::mem::replace(&mut x, y);
                 // A later stage's input is the last one's output, which is kept.
                 if maps.is_empty() {
-                    Workspace::shared().recycle(input);
+                    Workspace::shared().recycle_input(input, &x);
                 }
             }
             for block in blocks {
                 let y = block.forward(&x, train)?;
-                Workspace::shared().recycle(std::mem::replace(&mut x, y));
+                let input = std::mem::replace(&mut x, y);
+                Workspace::shared().recycle_input(input, &x);
             }
             maps.push(x.clone());
         }

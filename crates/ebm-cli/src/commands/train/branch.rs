@@ -104,6 +104,7 @@ impl Training for BranchArgs {
     fn build(&mut self, data: &mut BranchData, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
         let BranchData { config, method, training, detector, weights, .. } = data;
         let common = &self.common;
+        let input = (&config.detector.input, config.detector.convention.into());
         let images = data.images.take().context("the images are trained on once")?;
         // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
         let key = common.key().split(&method.key);
@@ -123,7 +124,7 @@ impl Training for BranchArgs {
                 BranchSource::Images(Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?))
             }
         } else {
-            BranchSource::Images(common.stream(config, images, batches, session)?)
+            BranchSource::Images(Box::new(common.stream(input, images, batches, session)?))
         };
         let task =
             BranchTask::new(Rc::clone(detector), branch, source, method, training, key.split("train"))?;
@@ -142,7 +143,7 @@ impl Training for BranchArgs {
         session: &mut Session<'_>,
     ) -> Result<f64> {
         let held_out = data.held_out.as_ref().context("nothing is held out")?;
-        let loader = held_out.loader(&data.detector, self.common.workers.count())?;
+        let loader = held_out.loader(&data.config.detector.input, self.common.workers.count())?;
         let key = self.common.key().split("validation");
         Ok(network.validation_loss(&loader, session.device, key)?)
     }

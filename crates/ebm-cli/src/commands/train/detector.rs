@@ -9,12 +9,13 @@ use candle_core::{DType, Tensor};
 use clap::Args;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_detect::config::{ExperimentConfig, Settings};
+use ebm_detect::config::{ExperimentConfig, InputConfig, Settings};
 use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
 use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
 use ebm_experiment::config::check_ranges;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_nn::boxes::BoxConvention;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
@@ -36,11 +37,12 @@ pub struct CommonArgs {
     pub validation: ValidationArgs,
     /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
     #[arg(long, value_parser = at_least_one)]
-    steps: Option<usize>,
+    pub steps: Option<usize>,
     /// Images per update, in place of the configuration's; several processes share them equally.
     #[arg(long, value_parser = at_least_one)]
-    batch_size: Option<usize>,
-    /// Compute the frozen layers once per image and keep the result in memory: no flips then.
+    pub batch_size: Option<usize>,
+    /// Compute the frozen layers once per image and keep the result in memory: no flips then, but for a
+    /// refiner, for which the mirrored images are kept too.
     #[arg(long)]
     pub cache: bool,
     #[command(flatten)]
@@ -91,17 +93,17 @@ impl CommonArgs {
     /// This process's share of the batches, with images from the loader.
     pub fn stream(
         &self,
-        config: &ExperimentConfig,
+        (input, convention): (&InputConfig, BoxConvention),
         dataset: Arc<CocoDataset>,
         (batch_size, key): (usize, Key),
         Session { group, device, .. }: &Session<'_>,
-    ) -> Result<Box<dyn BatchSource>> {
+    ) -> Result<StreamSource> {
         let part = group.share_of(batch_size)?;
-        let whole = LoaderConfig::train(config.detector.input.transform(), batch_size);
+        let whole = LoaderConfig::train(input.transform(), batch_size);
         let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..whole };
         let loader = if group.world() > 1 { whole.part(part) } else { whole };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
-        Ok(Box::new(StreamSource::new(loader, (*device).clone(), config.detector.convention.into())))
+        Ok(StreamSource::new(loader, (*device).clone(), convention))
     }
 
     /// What `maps` makes of every image, computed once.
@@ -112,9 +114,8 @@ impl CommonArgs {
         maps: &dyn Fn(&ImageBatch) -> ebm_detect::Result<Vec<Tensor>>,
         Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<Rc<FeatureCache>> {
-        // One batch pads all images alike, so that any of them can be trained on together.
         let all = dataset.images.len();
-        let loader = LoaderConfig::eval(config.detector.input.transform(), all);
+        let loader = LoaderConfig::eval(config.detector.input.transform(), 1);
         let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
         let convention = config.detector.convention.into();
@@ -247,7 +248,8 @@ impl Training for DetectorArgs {
             let part = session.group.share_of(batches.0)?;
             Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?)
         } else {
-            common.stream(config, images, batches, session)?
+            let input = (&config.detector.input, config.detector.convention.into());
+            Box::new(common.stream(input, images, batches, session)?)
         };
         let task = DetectorTask::new(detector, store, source, &config.base, key.split("train"));
         let network = task.over(session.group);

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_detect::config::InputConfig;
 use ebm_detect::evaluation::Refiner;
 use ebm_detect::{BoxAscent, EnergyHead, FasterRcnn, STEP_FACTORS, ValidationImages, best_step_factor};
 use ebm_eval::GroundTruth;
@@ -64,10 +65,28 @@ impl HeldOut {
         Some(Self { name: "held-out images", dataset: Arc::new(held_out) })
     }
 
-    /// Reads them one by one, as `detector` expects them.
-    pub fn loader(&self, detector: &FasterRcnn, workers: usize) -> Result<Loader> {
-        let loader = LoaderConfig::eval(detector.config().input.transform(), 1).with_workers(workers);
+    /// What they are called.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The images.
+    pub fn dataset(&self) -> &CocoDataset {
+        &self.dataset
+    }
+
+    /// Reads them one by one, as a network with this input expects them.
+    pub fn loader(&self, input: &InputConfig, workers: usize) -> Result<Loader> {
+        let loader = LoaderConfig::eval(input.transform(), 1).with_workers(workers);
         Ok(Loader::new(self.dataset.clone(), loader, Key::new(0))?)
+    }
+
+    /// At most so many of them, evenly chosen.
+    pub fn some(&self, count: usize) -> Self {
+        let (mut dataset, all) = (CocoDataset::clone(&self.dataset), self.dataset.images.len());
+        let stride = all.div_ceil(count.max(1)).max(1);
+        retain(&mut dataset, |index| index % stride == 0);
+        Self { name: self.name, dataset: Arc::new(dataset) }
     }
 
     /// What `of` makes of them, as `detector` expects them.
@@ -77,7 +96,8 @@ impl HeldOut {
         workers: usize,
         of: impl FnOnce(&ValidationImages<'_>) -> ebm_detect::Result<R>,
     ) -> Result<R> {
-        let (loader, truth) = (self.loader(detector, workers)?, GroundTruth::from(&*self.dataset));
+        let (loader, truth) =
+            (self.loader(&detector.config().input, workers)?, GroundTruth::from(&*self.dataset));
         let Self { name, dataset } = self;
         Ok(of(&ValidationImages { name, dataset, truth: &truth, loader: &loader })?)
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};
@@ -17,12 +17,12 @@ pub struct DataArgs {
     /// splits, train is trained on and valid chooses a step length.
     #[arg(long, value_name = "FOLDER", required_unless_present = "annotations")]
     data: Option<PathBuf>,
-    /// COCO annotation file.
+    /// COCO annotation file. It and --images may be given several times, in pairs: all are trained on.
     #[arg(long, conflicts_with = "data", requires = "images")]
-    annotations: Option<PathBuf>,
+    annotations: Vec<PathBuf>,
     /// Its images.
     #[arg(long, requires = "annotations")]
-    images: Option<PathBuf>,
+    images: Vec<PathBuf>,
     /// Only the first so many images, by id.
     #[arg(long, value_parser = at_least_one)]
     limit: Option<usize>,
@@ -38,23 +38,34 @@ pub struct DataArgs {
 impl DataArgs {
     /// What messages call the annotations.
     pub fn name(&self) -> String {
-        self.data
-            .as_ref()
-            .or(self.annotations.as_ref())
-            .map_or_else(String::new, |path| path.display().to_string())
+        let names = self.data.iter().chain(&self.annotations).map(|path| path.display().to_string());
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the
     /// order of the categories.
     pub fn train(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, tolerance: self.tolerance(), ..LoadOptions::new(Purpose::Train) };
-        let mut dataset = match (&self.data, &self.annotations, &self.images) {
-            (Some(folder), ..) => DetectionFolder::open(folder, None)?.load(Split::Train, &options)?,
-            (None, Some(annotations), Some(images)) => CocoDataset::load(annotations, images, &options)?,
-            _ => anyhow::bail!("give --data, or --annotations with --images"),
+        let mut dataset = match &self.data {
+            Some(folder) => DetectionFolder::open(folder, None)?.load(Split::Train, &options)?,
+            None => self.annotated(&options)?,
         };
         dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
         Ok(dataset)
+    }
+
+    /// The images of all annotation files.
+    fn annotated(&self, options: &LoadOptions) -> Result<CocoDataset> {
+        let (files, folders) = (self.annotations.len(), self.images.len());
+        ensure!(
+            files == folders && files > 0,
+            "--annotations is given {files} times, --images {folders} times; give them in pairs, or --data"
+        );
+        let load = |(file, folder): (&PathBuf, &PathBuf)| CocoDataset::load(file, folder, options);
+        let mut datasets = self.annotations.iter().zip(&self.images).map(load);
+        let first = datasets.next().context("there is one")??;
+        let others = datasets.collect::<ebm_data::Result<Vec<_>>>()?;
+        Ok(first.joined(self.annotations[1..].iter().cloned().zip(others))?)
     }
 
     /// The split to choose by, of a folder that has one.

@@ -6,6 +6,7 @@ mod detector;
 mod face;
 mod held_out;
 mod images;
+mod refiner;
 mod run;
 mod tracker;
 
@@ -29,6 +30,8 @@ pub enum Train {
     /// regression.
     #[command(alias = "confidence")]
     Branch(branch::BranchArgs),
+    /// A network of its own that places other detectors' boxes.
+    Refiner(refiner::RefinerArgs),
     /// The box module of a tracker, on one's own sequences.
     Tracker(tracker::TrackerArgs),
     /// A network of ages, on one's own faces.
@@ -53,6 +56,7 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
     match command {
         Train::Detector(args) => train(args, signals),
         Train::Branch(args) => train(args, signals),
+        Train::Refiner(args) => train(args, signals),
         Train::Tracker(args) => train(args, signals),
         Train::Age(args) => train(args, signals),
         Train::HeadPose(args) => train(args, signals),

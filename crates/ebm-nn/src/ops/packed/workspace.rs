@@ -64,6 +64,14 @@ impl Workspace {
         let _ = map.inplace_op1(&Taken(self));
     }
 
+    /// The same of a map that `result` was computed from, unless a gradient that goes through `result` will
+    /// ask for it: the input of the first layer that is trained is a part of no graph itself.
+    pub(crate) fn recycle_input(&self, map: Tensor, result: &Tensor) {
+        if !result.track_op() {
+            self.recycle(map);
+        }
+    }
+
     /// Hands a buffer back.
     pub fn give(&self, buffer: Vec<f32>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

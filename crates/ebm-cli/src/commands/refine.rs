@@ -1,0 +1,292 @@
+//! `ebm refine`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ebm_data::Image;
+use ebm_data::coco::AnnotationFile;
+use ebm_data::decode::{read_image, read_upright};
+use ebm_detect::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions};
+use ebm_eval::{BoxProblem, Error, ResultEntry, read_entries, write_entries};
+use ebm_seed::Key;
+use ebm_train::Progress;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::predict_inputs::images_in;
+use super::predict_detection::session::intervals;
+use crate::device::DeviceArgs;
+use crate::progress::Console;
+
+/// Arguments of `ebm refine`.
+#[derive(Args)]
+pub struct RefineArgs {
+    /// A detector's boxes, as a COCO result file: a list of objects with `image_id`, `category_id`, `bbox`
+    /// (left, top, width, height in pixels) and `score`. What else they have is kept.
+    #[arg(long)]
+    results: PathBuf,
+    /// Folder of the images.
+    #[arg(long)]
+    images: PathBuf,
+    /// COCO annotations, or an image-info file, that say which file an `image_id` is; boxes are in the stored
+    /// image then. Without it the id is the number that a file is called, as 139 is 000000000139.jpg, and
+    /// boxes are in the image as its orientation tag turns it.
+    #[arg(long)]
+    annotations: Option<PathBuf>,
+    /// The refiner, of `ebm train refiner`.
+    #[arg(long)]
+    refiner: PathBuf,
+    /// Where the refined results go: the same list, with `bbox` replaced, and `bbox_before` and `f` beside
+    /// it.
+    #[arg(long)]
+    out: PathBuf,
+    /// Refine boxes from this score on; the others stay as they are.
+    #[arg(long)]
+    min_score: Option<f64>,
+    /// Let refined boxes reach beyond the image's edges, where annotations do.
+    #[arg(long)]
+    no_clip: bool,
+    /// Keep boxes that cannot be refined as they are and go on; each is reported. Without it nothing is
+    /// written.
+    #[arg(long)]
+    keep_unrefined: bool,
+    /// Add `edges_90`, intervals that hold each edge with probability 0.9, and `effective_sample_size`.
+    #[arg(long)]
+    density: bool,
+    /// Samples for each density.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
+    samples: u32,
+    /// Seed of the samples.
+    #[arg(long, default_value_t = 0, requires = "density")]
+    seed: u64,
+    /// Factor of the configured step lengths, in place of the one that the refiner's training chose.
+    #[arg(long)]
+    step_factor: Option<f64>,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// An image's file, and its columns and rows where annotations tell them.
+struct File {
+    path: PathBuf,
+    size: Option<[usize; 2]>,
+}
+
+/// The boxes that are to be refined, image by image, and what is wrong with others.
+#[derive(Default)]
+struct Work {
+    /// Each image's boxes with their places in the file, images as they come there.
+    images: Vec<(u64, Vec<(usize, LabelledBox)>)>,
+    problems: Vec<(usize, BoxProblem)>,
+    below_min_score: usize,
+}
+
+/// Runs the command.
+pub fn run(args: &RefineArgs) -> Result<()> {
+    let (step_factor, clip) = (args.step_factor, !args.no_clip);
+    let options = RefinerOptions { step_factor, clip, device: args.device.open_single()? };
+    let refiner = BoxRefiner::open_with(&args.refiner, &options)?;
+    if args.density {
+        refiner.check_density().context("--density")?;
+    }
+    let mut entries = read_entries(&args.results)?;
+    let files = args.files()?;
+    let mut work = args.plan(&entries, &files, &refiner);
+    args.settle(&work.problems, entries.len())?;
+    let mut progress = Console::new();
+    progress.begin("images", work.images.len());
+    let (mut refined, known) = (0, work.problems.len());
+    for (done, (id, boxes)) in (1..).zip(std::mem::take(&mut work.images)) {
+        match args.image(files.get(&id)) {
+            Ok(image) => refined += args.refine(&refiner, (id, &image), &boxes, &mut work, &mut entries)?,
+            Err(reason) => {
+                let problem = BoxProblem::Unreadable { image_id: id, reason };
+                work.problems.extend(boxes.iter().map(|(index, _)| (*index, problem.clone())));
+            }
+        }
+        args.settle(&work.problems[known..], entries.len())?;
+        progress.advance(done, "");
+    }
+    progress.end();
+    args.report(&work.problems);
+    write_entries(&args.out, &entries)?;
+    let kept = work.problems.len();
+    eprintln!(
+        "{refined} of {} boxes refined, {} below --min-score, {kept} kept as they are: see above",
+        entries.len(),
+        work.below_min_score
+    );
+    println!("{}", args.out.display());
+    Ok(())
+}
+
+impl RefineArgs {
+    /// The file of each image.
+    fn files(&self) -> Result<BTreeMap<u64, File>> {
+        let mut files = BTreeMap::new();
+        let Some(annotations) = &self.annotations else {
+            for path in images_in(&self.images)? {
+                let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+                let Some(id) = number else { continue };
+                let file = File { path: path.clone(), size: None };
+                if let Some(File { path: other, .. }) = files.insert(id, file) {
+                    bail!(
+                        "{} and {} have the same number; give --annotations",
+                        other.display(),
+                        path.display()
+                    );
+                }
+            }
+            return Ok(files);
+        };
+        const MAX_BYTES: u64 = 2 << 30;
+        for record in AnnotationFile::<IgnoredAny>::read(annotations, MAX_BYTES)?.images {
+            // What has no such record is an unknown image.
+            if let (Ok(id), Ok(name), Ok(width), Ok(height)) =
+                (record.id, record.file_name, record.width, record.height)
+            {
+                files.insert(id, File { path: self.images.join(name), size: Some([width, height]) });
+            }
+        }
+        Ok(files)
+    }
+
+    /// What is to be done with each entry.
+    fn plan(&self, entries: &[ResultEntry], files: &BTreeMap<u64, File>, refiner: &BoxRefiner) -> Work {
+        let (mut work, mut places) = (Work::default(), BTreeMap::new());
+        for (index, entry) in entries.iter().enumerate() {
+            let (id, given) = match self.given(entry, files, refiner) {
+                Ok(Some(found)) => found,
+                Ok(None) => {
+                    work.below_min_score += 1;
+                    continue;
+                }
+                Err(problem) => {
+                    work.problems.push((index, problem));
+                    continue;
+                }
+            };
+            let place = *places.entry(id).or_insert(work.images.len());
+            if place == work.images.len() {
+                work.images.push((id, vec![]));
+            }
+            work.images[place].1.push((index, given));
+        }
+        work
+    }
+
+    /// An entry's image and box; none below the least score.
+    fn given(
+        &self,
+        entry: &ResultEntry,
+        files: &BTreeMap<u64, File>,
+        refiner: &BoxRefiner,
+    ) -> Result<Option<(u64, LabelledBox)>, BoxProblem> {
+        let found = entry.detection()?;
+        let (id, bbox) = (found.image_id, found.bbox);
+        let file = files.get(&id).ok_or_else(|| match &self.annotations {
+            Some(_) => BoxProblem::UnknownImage(id),
+            None => {
+                let reason = format!("no image in {} is called so", self.images.display());
+                BoxProblem::Unreadable { image_id: id, reason }
+            }
+        })?;
+        if let Some(size) = file.size {
+            check_inside(bbox, size)?;
+        }
+        let label = refiner.label(found.category_id);
+        let label = label.ok_or(BoxProblem::UnknownClass(found.category_id))?;
+        let wanted = self.min_score.is_none_or(|least| found.score >= least);
+        Ok(wanted.then_some((id, LabelledBox { bbox, label })))
+    }
+
+    /// Refuses what is wrong with boxes, unless they are kept as they are.
+    fn settle(&self, problems: &[(usize, BoxProblem)], total: usize) -> Result<()> {
+        let (Some((index, problem)), false) = (problems.first(), self.keep_unrefined) else { return Ok(()) };
+        self.report(problems);
+        let kind = std::mem::discriminant(problem);
+        let count = problems.iter().filter(|(_, other)| std::mem::discriminant(other) == kind).count();
+        let (origin, index, problem) = (self.results.display().to_string(), *index, problem.clone());
+        Err(Error::Detection { origin, index, problem, count, total }.into())
+    }
+
+    /// Says what is wrong, a line for each box.
+    fn report(&self, problems: &[(usize, BoxProblem)]) {
+        for (index, problem) in problems {
+            eprintln!("{}, detection {index}: {problem}", self.results.display());
+        }
+    }
+
+    /// Reads an image, or why it cannot be.
+    fn image(&self, file: Option<&File>) -> Result<Image, String> {
+        let file = file.ok_or("it has no file")?;
+        let read = |path: &Path| if file.size.is_some() { read_image(path) } else { read_upright(path) };
+        let image = read(&file.path).map_err(|error| error.to_string())?;
+        match file.size {
+            Some([width, height]) if [width, height] != [image.width, image.height] => Err(format!(
+                "{} has {} x {} pixels, annotated {width} x {height}",
+                file.path.display(),
+                image.width,
+                image.height
+            )),
+            _ => Ok(image),
+        }
+    }
+
+    /// Refines the boxes of an image in `entries`, and says how many there were.
+    fn refine(
+        &self,
+        refiner: &BoxRefiner,
+        (id, image): (u64, &Image),
+        boxes: &[(usize, LabelledBox)],
+        work: &mut Work,
+        entries: &mut [ResultEntry],
+    ) -> Result<usize> {
+        let (mut indices, mut given) = (vec![], vec![]);
+        for (index, bbox) in boxes {
+            match check_inside(bbox.bbox, [image.width, image.height]) {
+                Ok(()) => {
+                    indices.push(*index);
+                    given.push(*bbox);
+                }
+                Err(problem) => work.problems.push((*index, problem)),
+            }
+        }
+        let refined = if self.density {
+            let mut rng = Key::new(self.seed).split("density").index(id).rng();
+            refiner.refine_with_density(image, &given, self.samples as usize, &mut rng)
+        } else {
+            refiner.refine(image, &given)
+        };
+        let refined = refined.with_context(|| format!("image id {id}"))?;
+        for (&index, refined) in indices.iter().zip(&refined) {
+            if let Err(error) = fill(&mut entries[index], refined) {
+                let place = format!("{}, detection {index}", self.results.display());
+                eprintln!("{place}: its edges have no intervals: {error}");
+            }
+        }
+        Ok(refined.len())
+    }
+}
+
+/// Refuses a box without a part in an image of so many columns and rows.
+fn check_inside(bbox: [f64; 4], size: [usize; 2]) -> Result<(), BoxProblem> {
+    let [x, y, width, height] = bbox;
+    let inside = x < size[0] as f64 && y < size[1] as f64 && x + width > 0.0 && y + height > 0.0;
+    if inside { Ok(()) } else { Err(BoxProblem::Outside { bbox, size }) }
+}
+
+/// Puts the refined box into its entry; and the intervals of its edges, where its density has any.
+fn fill(entry: &mut ResultEntry, refined: &RefinedBox) -> ebm_detect::Result<()> {
+    entry.set("bbox", json!(refined.bbox));
+    entry.set("bbox_before", json!(refined.before));
+    entry.set("f", json!(refined.f));
+    let regions = refined.edges(crate::density_panel::LEVEL)?;
+    if let (Some(density), Some(regions)) = (&refined.density, regions) {
+        entry.set("edges_90", intervals(&regions));
+        entry.set("effective_sample_size", json!(density.effective_sample_size()));
+    }
+    Ok(())
+}

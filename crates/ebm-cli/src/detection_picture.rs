@@ -1,0 +1,136 @@
+//! Pictures of what `ebm predict detection` found.
+
+use anyhow::Result;
+use ebm_core::Region;
+use ebm_data::Image;
+use ebm_detect::{BoxDensity, Corner, Detection, Error};
+
+use crate::box_panel::{Boxes, REGION, box_panel, shade_bands};
+use crate::contact_sheet::{Mark, SMALL_EM, with_marks};
+use crate::density_panel::LEVEL;
+use crate::picture::{AFTER, BEFORE, Colour, TRUTH, enlarge};
+
+/// Bands that are not to be believed.
+const DOUBTFUL: Colour = [150, 150, 150];
+/// Small images are enlarged up to this side, in pixels, so that moves of less than a pixel can be seen.
+const ROOMY: usize = 640;
+/// For each so many pixels of the longer side lines and letters become once as large.
+const UNIT: f64 = 1000.0;
+
+/// A detection, and where its edges lie with probability [`LEVEL`].
+pub struct Found {
+    pub detection: Detection,
+    /// None without a density, and where its samples have no spread.
+    pub edges: Option<[Region; 4]>,
+}
+
+impl Found {
+    pub fn new(detection: Detection) -> Result<Self> {
+        let edges = match detection.edges(LEVEL) {
+            Err(Error::NonFinite { .. }) => None,
+            edges => edges?,
+        };
+        Ok(Self { detection, edges })
+    }
+
+    /// Whether its density, if there is one, tells of so many samples that its intervals are to be believed.
+    pub fn is_reliable(&self) -> bool {
+        self.detection.density.as_ref().is_none_or(BoxDensity::is_reliable)
+    }
+}
+
+/// The image with its boxes, each refined one with its class and score and, where there is a density, the
+/// bands in which its edges lie; they are grey where the density has too few effective samples, and a line
+/// below says so. `truth` has labels and boxes.
+pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> Result<Image> {
+    let longest = image.width.max(image.height);
+    let factor = (ROOMY / longest).max(1);
+    let scale = factor as f64;
+    let size = (longest as f64 / UNIT).round().max(1.0);
+    let mut large = enlarge(image, factor);
+    for one in found {
+        let Some(edges) = &one.edges else { continue };
+        let colour = if one.is_reliable() { REGION } else { DOUBTFUL };
+        let bbox = one.detection.bbox.map(|value| value * scale);
+        shade_bands(&mut large, edges, bbox, |value, _| value * scale, colour);
+    }
+    let mark = |bbox, colour, text| Mark { bbox, colour, thickness: 2 * size as usize, text };
+    let truth = truth.iter().map(|&(_, bbox)| mark(bbox, TRUTH, String::new()));
+    let boxes = found.iter().flat_map(|Found { detection, .. }| {
+        [mark(detection.before, BEFORE, String::new()), mark(detection.bbox, AFTER, caption(detection))]
+    });
+    let marks: Vec<Mark> = truth.chain(boxes).collect();
+    with_marks(large, scale, size * SMALL_EM, &marks, &warning(found))
+}
+
+fn caption(found: &Detection) -> String {
+    format!("{} {:.2}", found.name(), found.score)
+}
+
+/// Which densities are not to be believed; nothing where all are.
+fn warning(found: &[Found]) -> String {
+    let doubtful = found.iter().filter(|found| !found.is_reliable());
+    let names: Vec<String> = doubtful.map(|found| caption(&found.detection)).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!("too few effective samples, do not believe the bands of {}", names.join(", ")),
+    }
+}
+
+/// The densities of a detection as a picture; none where they were not computed or have no spread.
+pub fn panel(
+    image: &Image,
+    truth: &[(usize, [f64; 4])],
+    found: &Found,
+    corner: Corner,
+) -> Result<Option<Image>> {
+    let Found { detection, edges } = found;
+    let (Some(density), Some(edges)) = (&detection.density, edges) else { return Ok(None) };
+    let overlap = |bbox: &[f64; 4]| ebm_eval::tracking::overlap(bbox, &detection.bbox);
+    let same = truth.iter().filter(|(label, _)| *label == detection.label).map(|(_, bbox)| *bbox);
+    let truth = same.max_by(|a, b| overlap(a).total_cmp(&overlap(b))).filter(|bbox| overlap(bbox) > 0.0);
+    let boxes = Boxes { before: detection.before, after: detection.bbox, truth };
+    let panel = box_panel(image, &boxes, density, edges, corner)?;
+    with_marks(panel, 1.0, SMALL_EM, &[], &warning(std::slice::from_ref(found))).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(bbox: [f64; 4], edges: Option<[f64; 4]>) -> Found {
+        let detection = Detection { label: 1, class: None, score: 0.5, before: bbox, bbox, density: None };
+        let region =
+            |edge: f64| Region { intervals: vec![[edge - 2.0, edge + 2.0]], log_level: 0.0, mass: 0.9 };
+        Found { detection, edges: edges.map(|edges| edges.map(region)) }
+    }
+
+    #[test]
+    fn bands_lie_along_the_edges() {
+        let image = Image::filled(640, 640, [40; 3]).unwrap();
+        let bbox = [100.0, 200.0, 300.0, 240.0];
+        let drawn = picture(&image, &[], &[found(bbox, Some([100.0, 200.0, 400.0, 440.0]))]).unwrap();
+        let pixel =
+            |x: usize, y: usize| <[u8; 3]>::try_from(&drawn.pixels[3 * (640 * y + x)..][..3]).unwrap();
+        // Beside the lines, which are inside the box, and on them.
+        let band = pixel(99, 300);
+        assert!(band != [40; 3] && band != AFTER);
+        assert_eq!([pixel(98, 300), pixel(401, 300), pixel(250, 198), pixel(250, 441)], [band; 4]);
+        assert_eq!([pixel(100, 300), pixel(399, 300)], [AFTER; 2]);
+        assert_eq!([pixel(97, 300), pixel(402, 300), pixel(250, 197), pixel(90, 190)], [[40; 3]; 4]);
+    }
+
+    #[test]
+    fn lines_and_letters_grow_with_the_image() {
+        let thick = |side: usize| {
+            let image = Image::filled(side, 100, [40; 3]).unwrap();
+            let drawn = picture(&image, &[], &[found([10.0, 10.0, 80.0, 80.0], None)]).unwrap();
+            let row = &drawn.pixels[3 * drawn.width * (drawn.height / 2)..][..3 * drawn.width];
+            row.chunks_exact(3)
+                .skip_while(|pixel| *pixel != AFTER)
+                .take_while(|pixel| *pixel == AFTER)
+                .count()
+        };
+        assert_eq!([thick(100), thick(1000), thick(4000)], [2, 2, 8]);
+    }
+}

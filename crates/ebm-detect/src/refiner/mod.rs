@@ -1,0 +1,304 @@
+//! Tighter boxes for any detector: a network of its own sees the image, and the boxes climb its f.
+//!
+//! [`BoxRefiner`] is the way in. It is trained on annotated images alone ([`RefinerTask`](crate::training::RefinerTask)): samples
+//! come from Eq. 5 around true boxes, and nothing of the detector is needed whose boxes it refines.
+
+mod body;
+mod clip;
+mod network;
+mod step_factor;
+
+use std::path::Path;
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::{GaussianMixture, GradientAscent, Region};
+use ebm_data::{Image, loader::Sample};
+use ebm_nn::{
+    boxes::{BBox, BoxConvention},
+    import::{LoadPolicy, load},
+    params::ParamStore,
+};
+use ebm_seed::Key;
+use ebm_train::{Class, ModelMetadata};
+use rand::RngCore;
+
+use crate::{
+    config::{RefinerConfig, Settings},
+    corner_density::BoxDensity,
+    energy_head::{BoxFeatures, Coordinates},
+    error::{Error, Result},
+    faster_rcnn::ImageBatch,
+    inference::{BoxAscent, Climbed, climb},
+    input::{original_pixel, to_original},
+    weights::REFINER,
+};
+
+pub(crate) use body::is_of_body;
+use clip::{clipped, clipped_interval};
+pub use network::RefinerNetwork;
+pub use step_factor::{RefinedResults, best_refiner_factor, jittered};
+
+/// What a [`BoxRefiner`] is opened with beside its file.
+#[derive(Clone, Debug)]
+pub struct RefinerOptions {
+    /// The factor of the configured step lengths, in place of the one that validation data chose.
+    pub step_factor: Option<f64>,
+    /// Whether refined boxes and the intervals of their edges end at the image's edges, as annotations do.
+    pub clip: bool,
+    /// Where the network computes.
+    pub device: Device,
+}
+
+impl Default for RefinerOptions {
+    /// What the file says, clipped, the CPU.
+    fn default() -> Self {
+        Self { step_factor: None, clip: true, device: Device::Cpu }
+    }
+}
+
+/// A box to refine: `[x, y, width, height]` in pixels of the image, and its label, which a refiner that tells
+/// classes apart needs ([`BoxRefiner::label`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LabelledBox {
+    /// The box.
+    pub bbox: [f64; 4],
+    /// The network's label; any, where it knows no classes.
+    pub label: usize,
+}
+
+impl From<[f64; 4]> for LabelledBox {
+    /// For a refiner without classes.
+    fn from(bbox: [f64; 4]) -> Self {
+        Self { bbox, label: 0 }
+    }
+}
+
+/// A box after refinement. Boxes are `[x, y, width, height]` in pixels of the image.
+#[derive(Clone, Debug)]
+pub struct RefinedBox {
+    /// The box as it was given.
+    pub before: [f64; 4],
+    /// The box after refinement.
+    pub bbox: [f64; 4],
+    /// f of the box as it was given, clipped where boxes are.
+    pub f_before: f32,
+    /// f of the refined box, before it was clipped.
+    pub f: f32,
+    /// p(y | x) about the refined box, where it was asked for.
+    pub density: Option<BoxDensity>,
+    /// Columns and rows of the image, where boxes are clipped to it.
+    clip: Option<[f64; 2]>,
+}
+
+impl RefinedBox {
+    /// Where each edge of the box lies with probability `level`, in pixels of the image: left, top, right,
+    /// bottom. None without [`density`](Self::density).
+    ///
+    /// # Errors
+    /// When `level` is not between 0 and 1, or the density has no spread.
+    pub fn edges(&self, level: f64) -> Result<Option<[Region; 4]>> {
+        let Some(density) = &self.density else { return Ok(None) };
+        let mut regions = density.edge_regions(level)?;
+        if let Some(size) = self.clip {
+            for (place, region) in regions.iter_mut().enumerate() {
+                region.intervals.iter_mut().for_each(|ends| *ends = clipped_interval(*ends, size[place % 2]));
+            }
+        }
+        Ok(Some(regions))
+    }
+}
+
+/// A trained refiner of boxes.
+///
+/// ```no_run
+/// use ebm_detect::{BoxRefiner, LabelledBox};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let refiner = BoxRefiner::open("refiner.safetensors")?;
+/// let image = ebm_data::decode::read_upright("photo.jpg".as_ref())?;
+/// for refined in refiner.refine(&image, &[LabelledBox::from([30.0, 40.0, 120.0, 200.0])])? {
+///     println!("{:?} -> {:?}, f {:.2}", refined.before, refined.bbox, refined.f);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct BoxRefiner {
+    config: RefinerConfig,
+    network: RefinerNetwork,
+    ascent: GradientAscent,
+    classes: Vec<Class>,
+    options: RefinerOptions,
+}
+
+/// An image as the network saw it.
+pub(crate) struct Seen {
+    /// From the input to the image.
+    sample: Sample,
+    pyramid: Vec<Tensor>,
+}
+
+impl BoxRefiner {
+    /// The refiner in the file `path`, on the CPU; its boxes end at the image's edges.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &RefinerOptions::default())
+    }
+
+    /// The refiner in the file `path`, which `ebm train refiner` wrote.
+    ///
+    /// # Errors
+    /// [`Error::Train`] for a file of something else; [`Error::Weights`] where its tensors are not those that
+    /// its configuration tells of.
+    pub fn open_with(path: impl AsRef<Path>, options: &RefinerOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let said = ModelMetadata::require(path, &[REFINER])?;
+        let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
+        let config = RefinerConfig::parse("its configuration", &said.config);
+        let config = config.map_err(|error| refuse(error.to_string()))?;
+        let store = ParamStore::new(Key::new(0));
+        store.freeze(|_| true);
+        let network = RefinerNetwork::new(&config.network, &store.var_builder(DType::F32, &options.device))?;
+        let report = store.load(&load(path, &options.device)?, LoadPolicy::LENIENT)?;
+        if !report.is_exact() {
+            return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
+        }
+        let factor = options.step_factor.or(said.step_factor).unwrap_or(1.0);
+        let ascent = scaled(&config.ascent, factor);
+        Ok(Self { config, network, ascent, classes: said.classes, options: options.clone() })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &RefinerConfig {
+        &self.config
+    }
+
+    /// The classes whose boxes it was trained on.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    /// The label of boxes of this category of the annotations; none where the refiner tells classes apart and
+    /// does not know this one.
+    pub fn label(&self, category_id: u64) -> Option<usize> {
+        if self.config.network.is_class_agnostic() {
+            return Some(0);
+        }
+        self.classes.iter().find(|class| class.id == category_id).map(|class| class.label)
+    }
+
+    /// Refines `boxes` of `image`; entry i of the result is entry i of them. The image is looked at once for
+    /// all boxes.
+    ///
+    /// # Errors
+    /// When a box has no extent, its label is not the network's, or f is not finite.
+    pub fn refine(&self, image: &Image, boxes: &[LabelledBox]) -> Result<Vec<RefinedBox>> {
+        let seen = self.look(image)?;
+        Ok(self.refined(&seen, boxes, &self.ascent)?.0)
+    }
+
+    /// The same with p(y | x) about each refined box from so many importance samples, drawn with `rng`.
+    ///
+    /// # Errors
+    /// As [`refine`](Self::refine); [`Error::Config`] where the objective's samples do not come from Eq. 5.
+    pub fn refine_with_density(
+        &self,
+        image: &Image,
+        boxes: &[LabelledBox],
+        samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<RefinedBox>> {
+        let proposal = self.proposal()?;
+        let seen = self.look(image)?;
+        let (mut refined, corners) = self.refined(&seen, boxes, &self.ascent)?;
+        let densities = BoxDensity::about(
+            self.network.head(),
+            &seen.pyramid,
+            (&vec![0; boxes.len()], &self.labels(boxes), &corners),
+            CONVENTION,
+            (&proposal, samples),
+            rng,
+        )?;
+        let factors = original_pixel(&seen.sample);
+        for (refined, density) in refined.iter_mut().zip(densities) {
+            refined.density = Some(density.scaled(factors, CONVENTION));
+        }
+        Ok(refined)
+    }
+
+    /// Refuses [`refine_with_density`](Self::refine_with_density) before anything is computed where there is
+    /// no density.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn check_density(&self) -> Result<()> {
+        self.proposal().map(|_| ())
+    }
+
+    /// Eq. 5 as f was trained with: where it is known.
+    fn proposal(&self) -> Result<GaussianMixture> {
+        self.config.objective.gaussian().ok_or_else(|| Error::Config {
+            name: "density".into(),
+            reason: "p(y|x) is drawn from Eq. 5, and this refiner's objective has other samples".to_owned(),
+        })
+    }
+
+    pub(crate) fn look(&self, image: &Image) -> Result<Seen> {
+        let (images, sample) = ImageBatch::of_image(image, &self.config.input, &self.options.device)?;
+        let pyramid = self.network.pyramid(&self.network.maps(&images.pixels)?)?;
+        Ok(Seen { sample, pyramid: BoxFeatures::readable(&pyramid)? })
+    }
+
+    /// The refined boxes, and their corners in the network's input.
+    pub(crate) fn refined(
+        &self,
+        seen: &Seen,
+        boxes: &[LabelledBox],
+        ascent: &GradientAscent,
+    ) -> Result<(Vec<RefinedBox>, Vec<BBox>)> {
+        if boxes.is_empty() {
+            return Ok((vec![], vec![]));
+        }
+        let factors = original_pixel(&seen.sample);
+        let (height, width) = seen.sample.original;
+        let clip = self.options.clip.then_some([width as f64, height as f64]);
+        let inside = |bbox: [f64; 4]| clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(bbox));
+        // What is clipped in the end begins so.
+        let corners: Vec<BBox> = boxes.iter().map(|given| to_input(&inside(given.bbox), factors)).collect();
+        let images = vec![0; boxes.len()];
+        let features = BoxFeatures::new(&seen.pyramid, images, self.labels(boxes), &corners, CONVENTION)?;
+        let ascent = BoxAscent { ascent: ascent.clone(), coordinates: Coordinates::Relative };
+        let Climbed { boxes: climbed, f_before, f } = climb(self.network.head(), features, &ascent)?;
+        if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
+            return Err(Error::NonFinite { place: "refiner", reason: format!("f of a box is {f}") });
+        }
+        let refined = boxes.iter().zip(&climbed).zip(f_before.into_iter().zip(f));
+        let refined = refined.map(|((given, corners), (f_before, f))| {
+            let (before, bbox) = (given.bbox, to_original(corners, &seen.sample, CONVENTION));
+            let bbox = clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(inside(before)));
+            RefinedBox { before, bbox, f_before, f, density: None, clip }
+        });
+        Ok((refined.collect(), climbed))
+    }
+
+    fn labels(&self, boxes: &[LabelledBox]) -> Vec<u32> {
+        let agnostic = self.config.network.is_class_agnostic();
+        boxes.iter().map(|given| if agnostic { 0 } else { given.label as u32 }).collect()
+    }
+}
+
+/// A refiner's boxes have exclusive ends, as COCO's.
+pub(crate) const CONVENTION: BoxConvention = BoxConvention::HalfOpen;
+
+/// The same ascent with all step lengths multiplied by `factor`.
+fn scaled(ascent: &GradientAscent, factor: f64) -> GradientAscent {
+    let step_length = ascent.step_length.iter().map(|length| length * factor).collect();
+    GradientAscent { step_length, ..ascent.clone() }
+}
+
+/// A box `[x, y, width, height]` of the image as corners in the network's input, of whose pixels each is
+/// `factors` of the image's.
+fn to_input(&[x, y, width, height]: &[f64; 4], [across, down]: [f64; 2]) -> BBox {
+    [x / across, y / down, (x + width) / across, (y + height) / down].map(|corner| corner as f32)
+}

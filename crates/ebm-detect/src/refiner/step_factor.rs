@@ -1,0 +1,94 @@
+//! The choice of step lengths: by AP of refined boxes on images that nothing was trained on.
+
+use std::collections::BTreeMap;
+
+use candle_core::Device;
+use ebm_core::{BoxSpace, GaussianMixture, Proposal, TargetSpace};
+use ebm_data::{coco::CocoDataset, decode::read_image};
+use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory};
+use ebm_experiment::best;
+use ebm_nn::boxes::BBox;
+use ebm_train::Progress;
+use rand::RngCore;
+
+use super::{BoxRefiner, LabelledBox, scaled};
+use crate::{error::Result, layers::rows_of_four};
+
+/// A detector's boxes on annotated images.
+pub struct RefinedResults<'a> {
+    /// What a progress bar calls the images.
+    pub name: &'a str,
+    /// The images.
+    pub dataset: &'a CocoDataset,
+    /// Their objects.
+    pub truth: &'a GroundTruth,
+    /// The boxes.
+    pub detections: &'a [Detection],
+}
+
+/// The factor among `factors` of the configured step lengths with the best AP (0 to 1), and that AP: the
+/// first of equals. Where no factor gives an AP, 1 and no number. A box that cannot be refined, of a class
+/// that the refiner does not know or without extent, stays as it is.
+///
+/// # Errors
+/// When an image cannot be read, or the network fails.
+pub fn best_refiner_factor(
+    refiner: &BoxRefiner,
+    results: &RefinedResults<'_>,
+    factors: &[f64],
+    progress: &mut dyn Progress,
+) -> Result<(f64, f64)> {
+    let mut of_image: BTreeMap<u64, Vec<(usize, LabelledBox)>> = BTreeMap::new();
+    for (index, detection) in results.detections.iter().enumerate() {
+        let [_, _, width, height] = detection.bbox;
+        let label = refiner.label(detection.category_id).filter(|_| width > 0.0 && height > 0.0);
+        let given = label.map(|label| (index, LabelledBox { bbox: detection.bbox, label }));
+        of_image.entry(detection.image_id).or_default().extend(given);
+    }
+    let mut refined = vec![results.detections.to_vec(); factors.len()];
+    progress.begin(results.name, results.dataset.images.len());
+    for (done, image) in (1..).zip(&results.dataset.images) {
+        if let Some(given) = of_image.get(&image.id).filter(|given| !given.is_empty()) {
+            let (indices, boxes): (Vec<usize>, Vec<LabelledBox>) = given.iter().copied().unzip();
+            let seen = refiner.look(&read_image(&image.path)?)?;
+            for (detections, &factor) in refined.iter_mut().zip(factors) {
+                let ascent = scaled(&refiner.config.ascent, factor);
+                let (found, _) = refiner.refined(&seen, &boxes, &ascent)?;
+                indices.iter().zip(found).for_each(|(&index, found)| detections[index].bbox = found.bbox);
+            }
+        }
+        progress.advance(done, "");
+    }
+    progress.end();
+    let scores = refined.iter().map(|detections| Ok(evaluate_coco_in_memory(results.truth, detections)?.ap));
+    Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
+}
+
+/// What stands in for a detector's boxes: the annotated ones, each moved as `mixture` about it says.
+///
+/// # Errors
+/// When an object's box has no extent.
+pub fn jittered(
+    dataset: &CocoDataset,
+    mixture: &GaussianMixture,
+    rng: &mut dyn RngCore,
+) -> Result<Vec<Detection>> {
+    let mut found = Vec::new();
+    for image in &dataset.images {
+        let objects: Vec<_> = image.objects.iter().filter(|object| !object.iscrowd).collect();
+        if objects.is_empty() {
+            continue;
+        }
+        let boxes: Vec<BBox> = objects.iter().map(|object| object.bbox).collect();
+        let boxes = rows_of_four(&boxes, &Device::Cpu)?.unsqueeze(1)?;
+        let space = BoxSpace::new(&boxes)?;
+        let moved = mixture.sample(&space.encode(&boxes)?.squeeze(1)?, 1, rng)?;
+        for (object, corners) in objects.iter().zip(space.decode(&moved)?.squeeze(1)?.to_vec2::<f32>()?) {
+            let [x0, y0, x1, y1] = [corners[0], corners[1], corners[2], corners[3]].map(f64::from);
+            let Some(category_id) = dataset.category_id(object.label) else { continue };
+            let bbox = [x0, y0, x1 - x0, y1 - y0];
+            found.push(Detection { image_id: image.id, category_id, bbox, score: 1.0 });
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,292 @@
+//! Training of a refiner: pyramid and head, and perhaps the end of the body, by any objective. Images are
+//! seen one by one, each padded as it is in prediction.
+
+use std::ops::Range;
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::{AnyObjective, Objective, Proposal};
+use ebm_data::{loader::Loader, transform::padded_size};
+use ebm_nn::{
+    boxes::{BBox, BoxConvention},
+    params::ParamStore,
+};
+use ebm_seed::{Key, Rng};
+use ebm_train::{GradientTask, Group, Learner, Loss, Progress};
+use rand::Rng as _;
+
+use super::{BatchSource, branch::mean_loss};
+use crate::{
+    config::RefinerConfig,
+    energy_head::BoxFeatures,
+    error::{Error, Result},
+    faster_rcnn::{ImageBatch, Objects},
+    feature_cache::{CachedBatch, FeatureCache, shuffled},
+    refiner::{RefinerNetwork, is_of_body},
+};
+
+/// Where a refiner's batches come from.
+pub enum RefinerSource {
+    /// Images from the loader, half of them mirrored as it is told to.
+    Images(Box<dyn BatchSource>),
+    /// What a frozen body made of them before.
+    Maps(MirroredMaps),
+}
+
+impl RefinerSource {
+    /// The images of a step's batch, each by itself.
+    fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
+        match self {
+            Self::Images(source) => singly(&source.batch(step)?),
+            Self::Maps(maps) => maps.batch(step),
+        }
+    }
+}
+
+/// The body's maps of every image and of its mirror image, in half precision.
+pub struct MirroredMaps {
+    /// As they are, and mirrored.
+    caches: [FeatureCache; 2],
+    batch_size: usize,
+    part: Range<usize>,
+    key: Key,
+}
+
+impl MirroredMaps {
+    /// Computes them for the `total` images of both loaders, of which the second mirrors all; batches have
+    /// `batch_size` images, of which `part` are given out.
+    ///
+    /// # Errors
+    /// When an image cannot be read, or the network fails.
+    pub fn compute(
+        network: &RefinerNetwork,
+        loaders: [&Loader; 2],
+        (batch_size, part, key): (usize, Range<usize>, Key),
+        (total, device): (usize, &Device),
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        progress.begin("maps of the frozen body", 2 * total);
+        let mut caches = [FeatureCache::default(), FeatureCache::default()];
+        let mut done = 0;
+        for (cache, loader) in caches.iter_mut().zip(loaders) {
+            for image in each_image(loader, device)? {
+                let image = image?;
+                let maps = network.maps(&image.images.pixels)?;
+                let maps = maps.iter().map(|map| map.to_dtype(DType::F16));
+                let maps = maps.collect::<candle_core::Result<Vec<_>>>()?;
+                cache.push(&maps, &image.images.sizes, image.objects)?;
+                done += 1;
+                progress.advance(done, "");
+            }
+        }
+        progress.end();
+        Ok(Self { caches, batch_size, part, key })
+    }
+
+    fn batch(&self, step: usize) -> Result<Vec<CachedBatch>> {
+        let [plain, mirrored] = &self.caches;
+        let order = shuffled(plain.len(), step, self.batch_size, self.key);
+        let image = |place: usize| {
+            let key = self.key.split("mirror").index(step as u64).index(place as u64);
+            let cache = if key.rng().random_bool(0.5) { mirrored } else { plain };
+            let mut image = cache.batch(&[order[place]])?;
+            for map in &mut image.maps {
+                *map = map.to_dtype(DType::F32)?;
+            }
+            Ok(image)
+        };
+        self.part.clone().map(image).collect()
+    }
+}
+
+/// The images of a loader that reads them one by one.
+///
+/// # Errors
+/// When the loader's threads do not start; the items, when an image cannot be read.
+pub fn each_image(loader: &Loader, device: &Device) -> Result<impl Iterator<Item = Result<CachedBatch>>> {
+    let device = device.clone();
+    let image = move |batch: ebm_data::Result<ebm_data::loader::Batch>| {
+        CachedBatch::of_images(&batch?, BoxConvention::HalfOpen, &device)
+    };
+    Ok(loader.epoch(0)?.map(image))
+}
+
+/// The images of a batch, each without the padding that the others needed.
+fn singly(batch: &CachedBatch) -> Result<Vec<CachedBatch>> {
+    let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
+        let (height, width) = padded_size([size]);
+        let pixels = batch.images.pixels.narrow(0, i, 1)?.narrow(2, 0, height)?.narrow(3, 0, width)?;
+        let images = ImageBatch { pixels: pixels.contiguous()?, sizes: vec![size] };
+        Ok(CachedBatch { maps: vec![], images, objects: vec![objects.clone()] })
+    };
+    batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
+}
+
+/// A refiner under its objective.
+pub struct RefinerTask {
+    network: RefinerNetwork,
+    source: RefinerSource,
+    objective: AnyObjective<Box<dyn Proposal>>,
+    config: RefinerConfig,
+    learner: Learner,
+    key: Key,
+}
+
+impl RefinerTask {
+    /// Trains the trainable parameters of `store`, which `network` was built from.
+    ///
+    /// # Errors
+    /// When the objective's proposal is not possible, or maps were kept of a body that is trained.
+    pub fn new(
+        (network, store): (RefinerNetwork, ParamStore),
+        source: RefinerSource,
+        config: &RefinerConfig,
+        key: Key,
+    ) -> Result<Self> {
+        if matches!(source, RefinerSource::Maps(_)) && config.trained_stages > 0 {
+            let reason = "maps can be kept of a frozen body alone; train without them".to_owned();
+            return Err(Error::Config { name: "trained_stages".into(), reason });
+        }
+        let objective = config.objective.build(&mut key.split("pool").rng())?;
+        let rate = |name: &str| if is_of_body(name) { config.body_rate } else { 1.0 };
+        let updater = config.training.updater_by(store.trainable(), rate);
+        let learner = Learner::new(store, updater);
+        Ok(Self { network, source, objective, config: config.clone(), learner, key })
+    }
+
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    /// Every object counts alike, however many a share has.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
+    }
+
+    /// The mean loss of the network as it is now on `images`, one in each batch, with samples drawn from
+    /// `key`. Every object counts alike. NaN where there is none.
+    ///
+    /// # Errors
+    /// When an image cannot be read or an operation fails.
+    pub fn validation_loss(
+        &self,
+        images: impl Iterator<Item = Result<CachedBatch>>,
+        key: Key,
+    ) -> Result<f64> {
+        mean_loss(images, key, |image, key| self.loss_of(image, key))
+    }
+
+    /// The network's parameters.
+    pub fn store(&self) -> &ParamStore {
+        self.learner.store()
+    }
+
+    /// The mean loss of an image's objects, and how many there are.
+    fn loss_of(&self, image: &CachedBatch, key: Key) -> Result<(Tensor, usize)> {
+        let maps = match image.maps.as_slice() {
+            [] => self.network.maps(&image.images.pixels)?,
+            maps => maps.to_vec(),
+        };
+        let pyramid = self.network.pyramid(&maps)?;
+        let large = self.large_enough(&image.objects);
+        let mut rng = key.split("objects").rng();
+        let (count, power) = (self.config.objects, self.config.size_power);
+        let objects: Vec<Objects> =
+            large.iter().map(|of_image| drawn(of_image, count, power, &mut rng)).collect();
+        let boxes: Vec<BBox> = objects.iter().flat_map(|(boxes, _)| boxes).copied().collect();
+        let agnostic = self.config.network.is_class_agnostic();
+        let classes = objects.iter().flat_map(|(_, classes)| classes);
+        let labels = classes.map(|&class| if agnostic { 0 } else { class as u32 }).collect();
+        let images = vec![0; boxes.len()];
+        let features = BoxFeatures::with_history(&pyramid, images, labels, &boxes, BoxConvention::HalfOpen)?;
+        let y = features.targets()?.squeeze(1)?;
+        let loss =
+            self.objective.loss(self.network.head(), &features, &y, &mut key.split("proposal").rng())?;
+        Ok((loss, boxes.len()))
+    }
+
+    /// The objects that are trained on: those of some size, or else the largest.
+    fn large_enough(&self, objects: &[Objects]) -> Vec<Objects> {
+        let side = |[x0, y0, x1, y1]: BBox| (x1 - x0).min(y1 - y0);
+        let of_image = |(boxes, classes): &Objects| -> Objects {
+            let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
+            let least = self.config.min_object.min(largest);
+            let kept = boxes.iter().copied().zip(classes.iter().copied());
+            kept.filter(|(bbox, _)| side(*bbox) >= least).unzip()
+        };
+        objects.iter().map(of_image).collect()
+    }
+}
+
+/// At most `count` of an image's objects in their order, drawn one after the other with weights that are the
+/// root of their area to the `power` (Efraimidis and Spirakis, 2006).
+fn drawn((boxes, classes): &Objects, count: usize, power: f64, rng: &mut Rng) -> Objects {
+    let key = |&[x0, y0, x1, y1]: &BBox| {
+        let weight = f64::from((x1 - x0) * (y1 - y0)).sqrt().powf(power);
+        rng.random::<f64>().ln() / weight
+    };
+    let mut keys: Vec<(f64, usize)> = boxes.iter().map(key).zip(0..).collect();
+    keys.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut chosen: Vec<usize> = keys.into_iter().take(count).map(|(_, index)| index).collect();
+    chosen.sort_unstable();
+    chosen.into_iter().map(|i| (boxes[i], classes[i])).unzip()
+}
+
+impl GradientTask for RefinerTask {
+    type Error = Error;
+
+    fn loss(&mut self, step: usize) -> Result<Loss> {
+        let (mut sum, mut terms): (Option<Tensor>, usize) = (None, 0);
+        for (number, image) in (0u64..).zip(self.source.images(step)?) {
+            if image.objects.iter().all(|(boxes, _)| boxes.is_empty()) {
+                continue;
+            }
+            let (loss, count) =
+                self.loss_of(&image, self.key.split("image").index(step as u64).index(number))?;
+            let own = (loss * count as f64)?;
+            sum = Some(match sum {
+                None => own,
+                Some(sum) => (sum + own)?,
+            });
+            terms += count;
+        }
+        let mean = match sum {
+            Some(sum) => (sum / terms as f64)?,
+            None => Tensor::zeros((), DType::F32, &Device::Cpu)?,
+        };
+        Ok(Loss::mean_over(terms, mean))
+    }
+
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_objects_are_drawn_more_often() {
+        let boxes: Vec<BBox> = [1f32, 2.0, 3.0, 4.0].map(|side| [0.0, 0.0, side, side]).to_vec();
+        let image: Objects = (boxes, vec![1, 2, 3, 4]);
+        let mut rng = Key::new(1).rng();
+        assert_eq!(drawn(&image, 9, 1.0, &mut rng), image);
+        const DRAWS: usize = 20_000;
+        for power in [0.0, 1.0, 2.0] {
+            let mut counts = [0; 4];
+            for _ in 0..DRAWS {
+                let (_, classes) = drawn(&image, 1, power, &mut rng);
+                counts[classes[0] - 1] += 1;
+            }
+            let weights = [1.0, 2.0, 3.0, 4.0].map(|side: f64| side.powf(power));
+            for (count, weight) in counts.into_iter().zip(weights) {
+                let expected = weight / weights.iter().sum::<f64>();
+                assert!((count as f64 / DRAWS as f64 - expected).abs() < 0.015, "{power} {counts:?}");
+            }
+        }
+        let (two, classes) = drawn(&image, 2, 1.0, &mut rng);
+        assert!(two.len() == 2 && classes[0] < classes[1]);
+    }
+}

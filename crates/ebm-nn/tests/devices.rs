@@ -119,7 +119,7 @@ fn inference_in_single_precision() {
 }
 
 #[test]
-fn a_mobile_network() {
+fn training_of_a_mobile_network() {
     compare(1e-9, |device| {
         let store = ParamStore::new(Key::new(0));
         let vb = store.var_builder(DType::F64, device);

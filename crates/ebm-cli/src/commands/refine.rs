@@ -15,8 +15,8 @@ use ebm_train::Progress;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::predict_inputs::images_in;
 use super::predict_detection::session::intervals;
+use super::predict_inputs::images_in;
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 

@@ -1,5 +1,6 @@
 //! A trained detector as a value: images in, detections out.
 
+mod refined;
 mod two_stages;
 
 use std::{
@@ -15,14 +16,15 @@ use ebm_eval::detections::MAX_COORDINATE;
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
+use self::refined::{refine, refine_with_density};
 use self::two_stages::{Found, TwoStages};
 use crate::{
-    box_head::Candidate,
     config::{ExperimentConfig, MapType},
     corner_density::BoxDensity,
     error::{Error, Result},
-    evaluation::{Evaluation, Regressed},
+    evaluation::{Evaluation, RefinedDetections, Regressed},
     fastest_det::FastestDet,
+    refiner::BoxRefiner,
     weights::{FASTEST_DET, WeightFile, classes},
 };
 
@@ -34,6 +36,8 @@ pub struct DetectorOptions {
     /// A branch that was trained on this detector: a confidence to refine boxes with, or a density in the
     /// place of the regression.
     pub branch: Option<PathBuf>,
+    /// A refiner, `ebm train refiner`'s, for boxes of the classes that it was trained on.
+    pub refiner: Option<PathBuf>,
     /// The key of the branch's method, for a file that does not say it.
     pub method: Option<String>,
     /// The factor of the configured step lengths, in place of the one that validation data chose.
@@ -45,10 +49,10 @@ pub struct DetectorOptions {
 }
 
 impl Default for DetectorOptions {
-    /// No branch, what the files say, the CPU.
+    /// No branch, no refiner, what the files say, the CPU.
     fn default() -> Self {
-        let (config, branch, method, step_factor) = (None, None, None, None);
-        Self { config, branch, method, step_factor, maps: MapType::default(), device: Device::Cpu }
+        let (config, branch, refiner, method, step_factor) = (None, None, None, None, None);
+        Self { config, branch, refiner, method, step_factor, maps: MapType::default(), device: Device::Cpu }
     }
 }
 
@@ -83,6 +87,8 @@ impl Default for DetectorOptions {
 /// ```
 pub struct Detector {
     network: Network,
+    /// For the boxes of the classes that it was trained on.
+    refiner: Option<BoxRefiner>,
     /// Every file that says what it is.
     files: Vec<(PathBuf, ModelMetadata)>,
 }
@@ -136,6 +142,8 @@ pub struct DensityOptions {
 
 /// FastestDet as it is committed, with the classes of COCO.
 const BUNDLED: &[u8] = include_bytes!("../../../weights/fastestdet.safetensors");
+/// The refiner as it is committed, of persons.
+const BUNDLED_REFINER: &[u8] = include_bytes!("../../../weights/refiner.safetensors");
 
 impl Detector {
     /// The detector in the file `weights`, on the CPU: one that was trained here, or of any
@@ -156,13 +164,20 @@ impl Detector {
         Self::of(&WeightFile::open(weights.as_ref(), &options.device)?, options)
     }
 
-    /// FastestDet with its published weights, which this program holds: the 80 classes of COCO.
+    /// FastestDet with its published weights, which this program holds: the 80 classes of COCO; and the
+    /// refiner that it holds too, unless `options` name another, for the boxes of persons.
     ///
     /// # Errors
-    /// When the device has no memory for it.
-    pub fn bundled(device: &Device) -> Result<Self> {
-        let weights = WeightFile::of_bytes(Path::new("the bundled FastestDet"), BUNDLED, device)?;
-        Self::of(&weights, &DetectorOptions { device: device.clone(), ..DetectorOptions::default() })
+    /// As [`open_with`](Self::open_with).
+    pub fn bundled(options: &DetectorOptions) -> Result<Self> {
+        let weights = WeightFile::of_bytes(Path::new("the bundled FastestDet"), BUNDLED, &options.device)?;
+        let mut detector = Self::of(&weights, options)?;
+        if detector.refiner.is_none() {
+            let name = Path::new("the bundled refiner");
+            let options = options.of_refiner();
+            detector.refiner = Some(BoxRefiner::of_bytes(name, BUNDLED_REFINER, &options)?);
+        }
+        Ok(detector)
     }
 
     fn of(weights: &WeightFile, options: &DetectorOptions) -> Result<Self> {
@@ -181,7 +196,9 @@ impl Detector {
         let files = [Some(weights), branch.as_ref()].into_iter().flatten();
         let files =
             files.filter_map(|file| Some((file.path().to_owned(), file.metadata()?.clone()))).collect();
-        Ok(Self { network, files })
+        let refiner = options.refiner.as_ref();
+        let refiner = refiner.map(|path| BoxRefiner::open_with(path, &options.of_refiner())).transpose()?;
+        Ok(Self { network, refiner, files })
     }
 
     /// As many labels as annotations must have to be compared with what it finds; none where classes are told
@@ -244,6 +261,15 @@ impl Detector {
     /// # Errors
     /// When the networks produce numbers that no box can be made of.
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
+        let mut found = self.unrefined(image)?;
+        if let Some(refiner) = &self.refiner {
+            refine(refiner, image, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// What the networks of the detector itself find.
+    fn unrefined(&self, image: &Image) -> Result<Vec<Detection>> {
         match &self.network {
             Network::TwoStages(detector) => Ok(self.detections(detector.found(&detector.look(image)?))),
             Network::FastestDet(detector) => {
@@ -262,6 +288,11 @@ impl Detector {
         options: &DensityOptions,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<Detection>> {
+        if let Some(refiner) = &self.refiner {
+            let mut found = self.unrefined(image)?;
+            refine_with_density(refiner, image, &mut found, options, rng)?;
+            return Ok(found);
+        }
         let detector = self.with_density()?;
         let view = detector.look(image)?;
         let densities = detector.densities(&view, options, rng)?;
@@ -284,29 +315,31 @@ impl Detector {
         workers: usize,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Evaluation> {
-        let detector = match &self.network {
-            Network::TwoStages(detector) => return detector.evaluate(dataset, workers, progress),
-            Network::FastestDet(detector) => detector,
-        };
-        let (mut direct, mut images) = (Regressed::default(), 0);
-        for known in &dataset.images {
+        if let (Network::TwoStages(detector), None) = (&self.network, &self.refiner) {
+            return detector.evaluate(dataset, workers, progress);
+        }
+        let (mut direct, mut refined) = (Regressed::default(), RefinedDetections::default());
+        for (done, known) in (1..).zip(&dataset.images) {
             let image = read_image(&known.path)?;
             let start = Instant::now();
-            let found = detector.detect(&image)?;
+            let mut found = self.unrefined(&image)?;
             direct.duration += start.elapsed();
-            let results = self.detections(found.iter().map(Found::from)).into_iter().filter_map(|found| {
-                // A class that the dataset does not have cannot be scored there.
-                let category_id = found.class.map(|class| class.id)?;
-                dataset.label(category_id)?;
-                let bbox = found.bbox.map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
-                let score = f64::from(found.score);
-                Some(ebm_eval::Detection { image_id: known.id, category_id, bbox, score })
-            });
-            direct.detections.extend(results);
-            images += 1;
-            progress(images);
+            direct.detections.extend(results(&found, known.id, dataset));
+            if let Some(refiner) = &self.refiner {
+                let start = Instant::now();
+                refine(refiner, &image, &mut found)?;
+                refined.duration += start.elapsed();
+                refined.after.extend(results(&found, known.id, dataset));
+            }
+            progress(done);
         }
-        Ok(Evaluation { direct, images, ..Evaluation::default() })
+        let images = dataset.images.len();
+        let mut evaluation = Evaluation { images, ..Evaluation::default() };
+        if self.refiner.is_some() {
+            refined.before.clone_from(&direct.detections);
+            evaluation.refined.push(refined);
+        }
+        Ok(Evaluation { direct, ..evaluation })
     }
 
     /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is
@@ -315,6 +348,9 @@ impl Detector {
     /// # Errors
     /// [`Error::Config`] with what the branch is instead.
     pub fn check_density(&self) -> Result<()> {
+        if let Some(refiner) = &self.refiner {
+            return refiner.check_density();
+        }
         self.with_density()?.energy().map(|_| ())
     }
 
@@ -322,7 +358,8 @@ impl Detector {
         match &self.network {
             Network::TwoStages(detector) => Ok(detector),
             Network::FastestDet(_) => {
-                let reason = "p(y|x) needs an energy model, and FastestDet has none".to_owned();
+                let reason =
+                    "p(y|x) needs an energy model, and FastestDet has none without a refiner".to_owned();
                 Err(Error::Config { name: "density".into(), reason })
             }
         }
@@ -341,11 +378,18 @@ impl Detector {
     }
 }
 
-impl From<&Candidate> for Found {
-    /// Of a box whose corners lie in the image's pixels.
-    fn from(&Candidate { bbox, label, score }: &Candidate) -> Self {
-        let [x0, y0, x1, y1] = bbox.map(f64::from);
-        let bbox = [x0, y0, x1 - x0, y1 - y0];
-        Self { label, score, before: bbox, bbox }
-    }
+/// The detections in the image `image_id` of `dataset` in COCO's form. A class that the dataset does not have
+/// cannot be scored there.
+fn results<'a>(
+    found: &'a [Detection],
+    image_id: u64,
+    dataset: &'a CocoDataset,
+) -> impl Iterator<Item = ebm_eval::Detection> + 'a {
+    found.iter().filter_map(move |found| {
+        let category_id = found.class.as_ref()?.id;
+        dataset.label(category_id)?;
+        let bbox = found.bbox.map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
+        let score = f64::from(found.score);
+        Some(ebm_eval::Detection { image_id, category_id, bbox, score })
+    })
 }

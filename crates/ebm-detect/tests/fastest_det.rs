@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::{Image, decode::read_image};
-use ebm_detect::{Detection, Detector, DetectorOptions, weights::WeightFile};
+use ebm_detect::{DensityOptions, Detection, Detector, DetectorOptions, weights::WeightFile};
 use ebm_eval::tracking::overlap;
+use ebm_seed::Key;
 use ebm_testing::{external, fixture};
 use serde::Deserialize;
 
@@ -70,7 +71,7 @@ fn the_network_says_what_onnxruntime_says() {
 
 #[test]
 fn a_photograph_has_the_same_detections_of_all_classes() {
-    let detector = Detector::bundled(&Device::Cpu).unwrap();
+    let detector = Detector::open(weights()).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/fastest_det.png");
     let found = detector.detect(&read_image(&path).unwrap()).unwrap();
     let expected = golden().detections;
@@ -88,6 +89,34 @@ fn a_photograph_has_the_same_detections_of_all_classes() {
     assert_eq!((classes.len(), detector.labels()), (80, None));
     assert_eq!((classes[0].name.as_str(), classes[79].id), ("person", 90));
     assert!(found.iter().all(|found| found.class.as_ref().unwrap().label == found.label));
+}
+
+#[test]
+fn without_a_file_persons_are_refined_too() {
+    let bundled = Detector::bundled(&DetectorOptions::default()).unwrap();
+    bundled.check_density().unwrap();
+    let image = photograph(&fixture("coco/val2017"), FIXTURE);
+    let (found, alone) = (bundled.detect(&image).unwrap(), Detector::open(weights()).unwrap());
+    let alone = alone.detect(&image).unwrap();
+    let (width, height) = (image.width as f64, image.height as f64);
+    let mut moved = 0;
+    for (found, alone) in found.iter().zip(&alone) {
+        assert_eq!((found.label, found.score, found.before), (alone.label, alone.score, alone.bbox));
+        if found.name() != "person" {
+            assert_eq!(found.bbox, found.before, "{} is no class of the refiner's", found.name());
+            continue;
+        }
+        moved += usize::from(found.bbox != found.before);
+        let [x, y, w, h] = found.bbox;
+        assert!(x >= 0.0 && y >= 0.0 && x + w <= width + 1e-6 && y + h <= height + 1e-6);
+    }
+    assert!(found.len() == alone.len() && moved > 0);
+    let options = DensityOptions { min_score: 0.4, samples: 64 };
+    let with_density = bundled.detect_with_density(&image, &options, &mut Key::new(1).rng()).unwrap();
+    for found in &with_density {
+        assert_eq!(found.density.is_some(), found.name() == "person" && found.score >= 0.4);
+    }
+    assert!(with_density.iter().any(|found| found.density.is_some()));
 }
 
 /// The published detections of persons that are not faint: two libraries decode a JPEG to slightly different
@@ -138,7 +167,7 @@ fn it_is_opened_alone() {
     assert!(refused(&DetectorOptions { branch, ..Default::default() }).contains("give it alone"));
     let file = WeightFile::open(&weights(), &Device::Cpu).unwrap();
     assert!(file.configuration().unwrap_err().to_string().contains("one of two stages is needed"));
-    let detector = Detector::bundled(&Device::Cpu).unwrap();
+    let detector = Detector::open(weights()).unwrap();
     assert!(detector.check_density().unwrap_err().to_string().contains("FastestDet has none"));
     // Another network's names are listed.
     let mut tensors = file.tensors().clone();

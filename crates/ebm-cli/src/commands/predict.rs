@@ -40,11 +40,16 @@ pub struct ModelArgs {
     /// Weights of a branch: a confidence, to refine with, or a density in the place of the regression.
     #[arg(long, requires = "detector")]
     head: Option<PathBuf>,
+    /// Weights of a refiner, `ebm train refiner`'s, for the boxes of the classes that it was trained on.
+    /// Without it and --detector, the one of persons that is in this program.
+    #[arg(long, conflicts_with = "head")]
+    refiner: Option<PathBuf>,
     /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and
     /// another is refused.
     #[arg(long, requires = "head")]
     method: Option<String>,
-    /// Factor of the configured step lengths, in place of the one that the branch's training chose.
+    /// Factor of the configured step lengths, in place of the one that the branch's or the refiner's training
+    /// chose.
     #[arg(long)]
     step_factor: Option<f64>,
     #[command(flatten)]
@@ -59,16 +64,19 @@ impl ModelArgs {
 
     /// The detector that the arguments name, with its branch.
     pub fn open(&self) -> Result<Detector> {
-        let Some(weights) = &self.detector else { return Ok(Detector::bundled(&self.device.open()?)?) };
         let options = DetectorOptions {
             config: self.config.as_deref().map(super::config).transpose()?,
             branch: self.head.clone(),
+            refiner: self.refiner.clone(),
             method: self.method.clone(),
             step_factor: self.step_factor,
             maps: self.device.maps(),
             device: self.device.open()?,
         };
-        Ok(Detector::open_with(weights, &options)?)
+        Ok(match &self.detector {
+            Some(weights) => Detector::open_with(weights, &options)?,
+            None => Detector::bundled(&options)?,
+        })
     }
 }
 

@@ -57,7 +57,7 @@ pub struct DetectionArgs {
     /// p(y|x) of each detection: the lines say where its edges lie with probability 0.9, the picture shows
     /// these bands in yellow, in grey where the samples are too few, and NAME-INDEX.png is a picture of the
     /// detection's own, with the density of a corner.
-    #[arg(long, requires = "head")]
+    #[arg(long)]
     density: bool,
     /// Which corner.
     #[arg(long, value_enum, default_value = "top_right", requires = "density")]

@@ -118,6 +118,7 @@ fn is_free(name: &str, taken: &BTreeSet<String>) -> bool {
 }
 
 /// A folder for pictures, in which no input is overwritten.
+#[derive(Debug)]
 pub struct PictureFolder<'a> {
     folder: &'a Path,
     /// The inputs as the file system calls them.
@@ -125,12 +126,16 @@ pub struct PictureFolder<'a> {
 }
 
 impl<'a> PictureFolder<'a> {
-    /// Makes the folder.
+    /// Makes the folder, if the inputs' own pictures have a place in it.
     pub fn new(folder: &'a Path, inputs: &[PathBuf]) -> Result<Self> {
         super::create_dir(folder)?;
         // What is not there is missed where it is read.
-        let inputs = inputs.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        Ok(Self { folder, inputs })
+        let known = inputs.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let pictures = Self { folder, inputs: known };
+        for name in picture_names(inputs) {
+            pictures.place(&format!("{name}.png"))?;
+        }
+        Ok(pictures)
     }
 
     /// Where something of this name goes.
@@ -201,12 +206,16 @@ mod tests {
     #[test]
     fn an_input_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
-        let input = dir.path().join("x.png");
-        std::fs::write(&input, "mine").unwrap();
+        let [input, video] = ["x.png", "clip.mp4"].map(|name| dir.path().join(name));
+        for path in [&input, &video] {
+            std::fs::write(path, "mine").unwrap();
+        }
         let image = Image::filled(2, 2, [0; 3]).unwrap();
-        let pictures = PictureFolder::new(dir.path(), std::slice::from_ref(&input)).unwrap();
-        assert!(pictures.write("x", &image).unwrap_err().to_string().contains("is an input"));
-        assert_eq!(std::fs::read(&input).unwrap(), b"mine");
+        let refused = |error: anyhow::Error| assert!(error.to_string().contains("is an input"), "{error}");
+        refused(PictureFolder::new(dir.path(), std::slice::from_ref(&input)).unwrap_err());
+        let pictures = PictureFolder::new(dir.path(), &[video]).unwrap();
+        refused(pictures.place("clip.mp4").unwrap_err());
         assert_eq!(pictures.write("y", &image).unwrap(), dir.path().join("y.png"));
+        assert_eq!(std::fs::read(&input).unwrap(), b"mine");
     }
 }

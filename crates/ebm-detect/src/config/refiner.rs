@@ -149,8 +149,10 @@ impl RefinerNetworkConfig {
 }
 
 impl Settings for RefinerConfig {
-    const EMBEDDED: &'static [(&'static str, &'static str)] =
-        &[("refiner", include_str!("../../configs/refiner.toml"))];
+    const EMBEDDED: &'static [(&'static str, &'static str)] = &[
+        ("refiner", include_str!("../../configs/refiner.toml")),
+        ("refiner_lite0", include_str!("../../configs/refiner_lite0.toml")),
+    ];
 
     fn check(&self) -> Result<(), String> {
         if self.input.long_side < self.input.short_side {
@@ -166,9 +168,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_embedded_configuration_survives_a_round_trip() {
-        let config = RefinerConfig::embedded("refiner").unwrap();
-        assert_eq!(RefinerConfig::parse("refiner", &config.to_toml().unwrap()).unwrap(), config);
+    fn every_embedded_configuration_survives_a_round_trip() {
+        for (name, _) in RefinerConfig::EMBEDDED {
+            let config = RefinerConfig::embedded(name).unwrap();
+            assert_eq!(RefinerConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
+        }
     }
 
     #[test]

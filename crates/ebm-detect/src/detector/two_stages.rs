@@ -35,6 +35,15 @@ pub(super) struct Found {
     pub bbox: [f64; 4],
 }
 
+impl From<&Candidate> for Found {
+    /// Of a box whose corners lie in the image's pixels.
+    fn from(&Candidate { bbox, label, score }: &Candidate) -> Self {
+        let [x0, y0, x1, y1] = bbox.map(f64::from);
+        let bbox = [x0, y0, x1 - x0, y1 - y0];
+        Self { label, score, before: bbox, bbox }
+    }
+}
+
 /// Faster-RCNN and what was trained on top of it, if anything.
 pub(super) struct TwoStages {
     pub config: ExperimentConfig,

@@ -15,11 +15,11 @@ use ebm_core::{GaussianMixture, GradientAscent, Region};
 use ebm_data::{Image, loader::Sample};
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
-    import::{LoadPolicy, load},
+    import::LoadPolicy,
     params::ParamStore,
 };
 use ebm_seed::Key;
-use ebm_train::{Class, ModelMetadata};
+use ebm_train::Class;
 use rand::RngCore;
 
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
     faster_rcnn::ImageBatch,
     inference::{BoxAscent, Climbed, climb},
     input::{original_pixel, to_original},
-    weights::REFINER,
+    weights::{REFINER, WeightFile},
 };
 
 pub(crate) use body::is_of_body;
@@ -152,15 +152,31 @@ impl BoxRefiner {
     /// [`Error::Train`] for a file of something else; [`Error::Weights`] where its tensors are not those that
     /// its configuration tells of.
     pub fn open_with(path: impl AsRef<Path>, options: &RefinerOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let said = ModelMetadata::require(path, &[REFINER])?;
-        let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
+        Self::of(WeightFile::open(path.as_ref(), &options.device)?, options)
+    }
+
+    /// The refiner in a file's bytes; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn of_bytes(name: &Path, bytes: &[u8], options: &RefinerOptions) -> Result<Self> {
+        Self::of(WeightFile::of_bytes(name, bytes, &options.device)?, options)
+    }
+
+    fn of(file: WeightFile, options: &RefinerOptions) -> Result<Self> {
+        let path = file.path().to_owned();
+        let refuse = |reason: String| Error::Weights { path: path.clone(), reason };
+        let said = file.metadata().cloned();
+        let said = said.ok_or_else(|| {
+            refuse("it does not say what it is; `ebm train refiner` writes refiners".into())
+        })?;
+        said.check_task(&path, &[REFINER])?;
         let config = RefinerConfig::parse("its configuration", &said.config);
         let config = config.map_err(|error| refuse(error.to_string()))?;
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
         let network = RefinerNetwork::new(&config.network, &store.var_builder(DType::F32, &options.device))?;
-        let report = store.load(&load(path, &options.device)?, LoadPolicy::LENIENT)?;
+        let report = store.load(&file.into_tensors(), LoadPolicy::LENIENT)?;
         if !report.is_exact() {
             return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
         }

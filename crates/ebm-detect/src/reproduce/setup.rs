@@ -60,13 +60,6 @@ impl Split {
         Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
     }
 
-    /// The images of a folder, which were read before; they will be run one by one.
-    pub(super) fn of_images(name: &str, folder: &Path, dataset: CocoDataset) -> Self {
-        let truth = GroundTruth::from(&dataset);
-        let (annotations, images) = (folder.to_owned(), folder.to_owned());
-        Self { name: name.to_owned(), annotations, images, dataset: Arc::new(dataset), truth, batch: 1 }
-    }
-
     /// How good detections of it are.
     pub(super) fn score(&self, detections: &[Detection]) -> Result<AveragePrecision> {
         Ok(evaluate_coco_in_memory(&self.truth, detections)?.into())

@@ -197,7 +197,7 @@ impl DetectionArgs {
 
     /// Where the images of a scale of real images are.
     fn folder(&self, scale: Scale) -> PathBuf {
-        self.task.datasets.join(scale.name())
+        self.task.datasets.join(if scale == Scale::People { "coco-person" } else { scale.name() })
     }
 
     /// The detector's file.

@@ -30,7 +30,8 @@ use super::run::RunArgs;
 pub struct RefinerArgs {
     #[command(flatten)]
     common: CommonArgs,
-    /// Weights of the body: a ResNet's, trained on ImageNet, its normalisation folded into the convolutions.
+    /// Weights of the body, trained on ImageNet: a ResNet's, its normalisation folded into the convolutions, or with
+    /// --config refiner_lite0 those of EfficientNet-Lite0 as they are published.
     #[arg(long)]
     body: PathBuf,
     /// A detector's boxes on the validation images, as a COCO result file: the step lengths with the best AP

@@ -90,9 +90,10 @@ fn a_photograph_needs_no_file_of_weights() {
     let lines = String::from_utf8(output.stdout).unwrap();
     let found = schema::document(lines.as_bytes(), "predict detection");
     assert_eq!((&found["label_name"], &found["category_id"]), (&"person".into(), &1.into()));
-    assert_eq!(found["bbox"], found["bbox_before"]);
     let same = ebm(&[&predict[..], &["--detector", text(&committed)]].concat());
-    assert_eq!(String::from_utf8(same.stdout).unwrap(), lines);
+    let same = schema::document(&same.stdout, "predict detection");
+    assert_eq!((&same["score"], &same["bbox_before"]), (&found["score"], &found["bbox_before"]));
+    assert_eq!(same["bbox"], same["bbox_before"]);
     refused(&[&predict[..], &["--config", "mini"]].concat(), "--detector");
 }
 

@@ -1,9 +1,10 @@
 """Makes fastest_det.safetensors and fastest_det.json: what FastestDet's published ONNX file says, by onnxruntime.
 
-Run: python make_fastest_det.py FastestDet.onnx fastestdet_detections_single.json.xz VAL2017
+Run: python make_fastest_det.py FastestDet.onnx fastestdet_detections_single.json.xz
 
 cells       every other cell, both ways, of the output for an input of `hashed` numbers, (11, 11, 85)
-detections  of a photograph among the fixtures: image by Pillow, boxes by the published rule, suppression by torchvision
+detections  of fastest_det.png, a small copy of a photograph: pixels by Pillow 13, boxes by the published rule, suppression by
+            torchvision
 recorded    published detections of persons: [x, y, width, height, score]
 """
 import json
@@ -21,8 +22,7 @@ from torchvision.ops import batched_nms
 from formula import hashed
 
 HERE = pathlib.Path(__file__).parent
-FIXTURE = 168974
-RECORDED = [FIXTURE, 158227, 435205, 515077]
+RECORDED = [168974, 158227, 435205, 515077]
 
 session = onnxruntime.InferenceSession(sys.argv[1])
 run = lambda pixels: session.run(None, {"input.1": pixels[None].astype(np.float32)})[0][0]
@@ -51,5 +51,5 @@ recorded = {str(id): [] for id in RECORDED}
 for found in json.load(lzma.open(sys.argv[2])):
     if found["image_id"] in RECORDED:
         recorded[str(found["image_id"])].append([*found["bbox"], found["score"]])
-found = {"detections": detections(pathlib.Path(sys.argv[3]) / f"{FIXTURE:012}.jpg"), "recorded": recorded}
+found = {"detections": detections(HERE / "fastest_det.png"), "recorded": recorded}
 (HERE / "fastest_det.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")

@@ -16,7 +16,7 @@ use ebm_eval::detections::MAX_COORDINATE;
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
-use self::refined::{refine, refine_with_density};
+use self::refined::{refine_boxes, refine_with_density};
 use self::two_stages::{Found, TwoStages};
 use crate::{
     config::{ExperimentConfig, MapType},
@@ -263,7 +263,7 @@ impl Detector {
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
         let mut found = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            refine(refiner, image, &mut found)?;
+            refine_boxes(refiner, image, &mut found)?;
         }
         Ok(found)
     }
@@ -327,7 +327,7 @@ impl Detector {
             direct.detections.extend(results(&found, known.id, dataset));
             if let Some(refiner) = &self.refiner {
                 let start = Instant::now();
-                refine(refiner, &image, &mut found)?;
+                refine_boxes(refiner, &image, &mut found)?;
                 refined.duration += start.elapsed();
                 refined.after.extend(results(&found, known.id, dataset));
             }

@@ -31,7 +31,7 @@ fn refinable(refiner: &BoxRefiner, found: &[Detection], min_score: f32) -> Vec<u
 }
 
 /// Refines what can be refined.
-pub(super) fn refine(refiner: &BoxRefiner, image: &Image, found: &mut [Detection]) -> Result<()> {
+pub(super) fn refine_boxes(refiner: &BoxRefiner, image: &Image, found: &mut [Detection]) -> Result<()> {
     let places = refinable(refiner, found, f32::NEG_INFINITY);
     let refined = refiner.refine(image, &boxes(refiner, found, &places))?;
     put(found, &places, refined);

@@ -59,7 +59,7 @@ fn a_perfect_result_file_scores_one() {
     let document = schema::document(&output.stdout, "eval detection");
     let figures = document["rows"][0].as_object().unwrap();
     // No object is medium or large: pycocotools says -1 there, and JSON null.
-    assert_eq!(figures.values().filter(|v| v.as_f64().is_some_and(|v| (v - 1.0).abs() < 1e-12)).count(), 8);
+    assert_eq!(figures.values().filter(|v| v.as_f64().is_some_and(|v| (v - 1.0).abs() < 1e-12)).count(), 9);
     assert_eq!(figures.values().filter(|v| v.is_null()).count(), 4, "{document}");
 }
 

@@ -21,7 +21,7 @@ fn some_cases_of_every_kind_find_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let dir = tempfile::tempdir().unwrap();
     // Several processes have a test of their own.
-    let args = ["attack", "--cases", "12", "--seconds", "120", "--without", "ranks"];
+    let args = ["attack", "--cases", "8", "--seconds", "120", "--without", "ranks"];
     let args = Cli::parse_from(args).args;
     let found =
         attack::run(Path::new(env!("CARGO_BIN_EXE_ebm")), &root, &dir.path().join("attack"), &args).unwrap();

@@ -120,7 +120,7 @@ fn tables_and_errors_stand_beside_the_figures() {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
     let plain = succeeds(&problem.args(&[]));
-    assert_eq!(plain.lines().count(), 12);
+    assert_eq!(plain.lines().count(), 13);
     assert!(printed.starts_with(&plain));
 }
 

@@ -100,7 +100,9 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     let (mut refined, known) = (0, work.problems.len());
     for (done, (id, boxes)) in (1..).zip(std::mem::take(&mut work.images)) {
         match args.image(files.get(&id)) {
-            Ok(image) => refined += args.refine_image(&refiner, (id, &image), &boxes, &mut work, &mut entries)?,
+            Ok(image) => {
+                refined += args.refine_image(&refiner, (id, &image), &boxes, &mut work, &mut entries)?
+            }
             Err(reason) => {
                 let problem = BoxProblem::Unreadable { image_id: id, reason };
                 work.problems.extend(boxes.iter().map(|(index, _)| (*index, problem.clone())));

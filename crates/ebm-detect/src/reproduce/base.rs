@@ -17,7 +17,7 @@ use crate::{
     error::Result,
     faster_rcnn::FasterRcnn,
     training::{DetectorTask, StreamSource},
-    weights::{Body, WeightFile, classes, detector_metadata, save},
+    weights::{WeightFile, classes, detector_metadata, save},
 };
 
 /// Where the detector comes from.
@@ -29,8 +29,6 @@ pub struct BaseOptions {
     pub keep: bool,
     /// The detector's weights.
     pub weights: PathBuf,
-    /// Weights of its body, which stay as they are; without them all of it is trained.
-    pub body: Option<PathBuf>,
 }
 
 impl BaseOptions {
@@ -51,14 +49,13 @@ impl BaseOptions {
         if self.from_scratch {
             let dataset = dataset()?;
             let metadata = detector_metadata(config, Some(seed), &classes(&dataset))?;
-            let store = self.train(config, dataset, seed, study, progress)?;
+            let store = Self::train(config, dataset, seed, study, progress)?;
             save(&store, &path, true, &metadata)?;
         }
         WeightFile::open(&path, &study.device)
     }
 
     fn train(
-        &self,
         config: &ExperimentConfig,
         dataset: CocoDataset,
         seed: u64,
@@ -67,10 +64,7 @@ impl BaseOptions {
     ) -> Result<ParamStore> {
         let key = Key::new(seed).split("detector");
         let store = ParamStore::new(key.split("init"));
-        let detector = match &self.body {
-            None => FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &study.device))?,
-            Some(path) => Body { path, partial: false }.detector(&config.detector, &store, &study.device)?.0,
-        };
+        let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &study.device))?;
         let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
         let loader = LoaderConfig { drop_last: true, ..loader.with_workers(study.workers) };
         let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;

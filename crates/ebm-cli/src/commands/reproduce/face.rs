@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_experiment::plan::Plan;
@@ -76,7 +76,7 @@ impl Reproduction for Faces {
         "generated faces"
     }
 
-    fn missing(&self, _: Scale) -> Result<Vec<String>> {
+    fn missing(&self) -> Result<Vec<String>> {
         let data = Data::source(self.task, &self.args().datasets);
         let mut missing = Vec::new();
         if !data.exists() {
@@ -116,7 +116,6 @@ impl Reproduction for Faces {
             Scale::Paper => paper(config, &data, &trunk()?, &at.device, &options, progress)?,
             Scale::Frozen => frozen(config, &data, &trunk()?, &options, progress)?,
             Scale::Mini | Scale::Auto => mini(config, &data, &options, progress)?,
-            Scale::People | Scale::Nuclei => bail!("--scale {} is of detection alone", at.scale.name()),
         };
         tables::csv_files(at.run, config, at.scale.name(), &data, &outcome)?;
         figures(at.run, config, &data, &outcome)?;

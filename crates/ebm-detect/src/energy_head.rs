@@ -92,7 +92,7 @@ impl BoxFeatures {
         boxes: &[BBox],
         convention: BoxConvention,
     ) -> Result<Self> {
-        Self::over(Self::readable(pyramid)?, images, labels, boxes, convention)
+        Self::with_history(&Self::readable(pyramid)?, images, labels, boxes, convention)
     }
 
     /// The same with the pyramid's history: what made it is trained through f.
@@ -107,16 +107,6 @@ impl BoxFeatures {
         convention: BoxConvention,
     ) -> Result<Self> {
         let pyramid = pyramid.iter().map(|level| Ok(channels_last(level)?)).collect::<Result<_>>()?;
-        Self::over(pyramid, images, labels, boxes, convention)
-    }
-
-    fn over(
-        pyramid: Vec<Tensor>,
-        images: Vec<u32>,
-        labels: Vec<u32>,
-        boxes: &[BBox],
-        convention: BoxConvention,
-    ) -> Result<Self> {
         let device = &Device::Cpu;
         let end = convention.offset();
         let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;

@@ -49,6 +49,10 @@ impl CachedBatch {
 }
 
 impl FeatureCache {
+    /// How many images the frozen layers are run on at a time, whoever fills the cache: the same branch is
+    /// trained to the same digits only on maps that were computed alike.
+    pub const AT_ONCE: usize = 10;
+
     /// What `maps` makes of the `total` images of `loader`, as the stage `stage`.
     ///
     /// # Errors

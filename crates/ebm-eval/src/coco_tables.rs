@@ -86,8 +86,7 @@ pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<Coco
     let mut evaluation = matched(truth, detections, TRUTH, |_| {})?;
     let figures = figures(&mut evaluation, TRUTH)?;
     let view = View::of(&evaluation, TRUTH)?;
-    let lacking = || missing("the evaluator has no such size", TRUTH);
-    let size = |label| evaluation.params.area_range_idx(label).ok_or_else(lacking);
+    let size = |label| view.size(label);
     let [all, small, medium, large] = [size("all")?, size("small")?, size("medium")?, size("large")?];
     let objects = |id: u64| truth.boxes.iter().filter(|b| b.category_id == id && !b.is_crowd).count();
     let categories = view.curves.cat_ids.iter().enumerate().map(|(k, &id)| {
@@ -130,28 +129,33 @@ pub(crate) struct View<'a> {
     three_quarters: usize,
 }
 
+/// The place of an IoU threshold.
+fn threshold(evaluation: &COCOeval, iou: f64, origin: &str) -> Result<usize> {
+    let place = evaluation.params.iou_thr_idx(iou);
+    place.ok_or_else(|| missing("the evaluator has no such IoU threshold", origin))
+}
+
 impl<'a> View<'a> {
     /// Of an evaluation that has accumulated; `origin` names it in errors.
     pub fn of(evaluation: &'a COCOeval, origin: &'a str) -> Result<Self> {
         let curves =
             evaluation.accumulated().ok_or_else(|| missing("the evaluator kept no curves", origin))?;
         let detections = evaluation.params.max_det_idx();
-        let view = Self { evaluation, curves, origin, detections, half: 0, three_quarters: 0 };
-        Ok(Self { half: view.threshold(0.5)?, three_quarters: view.threshold(0.75)?, ..view })
+        let (half, three_quarters) =
+            (threshold(evaluation, 0.5, origin)?, threshold(evaluation, 0.75, origin)?);
+        Ok(Self { evaluation, curves, origin, detections, half, three_quarters })
     }
 
-    /// The place of an IoU threshold.
-    fn threshold(&self, iou: f64) -> Result<usize> {
-        let place = self.evaluation.params.iou_thr_idx(iou);
-        place.ok_or_else(|| missing("the evaluator has no such IoU threshold", self.origin))
+    /// The place of a range of sizes.
+    fn size(&self, label: &str) -> Result<usize> {
+        let place = self.evaluation.params.area_range_idx(label);
+        place.ok_or_else(|| missing("the evaluator has no such size", self.origin))
     }
 
     /// The precision at one IoU threshold, of all categories and sizes.
     pub fn precision_at(&self, iou: f64) -> Result<f64> {
-        let all = self.evaluation.params.area_range_idx("all");
-        let all = all.ok_or_else(|| missing("the evaluator has no such size", self.origin))?;
-        let place = self.threshold(iou)?;
-        Ok(self.precision(place..place + 1, 0..self.curves.shape.k, all))
+        let place = threshold(self.evaluation, iou, self.origin)?;
+        Ok(self.precision(place..place + 1, 0..self.curves.shape.k, self.size("all")?))
     }
 
     /// Every IoU threshold.

@@ -210,6 +210,9 @@ impl BoxRefiner {
     /// # Errors
     /// When a box has no extent, its label is not the network's, or f is not finite.
     pub fn refine(&self, image: &Image, boxes: &[LabelledBox]) -> Result<Vec<RefinedBox>> {
+        if boxes.is_empty() {
+            return Ok(vec![]);
+        }
         let seen = self.look(image)?;
         Ok(self.refined(&seen, boxes, &self.ascent)?.0)
     }
@@ -226,6 +229,9 @@ impl BoxRefiner {
         rng: &mut dyn RngCore,
     ) -> Result<Vec<RefinedBox>> {
         let proposal = self.proposal()?;
+        if boxes.is_empty() {
+            return Ok(vec![]);
+        }
         let seen = self.look(image)?;
         let (mut refined, corners) = self.refined(&seen, boxes, &self.ascent)?;
         let densities = BoxDensity::about(
@@ -266,16 +272,13 @@ impl BoxRefiner {
         Ok(Seen { sample, pyramid: BoxFeatures::readable(&pyramid)? })
     }
 
-    /// The refined boxes, and their corners in the network's input.
+    /// The refined boxes, of which there is one at least, and their corners in the network's input.
     pub(crate) fn refined(
         &self,
         seen: &Seen,
         boxes: &[LabelledBox],
         ascent: &GradientAscent,
     ) -> Result<(Vec<RefinedBox>, Vec<BBox>)> {
-        if boxes.is_empty() {
-            return Ok((vec![], vec![]));
-        }
         let factors = original_pixel(&seen.sample);
         let (height, width) = seen.sample.original;
         let clip = self.options.clip.then_some([width as f64, height as f64]);

@@ -30,8 +30,6 @@ pub(super) struct FrozenFeatures {
     pub device: Device,
     /// Threads that read images.
     pub workers: usize,
-    /// Images that are run at a time.
-    pub batch: usize,
 }
 
 impl FrozenFeatures {
@@ -52,7 +50,7 @@ impl FrozenFeatures {
     /// P2 … P6 of every image.
     fn features(&self, progress: &mut dyn Progress) -> Result<FeatureCache> {
         FeatureCache::compute(
-            &eval_loader(&self.dataset, &self.config, self.batch, self.workers)?,
+            &eval_loader(&self.dataset, &self.config, FeatureCache::AT_ONCE, self.workers)?,
             self.config.detector.convention.into(),
             &self.device,
             &|images| self.detector.features(&images.pixels, false),

@@ -68,7 +68,6 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
         dataset: Arc::new(dataset),
         device: study.device.clone(),
         workers: study.workers,
-        batch: BATCH,
     };
     Ok(Setup {
         config: config.clone(),

@@ -51,9 +51,6 @@ pub struct CommonArgs {
     pub workers: WorkersArgs,
 }
 
-/// How many images the frozen layers are run on at a time, as by `ebm reproduce detection --scale mini`.
-const AT_ONCE: usize = 10;
-
 /// A number of things of which there must be one, and not 2³² either.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse::<u32>() {
@@ -118,7 +115,7 @@ impl CommonArgs {
         Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<Rc<FeatureCache>> {
         let all = dataset.images.len();
-        let loader = LoaderConfig::eval(config.detector.input.transform(), AT_ONCE);
+        let loader = LoaderConfig::eval(config.detector.input.transform(), FeatureCache::AT_ONCE);
         let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
         let convention = config.detector.convention.into();

@@ -209,7 +209,7 @@ fn boxes_climb_a_known_f_to_its_mode() {
     let mut rng = Key::new(9).rng();
     let found = still.refine_with_density(&image, &given[1..2], 256, &mut rng).unwrap();
     assert_eq!(found[0].bbox.map(f64::round), [0.0, 30.0, 28.0, 40.0]);
-    let edges = found[0].edges(0.9).unwrap().unwrap();
+    let edges = found[0].density.as_ref().unwrap().edge_intervals().unwrap();
     assert!(edges.iter().flat_map(|edge| &edge.intervals).flatten().all(|end| (0.0..=128.0).contains(end)));
     assert!(found[0].density.as_ref().unwrap().effective_sample_size() > 1.0);
 }

@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 use clap::Args;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_detect::config::{ExperimentConfig, InputConfig, Settings};
+use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
 use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
@@ -90,17 +90,17 @@ impl CommonArgs {
         Key::new(self.run.seed)
     }
 
-    /// This process's share of the batches, with images from the loader.
+    /// This process's share of the `batches`, with images from the loader.
     pub fn stream(
         &self,
-        (input, convention): (&InputConfig, BoxConvention),
+        batches: LoaderConfig,
+        convention: BoxConvention,
         dataset: Arc<CocoDataset>,
-        (batch_size, key): (usize, Key),
+        key: Key,
         Session { group, device, .. }: &Session<'_>,
     ) -> Result<StreamSource> {
-        let part = group.share_of(batch_size)?;
-        let whole = LoaderConfig::train(input.transform(), batch_size);
-        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..whole };
+        let part = group.share_of(batches.batch_size)?;
+        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..batches };
         let loader = if group.world() > 1 { whole.part(part) } else { whole };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
         Ok(StreamSource::new(loader, (*device).clone(), convention))
@@ -248,8 +248,10 @@ impl Training for DetectorArgs {
             let part = session.group.share_of(batches.0)?;
             Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?)
         } else {
-            let input = (&config.detector.input, config.detector.convention.into());
-            Box::new(common.stream(input, images, batches, session)?)
+            let (batch_size, key) = batches;
+            let batches = LoaderConfig::train(config.detector.input.transform(), batch_size);
+            let convention = config.detector.convention.into();
+            Box::new(common.stream(batches, convention, images, key, session)?)
         };
         let task = DetectorTask::new(detector, store, source, &config.base, key.split("train"));
         let network = task.over(session.group);

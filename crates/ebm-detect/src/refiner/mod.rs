@@ -3,7 +3,6 @@
 //! [`BoxRefiner`] is the way in. It is trained on annotated images alone ([`RefinerTask`](crate::training::RefinerTask)): samples
 //! come from Eq. 5 around true boxes, and nothing of the detector is needed whose boxes it refines.
 
-mod body;
 mod clip;
 mod network;
 mod step_factor;
@@ -33,7 +32,6 @@ use crate::{
     weights::{REFINER, WeightFile},
 };
 
-pub(crate) use body::is_of_body;
 use clip::{clipped, clipped_interval};
 pub use network::RefinerNetwork;
 pub use step_factor::{RefinedResults, best_refiner_factor, jittered};

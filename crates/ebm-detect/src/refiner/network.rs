@@ -5,8 +5,8 @@ use candle_nn::VarBuilder;
 use ebm_nn::{fpn::Fpn, ops, params::ParamStore};
 use ebm_seed::Key;
 
-use super::body::{self, Body};
 use crate::{
+    body::{self, Body, BodyForm},
     config::{RefinerConfig, RefinerNetworkConfig},
     energy_head::{EnergyHead, HeadSizes},
     error::{Error, Result},
@@ -17,7 +17,6 @@ use crate::{
 pub struct RefinerNetwork {
     body: Body,
     fpn: Fpn,
-    map_scales: Vec<f64>,
     head: EnergyHead,
 }
 
@@ -27,10 +26,10 @@ impl RefinerNetwork {
         let RefinerNetworkConfig { channels, representation, num_classes: classes, .. } = *config;
         let pooler = Pooler::of_refiner(config);
         let sizes = HeadSizes { channels, representation, classes };
+        let form = BodyForm::of_refiner(config);
         Ok(Self {
-            body: Body::new(config, vb)?,
-            fpn: Fpn::with_outputs(&body::channels(config), channels, config.kernel, vb.pp("backbone.fpn"))?,
-            map_scales: config.map_scales.clone(),
+            fpn: Fpn::with_outputs(&form.channels(), channels, config.kernel, vb.pp("backbone.fpn"))?,
+            body: Body::new(form, vb)?,
             head: EnergyHead::over(pooler, sizes, vb.pp("roi_heads"))?,
         })
     }
@@ -48,13 +47,13 @@ impl RefinerNetwork {
     ) -> Result<(Self, ParamStore)> {
         let refuse = |reason: String| Error::Weights { path: weights.to_owned(), reason };
         let store = ParamStore::new(key);
-        store.preload(body::read(&config.network, weights, device)?);
-        let (network, trained) = (config.network.clone(), config.trained_stages);
-        store.freeze(move |name| body::is_frozen(&network, trained, name));
+        let (form, trained) = (BodyForm::of_refiner(&config.network), config.trained_stages);
+        store.preload(form.read(weights, device)?);
+        store.freeze(move |name| form.is_frozen(trained, name));
         let network = Self::new(&config.network, &store.var_builder(DType::F32, device))
             .map_err(|error| refuse(format!("its shapes are not those of the refiner's body: {error}")))?;
         let mut report = store.preload_report();
-        report.missing.retain(|name| name.starts_with("backbone.body."));
+        report.missing.retain(|name| body::is_of_body(name));
         if !report.is_exact() {
             return Err(refuse(format!("its names are not those of the refiner's body: {report}")));
         }
@@ -63,15 +62,13 @@ impl RefinerNetwork {
 
     /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.
     pub fn maps(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
-        self.body.maps(pixels)
+        self.body.maps(pixels, false)
     }
 
     /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps; ReLU is
     /// behind it, so that a bin's mean tells more than the mean of what it is made of.
     pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
-        let scaled = maps.iter().zip(&self.map_scales).map(|(map, scale)| map * *scale);
-        let scaled = scaled.collect::<candle_core::Result<Vec<_>>>()?;
-        let mut levels = self.fpn.forward_channels_last(&scaled)?;
+        let mut levels = self.fpn.forward_channels_last(maps)?;
         levels.truncate(maps.len());
         let level = |level: &Tensor| Ok(ops::of_channels_last(&ops::relu(level)?)?);
         levels.iter().map(level).collect()

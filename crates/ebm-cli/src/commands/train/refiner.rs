@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, ensure};
+use candle_core::Tensor;
 use clap::Args;
 use ebm_core::GaussianMixture;
 use ebm_data::coco::CocoDataset;
-use ebm_data::loader::{DetectionRecipe, Loader, LoaderConfig};
 use ebm_detect::config::{RefinerConfig, Settings};
-use ebm_detect::training::{MirroredMaps, RefinerSource, RefinerTask, each_image};
+use ebm_detect::training::{RefinerSource, RefinerTask, each_image};
 use ebm_detect::weights::{classes, refiner_metadata};
 use ebm_detect::{BoxRefiner, RefinedResults, RefinerNetwork, RefinerOptions, best_refiner_factor, jittered};
 use ebm_eval::{Detection, GroundTruth, detections::check_ids, read_results};
@@ -79,28 +79,6 @@ impl RefinerArgs {
         Ok(config)
     }
 
-    /// The body's maps of all images and of their mirror images.
-    fn maps(
-        &self,
-        network: &RefinerNetwork,
-        config: &RefinerConfig,
-        images: &Arc<CocoDataset>,
-        session: &mut Session<'_>,
-    ) -> Result<MirroredMaps> {
-        let loader = |flip_probability: f64| -> Result<Loader> {
-            let loader = LoaderConfig::eval(config.input.transform(), 1);
-            let recipe = DetectionRecipe { flip_probability, ..loader.recipe };
-            let tolerance = self.common.data.tolerance_of_images();
-            let loader =
-                LoaderConfig { recipe, tolerance, ..loader }.with_workers(self.common.workers.count());
-            Ok(Loader::new(images.clone(), loader, self.common.key())?)
-        };
-        let batch_size = config.training.batch_size;
-        let batches = (batch_size, session.group.share_of(batch_size)?, self.common.key().split("data"));
-        let total = (images.images.len(), session.device);
-        Ok(MirroredMaps::compute(network, [&loader(0.0)?, &loader(1.0)?], batches, total, session.progress)?)
-    }
-
     /// The boxes that step lengths are chosen by.
     fn boxes(&self, data: &RefinerData, held_out: &HeldOut) -> Result<Vec<Detection>> {
         if let Some(results) = &data.results {
@@ -164,12 +142,13 @@ impl Training for RefinerArgs {
         let key = common.key();
         let (network, store) =
             RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
+        let batches = (config.training.batch_size, key.split("data"));
+        let input = (&config.input, BoxConvention::HalfOpen);
         let source = if common.cache {
             ensure!(config.trained_stages == 0, "--cache keeps the output of a frozen body: leave it out");
-            RefinerSource::Maps(self.maps(&network, config, &images, session)?)
+            let maps = |pixels: &Tensor| network.maps(pixels);
+            RefinerSource::Maps(common.mirrored_maps(input, &images, &maps, batches, session)?)
         } else {
-            let batches = (config.training.batch_size, key.split("data"));
-            let input = (&config.input, BoxConvention::HalfOpen);
             RefinerSource::Images(Box::new(common.stream(input, images, batches, session)?))
         };
         let task = RefinerTask::new((network, store), source, config, key.split("train"))?;
@@ -191,7 +170,7 @@ impl Training for RefinerArgs {
         let some = held_out.some(data.config.validation_images);
         let loader = some.loader(&data.config.input, self.common.workers.count())?;
         let key = self.common.key().split("validation");
-        Ok(network.validation_loss(each_image(&loader, session.device)?, key)?)
+        Ok(network.validation_loss(each_image(&loader, BoxConvention::HalfOpen, session.device)?, key)?)
     }
 
     fn keep(&mut self, data: &RefinerData, network: &RefinerTask) -> Result<()> {

@@ -14,6 +14,7 @@
 //! The boxes of any other detector: [`BoxRefiner`].
 
 mod anchors;
+mod body;
 mod box_coder;
 mod box_head;
 mod branch;

@@ -117,7 +117,22 @@ fn of_the_body_as_much_is_trained_as_asked_for() {
     let mut wide = config("");
     wide.network.width = 5;
     let refused = RefinerNetwork::with_body(&wide, &body, &Device::Cpu, Key::new(2)).err().unwrap();
-    assert!(refused.to_string().contains("its shapes are not those of the refiner's body"), "{refused}");
+    assert!(refused.to_string().contains("its shapes are not those of the refiner's network"), "{refused}");
+}
+
+#[test]
+fn a_training_begins_with_a_body_or_with_a_refiner() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut config, body) = (config(""), body(dir.path()));
+    let first = task(&config, &body);
+    let path = dir.path().join("refiner.safetensors");
+    let class = Class { label: 1, id: 18, name: "dog".to_owned() };
+    refiner_metadata(&config, 7, &[class]).unwrap().save(&path, &first.store().tensors().unwrap()).unwrap();
+    let second = RefinerNetwork::with_body(&config, &path, &Device::Cpu, Key::new(99)).unwrap().1;
+    assert!(second.to_safetensors().unwrap() == first.store().to_safetensors().unwrap());
+    config.network.representation = 17;
+    let refused = RefinerNetwork::with_body(&config, &path, &Device::Cpu, Key::new(2)).err().unwrap();
+    assert!(refused.to_string().contains("its shapes are not those of the refiner's network"), "{refused}");
 }
 
 /// A refiner whose parameters are all 0 but those that `change` sets.

@@ -3,7 +3,6 @@
 //! [`BoxRefiner`] is the way in. It is trained on annotated images alone ([`RefinerTask`](crate::training::RefinerTask)): samples
 //! come from Eq. 5 around true boxes, and nothing of the detector is needed whose boxes it refines.
 
-mod body;
 mod calibration;
 mod clip;
 mod network;
@@ -34,7 +33,6 @@ use crate::{
     weights::{REFINER, WeightFile},
 };
 
-pub(crate) use body::is_of_body;
 pub use calibration::{Calibration, CalibrationOptions, Rescoring};
 use clip::clipped;
 pub use network::RefinerNetwork;

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, ensure};
+use candle_core::Tensor;
 use clap::Args;
 use ebm_core::GaussianMixture;
 use ebm_data::coco::CocoDataset;
-use ebm_data::loader::{DetectionRecipe, Loader, LoaderConfig};
+use ebm_data::loader::LoaderConfig;
 use ebm_data::object_crop::ObjectCrop;
 use ebm_detect::config::{RefinerConfig, Settings};
-use ebm_detect::training::{MirroredMaps, RefinerSource, RefinerTask, each_image};
+use ebm_detect::training::{RefinerSource, RefinerTask, each_image};
 use ebm_detect::weights::{classes, refiner_metadata};
 use ebm_detect::{CalibrationOptions, RefinedResults, RefinerNetwork, RefinerOptions, jittered};
 use ebm_eval::{Detection, GroundTruth, detections::check_ids, read_results};
@@ -36,7 +37,8 @@ pub struct RefinerArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Weights of the body, trained on ImageNet: a ResNet's, its normalisation folded into the convolutions, or with
-    /// --config refiner_lite0 those of EfficientNet-Lite0 as they are published.
+    /// --config refiner_lite0 those of EfficientNet-Lite0 as they are published. Or a refiner of the same
+    /// network, whose training goes on from there.
     #[arg(long)]
     body: PathBuf,
     /// A detector's boxes on the validation images, as a COCO result file: the step lengths with the best AP
@@ -82,28 +84,6 @@ impl RefinerArgs {
         config.training.batch_size = self.common.batch_size.unwrap_or(config.training.batch_size);
         check_ranges("of the command line", &config)?;
         Ok(config)
-    }
-
-    /// The body's maps of all images and of their mirror images.
-    fn maps(
-        &self,
-        network: &RefinerNetwork,
-        config: &RefinerConfig,
-        images: &Arc<CocoDataset>,
-        session: &mut Session<'_>,
-    ) -> Result<MirroredMaps> {
-        let loader = |flip_probability: f64| -> Result<Loader> {
-            let loader = LoaderConfig::eval(config.input.transform(), 1);
-            let recipe = DetectionRecipe { flip_probability, ..loader.recipe };
-            let tolerance = self.common.data.tolerance_of_images();
-            let loader =
-                LoaderConfig { recipe, tolerance, ..loader }.with_workers(self.common.workers.count());
-            Ok(Loader::new(images.clone(), loader, self.common.key())?)
-        };
-        let batch_size = config.training.batch_size;
-        let batches = (batch_size, session.group.share_of(batch_size)?, self.common.key().split("data"));
-        let total = (images.images.len(), session.device);
-        Ok(MirroredMaps::compute(network, [&loader(0.0)?, &loader(1.0)?], batches, total, session.progress)?)
     }
 
     /// The boxes that step lengths are chosen by.
@@ -169,10 +149,13 @@ impl Training for RefinerArgs {
         let key = common.key();
         let (network, store) =
             RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
+        let batches = (config.training.batch_size, key.split("data"));
+        let input = (&config.input, BoxConvention::HalfOpen);
         let source = if common.cache {
             ensure!(config.crop.is_none(), "--cache keeps whole images, and `crop` shows others each time");
             ensure!(config.trained_stages == 0, "--cache keeps the output of a frozen body: leave it out");
-            RefinerSource::Maps(self.maps(&network, config, &images, session)?)
+            let maps = |pixels: &Tensor| network.maps(pixels);
+            RefinerSource::Maps(common.mirrored_maps(input, &images, &maps, batches, session)?)
         } else {
             let mut batches = LoaderConfig::train(config.input.transform(), config.training.batch_size);
             batches.recipe.crop = config.crop.map(ObjectCrop::from);
@@ -198,7 +181,7 @@ impl Training for RefinerArgs {
         let some = held_out.some(data.config.validation_images);
         let loader = some.loader(&data.config.input, self.common.workers.count())?;
         let key = self.common.key().split("validation");
-        Ok(network.validation_loss(each_image(&loader, session.device)?, key)?)
+        Ok(network.validation_loss(each_image(&loader, BoxConvention::HalfOpen, session.device)?, key)?)
     }
 
     fn keep(&mut self, data: &RefinerData, network: &RefinerTask) -> Result<()> {

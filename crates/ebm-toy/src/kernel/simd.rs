@@ -117,16 +117,22 @@ pub(super) struct Weights<'a> {
 
 /// What the way back needs of a block.
 pub(super) struct Trace<S: Simd> {
-    /// The output of each layer.
-    values: [Block<S>; LAYERS + 1],
-    /// φ' at each layer.
-    slopes: [Block<S>; LAYERS + 1],
-    /// The derivative of `values` in y.
-    tangents: [Block<S>; LAYERS + 1],
-    /// φ'' times the derivative of its argument in y.
-    bends: [Block<S>; LAYERS + 1],
+    layers: [Layer<S>; LAYERS + 1],
     /// The gradients of the layer that the way back has reached.
     back: Back<S>,
+}
+
+/// What the way back needs of a layer.
+#[derive(Clone, Copy)]
+struct Layer<S: Simd> {
+    /// Its output.
+    values: Block<S>,
+    /// φ'.
+    slopes: Block<S>,
+    /// The derivative of `values` in y.
+    tangents: Block<S>,
+    /// φ'' times the derivative of its argument in y.
+    bends: Block<S>,
 }
 
 /// Gradients in a layer's output and in its derivative, then in the arguments of its activation.
@@ -151,9 +157,41 @@ impl<S: Simd> Trace<S> {
     #[inline(always)]
     pub(super) fn new(simd: S) -> Self {
         let block = [[simd.splat_f32s(0.0); WIDTH]; VECTORS];
-        let layers = [block; LAYERS + 1];
+        let layer = Layer { values: block, slopes: block, tangents: block, bends: block };
         let back = Back { values: block, tangents: block, delta: block, epsilon: block };
-        Self { values: layers, slopes: layers, tangents: layers, bends: layers, back }
+        Self { layers: [layer; LAYERS + 1], back }
+    }
+}
+
+/// The output of a layer for a vector of samples, and its derivative in y.
+type Output<S> = [[<S as Simd>::f32s; WIDTH]; 2];
+
+impl<S: Simd> Layer<S> {
+    /// Makes of `before` the layer's output for vector `v`, from the arguments of its activation and their
+    /// derivatives in y; a residual layer adds to what was there.
+    #[inline(always)]
+    fn activate<K: Kind, const TANGENT: bool>(
+        &mut self,
+        simd: S,
+        v: usize,
+        [z, zt]: &Output<S>,
+        residual: bool,
+        [a, t]: &mut Output<S>,
+    ) {
+        for o in 0..WIDTH {
+            let (value, slope) = K::activate(simd, z[o]);
+            a[o] = if residual { simd.add_f32s(a[o], value) } else { value };
+            self.values[v][o] = a[o];
+            if K::KEEPS_SLOPES {
+                self.slopes[v][o] = slope;
+            }
+            if TANGENT {
+                let tangent = simd.mul_f32s(slope, zt[o]);
+                t[o] = if residual { simd.add_f32s(t[o], tangent) } else { tangent };
+                self.tangents[v][o] = t[o];
+                self.bends[v][o] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
+            }
+        }
     }
 }
 
@@ -186,24 +224,15 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
     let zero = simd.splat_f32s(0.0);
     let mut results = [[zero; VECTORS]; 2];
     for v in 0..vectors.min(VECTORS) {
-        let (mut a, mut t) = ([zero; WIDTH], [zero; WIDTH]);
+        let (mut output, mut arguments) = ([[zero; WIDTH]; 2], [[zero; WIDTH]; 2]);
         for o in 0..WIDTH {
             let w = simd.splat_f32s(weights.y_weight[o]);
-            let z = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
-            let (value, slope) = K::activate(simd, z);
-            a[o] = value;
-            trace.values[0][v][o] = value;
-            if K::KEEPS_SLOPES {
-                trace.slopes[0][v][o] = slope;
-            }
-            if TANGENT {
-                t[o] = simd.mul_f32s(slope, w);
-                trace.tangents[0][v][o] = t[o];
-                trace.bends[0][v][o] = simd.mul_f32s(K::bend(simd, value, slope), w);
-            }
+            arguments[0][o] = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
+            arguments[1][o] = w;
         }
+        trace.layers[0].activate::<K, TANGENT>(simd, v, &arguments, false, &mut output);
         for (l, bias) in bias.iter().enumerate() {
-            let (mut z, mut zt) = (bias.map(|bias| simd.splat_f32s(bias)), [zero; WIDTH]);
+            let (mut z, mut zt, [a, t]) = (bias.map(|bias| simd.splat_f32s(bias)), [zero; WIDTH], &output);
             for i in 0..WIDTH {
                 for o in 0..WIDTH {
                     let w = simd.splat_f32s(weights.hidden[l][o][i]);
@@ -213,21 +242,10 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
                     }
                 }
             }
-            for o in 0..WIDTH {
-                let (value, slope) = K::activate(simd, z[o]);
-                a[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(a[o], value) } else { value };
-                trace.values[l + 1][v][o] = a[o];
-                if K::KEEPS_SLOPES {
-                    trace.slopes[l + 1][v][o] = slope;
-                }
-                if TANGENT {
-                    let tangent = simd.mul_f32s(slope, zt[o]);
-                    t[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(t[o], tangent) } else { tangent };
-                    trace.tangents[l + 1][v][o] = t[o];
-                    trace.bends[l + 1][v][o] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
-                }
-            }
+            let (layer, residual) = (&mut trace.layers[l + 1], K::NETWORK.is_residual(l));
+            layer.activate::<K, TANGENT>(simd, v, &[z, zt], residual, &mut output);
         }
+        let [a, t] = output;
         let (mut f, mut first) = (simd.splat_f32s(weights.out_bias), zero);
         for o in 0..WIDTH {
             let w = simd.splat_f32s(weights.out_weight[o]);
@@ -261,16 +279,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     joined: &mut [S::f32s; WIDTH],
 ) -> [S::f32s; VECTORS] {
     let vectors = vectors.min(VECTORS);
-    let Trace { values, slopes, tangents, bends, back } = trace;
+    let Trace { layers, back } = trace;
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.out_weight[o]);
         let mut sum = gradients.out_weight[o];
         for v in 0..vectors {
             back.values[v][o] = simd.mul_f32s(w, g[0][v]);
-            sum = simd.mul_add_f32s(values[LAYERS][v][o], g[0][v], sum);
+            sum = simd.mul_add_f32s(layers[LAYERS].values[v][o], g[0][v], sum);
             if TANGENT {
                 back.tangents[v][o] = simd.mul_f32s(w, g[1][v]);
-                sum = simd.mul_add_f32s(tangents[LAYERS][v][o], g[1][v], sum);
+                sum = simd.mul_add_f32s(layers[LAYERS].tangents[v][o], g[1][v], sum);
             }
         }
         gradients.out_weight[o] = sum;
@@ -279,18 +297,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     for l in (0..LAYERS).rev() {
         let joins = l == K::NETWORK.joining_layer();
         let bias = if joins { &mut *joined } else { &mut gradients.bias[l] };
-        let layer = (&values[l + 1], &slopes[l + 1], &bends[l + 1]);
-        through_activation::<S, K, TANGENT>(simd, layer, vectors, back, bias);
+        through_activation::<S, K, TANGENT>(simd, &layers[l + 1], vectors, back, bias);
         let residual = K::NETWORK.is_residual(l);
-        outer(simd, &back.delta, &values[l], vectors, &mut gradients.hidden[l]);
+        outer(simd, &back.delta, &layers[l].values, vectors, &mut gradients.hidden[l]);
         transposed(simd, weights.hidden[l], &back.delta, vectors, residual, &mut back.values);
         if TANGENT {
-            outer(simd, &back.epsilon, &tangents[l], vectors, &mut gradients.hidden[l]);
+            outer(simd, &back.epsilon, &layers[l].tangents, vectors, &mut gradients.hidden[l]);
             transposed(simd, weights.hidden[l], &back.epsilon, vectors, residual, &mut back.tangents);
         }
     }
-    let layer = (&values[0], &slopes[0], &bends[0]);
-    through_activation::<S, K, TANGENT>(simd, layer, vectors, back, &mut gradients.y_bias);
+    through_activation::<S, K, TANGENT>(simd, &layers[0], vectors, back, &mut gradients.y_bias);
     let mut in_y = [simd.splat_f32s(0.0); VECTORS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.y_weight[o]);
@@ -308,11 +324,11 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
 }
 
 /// From the gradients in a layer's output, and in its derivative, to those in the arguments of its
-/// activation, whose sum is added to `bias`. Of the layer: its output, the kept slopes and bends.
+/// activation, whose sum is added to `bias`.
 #[inline(always)]
 fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,
-    (values, slopes, bends): (&Block<S>, &Block<S>, &Block<S>),
+    layer: &Layer<S>,
     vectors: usize,
     back: &mut Back<S>,
     bias: &mut [S::f32s; WIDTH],
@@ -320,10 +336,10 @@ fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     let mut sums = *bias;
     for v in 0..vectors {
         for o in 0..WIDTH {
-            let (output, slope) = (values[v][o], slopes[v][o]);
+            let (output, slope) = (layer.values[v][o], layer.slopes[v][o]);
             let mut d = K::back(simd, back.values[v][o], output, slope);
             if TANGENT {
-                d = simd.mul_add_f32s(back.tangents[v][o], bends[v][o], d);
+                d = simd.mul_add_f32s(back.tangents[v][o], layer.bends[v][o], d);
                 back.epsilon[v][o] = K::back(simd, back.tangents[v][o], output, slope);
             }
             back.delta[v][o] = d;

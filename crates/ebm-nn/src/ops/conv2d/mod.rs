@@ -111,8 +111,10 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
 /// As [`conv2d`], and where the residual has another shape.
 pub(crate) fn conv2d_layer(
     x: &Tensor,
-    (w, bias): (&Tensor, Option<&Tensor>),
-    (stride, padding): (usize, usize),
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: usize,
     residual: Option<&Tensor>,
     activation: Activation,
 ) -> Result<Tensor> {
@@ -149,7 +151,7 @@ pub fn conv2d_channels_last(
     #[cfg(feature = "cuda")]
     if x.device().is_cuda() {
         return match bias {
-            Some(_) => conv2d_layer(x, (w, bias), (stride, padding), None, Activation::None),
+            Some(_) => conv2d_layer(x, w, bias, stride, padding, None, Activation::None),
             None => product_on_gpu(x, w, stride, padding),
         };
     }

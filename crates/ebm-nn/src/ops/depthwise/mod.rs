@@ -48,7 +48,7 @@ pub fn depthwise_conv2d_channels_last(
     stride: usize,
     padding: Padding,
 ) -> Result<Tensor> {
-    depthwise_layer(x, (w, bias), (stride, padding), Activation::None)
+    depthwise_layer(x, w, bias, stride, padding, Activation::None)
 }
 
 /// [`depthwise_conv2d_channels_last`] and `activation`.
@@ -57,13 +57,14 @@ pub fn depthwise_conv2d_channels_last(
 /// As there.
 pub(crate) fn depthwise_layer(
     x: &Tensor,
-    (w, bias): (&Tensor, Option<&Tensor>),
-    (stride, padding): (usize, Padding),
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: Padding,
     activation: Activation,
 ) -> Result<Tensor> {
     if x.dtype() == DType::BF16 {
-        let form = |x: &Tensor| depthwise_layer(x, (w, bias), (stride, padding), activation);
-        return widened(x, form);
+        return widened(x, |x| depthwise_layer(x, w, bias, stride, padding, activation));
     }
     let geometry = check(x, w, bias, stride, padding)?;
     // Tap after tap, (kh·kw, C): the order in which channels meet.

@@ -213,14 +213,12 @@ impl<A: Axes> Kernel<2> for MapGradient<A> {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, arguments, |[grad, rois]| {
-            self.pool.feature_gradient(self.map.dims4()?, rois, grad)?
-        })
+        by_type!(A::OP, arguments, |[grad, rois]| self.pool.feature_gradient(&self.map, rois, grad)?)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [grad, rois]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_map(&self.pool, &self.map, (grad, rois))
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        super::cuda::backward_map(&self.pool, &self.map, arguments)
     }
 }
 

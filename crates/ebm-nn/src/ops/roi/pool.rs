@@ -4,7 +4,7 @@
 //! by rows of the map, and every row adds the boxes in their order: each sum has one order whatever the
 //! number of threads.
 
-use candle_core::Result;
+use candle_core::{Result, Shape};
 use rayon::prelude::*;
 
 use super::kernels::{RoiKernel, pool_box, roi_grad_box, scatter_box};
@@ -59,15 +59,10 @@ impl<A: Axes> RoiPool<A> {
         Ok(result)
     }
 
-    /// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `shape` is (N, C, H, W),
+    /// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `map` is (N, C, H, W),
     /// `grad` (R, C, ph, pw).
-    pub(super) fn feature_gradient<T: Float>(
-        &self,
-        shape: (usize, usize, usize, usize),
-        rois: &[T],
-        grad: &[T],
-    ) -> Result<Vec<T>> {
-        let ((n, c, h, w), bins) = (shape, self.bins());
+    pub(super) fn feature_gradient<T: Float>(&self, map: &Shape, rois: &[T], grad: &[T]) -> Result<Vec<T>> {
+        let ((n, c, h, w), bins) = (map.dims4()?, self.bins());
         let boxes = self.boxes(rois, n)?;
         let mut result = vec![T::zero(); n * c * h * w];
         if result.is_empty() || boxes.is_empty() {

@@ -7,7 +7,6 @@ use ebm_detect::{BoxDensity, Corner, Detection, Error};
 
 use crate::box_panel::{Boxes, REGION, box_panel, shade_bands};
 use crate::contact_sheet::{Mark, SMALL_EM, with_marks};
-use crate::density_panel::LEVEL;
 use crate::picture::{AFTER, BEFORE, Colour, TRUTH, enlarge};
 
 /// Bands that are not to be believed.
@@ -17,7 +16,7 @@ const ROOMY: usize = 640;
 /// For each so many pixels of the longer side lines and letters become once as large.
 const UNIT: f64 = 1000.0;
 
-/// A detection, and where its edges lie with probability [`LEVEL`].
+/// A detection, and where its edges lie with probability 0.9.
 pub struct Found {
     pub detection: Detection,
     /// None without a density, and where its samples have no spread.
@@ -26,9 +25,9 @@ pub struct Found {
 
 impl Found {
     pub fn new(detection: Detection) -> Result<Self> {
-        let edges = match detection.edges(LEVEL) {
-            Err(Error::NonFinite { .. }) => None,
-            edges => edges?,
+        let edges = match detection.density.as_ref().map(BoxDensity::edge_intervals) {
+            None | Some(Err(Error::NonFinite { .. })) => None,
+            Some(edges) => Some(edges?),
         };
         Ok(Self { detection, edges })
     }

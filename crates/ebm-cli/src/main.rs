@@ -49,6 +49,9 @@ enum Command {
     Predict(commands::predict::Predict),
     /// Place another detector's boxes anew, and say how sure each edge is.
     Refine(commands::refine::RefineArgs),
+    /// Teach a refiner, from a detector's boxes on annotated images, how far to move boxes, how wide intervals have
+    /// to be, and how f enters scores.
+    Calibrate(commands::calibrate::CalibrateArgs),
     /// Reproduce a table of the paper.
     #[command(subcommand)]
     Reproduce(commands::reproduce::Reproduce),
@@ -102,6 +105,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Eval(command) => commands::eval::run(command),
         Command::Predict(command) => commands::predict::run(command),
         Command::Refine(args) => commands::refine::run(&args),
+        Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Data(command) => commands::data::run(command),
         Command::Weights(command) => commands::weights::run(command),

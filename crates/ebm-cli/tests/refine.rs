@@ -194,6 +194,43 @@ fn results_are_refined_and_all_else_is_kept() {
 }
 
 #[test]
+fn a_calibration_widens_intervals_and_enters_scores() {
+    let place = Place::new();
+    place.train("run", &["--steps", "2", "--step-factor", "1"]);
+    let annotations = place.path("a/annotations.json");
+    let truth = read(&annotations);
+    let found = truth["annotations"].as_array().unwrap().iter().map(|object| {
+        json!({ "image_id": object["image_id"], "category_id": object["category_id"], "bbox": object["bbox"], "score": 0.8 })
+    });
+    let found: Vec<Value> = found.collect();
+    assert!(found.len() > 9, "{}", found.len());
+    place.write("r.json", &Value::from(found.clone()).to_string());
+    place.write("few.json", &Value::from(found[..3].to_vec()).to_string());
+    let calibrate = |results: &str, out: &str, more: &[&str]| {
+        let [refiner, results, out] = [place.refiner("run"), place.path(results), place.path(out)];
+        let images = place.path("a/images");
+        let args = ["calibrate", "--refiner", text(&refiner), "--results", text(&results), "--samples", "64"];
+        let to = ["--annotations", text(&annotations), "--images", text(&images), "--out", text(&out)];
+        [&args[..], &to, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = succeeds(&strs(&calibrate("r.json", "calibrated.safetensors", &["--step-factor", "0"])));
+    assert!(said.contains("intervals are widened by") && said.contains("with the power"), "{said}");
+    let again = calibrate("r.json", "calibrated.safetensors", &[]);
+    assert!(String::from_utf8_lossy(&ebm(&strs(&again)).stderr).contains("exists already"));
+    let said = succeeds(&strs(&calibrate("few.json", "few.safetensors", &["--step-factor", "0"])));
+    assert!(said.contains("fewer than 9 boxes are right"), "{said}");
+
+    refused(&strs(&place.refine("run", "r.json", "no.json", &["--rescore"])), 1, &["has no calibration"]);
+    std::fs::rename(place.path("calibrated.safetensors"), place.refiner("run")).unwrap();
+    let more = ["--rescore", "--density", "--samples", "64"];
+    succeeds(&strs(&place.refine("run", "r.json", "out.json", &more)));
+    for refined in read(&place.path("out.json")).as_array().unwrap() {
+        assert_eq!((&refined["score_before"], &refined["calibrated"]), (&json!(0.8), &json!(true)));
+        assert!(refined["reliable"].is_boolean() && refined["score"].as_f64() <= Some(0.8), "{refined}");
+    }
+}
+
+#[test]
 fn bad_entries_are_named_and_kept_on_request() {
     let place = Place::new();
     place.train("run", &["--steps", "1", "--step-factor", "1", "--per-class"]);

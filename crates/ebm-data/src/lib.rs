@@ -23,6 +23,7 @@ pub mod fetch;
 pub mod files;
 pub mod image;
 pub mod loader;
+pub mod object_crop;
 pub mod pack;
 pub mod patch;
 mod planes;

@@ -48,6 +48,10 @@ pub struct BoxDensity {
     /// Their sum is 1.
     weights: Vec<f64>,
     effective_sample_size: f64,
+    /// Columns and rows of the image, where edges end at its border.
+    bounds: Option<[f64; 2]>,
+    /// What intervals of [`LEVEL`](Self::LEVEL) are widened by at both ends, in pixels.
+    margins: Option<[f64; 4]>,
 }
 
 /// Rounds in which a quarter of the samples finds where the density is.
@@ -65,6 +69,9 @@ impl BoxDensity {
     /// The least effective sample size at which intervals mean what they say: of 100 draws, the share in an
     /// interval of probability 0.9 has a standard error of √(0.9 · 0.1 / 100) = 0.03.
     pub const ENOUGH: f64 = 100.0;
+
+    /// The probability of [`edge_intervals`](Self::edge_intervals).
+    pub const LEVEL: f64 = 0.9;
 
     /// The densities about `boxes`, box i of class `labels[i]` in image `images[i]` of the `pyramid`, each
     /// from `num_samples` samples. Eq. 5's mixture about the box, in the coordinates of f,
@@ -122,6 +129,8 @@ impl BoxDensity {
             edges: edges.iter().map(|e| [e[0], e[1], e[2], e[3]]).collect(),
             weights: densities.iter().flat_map(|density| density.weights().to_vec()).collect(),
             effective_sample_size: densities.iter().map(ImportanceDensity::effective_sample_size).sum(),
+            bounds: None,
+            margins: None,
         })
     }
 
@@ -138,13 +147,55 @@ impl BoxDensity {
         self
     }
 
-    /// Where each edge lies with probability `level`, the smallest sets: left, top, right, bottom.
+    /// The same where edges end at the border of an image of so many columns and rows.
+    #[must_use]
+    pub fn within(self, size: [f64; 2]) -> Self {
+        Self { bounds: Some(size), ..self }
+    }
+
+    /// The same with [`edge_intervals`](Self::edge_intervals) that a calibration widens at both ends by
+    /// `margins` of left, top, right and bottom, in pixels.
+    #[must_use]
+    pub fn calibrated(self, margins: [f64; 4]) -> Self {
+        Self { margins: Some(margins), ..self }
+    }
+
+    /// Whether a calibration tells by how much intervals are too narrow.
+    pub fn is_calibrated(&self) -> bool {
+        self.margins.is_some()
+    }
+
+    /// Where each edge lies with probability `level` as p(y | x) says, the smallest sets: left, top, right,
+    /// bottom.
     ///
     /// # Errors
     /// When `level` is not between 0 and 1, or the samples have no spread.
     pub fn edge_regions(&self, level: f64) -> Result<[Region; 4]> {
         let region = |edge: usize| -> Result<Region> { Ok(self.edge(edge)?.highest_density_region(level)?) };
-        Ok([region(0)?, region(1)?, region(2)?, region(3)?])
+        Ok(self.bounded([region(0)?, region(1)?, region(2)?, region(3)?]))
+    }
+
+    /// Where each edge lies with probability 0.9, left, top, right, bottom: what p(y | x) says, or, where
+    /// there is a calibration, what holds as often as it says on images like those of the calibration.
+    ///
+    /// # Errors
+    /// When the samples have no spread.
+    pub fn edge_intervals(&self) -> Result<[Region; 4]> {
+        let mut regions = self.edge_regions(Self::LEVEL)?;
+        for (region, margin) in regions.iter_mut().zip(self.margins.into_iter().flatten()) {
+            widen(&mut region.intervals, margin);
+        }
+        Ok(self.bounded(regions))
+    }
+
+    fn bounded(&self, mut regions: [Region; 4]) -> [Region; 4] {
+        for (place, region) in regions.iter_mut().enumerate() {
+            if let Some(size) = self.bounds {
+                let ends = region.intervals.iter_mut().flatten();
+                ends.for_each(|end| *end = end.clamp(0.0, size[place % 2]));
+            }
+        }
+        regions
     }
 
     /// From 1 to M: as many draws from p itself would be about as good.
@@ -238,6 +289,21 @@ impl BoxDensity {
         let (low, high) = (quantile(TAIL) - REACH * width, quantile(1.0 - TAIL) + REACH * width);
         Ok(Axis { low, high, width })
     }
+}
+
+/// Moves both ends of each interval outwards by `margin`, and joins those that then meet. One that a negative
+/// margin would end becomes its middle.
+fn widen(intervals: &mut Vec<[f64; 2]>, margin: f64) {
+    let mut widened: Vec<[f64; 2]> = Vec::with_capacity(intervals.len());
+    for [from, to] in intervals.drain(..) {
+        let middle = (from + to) / 2.0;
+        let [from, to] = [(from - margin).min(middle), (to + margin).max(middle)];
+        match widened.last_mut() {
+            Some(last) if last[1] >= from => last[1] = to,
+            _ => widened.push([from, to]),
+        }
+    }
+    *intervals = widened;
 }
 
 /// A mixture about the mean of `found`: its own standard deviations, and twice those for the tails. A few

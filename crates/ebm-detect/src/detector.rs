@@ -10,7 +10,7 @@ use std::{
 };
 
 use candle_core::Device;
-use ebm_core::Region;
+
 use ebm_data::{Image, coco::CocoDataset, decode::read_image};
 use ebm_eval::detections::MAX_COORDINATE;
 use ebm_train::{Class, ModelMetadata};
@@ -42,6 +42,8 @@ pub struct DetectorOptions {
     pub method: Option<String>,
     /// The factor of the configured step lengths, in place of the one that validation data chose.
     pub step_factor: Option<f64>,
+    /// Detections of a lower score keep the detector's boxes where a `refiner` would place them anew.
+    pub min_score: f32,
     /// In what the maps of body and pyramid are held.
     pub maps: MapType,
     /// Where the networks compute.
@@ -52,7 +54,8 @@ impl Default for DetectorOptions {
     /// No branch, no refiner, what the files say, the CPU.
     fn default() -> Self {
         let (config, branch, refiner, method, step_factor) = (None, None, None, None, None);
-        Self { config, branch, refiner, method, step_factor, maps: MapType::default(), device: Device::Cpu }
+        let (min_score, maps, device) = (0.0, MapType::default(), Device::Cpu);
+        Self { config, branch, refiner, method, step_factor, min_score, maps, device }
     }
 }
 
@@ -89,6 +92,8 @@ pub struct Detector {
     network: Network,
     /// For the boxes of the classes that it was trained on.
     refiner: Option<BoxRefiner>,
+    /// It is not asked about detections of less.
+    min_score: f32,
     /// Every file that says what it is.
     files: Vec<(PathBuf, ModelMetadata)>,
 }
@@ -119,15 +124,6 @@ impl Detection {
     /// The class's name, or the label where there is none.
     pub fn name(&self) -> String {
         self.class.as_ref().map_or_else(|| format!("class {}", self.label), |class| class.name.clone())
-    }
-
-    /// Where each edge of the box lies with probability `level`, in pixels of the image: left, top, right,
-    /// bottom. None without [`density`](Self::density).
-    ///
-    /// # Errors
-    /// When `level` is not between 0 and 1, or the density has no spread.
-    pub fn edges(&self, level: f64) -> Result<Option<[Region; 4]>> {
-        self.density.as_ref().map(|density| density.edge_regions(level)).transpose()
     }
 }
 
@@ -198,7 +194,7 @@ impl Detector {
             files.filter_map(|file| Some((file.path().to_owned(), file.metadata()?.clone()))).collect();
         let refiner = options.refiner.as_ref();
         let refiner = refiner.map(|path| BoxRefiner::open_with(path, &options.of_refiner())).transpose()?;
-        Ok(Self { network, refiner, files })
+        Ok(Self { network, refiner, min_score: options.min_score, files })
     }
 
     /// As many labels as annotations must have to be compared with what it finds; none where classes are told
@@ -263,7 +259,7 @@ impl Detector {
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
         let mut found = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            refine_boxes(refiner, image, &mut found)?;
+            refine_boxes(refiner, image, &mut found, self.min_score)?;
         }
         Ok(found)
     }
@@ -327,7 +323,7 @@ impl Detector {
             direct.detections.extend(results(&found, known.id, dataset));
             if let Some(refiner) = &self.refiner {
                 let start = Instant::now();
-                refine_boxes(refiner, &image, &mut found)?;
+                refine_boxes(refiner, &image, &mut found, self.min_score)?;
                 refined.duration += start.elapsed();
                 refined.after.extend(results(&found, known.id, dataset));
             }

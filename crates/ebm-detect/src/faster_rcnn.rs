@@ -5,13 +5,14 @@ use candle_nn::VarBuilder;
 use ebm_nn::{
     boxes::{BBox, batched_nms},
     fpn::Fpn,
+    ops,
     prepared::is_packable,
-    resnet::ResNet,
 };
 use ebm_train::{Loss, LossPart};
 use rand::RngCore;
 
 use crate::{
+    body::{Body, BodyForm},
     box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
     error::Result,
@@ -59,14 +60,9 @@ impl From<DetectorLosses> for Loss {
     }
 }
 
-/// Maps in f32.
-fn single(maps: &[Tensor]) -> Result<Vec<Tensor>> {
-    Ok(maps.iter().map(|map| map.to_dtype(DType::F32)).collect::<candle_core::Result<_>>()?)
-}
-
 /// The detector; parameter names are torchvision's.
 pub struct FasterRcnn {
-    body: ResNet,
+    body: Body,
     fpn: Fpn,
     rpn: Rpn,
     box_head: BoxHead,
@@ -76,11 +72,10 @@ pub struct FasterRcnn {
 impl FasterRcnn {
     /// Builds the network from `vb`'s parameters.
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
-        let resnet = config.backbone.resnet()?;
-        let body = ResNet::new(&resnet, vb.pp("backbone.body"))?;
-        let fpn = Fpn::new(&resnet.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
+        let form = BodyForm::of_detector(&config.backbone)?;
+        let fpn = Fpn::new(&form.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
         Ok(Self {
-            body,
+            body: Body::new(form, &vb)?,
             fpn,
             rpn: Rpn::new(config, vb.pp("rpn"))?,
             box_head: BoxHead::new(config, vb.pp("roi_heads"))?,
@@ -88,34 +83,32 @@ impl FasterRcnn {
         })
     }
 
-    /// C2 … C5 of `(N, 3, H, W)`, contiguous.
+    /// C2 … C5 of `(N, 3, H, W)` with the channels innermost: `(N, H/4, W/4, C)` to `(N, H/32, W/32, C)`.
     pub fn body(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        let stages = self.stages(pixels, train)?;
-        single(&stages.iter().map(Tensor::contiguous).collect::<candle_core::Result<Vec<_>>>()?)
-    }
-
-    /// The same in the type of the maps.
-    fn stages(&self, pixels: &Tensor, train: bool) -> Result<[Tensor; 4]> {
-        Ok(self.body.forward(&pixels.to_dtype(self.config.backbone.maps.dtype())?, train)?)
+        // Without training the CPU multiplies maps of any type as f32.
+        if !train && is_packable(pixels) {
+            return self.body.maps(pixels, false);
+        }
+        self.body.maps(&pixels.to_dtype(self.config.backbone.maps.dtype())?, train)
     }
 
     /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per
     /// image. Without training, a frozen detector keeps packed weights, and the levels are stored with the
     /// channels innermost.
     pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        if !train && is_packable(pixels) {
-            // The CPU multiplies maps of any type as f32.
-            return Ok(self.fpn.forward(&self.body.forward(pixels, false)?)?);
-        }
-        self.pyramid(&self.stages(pixels, train)?)
+        self.levels(&self.body(pixels, train)?)
     }
 
-    /// P2 … P6 from C2 … C5.
+    /// P2 … P6 from C2 … C5 that were computed before.
     pub fn pyramid(&self, stages: &[Tensor]) -> Result<Vec<Tensor>> {
         let maps = self.config.backbone.maps.dtype();
-        let stages =
-            stages.iter().map(|stage| stage.to_dtype(maps)).collect::<candle_core::Result<Vec<_>>>()?;
-        single(&self.fpn.forward(&stages)?)
+        let stages = stages.iter().map(|stage| stage.to_dtype(maps));
+        self.levels(&stages.collect::<candle_core::Result<Vec<_>>>()?)
+    }
+
+    fn levels(&self, stages: &[Tensor]) -> Result<Vec<Tensor>> {
+        let level = |level: &Tensor| Ok(ops::of_channels_last(level)?.to_dtype(DType::F32)?);
+        self.fpn.forward_channels_last(stages)?.iter().map(level).collect()
     }
 
     /// Proposals of each image at inference, best first.

@@ -13,7 +13,7 @@ use crate::{
     input::objects,
 };
 
-/// Maps of each image (stages C2 … C5 or levels P2 … P6) with its size and objects. The images themselves are
+/// Maps of each image (a body's, or levels P2 … P6) with its size and objects. The images themselves are
 /// not kept.
 #[derive(Default)]
 pub struct FeatureCache {
@@ -29,7 +29,7 @@ struct CachedImage {
 
 /// A batch put together from the cache.
 pub struct CachedBatch {
-    /// `(N, C, h, w)` of each stage or level.
+    /// `(N, C, h, w)` of each level of a pyramid, or `(N, h, w, C)` of each of a body's maps.
     pub maps: Vec<Tensor>,
     /// The images themselves.
     pub images: ImageBatch,
@@ -98,6 +98,12 @@ impl FeatureCache {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.images.is_empty()
+    }
+
+    /// Width over height of the image at this position.
+    pub(crate) fn aspect(&self, position: usize) -> f64 {
+        let (height, width) = self.images[position].size;
+        width as f64 / height as f64
     }
 
     /// Positions of the images that hold an object.

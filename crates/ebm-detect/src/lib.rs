@@ -14,6 +14,7 @@
 //! The boxes of any other detector: [`BoxRefiner`].
 
 mod anchors;
+mod body;
 mod box_coder;
 mod box_head;
 mod branch;
@@ -60,8 +61,8 @@ pub use matcher::{BalancedSampler, Match, Matcher};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use refiner::{
-    BoxRefiner, LabelledBox, RefinedBox, RefinedResults, RefinerNetwork, RefinerOptions, best_refiner_factor,
-    jittered,
+    BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinedResults, RefinerNetwork,
+    RefinerOptions, Rescoring, best_refiner_factor, jittered,
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
 pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};

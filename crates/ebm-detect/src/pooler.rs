@@ -112,7 +112,7 @@ impl Pooler {
             canonical_size: roi.canonical_size,
             canonical_level: roi.canonical_level,
             coarsest: strides.len() - 1,
-            origins: vec![0.0; strides.len()],
+            origins: strides.iter().map(|stride| config.backbone.body.origin(*stride)).collect(),
             strides,
             views: vec![View { offset: 0, context: 1.0, bins: roi.pool_size }],
             convention: config.convention.into(),

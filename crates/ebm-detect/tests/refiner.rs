@@ -117,7 +117,22 @@ fn of_the_body_as_much_is_trained_as_asked_for() {
     let mut wide = config("");
     wide.network.width = 5;
     let refused = RefinerNetwork::with_body(&wide, &body, &Device::Cpu, Key::new(2)).err().unwrap();
-    assert!(refused.to_string().contains("its shapes are not those of the refiner's body"), "{refused}");
+    assert!(refused.to_string().contains("its shapes are not those of the refiner's network"), "{refused}");
+}
+
+#[test]
+fn a_training_begins_with_a_body_or_with_a_refiner() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut config, body) = (config(""), body(dir.path()));
+    let first = task(&config, &body);
+    let path = dir.path().join("refiner.safetensors");
+    let class = Class { label: 1, id: 18, name: "dog".to_owned() };
+    refiner_metadata(&config, 7, &[class]).unwrap().save(&path, &first.store().tensors().unwrap()).unwrap();
+    let second = RefinerNetwork::with_body(&config, &path, &Device::Cpu, Key::new(99)).unwrap().1;
+    assert!(second.to_safetensors().unwrap() == first.store().to_safetensors().unwrap());
+    config.network.representation = 17;
+    let refused = RefinerNetwork::with_body(&config, &path, &Device::Cpu, Key::new(2)).err().unwrap();
+    assert!(refused.to_string().contains("its shapes are not those of the refiner's network"), "{refused}");
 }
 
 /// A refiner whose parameters are all 0 but those that `change` sets.
@@ -209,7 +224,7 @@ fn boxes_climb_a_known_f_to_its_mode() {
     let mut rng = Key::new(9).rng();
     let found = still.refine_with_density(&image, &given[1..2], 256, &mut rng).unwrap();
     assert_eq!(found[0].bbox.map(f64::round), [0.0, 30.0, 28.0, 40.0]);
-    let edges = found[0].edges(0.9).unwrap().unwrap();
+    let edges = found[0].density.as_ref().unwrap().edge_intervals().unwrap();
     assert!(edges.iter().flat_map(|edge| &edge.intervals).flatten().all(|end| (0.0..=128.0).contains(end)));
     assert!(found[0].density.as_ref().unwrap().effective_sample_size() > 1.0);
 }

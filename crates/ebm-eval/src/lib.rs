@@ -27,6 +27,7 @@ pub mod calibration;
 pub mod coco;
 pub mod coco_tables;
 pub mod detections;
+pub mod edge_coverage;
 mod error;
 pub mod error_breakdown;
 pub mod expected;
@@ -43,6 +44,7 @@ pub use absolute_error::AbsoluteError;
 pub use coco::{CocoFigures, evaluate_coco, evaluate_coco_in_memory};
 pub use coco_tables::{CategoryFigures, CocoTables, SizeFigures, coco_tables};
 pub use detections::{Detection, read_results, read_results_for, write_results, write_results_for_server};
+pub use edge_coverage::{EdgeCoverage, edge_coverage};
 pub use error::{BoxProblem, Error, Result};
 pub use error_breakdown::{
     Diagnosis, ErrorBreakdown, ErrorKind, ObjectOutcome, Outcome, diagnose, error_breakdown,

@@ -35,6 +35,11 @@ impl ResultEntry {
         Ok(detection)
     }
 
+    /// What stands under `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
     /// Puts `value` under `key`.
     pub fn set(&mut self, key: &str, value: Value) {
         self.0.insert(key.to_owned(), value);
@@ -76,9 +81,13 @@ fn malformed(field: &'static str, value: Option<&Value>, expected: &'static str)
 /// # Errors
 /// [`Error::Io`], [`Error::Data`], or [`Error::Json`] with line and column for what is no such array.
 pub fn read_entries(path: &Path) -> Result<Vec<ResultEntry>> {
-    let bytes = read_utf8(path, MAX_JSON_BYTES)?;
-    let entries: Vec<Map<String, Value>> = serde_json::from_slice(&bytes)
-        .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(&bytes)).map_err(|_| error))
+    parse_entries(path, &read_utf8(path, MAX_JSON_BYTES)?)
+}
+
+/// The same of a file's bytes; `path` is what errors call it.
+pub(crate) fn parse_entries(path: &Path, bytes: &[u8]) -> Result<Vec<ResultEntry>> {
+    let entries: Vec<Map<String, Value>> = serde_json::from_slice(bytes)
+        .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(bytes)).map_err(|_| error))
         .map_err(|source| Error::Json { path: path.into(), source })?;
     Ok(entries.into_iter().map(ResultEntry).collect())
 }

@@ -29,6 +29,7 @@ const CONFIG: &str = "config";
 const CLASSES: &str = "classes";
 const INPUT: &str = "input";
 const STEP_FACTOR: &str = "step_factor";
+const CALIBRATION: &str = "calibration";
 const BASE_DIGEST: &str = "base_digest";
 const BASE_FILE: &str = "base_file";
 
@@ -74,6 +75,8 @@ pub struct ModelMetadata {
     pub input: String,
     /// The factor of the configured step lengths that validation data chose; none where none was chosen.
     pub step_factor: Option<f64>,
+    /// What else validation data taught, as TOML of the task's own; empty where nothing was.
+    pub calibration: String,
     /// The network below it.
     pub base: Option<BaseNetwork>,
 }
@@ -122,6 +125,7 @@ impl ModelMetadata {
             classes: json(path, metadata, CLASSES)?.unwrap_or_default(),
             input: metadata.get(INPUT).cloned().unwrap_or_default(),
             step_factor: json(path, metadata, STEP_FACTOR)?,
+            calibration: metadata.get(CALIBRATION).cloned().unwrap_or_default(),
             base,
         }))
     }
@@ -177,6 +181,9 @@ impl ModelMetadata {
         }
         if let Some(factor) = self.step_factor {
             put(STEP_FACTOR, factor.to_string());
+        }
+        if !self.calibration.is_empty() {
+            put(CALIBRATION, self.calibration.clone());
         }
         if let Some(base) = &self.base {
             put(BASE_DIGEST, base.digest.clone());
@@ -299,6 +306,7 @@ mod tests {
             classes: vec![Class { label: 1, id: 7, name: "raccoon".to_owned() }],
             input: "scale = 255.0\n".to_owned(),
             step_factor: Some(0.0625),
+            calibration: "margins = [0.5]\n".to_owned(),
             base: Some(BaseNetwork { digest: "ab".to_owned(), file: Some("../trunk.safetensors".into()) }),
         }
     }

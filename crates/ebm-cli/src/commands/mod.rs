@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub mod bench;
+pub mod calibrate;
 pub mod data;
 pub mod data_check;
 pub mod data_get;

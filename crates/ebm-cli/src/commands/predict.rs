@@ -62,14 +62,16 @@ impl ModelArgs {
         self.detector.as_deref().map_or_else(|| "the detector".into(), |path| path.display().to_string())
     }
 
-    /// The detector that the arguments name, with its branch.
-    pub fn open(&self) -> Result<Detector> {
+    /// The detector that the arguments name, with its branch; its refiner is not asked about detections of
+    /// less than `min_score`.
+    pub fn open(&self, min_score: f32) -> Result<Detector> {
         let options = DetectorOptions {
             config: self.config.as_deref().map(super::config).transpose()?,
             branch: self.head.clone(),
             refiner: self.refiner.clone(),
             method: self.method.clone(),
             step_factor: self.step_factor,
+            min_score,
             maps: self.device.maps(),
             device: self.device.open()?,
         };

@@ -107,7 +107,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let (videos, images): (Vec<_>, Vec<_>) = named.partition(|(path, _)| is_video(path));
     ensure!(videos.is_empty() || args.fps.is_none(), "--fps is for images; a video knows its own rate");
     ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations are of images, not of videos");
-    let detector = args.model.open()?;
+    let detector = args.model.open(args.min_score)?;
     if args.density {
         detector.check_density().context("--density")?;
     }

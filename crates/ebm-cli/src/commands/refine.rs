@@ -52,9 +52,13 @@ pub struct RefineArgs {
     /// written.
     #[arg(long)]
     keep_unrefined: bool,
-    /// Add `edges_90`, intervals that hold each edge with probability 0.9, and `effective_sample_size`.
+    /// Add `edges_90`, intervals that hold each edge with probability 0.9, `effective_sample_size`,
+    /// `reliable` and `calibrated`.
     #[arg(long)]
     density: bool,
+    /// Let f enter the scores as the refiner's calibration says, and keep the detector's as `score_before`.
+    #[arg(long)]
+    rescore: bool,
     /// Samples for each density.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
@@ -90,6 +94,12 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     let refiner = BoxRefiner::open_with(&args.refiner, &options)?;
     if args.density {
         refiner.check_density().context("--density")?;
+    }
+    if args.rescore && refiner.calibration().is_none() {
+        bail!(
+            "--rescore: {} has no calibration; `ebm calibrate` makes one from a detector's boxes on annotated images",
+            args.refiner.display()
+        );
     }
     let mut entries = read_entries(&args.results)?;
     let files = args.files()?;
@@ -264,6 +274,12 @@ impl RefineArgs {
         };
         let refined = refined.with_context(|| format!("image id {id}"))?;
         for (&index, refined) in indices.iter().zip(&refined) {
+            if let Some(calibration) = refiner.calibration().filter(|_| self.rescore) {
+                let entry = &mut entries[index];
+                let score = entry.detection().map(|found| found.score).unwrap_or_default();
+                entry.set("score_before", json!(score));
+                entry.set("score", json!(calibration.rescoring.score(score, refined.f.into())));
+            }
             if let Err(error) = fill(&mut entries[index], refined) {
                 let place = format!("{}, detection {index}", self.results.display());
                 eprintln!("{place}: its edges have no intervals: {error}");
@@ -285,10 +301,12 @@ fn fill(entry: &mut ResultEntry, refined: &RefinedBox) -> ebm_detect::Result<()>
     entry.set("bbox", json!(refined.bbox));
     entry.set("bbox_before", json!(refined.before));
     entry.set("f", json!(refined.f));
-    let regions = refined.edges(crate::density_panel::LEVEL)?;
-    if let (Some(density), Some(regions)) = (&refined.density, regions) {
+    if let Some(density) = &refined.density {
+        let regions = density.edge_intervals()?;
         entry.set("edges_90", intervals(&regions));
         entry.set("effective_sample_size", json!(density.effective_sample_size()));
+        entry.set("reliable", json!(density.is_reliable()));
+        entry.set("calibrated", json!(density.is_calibrated()));
     }
     Ok(())
 }

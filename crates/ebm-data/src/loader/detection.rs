@@ -4,6 +4,7 @@ use super::recipe::{Item, Prepared, Recipe, read_sample};
 use crate::coco::CocoDataset;
 use crate::draw::unit;
 use crate::error::{Error, Result};
+use crate::object_crop::ObjectCrop;
 use crate::planes::Planes;
 use crate::quarantine::{Defect, DefectCode};
 use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
@@ -17,6 +18,8 @@ pub struct DetectionRecipe {
     pub group_by_aspect: bool,
     /// The probability of mirroring an image left to right.
     pub flip_probability: f64,
+    /// What of the image is shown, and how large, in place of all of it by the transform's rule for the size.
+    pub crop: Option<ObjectCrop>,
 }
 
 /// What a batch knows of one of its images.
@@ -55,6 +58,10 @@ impl Recipe for DetectionRecipe {
 
     fn check(&self, _: &CocoDataset) -> Result<()> {
         self.transform.check()?;
+        if let Some(crop) = &self.crop {
+            crop.check()?;
+            self.transform.check_windows()?;
+        }
         check_probability("flip_probability", self.flip_probability)
     }
 
@@ -67,8 +74,11 @@ impl Recipe for DetectionRecipe {
         usize::from(self.group_by_aspect && portrait)
     }
 
-    /// By the annotated sizes.
+    /// By the annotated sizes, or the window's.
     fn input_size(&self, dataset: &CocoDataset, indices: &[usize]) -> (usize, usize) {
+        if let Some(crop) = &self.crop {
+            return padded_size([(crop.side, crop.side)]);
+        }
         let images = indices.iter().filter_map(|&index| dataset.images.get(index));
         padded_size(images.map(|image| self.transform.output_size(image.height, image.width)))
     }
@@ -92,18 +102,33 @@ impl Recipe for DetectionRecipe {
             return Ok(Err(Defect { file, sample: name(), code, detail }));
         }
 
-        let flipped = unit(&mut key.rng()) < self.flip_probability;
+        let mut rng = key.rng();
+        let flipped = unit(&mut rng) < self.flip_probability;
         let original = (image.height, image.width);
-        let (height, width) = self.transform.write(&decoded, flipped, planes, &mut memory.transform);
-        memory.pixels = decoded.pixels;
         let (boxes, labels): (Vec<_>, Vec<_>) = image
             .objects
             .iter()
             .filter(|object| !object.iscrowd)
             .map(|object| (object.bbox, object.label))
             .unzip();
-        let boxes = resize_boxes(&boxes, original, (height, width));
-        let boxes = if flipped { flip_boxes(&boxes, width) } else { boxes };
+        let (boxes, labels, (height, width)) = match &self.crop {
+            None => {
+                let size = self.transform.write(&decoded, flipped, planes, &mut memory.transform);
+                let boxes = resize_boxes(&boxes, original, size);
+                (if flipped { flip_boxes(&boxes, size.1) } else { boxes }, labels, size)
+            }
+            Some(crop) => {
+                let boxes = if flipped { flip_boxes(&boxes, image.width) } else { boxes };
+                let crop = crop.draw(original, &boxes, &mut rng);
+                let size =
+                    self.transform.write_window(&decoded, flipped, &crop, planes, &mut memory.transform);
+                let shown = boxes.into_iter().zip(labels);
+                let shown = shown.filter_map(|(bbox, label)| Some((crop.shown(original, bbox)?, label)));
+                let (boxes, labels) = shown.unzip();
+                (boxes, labels, size)
+            }
+        };
+        memory.pixels = decoded.pixels;
         Ok(Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped }))
     }
 }

@@ -10,6 +10,7 @@ use crate::planes::Planes;
 use crate::transform::Tables;
 
 /// A part of the resized image.
+#[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub rows: Range<usize>,
     pub columns: Range<usize>,

@@ -8,6 +8,7 @@ use ebm_nn::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::BodyKind;
 use crate::error::{Error, Result};
 
 settings! {
@@ -107,10 +108,13 @@ pub enum ChannelOrder {
 impl Setting for ChannelOrder {}
 
 settings! {
-    /// ResNet and FPN.
+    /// Body and FPN.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct BackboneConfig {
+        /// The network below the pyramid. What follows up to `norm_eps` is of a ResNet alone.
+        #[serde(default, skip_serializing_if = "DetectorBody::is_default")]
+        pub body: DetectorBody,
         /// 18, 34 or 50.
         pub depth: usize where 18..=50,
         /// Channels of the first stage; 64 in the standard networks.
@@ -121,11 +125,44 @@ settings! {
         pub norm: NormKind,
         /// Added to the variance by batch norm; 0 in maskrcnn-benchmark's frozen form.
         pub norm_eps: f64 where 0.0..=1.0,
+        /// What the body's maps of strides 4 to 32 are multiplied by, to be of the order of 1; none: they stay
+        /// as they are.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub map_scales: Vec<f64> where 1e-6..=1e6,
         /// Channels of every pyramid level.
         pub fpn_channels: usize where 1..=4096,
         /// In what the maps of body and pyramid are held; parameters and what leaves the pyramid are f32.
         #[serde(default, skip_serializing_if = "MapType::is_default")]
         pub maps: MapType,
+    }
+}
+
+/// Bodies of detectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DetectorBody {
+    /// A ResNet.
+    #[default]
+    Resnet,
+    /// EfficientNet-Lite0 with the normalisation that its weights hold.
+    EfficientnetLite0,
+}
+
+impl Setting for DetectorBody {}
+
+impl DetectorBody {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Where in the image the first pixel of the map of this stride is taken to have its centre. Published
+    /// detectors take it to be in the corner, wherever their ResNet has it.
+    #[must_use]
+    pub fn origin(self, stride: usize) -> f32 {
+        match self {
+            Self::Resnet => 0.0,
+            Self::EfficientnetLite0 => BodyKind::EfficientnetLite0.origin(stride),
+        }
     }
 }
 
@@ -276,6 +313,10 @@ impl DetectorConfig {
                 "rpn.anchor_sizes needs one entry for each of P2 … P6",
             ),
             (!self.rpn.anchor_ratios.is_empty(), "rpn.anchor_ratios is empty"),
+            (
+                matches!(self.backbone.map_scales.len(), 0 | 4),
+                "backbone.map_scales needs one entry for each of the body's four maps, or none",
+            ),
             (self.input.long_side >= self.input.short_side, "input.long_side is below input.short_side"),
         ];
         match requirements.iter().find(|(holds, _)| !holds) {

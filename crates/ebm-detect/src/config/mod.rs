@@ -11,8 +11,8 @@ use ebm_experiment::config::{row, settings};
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
-    BackboneConfig, ChannelOrder, Convention, DetectorConfig, InputConfig, MapType, NormKind, ResampleKind,
-    RoiConfig, RpnConfig,
+    BackboneConfig, ChannelOrder, Convention, DetectorBody, DetectorConfig, InputConfig, MapType, NormKind,
+    ResampleKind, RoiConfig, RpnConfig,
 };
 pub use fastest_det::FastestDetConfig;
 pub use method::{ConfidenceConfig, MethodConfig, Published};
@@ -88,6 +88,8 @@ impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("mini", include_str!("../../configs/mini.toml")),
         ("paper", include_str!("../../configs/paper.toml")),
+        ("nuclei", include_str!("../../configs/nuclei.toml")),
+        ("people", include_str!("../../configs/people.toml")),
         ("torchvision", include_str!("../../configs/torchvision.toml")),
     ];
 

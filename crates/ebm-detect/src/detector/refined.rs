@@ -30,9 +30,14 @@ fn refinable(refiner: &BoxRefiner, found: &[Detection], min_score: f32) -> Vec<u
     (0..found.len()).filter(is_refinable).collect()
 }
 
-/// Refines what can be refined.
-pub(super) fn refine_boxes(refiner: &BoxRefiner, image: &Image, found: &mut [Detection]) -> Result<()> {
-    let places = refinable(refiner, found, f32::NEG_INFINITY);
+/// Refines what can be refined and has at least this score.
+pub(super) fn refine_boxes(
+    refiner: &BoxRefiner,
+    image: &Image,
+    found: &mut [Detection],
+    min_score: f32,
+) -> Result<()> {
+    let places = refinable(refiner, found, min_score);
     let refined = refiner.refine(image, &boxes(refiner, found, &places))?;
     put(found, &places, refined);
     Ok(())

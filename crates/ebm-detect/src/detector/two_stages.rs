@@ -125,7 +125,13 @@ impl TwoStages {
         let densities =
             BoxDensity::about(&head, &view.pyramid, about, convention, (proposal, options.samples), rng)?;
         let factors = original_pixel(&view.sample);
-        let densities = densities.into_iter().map(|density| density.scaled(factors, convention));
+        let (height, width) = view.sample.original;
+        let of_image = |density: BoxDensity| {
+            let density = density.scaled(factors, convention);
+            let clips = self.config.detector.clip_refined;
+            if clips { density.within([width as f64, height as f64]) } else { density }
+        };
+        let densities = densities.into_iter().map(of_image);
         Ok(wanted.into_iter().zip(densities).collect())
     }
 

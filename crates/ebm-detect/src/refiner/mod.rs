@@ -3,7 +3,7 @@
 //! [`BoxRefiner`] is the way in. It is trained on annotated images alone ([`RefinerTask`](crate::training::RefinerTask)): samples
 //! come from Eq. 5 around true boxes, and nothing of the detector is needed whose boxes it refines.
 
-mod body;
+mod calibration;
 mod clip;
 mod network;
 mod step_factor;
@@ -11,7 +11,7 @@ mod step_factor;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{GaussianMixture, GradientAscent, Region};
+use ebm_core::{GaussianMixture, GradientAscent};
 use ebm_data::{Image, loader::Sample};
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
@@ -33,8 +33,8 @@ use crate::{
     weights::{REFINER, WeightFile},
 };
 
-pub(crate) use body::is_of_body;
-use clip::{clipped, clipped_interval};
+pub use calibration::{Calibration, CalibrationOptions, Rescoring};
+use clip::clipped;
 pub use network::RefinerNetwork;
 pub use step_factor::{RefinedResults, best_refiner_factor, jittered};
 
@@ -86,26 +86,6 @@ pub struct RefinedBox {
     pub f: f32,
     /// p(y | x) about the refined box, where it was asked for.
     pub density: Option<BoxDensity>,
-    /// Columns and rows of the image, where boxes are clipped to it.
-    clip: Option<[f64; 2]>,
-}
-
-impl RefinedBox {
-    /// Where each edge of the box lies with probability `level`, in pixels of the image: left, top, right,
-    /// bottom. None without [`density`](Self::density).
-    ///
-    /// # Errors
-    /// When `level` is not between 0 and 1, or the density has no spread.
-    pub fn edges(&self, level: f64) -> Result<Option<[Region; 4]>> {
-        let Some(density) = &self.density else { return Ok(None) };
-        let mut regions = density.edge_regions(level)?;
-        if let Some(size) = self.clip {
-            for (place, region) in regions.iter_mut().enumerate() {
-                region.intervals.iter_mut().for_each(|ends| *ends = clipped_interval(*ends, size[place % 2]));
-            }
-        }
-        Ok(Some(regions))
-    }
 }
 
 /// A trained refiner of boxes.
@@ -127,6 +107,7 @@ pub struct BoxRefiner {
     network: RefinerNetwork,
     ascent: GradientAscent,
     classes: Vec<Class>,
+    calibration: Option<Calibration>,
     options: RefinerOptions,
 }
 
@@ -182,7 +163,10 @@ impl BoxRefiner {
         }
         let factor = options.step_factor.or(said.step_factor).unwrap_or(1.0);
         let ascent = scaled(&config.ascent, factor);
-        Ok(Self { config, network, ascent, classes: said.classes, options: options.clone() })
+        let calibration = Some(said.calibration).filter(|text| !text.is_empty());
+        let calibration = calibration.map(|text| toml::from_str(&text)).transpose();
+        let calibration = calibration.map_err(|error| refuse(format!("its calibration: {error}")))?;
+        Ok(Self { config, network, ascent, classes: said.classes, calibration, options: options.clone() })
     }
 
     /// The settings.
@@ -193,6 +177,12 @@ impl BoxRefiner {
     /// The classes whose boxes it was trained on.
     pub fn classes(&self) -> &[Class] {
         &self.classes
+    }
+
+    /// What validation images taught about it beside the step length; none where it was trained without a
+    /// detector's results.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.calibration.as_ref()
     }
 
     /// The label of boxes of this category of the annotations; none where the refiner tells classes apart and
@@ -244,7 +234,14 @@ impl BoxRefiner {
         )?;
         let factors = original_pixel(&seen.sample);
         for (refined, density) in refined.iter_mut().zip(densities) {
-            refined.density = Some(density.scaled(factors, CONVENTION));
+            let mut density = density.scaled(factors, CONVENTION);
+            if let Some(calibration) = &self.calibration {
+                density = density.calibrated(calibration.margins_of(refined.bbox));
+            }
+            if self.options.clip {
+                density = density.within([image.width as f64, image.height as f64]);
+            }
+            refined.density = Some(density);
         }
         Ok(refined)
     }
@@ -296,7 +293,7 @@ impl BoxRefiner {
         let refined = refined.map(|((given, corners), (f_before, f))| {
             let (before, bbox) = (given.bbox, to_original(corners, &seen.sample, CONVENTION));
             let bbox = clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(inside(before)));
-            RefinedBox { before, bbox, f_before, f, density: None, clip }
+            RefinedBox { before, bbox, f_before, f, density: None }
         });
         Ok((refined.collect(), climbed))
     }

@@ -4,20 +4,21 @@ use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::{fpn::Fpn, ops, params::ParamStore};
 use ebm_seed::Key;
+use ebm_train::ModelMetadata;
 
-use super::body::{self, Body};
 use crate::{
+    body::{self, Body, BodyForm},
     config::{RefinerConfig, RefinerNetworkConfig},
     energy_head::{EnergyHead, HeadSizes},
     error::{Error, Result},
     pooler::Pooler,
+    weights::{REFINER, WeightFile},
 };
 
 /// The network of a refiner; parameter names are those of a detector with a confidence.
 pub struct RefinerNetwork {
     body: Body,
     fpn: Fpn,
-    map_scales: Vec<f64>,
     head: EnergyHead,
 }
 
@@ -27,16 +28,16 @@ impl RefinerNetwork {
         let RefinerNetworkConfig { channels, representation, num_classes: classes, .. } = *config;
         let pooler = Pooler::of_refiner(config);
         let sizes = HeadSizes { channels, representation, classes };
+        let form = BodyForm::of_refiner(config);
         Ok(Self {
-            body: Body::new(config, vb)?,
-            fpn: Fpn::with_outputs(&body::channels(config), channels, config.kernel, vb.pp("backbone.fpn"))?,
-            map_scales: config.map_scales.clone(),
+            fpn: Fpn::with_outputs(&form.channels(), channels, config.kernel, vb.pp("backbone.fpn"))?,
+            body: Body::new(form, vb)?,
             head: EnergyHead::over(pooler, sizes, vb.pp("roi_heads"))?,
         })
     }
 
-    /// A new network with the body in the file `weights`, and its parameters: all are trained but those of
-    /// the body, of which the configuration says how many.
+    /// A new network with the body in the file `weights`, or the whole network of the refiner in it, and its
+    /// parameters: all are trained but those of the body, of which the configuration says how many.
     ///
     /// # Errors
     /// [`Error::Weights`] with the names or shapes that differ; else when the file is not readable.
@@ -48,30 +49,32 @@ impl RefinerNetwork {
     ) -> Result<(Self, ParamStore)> {
         let refuse = |reason: String| Error::Weights { path: weights.to_owned(), reason };
         let store = ParamStore::new(key);
-        store.preload(body::read(&config.network, weights, device)?);
-        let (network, trained) = (config.network.clone(), config.trained_stages);
-        store.freeze(move |name| body::is_frozen(&network, trained, name));
+        let (form, trained) = (BodyForm::of_refiner(&config.network), config.trained_stages);
+        let known = ModelMetadata::read(weights)?.is_some_and(|said| said.task == REFINER);
+        store.preload(match known {
+            true => WeightFile::open(weights, device)?.into_tensors(),
+            false => form.read(weights, device)?,
+        });
+        store.freeze(move |name| form.is_frozen(trained, name));
         let network = Self::new(&config.network, &store.var_builder(DType::F32, device))
-            .map_err(|error| refuse(format!("its shapes are not those of the refiner's body: {error}")))?;
+            .map_err(|error| refuse(format!("its shapes are not those of the refiner's network: {error}")))?;
         let mut report = store.preload_report();
-        report.missing.retain(|name| name.starts_with("backbone.body."));
+        report.missing.retain(|name| known || body::is_of_body(name));
         if !report.is_exact() {
-            return Err(refuse(format!("its names are not those of the refiner's body: {report}")));
+            return Err(refuse(format!("its names are not those of the refiner's network: {report}")));
         }
         Ok((network, store))
     }
 
     /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.
     pub fn maps(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
-        self.body.maps(pixels)
+        self.body.maps(pixels, false)
     }
 
     /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps; ReLU is
     /// behind it, so that a bin's mean tells more than the mean of what it is made of.
     pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
-        let scaled = maps.iter().zip(&self.map_scales).map(|(map, scale)| map * *scale);
-        let scaled = scaled.collect::<candle_core::Result<Vec<_>>>()?;
-        let mut levels = self.fpn.forward_channels_last(&scaled)?;
+        let mut levels = self.fpn.forward_channels_last(maps)?;
         levels.truncate(maps.len());
         let level = |level: &Tensor| Ok(ops::of_channels_last(&ops::relu(level)?)?);
         levels.iter().map(level).collect()

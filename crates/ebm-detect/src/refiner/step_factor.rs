@@ -11,7 +11,7 @@ use ebm_nn::boxes::BBox;
 use ebm_train::Progress;
 use rand::RngCore;
 
-use super::{BoxRefiner, LabelledBox, scaled};
+use super::{BoxRefiner, LabelledBox, RefinedBox, scaled};
 use crate::{error::Result, layers::rows_of_four};
 
 /// A detector's boxes on annotated images.
@@ -26,6 +26,49 @@ pub struct RefinedResults<'a> {
     pub detections: &'a [Detection],
 }
 
+impl RefinedResults<'_> {
+    /// Of each image the boxes that can be refined and are `wanted` by their place in
+    /// [`detections`](Self::detections), with these places; a box of a class that the refiner does not know,
+    /// or without extent, can not.
+    pub(super) fn of_images(
+        &self,
+        refiner: &BoxRefiner,
+        wanted: impl Fn(usize) -> bool,
+    ) -> BTreeMap<u64, (Vec<usize>, Vec<LabelledBox>)> {
+        let mut of_images: BTreeMap<u64, (Vec<usize>, Vec<LabelledBox>)> = BTreeMap::new();
+        for (index, detection) in self.detections.iter().enumerate().filter(|(index, _)| wanted(*index)) {
+            let [_, _, width, height] = detection.bbox;
+            if let Some(label) = refiner.label(detection.category_id).filter(|_| width > 0.0 && height > 0.0)
+            {
+                let (indices, boxes) = of_images.entry(detection.image_id).or_default();
+                indices.push(index);
+                boxes.push(LabelledBox { bbox: detection.bbox, label });
+            }
+        }
+        of_images
+    }
+
+    /// What the refiner makes of them, by their place in [`detections`](Self::detections).
+    pub(super) fn refined(
+        &self,
+        refiner: &BoxRefiner,
+        progress: &mut dyn Progress,
+    ) -> Result<BTreeMap<usize, RefinedBox>> {
+        let of_images = self.of_images(refiner, |_| true);
+        let mut refined = BTreeMap::new();
+        progress.begin(self.name, self.dataset.images.len());
+        for (done, image) in (1..).zip(&self.dataset.images) {
+            if let Some((indices, boxes)) = of_images.get(&image.id) {
+                let found = refiner.refine(&read_image(&image.path)?, boxes)?;
+                refined.extend(indices.iter().copied().zip(found));
+            }
+            progress.advance(done, "");
+        }
+        progress.end();
+        Ok(refined)
+    }
+}
+
 /// The factor among `factors` of the configured step lengths with the best AP (0 to 1), and that AP: the
 /// first of equals. Where no factor gives an AP, 1 and no number. A box that cannot be refined, of a class
 /// that the refiner does not know or without extent, stays as it is.
@@ -38,22 +81,15 @@ pub fn best_refiner_factor(
     factors: &[f64],
     progress: &mut dyn Progress,
 ) -> Result<(f64, f64)> {
-    let mut of_image: BTreeMap<u64, Vec<(usize, LabelledBox)>> = BTreeMap::new();
-    for (index, detection) in results.detections.iter().enumerate() {
-        let [_, _, width, height] = detection.bbox;
-        let label = refiner.label(detection.category_id).filter(|_| width > 0.0 && height > 0.0);
-        let given = label.map(|label| (index, LabelledBox { bbox: detection.bbox, label }));
-        of_image.entry(detection.image_id).or_default().extend(given);
-    }
+    let of_images = results.of_images(refiner, |_| true);
     let mut refined = vec![results.detections.to_vec(); factors.len()];
     progress.begin(results.name, results.dataset.images.len());
     for (done, image) in (1..).zip(&results.dataset.images) {
-        if let Some(given) = of_image.get(&image.id).filter(|given| !given.is_empty()) {
-            let (indices, boxes): (Vec<usize>, Vec<LabelledBox>) = given.iter().copied().unzip();
+        if let Some((indices, boxes)) = of_images.get(&image.id) {
             let seen = refiner.look(&read_image(&image.path)?)?;
             for (detections, &factor) in refined.iter_mut().zip(factors) {
                 let ascent = scaled(&refiner.config.ascent, factor);
-                let (found, _) = refiner.refined(&seen, &boxes, &ascent)?;
+                let (found, _) = refiner.refined(&seen, boxes, &ascent)?;
                 indices.iter().zip(found).for_each(|(&index, found)| detections[index].bbox = found.bbox);
             }
         }

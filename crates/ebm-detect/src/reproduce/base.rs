@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use candle_core::DType;
+use candle_core::{DType, Tensor};
 use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, LoaderConfig},
@@ -16,8 +16,8 @@ use crate::{
     config::{ExperimentConfig, Settings},
     error::Result,
     faster_rcnn::FasterRcnn,
-    training::{DetectorTask, StreamSource},
-    weights::{WeightFile, classes, detector_metadata, save},
+    training::{BatchSource, DetectorTask, MapOrder, MirroredMaps, StreamSource},
+    weights::{Body, WeightFile, classes, detector_metadata, save},
 };
 
 /// Where the detector comes from.
@@ -29,6 +29,8 @@ pub struct BaseOptions {
     pub keep: bool,
     /// The detector's weights.
     pub weights: PathBuf,
+    /// Weights of its body, which stay as they are; without them all of it is trained.
+    pub body: Option<PathBuf>,
 }
 
 impl BaseOptions {
@@ -49,13 +51,14 @@ impl BaseOptions {
         if self.from_scratch {
             let dataset = dataset()?;
             let metadata = detector_metadata(config, Some(seed), &classes(&dataset))?;
-            let store = Self::train(config, dataset, seed, study, progress)?;
+            let store = self.train(config, dataset, seed, study, progress)?;
             save(&store, &path, true, &metadata)?;
         }
         WeightFile::open(&path, &study.device)
     }
 
     fn train(
+        &self,
         config: &ExperimentConfig,
         dataset: CocoDataset,
         seed: u64,
@@ -63,12 +66,29 @@ impl BaseOptions {
         progress: &mut dyn Progress,
     ) -> Result<ParamStore> {
         let key = Key::new(seed).split("detector");
-        let store = ParamStore::new(key.split("init"));
-        let detector = FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &study.device))?;
-        let loader = LoaderConfig::train(config.detector.input.transform(), config.base.batch_size);
-        let loader = LoaderConfig { drop_last: true, ..loader.with_workers(study.workers) };
-        let loader = Loader::new(Arc::new(dataset), loader, key.split("data"))?;
-        let source = StreamSource::new(loader, study.device.clone(), config.detector.convention.into());
+        let (store, dataset) = (ParamStore::new(key.split("init")), Arc::new(dataset));
+        let (transform, convention) = (config.detector.input.transform(), config.detector.convention.into());
+        let (batch_size, data) = (config.base.batch_size, key.split("data"));
+        let (detector, source): (_, Box<dyn BatchSource>) = match &self.body {
+            None => {
+                let detector =
+                    FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &study.device))?;
+                let loader = LoaderConfig::train(transform, batch_size).with_workers(study.workers);
+                let loader = Loader::new(dataset, LoaderConfig { drop_last: true, ..loader }, data)?;
+                (detector, Box::new(StreamSource::new(loader, study.device.clone(), convention)))
+            }
+            Some(path) => {
+                let body = Body { path, partial: false };
+                let (detector, _) = body.detector(&config.detector, &store, &study.device)?;
+                let loader = LoaderConfig::eval(transform, 1).with_workers(study.workers);
+                let maps = |pixels: &Tensor| detector.body(pixels, false);
+                let order = MapOrder { batch_size, part: 0..batch_size, key: data };
+                let device = &study.device;
+                let source =
+                    MirroredMaps::compute(&dataset, &loader, convention, &maps, order, device, progress)?;
+                (detector, Box::new(source))
+            }
+        };
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
         let (text, steps) = (config.to_toml()?, config.base.steps);
         let spec = RunSpec::new((&study.run, "detector"), &text, steps, seed);

@@ -30,6 +30,8 @@ pub(super) struct FrozenFeatures {
     pub device: Device,
     /// Threads that read images.
     pub workers: usize,
+    /// Images that the detector is run on at a time, padded to the largest of them.
+    pub batch: usize,
 }
 
 impl FrozenFeatures {
@@ -50,7 +52,7 @@ impl FrozenFeatures {
     /// P2 … P6 of every image.
     fn features(&self, progress: &mut dyn Progress) -> Result<FeatureCache> {
         FeatureCache::compute(
-            &eval_loader(&self.dataset, &self.config, FeatureCache::AT_ONCE, self.workers)?,
+            &eval_loader(&self.dataset, &self.config, self.batch, self.workers)?,
             self.config.detector.convention.into(),
             &self.device,
             &|images| self.detector.features(&images.pixels, false),

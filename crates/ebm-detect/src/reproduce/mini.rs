@@ -15,6 +15,7 @@ use super::{
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
     error::Result,
+    feature_cache::FeatureCache,
     weights::classes,
 };
 
@@ -68,6 +69,7 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
         dataset: Arc::new(dataset),
         device: study.device.clone(),
         workers: study.workers,
+        batch: FeatureCache::AT_ONCE,
     };
     Ok(Setup {
         config: config.clone(),

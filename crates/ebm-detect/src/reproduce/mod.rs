@@ -1,6 +1,6 @@
 //! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our
-//! own, levels of difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at paper
-//! scale on COCO.
+//! own, levels of difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at the
+//! scales of people and nuclei on real images of one class, at paper scale on COCO.
 
 mod base;
 mod dry_run;
@@ -9,6 +9,7 @@ mod frozen;
 mod levels;
 mod mini;
 mod paper;
+mod real;
 mod setup;
 mod step_lengths;
 mod strata;
@@ -24,6 +25,7 @@ pub use figure3a::{TradeRow, figure3a};
 pub use levels::{LevelRow, levels};
 pub use mini::{LEVELS, MiniOptions, mini};
 pub use paper::{DETECTORS, PaperOptions, paper};
+pub use real::{RealOptions, real};
 pub use setup::{Setup, Split, StudyOptions, TrainedHeads};
 pub use step_lengths::{StepLengthRow, step_lengths};
 pub use strata::{OverlapGain, StratumRow, strata};

@@ -2,12 +2,14 @@
 
 mod branch;
 mod detector;
+mod mirrored;
 mod refiner;
 mod source;
 
 pub use branch::BranchTask;
 pub use detector::DetectorTask;
-pub use refiner::{MirroredMaps, RefinerSource, RefinerTask, each_image};
+pub use mirrored::{MapOrder, MirroredMaps, each_image};
+pub use refiner::{RefinerSource, RefinerTask};
 pub use source::{BatchSource, BranchSource, CachedSource, ForegroundSource, StreamSource};
 
 use candle_core::Var;

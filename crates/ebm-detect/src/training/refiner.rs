@@ -1,27 +1,26 @@
 //! Training of a refiner: pyramid and head, and perhaps the end of the body, by any objective. Images are
 //! seen one by one, each padded as it is in prediction.
 
-use std::ops::Range;
-
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{AnyObjective, Objective, Proposal};
-use ebm_data::{loader::Loader, transform::padded_size};
+use ebm_data::transform::padded_size;
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
     params::ParamStore,
 };
 use ebm_seed::{Key, Rng};
-use ebm_train::{GradientTask, Group, Learner, Loss, Progress};
+use ebm_train::{GradientTask, Group, Learner, Loss};
 use rand::Rng as _;
 
-use super::{BatchSource, branch::mean_loss};
+use super::{BatchSource, MirroredMaps, branch::mean_loss};
 use crate::{
+    body::is_of_body,
     config::RefinerConfig,
     energy_head::BoxFeatures,
     error::{Error, Result},
     faster_rcnn::{ImageBatch, Objects},
-    feature_cache::{CachedBatch, FeatureCache, shuffled},
-    refiner::{RefinerNetwork, is_of_body},
+    feature_cache::CachedBatch,
+    refiner::RefinerNetwork,
 };
 
 /// Where a refiner's batches come from.
@@ -37,77 +36,9 @@ impl RefinerSource {
     fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
         match self {
             Self::Images(source) => singly(&source.batch(step)?),
-            Self::Maps(maps) => maps.batch(step),
+            Self::Maps(maps) => maps.images(step),
         }
     }
-}
-
-/// The body's maps of every image and of its mirror image, in half precision.
-pub struct MirroredMaps {
-    /// As they are, and mirrored.
-    caches: [FeatureCache; 2],
-    batch_size: usize,
-    part: Range<usize>,
-    key: Key,
-}
-
-impl MirroredMaps {
-    /// Computes them for the `total` images of both loaders, of which the second mirrors all; batches have
-    /// `batch_size` images, of which `part` are given out.
-    ///
-    /// # Errors
-    /// When an image cannot be read, or the network fails.
-    pub fn compute(
-        network: &RefinerNetwork,
-        loaders: [&Loader; 2],
-        (batch_size, part, key): (usize, Range<usize>, Key),
-        (total, device): (usize, &Device),
-        progress: &mut dyn Progress,
-    ) -> Result<Self> {
-        progress.begin("maps of the frozen body", 2 * total);
-        let mut caches = [FeatureCache::default(), FeatureCache::default()];
-        let mut done = 0;
-        for (cache, loader) in caches.iter_mut().zip(loaders) {
-            for image in each_image(loader, device)? {
-                let image = image?;
-                let maps = network.maps(&image.images.pixels)?;
-                let maps = maps.iter().map(|map| map.to_dtype(DType::F16));
-                let maps = maps.collect::<candle_core::Result<Vec<_>>>()?;
-                cache.push(&maps, &image.images.sizes, image.objects)?;
-                done += 1;
-                progress.advance(done, "");
-            }
-        }
-        progress.end();
-        Ok(Self { caches, batch_size, part, key })
-    }
-
-    fn batch(&self, step: usize) -> Result<Vec<CachedBatch>> {
-        let [plain, mirrored] = &self.caches;
-        let order = shuffled(plain.len(), step, self.batch_size, self.key);
-        let image = |place: usize| {
-            let key = self.key.split("mirror").index(step as u64).index(place as u64);
-            let cache = if key.rng().random_bool(0.5) { mirrored } else { plain };
-            let mut image = cache.batch(&[order[place]])?;
-            for map in &mut image.maps {
-                *map = map.to_dtype(DType::F32)?;
-            }
-            Ok(image)
-        };
-        self.part.clone().map(image).collect()
-    }
-}
-
-/// The images of a loader that reads them one by one.
-///
-/// # Errors
-/// When the loader's threads do not start; the items, when an image cannot be read.
-pub fn each_image(loader: &Loader, device: &Device) -> Result<impl Iterator<Item = Result<CachedBatch>>> {
-    let device = device.clone();
-    let image = move |batch: ebm_data::Result<ebm_data::loader::Batch>| {
-        CachedBatch::of_images(&batch?, BoxConvention::HalfOpen, &device)
-    };
-    Ok(loader.epoch(0)?.map(image))
 }
 
 /// The images of a batch, each without the padding that the others needed.

@@ -23,6 +23,9 @@ pub struct Conventions {
     pub stride_in_1x1: bool,
     /// What normalisation adds to the variance.
     pub norm_eps: f64,
+    /// What the body's maps are multiplied by; none where they stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub map_scales: Vec<f64>,
 }
 
 impl Conventions {
@@ -37,6 +40,7 @@ impl Conventions {
             std: input.std,
             stride_in_1x1: backbone.stride_in_1x1,
             norm_eps: backbone.norm_eps,
+            map_scales: backbone.map_scales.clone(),
         }
     }
 
@@ -63,6 +67,7 @@ impl Conventions {
         compare("std", format!("{:?}", self.std), format!("{:?}", other.std));
         compare("stride_in_1x1", self.stride_in_1x1.to_string(), other.stride_in_1x1.to_string());
         compare("norm_eps", self.norm_eps.to_string(), other.norm_eps.to_string());
+        compare("map_scales", format!("{:?}", self.map_scales), format!("{:?}", other.map_scales));
         found
     }
 }

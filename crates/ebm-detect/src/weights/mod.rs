@@ -29,6 +29,7 @@ pub use metadata::{
 };
 
 use crate::{
+    body::{BodyForm, is_of_body},
     config::{DetectorConfig, ExperimentConfig},
     energy_head::EnergyHead,
     error::{Error, Result},
@@ -94,7 +95,7 @@ pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadat
 }
 
 /// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier
-/// `fc`, or a fixed-point file of [`ebm_nn::import`].
+/// `fc`, EfficientNet-Lite0 as it is published, or a fixed-point file of [`ebm_nn::import`].
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
     /// The file.
@@ -116,18 +117,15 @@ impl Body<'_> {
         store: &ParamStore,
         device: &Device,
     ) -> Result<(FasterRcnn, Vec<String>)> {
-        const PREFIX: &str = "backbone.body.";
         let refuse = |reason: String| Error::Weights { path: self.path.to_owned(), reason };
-        let tensors = read(self.path, device)?.into_iter().filter(|(name, _)| !name.starts_with("fc."));
-        let tensors: BTreeMap<_, _> =
-            tensors.map(|(name, tensor)| (format!("{PREFIX}{name}"), tensor)).collect();
+        let tensors = BodyForm::of_detector(&config.backbone)?.read(self.path, device)?;
         let names: BTreeSet<String> = tensors.keys().cloned().collect();
         store.preload(tensors);
         store.freeze(move |name| names.contains(name));
         let detector = FasterRcnn::new(config, store.var_builder(DType::F32, device))
             .map_err(|error| refuse(format!("its shapes are not those of the detector's body: {error}")))?;
         let mut report = store.preload_report();
-        report.missing.retain(|name| name.starts_with(PREFIX));
+        report.missing.retain(|name| is_of_body(name));
         if report.loaded.is_empty() || !(self.partial || report.is_exact()) {
             return Err(refuse(format!("its names are not those of the detector's body: {report}")));
         }

@@ -18,7 +18,7 @@ pub fn detect(
     limit: Option<usize>,
     workers: usize,
 ) -> Result<(Vec<Set>, CocoDataset)> {
-    let detector = args.open()?;
+    let detector = args.open(0.0)?;
     let mut dataset =
         load(detector.labels()).with_context(|| format!("{} on these annotations", args.weights_name()))?;
     detector.check_classes(source, &dataset)?;

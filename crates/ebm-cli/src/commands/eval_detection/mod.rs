@@ -10,7 +10,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};
-use ebm_eval::{Detection, Error, GroundTruth, read_results_for, write_results, write_results_for_server};
+use ebm_eval::{
+    Detection, Error, GroundTruth, edge_coverage, read_entries, read_results_for, write_results,
+    write_results_for_server,
+};
 use serde_json::json;
 
 use self::detect::detect;
@@ -125,6 +128,10 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let mut reports = Vec::with_capacity(sets.len());
     for (name, detections) in &sets {
         reports.push(Report::new(name, &truth, detections, &wanted)?);
+    }
+    if let (Some(path), [report], [(_, detections)]) = (&args.results, &mut reports[..], &sets[..]) {
+        let entries = read_entries(path)?;
+        report.edges = edge_coverage(&truth, (&entries, detections), &path.display().to_string())?;
     }
     let sheet = match (&args.contact_sheet, &dataset, sets.last()) {
         (Some(path), Some(dataset), Some((name, detections))) => {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use ebm_eval::{
-    CocoFigures, CocoTables, Detection, ErrorBreakdown, GroundTruth, Table, coco_tables, diagnose,
-    error_breakdown, evaluate_coco_in_memory,
+    CocoFigures, CocoTables, Detection, EdgeCoverage, ErrorBreakdown, GroundTruth, Table, coco_tables,
+    diagnose, error_breakdown, evaluate_coco_in_memory,
 };
 use serde_json::{Value, json};
 
@@ -21,6 +21,8 @@ pub struct Report {
     figures: CocoFigures,
     tables: Option<CocoTables>,
     errors: Option<ErrorBreakdown>,
+    /// Of the intervals that a result file has.
+    pub edges: Option<EdgeCoverage>,
 }
 
 impl Report {
@@ -34,7 +36,7 @@ impl Report {
         let errors = wanted
             .errors
             .then(|| -> Result<_> { Ok(error_breakdown(truth, detections, &diagnose(truth, detections)?)) });
-        Ok(Self { name: name.to_owned(), figures, tables, errors: errors.transpose()? })
+        Ok(Self { name: name.to_owned(), figures, tables, errors: errors.transpose()?, edges: None })
     }
 
     /// A row: the figures with the tables.
@@ -42,6 +44,9 @@ impl Report {
         let mut object = serde_json::to_value(self.figures)?;
         if !self.name.is_empty() {
             object["method"] = json!(self.name);
+        }
+        if let Some(edges) = &self.edges {
+            object["edge_coverage"] = serde_json::to_value(edges)?;
         }
         if let Some(tables) = &self.tables {
             object["per_class"] = serde_json::to_value(&tables.categories)?;
@@ -62,6 +67,9 @@ impl Report {
         for (figure, value) in self.figures.named() {
             writeln!(text, "{figure:>10} {value:.4}")?;
         }
+        if let Some(edges) = &self.edges {
+            text.push_str(&by_edge(edges)?);
+        }
         if let Some(tables) = &self.tables {
             write!(text, "\n{}\n{}", by_category(tables)?, by_size(tables)?)?;
         }
@@ -70,6 +78,20 @@ impl Report {
         }
         Ok(text)
     }
+}
+
+fn by_edge(edges: &EdgeCoverage) -> Result<String> {
+    let mut table = Table::new(["edge", "in its interval", "mean width / side"]);
+    let values = edges.edges.iter().zip(edges.mean_width);
+    for (name, (share, width)) in ["left", "top", "right", "bottom"].into_iter().zip(values) {
+        table.push([name.to_owned(), figure(*share), figure(width)])?;
+    }
+    let EdgeCoverage { detections, coverage, .. } = edges;
+    Ok(format!(
+        "\n{} of the edges of {detections} right detections lie in their interval\n\n{}",
+        figure(*coverage),
+        table.render()
+    ))
 }
 
 fn by_category(tables: &CocoTables) -> Result<String> {

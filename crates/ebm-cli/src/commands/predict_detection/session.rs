@@ -190,6 +190,7 @@ fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Va
     if let Some(density) = &detection.density {
         line["effective_sample_size"] = json!(density.effective_sample_size());
         line["reliable"] = json!(density.is_reliable());
+        line["calibrated"] = json!(density.is_calibrated());
     }
     if let Some(edges) = edges {
         line["edges_90"] = intervals(edges);

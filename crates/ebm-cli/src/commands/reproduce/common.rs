@@ -22,6 +22,10 @@ pub enum Scale {
     Auto,
     /// Generated data, minutes on a CPU.
     Mini,
+    /// Detection: persons of COCO, one class, on an ImageNet body.
+    People,
+    /// Detection: nuclei in microscope images.
+    Nuclei,
     /// Faces: heads on the fixed features of a pretrained ResNet-50, computed once.
     Frozen,
     /// The paper's data and networks.
@@ -33,6 +37,8 @@ impl Scale {
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto | Self::Mini => "mini",
+            Self::People => "people",
+            Self::Nuclei => "nuclei",
             Self::Frozen => "frozen",
             Self::Paper => "paper",
         }
@@ -106,8 +112,8 @@ pub trait Reproduction {
     /// What mini scale is made on.
     fn generated(&self) -> &'static str;
 
-    /// What is missing for real data.
-    fn missing(&self) -> Result<Vec<String>>;
+    /// What is missing for a scale of real data.
+    fn missing(&self, scale: Scale) -> Result<Vec<String>>;
 
     /// The embedded configuration of a scale.
     fn configuration(&self, scale: Scale) -> String {
@@ -150,7 +156,7 @@ pub struct Place<'a> {
 /// Runs a reproduction.
 pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     let args = task.args();
-    let missing = task.missing()?;
+    let missing = task.missing(if args.scale == Scale::Auto { task.real() } else { args.scale })?;
     let scale = match args.scale {
         Scale::Auto if args.dry_run => Scale::Paper,
         Scale::Auto if missing.is_empty() => task.real(),

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        self, BaseOptions, MiniOptions, PaperOptions, Setup, Split, StratumRow, StudyOptions, TrainedHeads,
-        dry_run, figure3a, mini, paper, step_lengths, table1, table2,
+        self, BaseOptions, MiniOptions, PaperOptions, RealOptions, Setup, Split, StratumRow, StudyOptions,
+        TrainedHeads, dry_run, figure3a, mini, paper, real, step_lengths, table1, table2,
     },
 };
 use ebm_eval::{Table, read_results};
@@ -70,9 +70,13 @@ pub struct DetectionArgs {
     /// Train the heads that --heads lacks.
     #[arg(long, requires = "heads")]
     train_missing: bool,
-    /// Mini: train the base detector too, instead of reading it from weights/.
+    /// Not paper: train the detector too, instead of reading it from weights/.
     #[arg(long)]
     from_scratch: bool,
+    /// With --from-scratch: weights of the detector's body, which stays as it is and whose maps are computed
+    /// once; without them all of it is trained.
+    #[arg(long, requires = "from_scratch")]
+    body: Option<PathBuf>,
     /// With --from-scratch: store the new detector in weights/.
     #[arg(long, requires = "from_scratch")]
     keep_base: bool,
@@ -95,11 +99,19 @@ impl Reproduction for DetectionArgs {
         "generated scenes and the project's own small detector"
     }
 
-    fn missing(&self) -> Result<Vec<String>> {
+    fn missing(&self, scale: Scale) -> Result<Vec<String>> {
         if let Some(TrainedHeads { path, .. }) = self.heads().filter(|heads| !heads.path.is_dir()) {
             bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
         }
-        let missing = self.data().missing();
+        let missing = match scale {
+            Scale::People | Scale::Nuclei => {
+                let folder = self.folder(scale);
+                let needed =
+                    if self.from_scratch { vec![folder] } else { vec![folder, self.base_weights(scale)] };
+                needed.into_iter().filter(|path| !path.exists()).collect()
+            }
+            _ => self.data().missing(),
+        };
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
@@ -142,6 +154,11 @@ impl Reproduction for DetectionArgs {
         if self.levels {
             bail!("--levels is a study of generated scenes: run it with --scale mini");
         }
+        if matches!(at.scale, Scale::People | Scale::Nuclei) {
+            let (base, data) = (self.base(at.scale)?, self.folder(at.scale));
+            let setup = real(config, &RealOptions { base, data, study: self.study_options(at) }, progress)?;
+            return self.study_in(&setup, at.run, progress);
+        }
         self.study_in(&paper(config, &self.options(at), progress)?, at.run, progress)
     }
 }
@@ -178,16 +195,31 @@ impl DetectionArgs {
         }
     }
 
-    /// The detector of the mini scale.
-    fn base(&self) -> Result<BaseOptions> {
-        let weights = self.task.weights.join("detector_mini.safetensors");
+    /// Where the images of a scale of real images are.
+    fn folder(&self, scale: Scale) -> PathBuf {
+        self.task.datasets.join(if scale == Scale::People { "coco-person" } else { scale.name() })
+    }
+
+    /// The detector's file.
+    fn base_weights(&self, scale: Scale) -> PathBuf {
+        self.task.weights.join(format!("detector_{}.safetensors", scale.name()))
+    }
+
+    /// The detector at a scale other than the paper's.
+    fn base(&self, scale: Scale) -> Result<BaseOptions> {
+        let weights = self.base_weights(scale);
         if !self.from_scratch && !weights.is_file() {
             bail!("{} is missing; train it with --from-scratch --keep-base", weights.display());
         }
         if self.keep_base {
             create_dir(&self.task.weights)?;
         }
-        Ok(BaseOptions { from_scratch: self.from_scratch, keep: self.keep_base, weights })
+        Ok(BaseOptions {
+            from_scratch: self.from_scratch,
+            keep: self.keep_base,
+            weights,
+            body: self.body.clone(),
+        })
     }
 
     /// The rows that are asked for.
@@ -205,7 +237,7 @@ impl DetectionArgs {
     fn mini(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
         self.methods(config)?;
         let options = MiniOptions {
-            base: self.base()?,
+            base: self.base(Scale::Mini)?,
             data: self.task.datasets.join("generated/detection"),
             study: self.study_options(at),
         };

@@ -76,7 +76,7 @@ impl Reproduction for Faces {
         "generated faces"
     }
 
-    fn missing(&self) -> Result<Vec<String>> {
+    fn missing(&self, _: Scale) -> Result<Vec<String>> {
         let data = Data::source(self.task, &self.args().datasets);
         let mut missing = Vec::new();
         if !data.exists() {
@@ -115,7 +115,7 @@ impl Reproduction for Faces {
         let outcome = match at.scale {
             Scale::Paper => paper(config, &data, &trunk()?, &at.device, &options, progress)?,
             Scale::Frozen => frozen(config, &data, &trunk()?, &options, progress)?,
-            Scale::Mini | Scale::Auto => mini(config, &data, &options, progress)?,
+            _ => mini(config, &data, &options, progress)?,
         };
         tables::csv_files(at.run, config, at.scale.name(), &data, &outcome)?;
         figures(at.run, config, &data, &outcome)?;

@@ -77,7 +77,7 @@ impl Reproduction for TrackingArgs {
         "generated videos"
     }
 
-    fn missing(&self) -> Result<Vec<String>> {
+    fn missing(&self, _: Scale) -> Result<Vec<String>> {
         for (name, folder) in &self.results {
             ensure!(folder.is_dir(), "--results {name}={}: there is no such folder", folder.display());
         }

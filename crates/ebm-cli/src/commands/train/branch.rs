@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result};
 use clap::Args;
 use ebm_data::coco::CocoDataset;
+use ebm_data::loader::LoaderConfig;
 use ebm_detect::config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig};
 use ebm_detect::evaluation::Refiner;
 use ebm_detect::training::{BranchSource, BranchTask, CachedSource, ForegroundSource};
@@ -105,7 +106,6 @@ impl Training for BranchArgs {
     fn build(&mut self, data: &mut BranchData, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
         let BranchData { config, method, training, detector, weights, .. } = data;
         let common = &self.common;
-        let input = (&config.detector.input, config.detector.convention.into());
         let images = data.images.take().context("the images are trained on once")?;
         // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
         let key = common.key().split(&method.key);
@@ -125,7 +125,9 @@ impl Training for BranchArgs {
                 BranchSource::Images(Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?))
             }
         } else {
-            BranchSource::Images(Box::new(common.stream(input, images, batches, session)?))
+            let loader = LoaderConfig::train(config.detector.input.transform(), batches.0);
+            let convention = config.detector.convention.into();
+            BranchSource::Images(Box::new(common.stream(loader, convention, images, batches.1, session)?))
         };
         let task =
             BranchTask::new(Rc::clone(detector), branch, source, method, training, key.split("train"))?;

@@ -9,8 +9,8 @@ use candle_core::{DType, Tensor};
 use clap::Args;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_detect::config::{ExperimentConfig, InputConfig, Settings};
-use ebm_detect::training::{BatchSource, CachedSource, DetectorTask, StreamSource};
+use ebm_detect::config::{DetectorBody, ExperimentConfig, InputConfig, Settings};
+use ebm_detect::training::{BatchSource, DetectorTask, MapOrder, MirroredMaps, StreamSource};
 use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
 use ebm_experiment::config::check_ranges;
@@ -41,8 +41,8 @@ pub struct CommonArgs {
     /// Images per update, in place of the configuration's; several processes share them equally.
     #[arg(long, value_parser = at_least_one)]
     pub batch_size: Option<usize>,
-    /// Compute the frozen layers once per image and keep the result in memory: no flips then, but for a
-    /// refiner, for which the mirrored images are kept too.
+    /// Compute the frozen layers once per image and keep the result in memory: of the mirrored images too
+    /// where they are a body's; for a branch no image is mirrored then.
     #[arg(long)]
     pub cache: bool,
     #[command(flatten)]
@@ -90,20 +90,36 @@ impl CommonArgs {
         Key::new(self.run.seed)
     }
 
-    /// This process's share of the batches, with images from the loader.
+    /// This process's share of the `batches`, with images from the loader.
     pub fn stream(
         &self,
-        (input, convention): (&InputConfig, BoxConvention),
+        batches: LoaderConfig,
+        convention: BoxConvention,
         dataset: Arc<CocoDataset>,
-        (batch_size, key): (usize, Key),
+        key: Key,
         Session { group, device, .. }: &Session<'_>,
     ) -> Result<StreamSource> {
-        let part = group.share_of(batch_size)?;
-        let whole = LoaderConfig::train(input.transform(), batch_size);
-        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..whole };
+        let part = group.share_of(batches.batch_size)?;
+        let whole = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..batches };
         let loader = if group.world() > 1 { whole.part(part) } else { whole };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), key)?;
         Ok(StreamSource::new(loader, (*device).clone(), convention))
+    }
+
+    /// What `maps`, a frozen body, makes of every image and of its mirror image, computed once, in this
+    /// process's share of the batches.
+    pub fn mirrored_maps(
+        &self,
+        (input, convention): (&InputConfig, BoxConvention),
+        dataset: &Arc<CocoDataset>,
+        maps: &dyn Fn(&Tensor) -> ebm_detect::Result<Vec<Tensor>>,
+        (batch_size, key): (usize, Key),
+        Session { group, device, progress, .. }: &mut Session<'_>,
+    ) -> Result<MirroredMaps> {
+        let loader = LoaderConfig::eval(input.transform(), 1).with_workers(self.workers.count());
+        let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
+        let order = MapOrder { batch_size, part: group.share_of(batch_size)?, key };
+        Ok(MirroredMaps::compute(dataset, &loader, convention, maps, order, device, *progress)?)
     }
 
     /// What `maps` makes of every image, computed once.
@@ -145,7 +161,8 @@ fn no_space(error: Error, path: &Path) -> Error {
 pub struct DetectorArgs {
     #[command(flatten)]
     common: CommonArgs,
-    /// Weights of the body (a ResNet by torchvision's names); it is frozen then.
+    /// Weights of the body (a ResNet by torchvision's names, or EfficientNet-Lite0 as published, which the
+    /// configuration says); it is frozen then.
     #[arg(long)]
     body: Option<PathBuf>,
     /// Take what --body has of the body, and draw and train the rest; else every name must be there.
@@ -200,6 +217,9 @@ impl Training for DetectorArgs {
             bail!("--cache keeps the output of a frozen body: give its weights with --body");
         }
         let mut config = common.config(None)?;
+        if self.body.is_none() && config.detector.backbone.body == DetectorBody::EfficientnetLite0 {
+            bail!("EfficientNet-Lite0 is not trained here: give its weights with --body");
+        }
         let labels = common.run.config.as_ref().map(|_| config.detector.labels());
         let images = Arc::new(common.data.train(labels)?);
         let classes = classes(&images);
@@ -240,16 +260,15 @@ impl Training for DetectorArgs {
             }
         };
         let batches = (config.base.batch_size, key.split("data"));
+        let input = (&config.detector.input, config.detector.convention.into());
         let source: Box<dyn BatchSource> = if common.cache {
-            let maps = |images: &ImageBatch| {
-                Ok(detector.body(&images.pixels, false)?.iter().map(Tensor::detach).collect())
-            };
-            let features = common.features(config, images, &maps, session)?;
-            let part = session.group.share_of(batches.0)?;
-            Box::new(CachedSource::new(features, batches.0, batches.1)?.part(part)?)
+            let maps = |pixels: &Tensor| detector.body(pixels, false);
+            Box::new(common.mirrored_maps(input, &images, &maps, batches, session)?)
         } else {
-            let input = (&config.detector.input, config.detector.convention.into());
-            Box::new(common.stream(input, images, batches, session)?)
+            let (batch_size, key) = batches;
+            let batches = LoaderConfig::train(config.detector.input.transform(), batch_size);
+            let convention = config.detector.convention.into();
+            Box::new(common.stream(batches, convention, images, key, session)?)
         };
         let task = DetectorTask::new(detector, store, source, &config.base, key.split("train"));
         let network = task.over(session.group);

@@ -4,14 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, ensure};
+use candle_core::Tensor;
 use clap::Args;
 use ebm_core::GaussianMixture;
 use ebm_data::coco::CocoDataset;
-use ebm_data::loader::{DetectionRecipe, Loader, LoaderConfig};
+use ebm_data::loader::LoaderConfig;
+use ebm_data::object_crop::ObjectCrop;
 use ebm_detect::config::{RefinerConfig, Settings};
-use ebm_detect::training::{MirroredMaps, RefinerSource, RefinerTask, each_image};
+use ebm_detect::training::{RefinerSource, RefinerTask, each_image};
 use ebm_detect::weights::{classes, refiner_metadata};
-use ebm_detect::{BoxRefiner, RefinedResults, RefinerNetwork, RefinerOptions, best_refiner_factor, jittered};
+use ebm_detect::{CalibrationOptions, RefinedResults, RefinerNetwork, RefinerOptions, jittered};
 use ebm_eval::{Detection, GroundTruth, detections::check_ids, read_results};
 use ebm_experiment::config::check_ranges;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
@@ -24,6 +26,10 @@ use super::TrainArgs;
 use super::detector::CommonArgs;
 use super::held_out::HeldOut;
 use super::run::RunArgs;
+use crate::commands::calibrate::Fit;
+
+/// Samples for each density of a calibration.
+const SAMPLES: usize = 1024;
 
 /// Arguments of `ebm train refiner`.
 #[derive(Args)]
@@ -31,11 +37,12 @@ pub struct RefinerArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Weights of the body, trained on ImageNet: a ResNet's, its normalisation folded into the convolutions, or with
-    /// --config refiner_lite0 those of EfficientNet-Lite0 as they are published.
+    /// --config refiner_lite0 those of EfficientNet-Lite0 as they are published. Or a refiner of the same
+    /// network, whose training goes on from there.
     #[arg(long)]
     body: PathBuf,
     /// A detector's boxes on the validation images, as a COCO result file: the step lengths with the best AP
-    /// of these are chosen. Without it moved annotated boxes stand in for them.
+    /// of these are chosen, and intervals and scores calibrated by them, as `ebm calibrate` does. Without it moved annotated boxes stand in for them.
     #[arg(long, requires = "val_annotations")]
     results: Option<PathBuf>,
     /// Tell the classes apart: f of a box is then of its class.
@@ -77,28 +84,6 @@ impl RefinerArgs {
         config.training.batch_size = self.common.batch_size.unwrap_or(config.training.batch_size);
         check_ranges("of the command line", &config)?;
         Ok(config)
-    }
-
-    /// The body's maps of all images and of their mirror images.
-    fn maps(
-        &self,
-        network: &RefinerNetwork,
-        config: &RefinerConfig,
-        images: &Arc<CocoDataset>,
-        session: &mut Session<'_>,
-    ) -> Result<MirroredMaps> {
-        let loader = |flip_probability: f64| -> Result<Loader> {
-            let loader = LoaderConfig::eval(config.input.transform(), 1);
-            let recipe = DetectionRecipe { flip_probability, ..loader.recipe };
-            let tolerance = self.common.data.tolerance_of_images();
-            let loader =
-                LoaderConfig { recipe, tolerance, ..loader }.with_workers(self.common.workers.count());
-            Ok(Loader::new(images.clone(), loader, self.common.key())?)
-        };
-        let batch_size = config.training.batch_size;
-        let batches = (batch_size, session.group.share_of(batch_size)?, self.common.key().split("data"));
-        let total = (images.images.len(), session.device);
-        Ok(MirroredMaps::compute(network, [&loader(0.0)?, &loader(1.0)?], batches, total, session.progress)?)
     }
 
     /// The boxes that step lengths are chosen by.
@@ -164,13 +149,18 @@ impl Training for RefinerArgs {
         let key = common.key();
         let (network, store) =
             RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
+        let batches = (config.training.batch_size, key.split("data"));
+        let input = (&config.input, BoxConvention::HalfOpen);
         let source = if common.cache {
+            ensure!(config.crop.is_none(), "--cache keeps whole images, and `crop` shows others each time");
             ensure!(config.trained_stages == 0, "--cache keeps the output of a frozen body: leave it out");
-            RefinerSource::Maps(self.maps(&network, config, &images, session)?)
+            let maps = |pixels: &Tensor| network.maps(pixels);
+            RefinerSource::Maps(common.mirrored_maps(input, &images, &maps, batches, session)?)
         } else {
-            let batches = (config.training.batch_size, key.split("data"));
-            let input = (&config.input, BoxConvention::HalfOpen);
-            RefinerSource::Images(Box::new(common.stream(input, images, batches, session)?))
+            let mut batches = LoaderConfig::train(config.input.transform(), config.training.batch_size);
+            batches.recipe.crop = config.crop.map(ObjectCrop::from);
+            let (convention, key) = (BoxConvention::HalfOpen, key.split("data"));
+            RefinerSource::Images(Box::new(common.stream(batches, convention, images, key, session)?))
         };
         let task = RefinerTask::new((network, store), source, config, key.split("train"))?;
         let network = task.over(session.group);
@@ -191,7 +181,7 @@ impl Training for RefinerArgs {
         let some = held_out.some(data.config.validation_images);
         let loader = some.loader(&data.config.input, self.common.workers.count())?;
         let key = self.common.key().split("validation");
-        Ok(network.validation_loss(each_image(&loader, session.device)?, key)?)
+        Ok(network.validation_loss(each_image(&loader, BoxConvention::HalfOpen, session.device)?, key)?)
     }
 
     fn keep(&mut self, data: &RefinerData, network: &RefinerTask) -> Result<()> {
@@ -202,8 +192,6 @@ impl Training for RefinerArgs {
     fn finish(&mut self, data: &mut RefinerData, session: &mut Session<'_>) -> Result<()> {
         let (Some(held_out), None) = (&data.held_out, self.step_factor) else { return Ok(()) };
         let path = self.result()?;
-        let options = RefinerOptions { device: session.device.clone(), ..RefinerOptions::default() };
-        let refiner = BoxRefiner::open_with(&path, &options)?;
         let (truth, boxes) = (GroundTruth::from(held_out.dataset()), self.boxes(data, held_out)?);
         let results = RefinedResults {
             name: held_out.name(),
@@ -211,11 +199,13 @@ impl Training for RefinerArgs {
             truth: &truth,
             detections: &boxes,
         };
-        let factors = &data.config.step_factors;
-        let (factor, ap) = best_refiner_factor(&refiner, &results, factors, session.progress)?;
-        let text = format!("step lengths × {factor}: AP {:.1} on {}", 100.0 * ap, held_out.name());
-        session.progress.message(&text);
-        let metadata = ModelMetadata { step_factor: Some(factor), ..data.metadata.clone() };
+        // Moved boxes tell nothing of the errors that a detector makes.
+        let key = self.common.key().split("calibration");
+        let samples = data.results.as_ref().map(|_| CalibrationOptions { samples: SAMPLES, key });
+        let options = RefinerOptions { device: session.device.clone(), ..RefinerOptions::default() };
+        let fit =
+            Fit { refiner: &path, metadata: data.metadata.clone(), step_factor: None, samples, options };
+        let metadata = fit.to(&results, session.progress)?;
         Ok(metadata.save(&path, &load_safetensors(&path, session.device)?)?)
     }
 }

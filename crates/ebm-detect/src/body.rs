@@ -1,0 +1,210 @@
+//! What a detector or a refiner sees of an image: the maps of a network that was trained on ImageNet.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use candle_nn::VarBuilder;
+use ebm_nn::efficientnet::EfficientNetLite0;
+use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+
+use crate::{
+    config::{BackboneConfig, BodyKind, DetectorBody, RefinerNetworkConfig},
+    error::Result,
+    weights,
+};
+
+/// The names of its parameters begin so.
+pub(crate) const PREFIX: &str = "backbone.body";
+
+/// Which network a body is, and which of its maps are seen.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyForm {
+    architecture: Architecture,
+    /// The maps that are seen, among all that the network has; no later one is computed.
+    seen: Range<usize>,
+    /// What each of them is multiplied by; none: they stay as they are.
+    scales: Vec<f64>,
+}
+
+#[derive(Clone, Debug)]
+enum Architecture {
+    ResNet(ResNetConfig),
+    EfficientNetLite0,
+}
+
+impl BodyForm {
+    /// A detector's, with maps of strides 4 to 32.
+    ///
+    /// # Errors
+    /// When there is no ResNet of the configured depth.
+    pub fn of_detector(config: &BackboneConfig) -> Result<Self> {
+        let (architecture, seen) = match config.body {
+            DetectorBody::Resnet => (Architecture::ResNet(config.resnet()?), 0..4),
+            DetectorBody::EfficientnetLite0 => (Architecture::EfficientNetLite0, 1..5),
+        };
+        Ok(Self { architecture, seen, scales: config.map_scales.clone() })
+    }
+
+    /// A refiner's, no larger than its pyramid's strides need.
+    pub fn of_refiner(config: &RefinerNetworkConfig) -> Self {
+        let resnet = |network| Architecture::ResNet(ResNetConfig { width: config.width, ..network });
+        let architecture = match config.body {
+            BodyKind::EfficientnetLite0 => Architecture::EfficientNetLite0,
+            BodyKind::Resnet18 => resnet(ResNetConfig::resnet18(Norm::Folded)),
+            BodyKind::Resnet50 => resnet(ResNetConfig::resnet50_msra(Norm::Folded)),
+        };
+        let coarsest = config.strides.last().copied().unwrap_or(1);
+        let maps = config.body.strides().iter().take_while(|stride| **stride <= coarsest).count();
+        Self { architecture, seen: maps - config.strides.len()..maps, scales: config.map_scales.clone() }
+    }
+
+    /// Channels of the maps that are seen.
+    pub fn channels(&self) -> Vec<usize> {
+        let all = match &self.architecture {
+            Architecture::ResNet(config) => config.channels().to_vec(),
+            Architecture::EfficientNetLite0 => EfficientNetLite0::CHANNELS.to_vec(),
+        };
+        all[self.seen.clone()].to_vec()
+    }
+
+    /// Whether the parameter of this name is the body's and not among those of its last `trained` maps; what
+    /// comes before the first map counts as one more.
+    pub fn is_frozen(&self, trained: usize, name: &str) -> bool {
+        let Some(name) = name.strip_prefix(PREFIX) else { return false };
+        let name = name.trim_start_matches('.');
+        name.contains("_bn") || self.map_of(name) + trained <= self.seen.end
+    }
+
+    /// The map, from 1, that is the first to need the parameter; 0 where all do.
+    fn map_of(&self, name: &str) -> usize {
+        /// The last block of each map.
+        const BLOCKS: [usize; 4] = [0, 2, 4, 10];
+        let number = |prefix: &str| name.strip_prefix(prefix)?.split('.').next()?.parse::<usize>().ok();
+        match self.architecture {
+            Architecture::ResNet(_) => number("layer").unwrap_or(0),
+            Architecture::EfficientNetLite0 => {
+                number("_blocks.").map_or(0, |block| 1 + BLOCKS.iter().filter(|last| **last < block).count())
+            }
+        }
+    }
+
+    /// The file's tensors that are the body's, by the names that they have here; of what its network has
+    /// beyond the maps that are seen, none.
+    pub fn read(&self, path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
+        let is_classifier = |name: &str| match self.architecture {
+            Architecture::ResNet(_) => name.starts_with("fc."),
+            Architecture::EfficientNetLite0 => EfficientNetLite0::is_classifier(name),
+        };
+        let wanted = |name: &str| !is_classifier(name) && self.map_of(name) <= self.seen.end;
+        let tensors = weights::read(path, device)?.into_iter().filter(|(name, _)| wanted(name));
+        Ok(tensors.map(|(name, tensor)| (format!("{PREFIX}.{name}"), tensor)).collect())
+    }
+}
+
+/// Whether the parameter of this name is a body's.
+pub(crate) fn is_of_body(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// A body of any form.
+pub(crate) struct Body {
+    network: Network,
+    form: BodyForm,
+}
+
+enum Network {
+    ResNet(ResNet),
+    EfficientNet(EfficientNetLite0),
+}
+
+impl Body {
+    /// The body whose parameters are those of `vb`.
+    pub fn new(form: BodyForm, vb: &VarBuilder) -> Result<Self> {
+        let (maps, vb) = (form.seen.end, vb.pp(PREFIX));
+        let network = match &form.architecture {
+            Architecture::EfficientNetLite0 => {
+                let norm = BatchNormConfig::frozen(EfficientNetLite0::NORM.eps);
+                Network::EfficientNet(EfficientNetLite0::new(norm, maps, vb)?)
+            }
+            Architecture::ResNet(config) => Network::ResNet(ResNet::new(&config.up_to(maps), vb)?),
+        };
+        Ok(Self { network, form })
+    }
+
+    /// `(N, 3, H, W)` → the maps that are seen, finest first, with the channels innermost:
+    /// `(N, H/stride, W/stride, C)`. With `train`, normalisation that is not frozen uses and records the
+    /// batch's statistics.
+    pub fn maps(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
+        let BodyForm { seen, scales, .. } = &self.form;
+        let mut maps = match &self.network {
+            Network::ResNet(network) => network.forward_channels_last(pixels, seen.end, train)?,
+            Network::EfficientNet(network) => network.forward_channels_last(pixels, seen.end, train)?,
+        };
+        let mut maps = maps.split_off(seen.start);
+        for (map, scale) in maps.iter_mut().zip(scales).filter(|(_, scale)| **scale != 1.0) {
+            *map = (&*map * *scale)?;
+        }
+        Ok(maps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ExperimentConfig, RefinerConfig, Settings};
+    use candle_core::DType;
+    use ebm_nn::params::ParamStore;
+    use ebm_seed::Key;
+
+    /// The maps of 64 × 96 pixels, and the names of the parameters that they need.
+    fn maps(form: &BodyForm) -> (Vec<Tensor>, Vec<String>) {
+        let pixels = Tensor::ones((1, 3, 64, 96), DType::F32, &Device::Cpu).unwrap();
+        let store = ParamStore::new(Key::new(0));
+        let body = Body::new(form.clone(), &store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+        (body.maps(&pixels, false).unwrap(), store.names())
+    }
+
+    #[test]
+    fn maps_have_the_configured_strides_and_need_no_more_than_they_say() {
+        for body in [BodyKind::Resnet18, BodyKind::EfficientnetLite0] {
+            let mut config = RefinerConfig::embedded("refiner").unwrap().network;
+            (config.body, config.width, config.strides) = (body, 4, vec![8, 16]);
+            let form = BodyForm::of_refiner(&config);
+            let (maps, names) = maps(&form);
+            for ((map, stride), channels) in maps.iter().zip(&config.strides).zip(form.channels()) {
+                assert_eq!(map.dims(), [1, 64 / stride, 96 / stride, channels]);
+            }
+            let last = |trained: usize| {
+                let names = names.iter().filter(|name| !name.contains("_bn"));
+                names.filter(|name| !form.is_frozen(trained, name)).collect::<Vec<_>>()
+            };
+            assert!(last(0).is_empty());
+            let first = if body == BodyKind::Resnet18 { "layer3.0" } else { "_blocks.10" };
+            assert!(last(1)[0].starts_with(&format!("{PREFIX}.{first}")), "{:?}", last(1));
+            assert!(last(9).iter().any(|name| name.contains("conv1") || name.contains("_conv_stem")));
+        }
+    }
+
+    #[test]
+    fn a_detector_sees_four_maps_each_times_its_scale() {
+        let mut config = ExperimentConfig::embedded("mini").unwrap().detector.backbone;
+        for body in [DetectorBody::Resnet, DetectorBody::EfficientnetLite0] {
+            (config.body, config.map_scales) = (body, vec![]);
+            let form = BodyForm::of_detector(&config).unwrap();
+            let (plain, _) = maps(&form);
+            config.map_scales = vec![1.0, 2.0, 3.0, 4.0];
+            let (scaled, _) = maps(&BodyForm::of_detector(&config).unwrap());
+            for (i, (stride, channels)) in [4, 8, 16, 32].into_iter().zip(form.channels()).enumerate() {
+                assert_eq!(plain[i].dims(), [1, 64 / stride, 96 / stride, channels]);
+                let [plain, scaled] =
+                    [&plain[i], &scaled[i]].map(|map| map.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+                let factor = (i + 1) as f32;
+                assert!(plain.iter().zip(&scaled).all(|(a, b)| (factor * a - b).abs() <= 1e-5 * b.abs()));
+                assert!(plain.iter().any(|value| *value != 0.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What validation images teach about a trained refiner beside its step length: by how much the intervals of
+//! edges are too narrow, and how much f says of what a detection is worth.
+
+use std::collections::BTreeMap;
+
+use ebm_core::Region;
+use ebm_data::decode::read_image;
+use ebm_eval::{
+    Detection, GroundTruth, Outcome,
+    calibration::{SplitConformal, interval_score},
+    diagnose, evaluate_coco_in_memory,
+};
+use ebm_experiment::best;
+use ebm_seed::Key;
+use ebm_train::Progress;
+use serde::{Deserialize, Serialize};
+
+use super::{BoxRefiner, RefinedBox, RefinedResults};
+use crate::{corner_density::BoxDensity, error::Result};
+
+/// What a refiner's file says of its intervals and scores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// What the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge are widened by at both ends, in widths or heights of the refined box, to hold the edge that often on the
+    /// validation images ([`SplitConformal`]). Negative where they were too wide.
+    pub margins: [f64; 4],
+    /// How f enters a detection's score.
+    pub rescoring: Rescoring,
+}
+
+/// A detection's score times σ((f − center) / scale)^power.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rescoring {
+    /// The median of f over right detections of the validation images …
+    pub center: f64,
+    /// … and its interquartile range there.
+    pub scale: f64,
+    /// 0 keeps the detector's scores.
+    pub power: f64,
+}
+
+/// How a calibration is made.
+#[derive(Clone, Copy, Debug)]
+pub struct CalibrationOptions {
+    /// Samples for each density.
+    pub samples: usize,
+    /// Of the samples.
+    pub key: Key,
+}
+
+impl Rescoring {
+    /// Powers among which AP on the validation images chooses.
+    pub const POWERS: [f64; 7] = [0.0, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0];
+
+    /// The score of a detection whose refined box has this f; it keeps its range.
+    #[must_use]
+    pub fn score(&self, score: f64, f: f64) -> f64 {
+        score * (1.0 + ((self.center - f) / self.scale).exp()).recip().powf(self.power)
+    }
+}
+
+impl Calibration {
+    /// A detection is right that has the best score of those that overlap an object by half; so many are
+    /// needed for a conformal interval of probability 0.9.
+    pub const FEWEST: usize = 9;
+
+    /// The calibration of `refiner` for the detector whose boxes on annotated images are `results`, with the
+    /// step lengths that it has, from what is right after refinement. None where that are fewer than
+    /// [`FEWEST`](Self::FEWEST) detections, or the refiner has no density.
+    ///
+    /// # Errors
+    /// When an image cannot be read, or the network fails.
+    pub fn of(
+        refiner: &BoxRefiner,
+        results: &RefinedResults<'_>,
+        options: &CalibrationOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Self>> {
+        if refiner.check_density().is_err() {
+            return Ok(None);
+        }
+        let refined = results.refined(refiner, progress)?;
+        let after = detections(results.detections, &refined, None);
+        let right = right(results.truth, &after)?;
+        if right.len() < Self::FEWEST {
+            return Ok(None);
+        }
+        let f = right.keys().filter_map(|index| refined.get(index)).map(|refined| f64::from(refined.f));
+        let rescoring = Self::rescoring(results, &refined, f.collect())?;
+        let margins = Self::margins(refiner, results, &right, options, progress)?;
+        Ok(Some(Self { margins, rescoring }))
+    }
+
+    /// The power with the best AP.
+    fn rescoring(
+        results: &RefinedResults<'_>,
+        refined: &BTreeMap<usize, RefinedBox>,
+        mut f: Vec<f64>,
+    ) -> Result<Rescoring> {
+        f.sort_by(f64::total_cmp);
+        let quantile = |of: usize| f.get((f.len() * of / 4).min(f.len().saturating_sub(1))).copied();
+        let [low, center, high] = [1, 2, 3].map(|of| quantile(of).unwrap_or_default());
+        let with = |power| Rescoring { center, scale: (high - low).max(1e-6), power };
+        let ap = |power: &f64| {
+            let found = detections(results.detections, refined, Some(&with(*power)));
+            Ok(evaluate_coco_in_memory(results.truth, &found)?.ap)
+        };
+        let scores = Rescoring::POWERS.iter().map(ap).collect::<Result<Vec<_>>>()?;
+        let (power, _) = best(&Rescoring::POWERS, scores).unwrap_or((0.0, f64::NAN));
+        Ok(with(power))
+    }
+
+    /// The conformal correction of each edge.
+    fn margins(
+        refiner: &BoxRefiner,
+        results: &RefinedResults<'_>,
+        right: &BTreeMap<usize, [f64; 4]>,
+        options: &CalibrationOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<[f64; 4]> {
+        let mut scores: [Vec<f64>; 4] = Default::default();
+        let of_image = results.of_images(refiner, |index| right.contains_key(&index));
+        progress.begin("densities", results.dataset.images.len());
+        for (done, image) in (1..).zip(&results.dataset.images) {
+            let Some((indices, boxes)) = of_image.get(&image.id) else { continue };
+            let mut rng = options.key.index(image.id).rng();
+            let refined =
+                refiner.refine_with_density(&read_image(&image.path)?, boxes, options.samples, &mut rng)?;
+            for (index, refined) in indices.iter().zip(refined) {
+                let (Some(density), Some(truth)) = (&refined.density, right.get(index)) else { continue };
+                let (edges, sides) = (edges(*truth), [refined.bbox[2], refined.bbox[3]]);
+                for (place, region) in density.edge_regions(BoxDensity::LEVEL)?.iter().enumerate() {
+                    scores[place].push(distance(region, edges[place]) / sides[place % 2]);
+                }
+            }
+            progress.advance(done, "");
+        }
+        progress.end();
+        let margin = |scores: &Vec<f64>| -> Result<f64> {
+            Ok(SplitConformal::calibrate(scores, 1.0 - BoxDensity::LEVEL)?.threshold)
+        };
+        let [left, top, right, bottom] = scores.each_ref().map(margin);
+        Ok([left?, top?, right?, bottom?])
+    }
+
+    /// The margins of a refined box `[x, y, width, height]`, in pixels.
+    pub fn margins_of(&self, [_, _, width, height]: [f64; 4]) -> [f64; 4] {
+        let [left, top, right, bottom] = self.margins;
+        [left * width, top * height, right * width, bottom * height]
+    }
+}
+
+/// How far y is outside of all intervals, or, negative, inside of one.
+fn distance(region: &Region, y: f64) -> f64 {
+    region.intervals.iter().map(|interval| interval_score(*interval, y)).fold(f64::INFINITY, f64::min)
+}
+
+/// Left, top, right and bottom of `[x, y, width, height]`.
+fn edges([x, y, width, height]: [f64; 4]) -> [f64; 4] {
+    [x, y, x + width, y + height]
+}
+
+/// The object of each right detection, by the detection's place.
+fn right(truth: &GroundTruth, found: &[Detection]) -> Result<BTreeMap<usize, [f64; 4]>> {
+    let outcomes = diagnose(truth, found)?.detections.into_iter().enumerate();
+    let object = |(index, outcome)| match outcome {
+        Outcome::Correct(object) => Some((index, truth.boxes[object].bbox)),
+        Outcome::Wrong(..) | Outcome::Ignored => None,
+    };
+    Ok(outcomes.filter_map(object).collect())
+}
+
+/// The detections with their refined boxes, and with scores that f has entered.
+fn detections(
+    given: &[Detection],
+    refined: &BTreeMap<usize, RefinedBox>,
+    rescoring: Option<&Rescoring>,
+) -> Vec<Detection> {
+    let mut found = given.to_vec();
+    for (&index, refined) in refined {
+        found[index].bbox = refined.bbox;
+        if let Some(rescoring) = rescoring {
+            found[index].score = rescoring.score(found[index].score, refined.f.into());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALIBRATION: Calibration = Calibration {
+        margins: [0.1, -0.2, 0.0, -5.0],
+        rescoring: Rescoring { center: 4.0, scale: 2.0, power: 2.0 },
+    };
+
+    #[test]
+    fn margins_are_fractions_of_the_box() {
+        assert_eq!(CALIBRATION.margins_of([3.0, 4.0, 20.0, 50.0]), [2.0, -10.0, 0.0, -250.0]);
+    }
+
+    #[test]
+    fn a_distance_is_negative_inside_of_an_interval() {
+        let region = Region { intervals: vec![[8.0, 17.0], [88.0, 93.0]], log_level: 0.0, mass: 0.9 };
+        assert_eq!([20.0, 9.0, 95.0].map(|y| distance(&region, y)), [3.0, -1.0, 2.0]);
+    }
+
+    #[test]
+    fn scores_keep_their_range_and_rise_with_f() {
+        let rescoring = CALIBRATION.rescoring;
+        assert_eq!(rescoring.score(0.8, 4.0), 0.8 / 4.0);
+        assert!((rescoring.score(0.8, 1e6) - 0.8).abs() < 1e-12 && rescoring.score(0.8, -1e6) == 0.0);
+        assert_eq!(Rescoring { power: 0.0, ..rescoring }.score(0.3, -50.0), 0.3);
+    }
+
+    #[test]
+    fn a_file_keeps_it() {
+        let text = toml::to_string(&CALIBRATION).unwrap();
+        assert_eq!(toml::from_str::<Calibration>(&text).unwrap(), CALIBRATION);
+    }
+}

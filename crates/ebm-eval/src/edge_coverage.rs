@@ -1,0 +1,141 @@
+//! How often the intervals of a box's edges hold the annotated edges.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::calibration::{coverage, mean_width};
+use crate::detections::Detection;
+use crate::error::{BoxProblem, Error, Result};
+use crate::error_breakdown::{Outcome, diagnose};
+use crate::ground_truth::GroundTruth;
+use crate::result_entries::ResultEntry;
+
+/// Coverage of the intervals of right detections: those with the best score among what overlaps an object by
+/// half.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct EdgeCoverage {
+    /// Right detections with intervals.
+    pub detections: usize,
+    /// The share of left, top, right and bottom edges that lie in their interval.
+    pub edges: [f64; 4],
+    /// The mean of the four.
+    pub coverage: f64,
+    /// The mean width of the intervals of left, top, right and bottom edges, in widths or heights of the
+    /// annotated box.
+    pub mean_width: [f64; 4],
+}
+
+/// Where one edge lies.
+type Intervals = Vec<[f64; 2]>;
+
+/// The names of the edges in a result file.
+const EDGES: [&str; 4] = ["left", "top", "right", "bottom"];
+
+/// The coverage of the intervals under `edges_90` of a result file's `entries`, which are the `detections`;
+/// none where no right detection has any. `origin` is what errors call the file.
+///
+/// # Errors
+/// [`Error::Detection`] naming an entry whose intervals have another form; else those of [`diagnose`].
+pub fn edge_coverage(
+    truth: &GroundTruth,
+    (entries, detections): (&[ResultEntry], &[Detection]),
+    origin: &str,
+) -> Result<Option<EdgeCoverage>> {
+    if entries.iter().all(|entry| entry.get("edges_90").is_none()) {
+        return Ok(None);
+    }
+    let (mut edges, mut held): ([Vec<f64>; 4], [Vec<Intervals>; 4]) = Default::default();
+    let outcomes = diagnose(truth, detections)?.detections;
+    for (index, (outcome, entry)) in outcomes.iter().zip(entries).enumerate() {
+        let intervals = entry.get("edges_90").map(regions).transpose().map_err(|problem| {
+            let (origin, total) = (origin.to_owned(), entries.len());
+            Error::Detection { origin, index, problem, count: 1, total }
+        })?;
+        let (Outcome::Correct(object), Some(intervals)) = (outcome, intervals) else { continue };
+        let [x, y, width, height] = truth.boxes[*object].bbox;
+        let ends = [x, y, x + width, y + height];
+        for (place, intervals) in intervals.into_iter().enumerate() {
+            // In sides of the box.
+            let (origin, side) = ([x, y][place % 2], [width, height][place % 2]);
+            edges[place].push((ends[place] - origin) / side);
+            held[place]
+                .push(intervals.into_iter().map(|ends| ends.map(|end| (end - origin) / side)).collect());
+        }
+    }
+    let right = edges[0].len();
+    if right == 0 {
+        return Ok(None);
+    }
+    let (mut shares, mut widths) = ([0.0; 4], [0.0; 4]);
+    for place in 0..4 {
+        shares[place] = coverage(&held[place], &edges[place])?;
+        widths[place] = mean_width(&held[place])?;
+    }
+    let mean = shares.iter().sum::<f64>() / 4.0;
+    Ok(Some(EdgeCoverage { detections: right, edges: shares, coverage: mean, mean_width: widths }))
+}
+
+/// The intervals of each edge.
+fn regions(value: &Value) -> std::result::Result<[Intervals; 4], BoxProblem> {
+    let mut regions: [Intervals; 4] = Default::default();
+    for (region, edge) in regions.iter_mut().zip(EDGES) {
+        let intervals = value.get(edge).cloned().unwrap_or_default();
+        *region = serde_json::from_value(intervals).map_err(|_| BoxProblem::Malformed {
+            field: "edges_90",
+            value: value.to_string().chars().take(60).collect(),
+            expected: "lists of intervals under left, top, right and bottom",
+        })?;
+    }
+    Ok(regions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result_entries::parse_entries;
+
+    fn truth() -> GroundTruth {
+        let text = r#"{"images": [{"id": 1, "width": 100, "height": 100}], "categories": [{"id": 1, "name": "a"}],
+            "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 20, 40, 50], "area": 2000, "iscrowd": 0}]}"#;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        std::fs::write(&path, text).unwrap();
+        GroundTruth::read(&path).unwrap()
+    }
+
+    fn entry(bbox: &str, score: f64, more: &str) -> String {
+        format!(r#"{{"image_id": 1, "category_id": 1, "bbox": {bbox}, "score": {score}{more}}}"#)
+    }
+
+    fn of(entries: &[String]) -> Result<Option<EdgeCoverage>> {
+        let text = format!("[{}]", entries.join(","));
+        let entries = parse_entries("r.json".as_ref(), text.as_bytes())?;
+        let found: Vec<Detection> = entries.iter().map(|entry| entry.detection().unwrap()).collect();
+        edge_coverage(&truth(), (&entries, &found), "r.json")
+    }
+
+    #[test]
+    fn right_detections_count() {
+        let intervals = r#", "edges_90": {"left": [[8, 12]], "top": [[21, 24], [30, 40]], "right": [[45, 50]], "bottom": [[60, 65], [69, 75]]}"#;
+        // The second is a duplicate, the third lies elsewhere, of the fourth nothing is known.
+        let entries = [
+            entry("[10, 20, 40, 50]", 0.9, intervals),
+            entry("[10, 20, 40, 48]", 0.8, intervals),
+            entry("[70, 70, 10, 10]", 0.7, intervals),
+            entry("[70, 70, 10, 10]", 0.6, ""),
+        ];
+        let found = of(&entries).unwrap().unwrap();
+        assert_eq!((found.detections, found.edges, found.coverage), (1, [1.0, 0.0, 1.0, 1.0], 0.75));
+        let expected = [0.1, 13.0 / 50.0, 0.125, 11.0 / 50.0];
+        assert!(found.mean_width.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12));
+        assert_eq!(of(&entries[3..]).unwrap(), None);
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        let entries =
+            [entry("[1, 1, 5, 5]", 0.9, ""), entry("[1, 1, 5, 5]", 0.9, r#", "edges_90": {"left": 3}"#)];
+        let said = of(&entries).unwrap_err().to_string();
+        assert!(said.contains("detection 1") && said.contains("lists of intervals"), "{said}");
+    }
+}

@@ -3,12 +3,14 @@
 //! Rows of the batch are independent: a few rows are one task, whatever the number of threads, and the tasks'
 //! sums are added in order, so that results do not depend on that number.
 
+mod kind;
 mod simd;
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use self::simd::{Bmvc, Eccv, Gradients, Kind, Trace, VECTORS, Weights, backward, forward};
+use self::kind::{Bmvc, Eccv, Kind};
+use self::simd::{Gradients, Trace, VECTORS, Weights, backward, forward};
 use crate::layout::{LAYERS, Layout, Network, WIDTH};
 
 /// Rows of the batch in a task.

@@ -6,7 +6,8 @@
 
 use pulp::Simd;
 
-use crate::layout::{LAYERS, Network, WIDTH};
+use super::kind::Kind;
+use crate::layout::{LAYERS, WIDTH};
 
 /// Vectors of samples in a block: what lets all activations of a block stay in 48 KiB.
 pub(super) const VECTORS: usize = 4;
@@ -16,94 +17,6 @@ const TILE: usize = 5;
 
 /// A hidden layer of one block.
 type Block<S> = [[<S as Simd>::f32s; WIDTH]; VECTORS];
-
-/// What distinguishes the two networks.
-pub(super) trait Kind {
-    /// Its shape, known to the compiler.
-    const NETWORK: Network;
-    /// Whether φ' is kept for the way back, or found in the layer's output.
-    const KEEPS_SLOPES: bool;
-    /// φ(z) and φ'(z).
-    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s);
-    /// `g` φ', given the layer's output and what was kept.
-    fn back<S: Simd>(simd: S, g: S::f32s, output: S::f32s, slope: S::f32s) -> S::f32s;
-    /// φ''(z), from φ(z) and φ'(z).
-    fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s;
-}
-
-pub(super) struct Eccv;
-pub(super) struct Bmvc;
-
-impl Kind for Eccv {
-    const NETWORK: Network = Network::Eccv;
-    const KEEPS_SLOPES: bool = false;
-
-    #[inline(always)]
-    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
-        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
-        let positive = simd.greater_than_f32s(z, zero);
-        (simd.select_f32s(positive, z, zero), simd.select_f32s(positive, one, zero))
-    }
-
-    #[inline(always)]
-    fn back<S: Simd>(simd: S, g: S::f32s, output: S::f32s, _: S::f32s) -> S::f32s {
-        let zero = simd.splat_f32s(0.0);
-        simd.select_f32s(simd.greater_than_f32s(output, zero), g, zero)
-    }
-
-    #[inline(always)]
-    fn bend<S: Simd>(simd: S, _: S::f32s, _: S::f32s) -> S::f32s {
-        simd.splat_f32s(0.0)
-    }
-}
-
-impl Kind for Bmvc {
-    const NETWORK: Network = Network::Bmvc;
-    const KEEPS_SLOPES: bool = true;
-
-    #[inline(always)]
-    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
-        let value = tanh(simd, z);
-        (value, simd.negate_mul_add_f32s(value, value, simd.splat_f32s(1.0)))
-    }
-
-    #[inline(always)]
-    fn back<S: Simd>(simd: S, g: S::f32s, _: S::f32s, slope: S::f32s) -> S::f32s {
-        simd.mul_f32s(g, slope)
-    }
-
-    #[inline(always)]
-    fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s {
-        simd.mul_f32s(simd.splat_f32s(-2.0), simd.mul_f32s(value, slope))
-    }
-}
-
-/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms
-/// suffice, and twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division
-/// is left.
-#[inline(always)]
-fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
-    let splat = |value: f32| simd.splat_f32s(value);
-    let clamped = simd.max_f32s(simd.min_f32s(z, splat(9.5)), splat(-9.5));
-    let u = simd.mul_f32s(clamped, splat(0.25));
-    let square = simd.mul_f32s(u, u);
-    let horner = |coefficients: [f32; 4]| {
-        let mut sum = splat(coefficients[0]);
-        for coefficient in &coefficients[1..] {
-            sum = simd.mul_add_f32s(sum, square, splat(*coefficient));
-        }
-        sum
-    };
-    // Both over 135135, which keeps the squares below small.
-    let mut p = simd.mul_f32s(u, horner([1.0 / 135_135.0, 378.0 / 135_135.0, 17_325.0 / 135_135.0, 1.0]));
-    let mut q = horner([28.0 / 135_135.0, 3_150.0 / 135_135.0, 62_370.0 / 135_135.0, 1.0]);
-    for _ in 0..2 {
-        let product = simd.mul_f32s(p, q);
-        q = simd.mul_add_f32s(p, p, simd.mul_f32s(q, q));
-        p = simd.add_f32s(product, product);
-    }
-    simd.div_f32s(p, q)
-}
 
 /// The parameters of the layers of y as slices of θ.
 #[derive(Clone, Copy)]
@@ -224,13 +137,13 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
     let zero = simd.splat_f32s(0.0);
     let mut results = [[zero; VECTORS]; 2];
     for v in 0..vectors.min(VECTORS) {
-        let (mut output, mut arguments) = ([[zero; WIDTH]; 2], [[zero; WIDTH]; 2]);
+        let (mut output, mut z, mut zt) = ([[zero; WIDTH]; 2], [zero; WIDTH], [zero; WIDTH]);
         for o in 0..WIDTH {
             let w = simd.splat_f32s(weights.y_weight[o]);
-            arguments[0][o] = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
-            arguments[1][o] = w;
+            z[o] = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
+            zt[o] = w;
         }
-        trace.layers[0].activate::<K, TANGENT>(simd, v, &arguments, false, &mut output);
+        trace.layers[0].activate::<K, TANGENT>(simd, v, &[z, zt], false, &mut output);
         for (l, bias) in bias.iter().enumerate() {
             let (mut z, mut zt, [a, t]) = (bias.map(|bias| simd.splat_f32s(bias)), [zero; WIDTH], &output);
             for i in 0..WIDTH {
@@ -280,15 +193,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
 ) -> [S::f32s; VECTORS] {
     let vectors = vectors.min(VECTORS);
     let Trace { layers, back } = trace;
+    let Layer { values, tangents, .. } = &layers[LAYERS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.out_weight[o]);
         let mut sum = gradients.out_weight[o];
         for v in 0..vectors {
             back.values[v][o] = simd.mul_f32s(w, g[0][v]);
-            sum = simd.mul_add_f32s(layers[LAYERS].values[v][o], g[0][v], sum);
+            sum = simd.mul_add_f32s(values[v][o], g[0][v], sum);
             if TANGENT {
                 back.tangents[v][o] = simd.mul_f32s(w, g[1][v]);
-                sum = simd.mul_add_f32s(layers[LAYERS].tangents[v][o], g[1][v], sum);
+                sum = simd.mul_add_f32s(tangents[v][o], g[1][v], sum);
             }
         }
         gradients.out_weight[o] = sum;
@@ -333,13 +247,13 @@ fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     back: &mut Back<S>,
     bias: &mut [S::f32s; WIDTH],
 ) {
-    let mut sums = *bias;
+    let (Layer { values, slopes, bends, .. }, mut sums) = (layer, *bias);
     for v in 0..vectors {
         for o in 0..WIDTH {
-            let (output, slope) = (layer.values[v][o], layer.slopes[v][o]);
+            let (output, slope) = (values[v][o], slopes[v][o]);
             let mut d = K::back(simd, back.values[v][o], output, slope);
             if TANGENT {
-                d = simd.mul_add_f32s(back.tangents[v][o], layer.bends[v][o], d);
+                d = simd.mul_add_f32s(back.tangents[v][o], bends[v][o], d);
                 back.epsilon[v][o] = K::back(simd, back.tangents[v][o], output, slope);
             }
             back.delta[v][o] = d;

@@ -1,16 +1,11 @@
 //! What ARCHITECTURE.md and docs/glossary.md say is in the code, is there.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod files;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
+use files::read;
 
 /// What stands in backticks in a line.
 fn quoted(line: &str) -> Vec<&str> {
@@ -24,19 +19,8 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 /// Every name in the sources of the crates.
 fn names_in_code() -> BTreeSet<String> {
-    let (mut open, mut found) = (vec![root().join("crates")], BTreeSet::new());
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                found.extend(names(&text).into_iter().map(str::to_owned));
-            }
-        }
-    }
-    found
+    let texts = files::sources(&["crates"]).into_iter().map(|path| read(&path));
+    texts.flat_map(|text| names(&text).into_iter().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 #[test]

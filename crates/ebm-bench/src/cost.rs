@@ -3,7 +3,7 @@
 use anyhow::Result;
 use ebm_nn::resnet::{Block, Norm};
 
-use super::work::{Task, Work};
+use super::work::{Images, Size, Task, Widths, Work};
 use super::works::resnet;
 
 /// Additions and multiplications, counted singly, and bytes.
@@ -25,7 +25,7 @@ struct Count {
 
 impl Count {
     /// A square convolution with `out` pixels in all, and its bias.
-    fn conv(&mut self, (inputs, outputs): (usize, usize), kernel: usize, out: usize) {
+    fn conv(&mut self, inputs: usize, outputs: usize, kernel: usize, out: usize) {
         let weight = inputs * outputs * kernel * kernel;
         self.products += weight * out;
         self.parameters += weight + outputs;
@@ -50,56 +50,56 @@ pub fn cost(work: &Work) -> Result<Cost> {
 fn of_task(task: Task) -> Result<Cost> {
     let mut count = Count::default();
     let gradients = match task {
-        Task::Resnet { depth, batch, height, width } | Task::ResnetStep { depth, batch, height, width } => {
-            body(&mut count, depth, batch, [height, width])?;
+        Task::Resnet { depth, images } | Task::ResnetStep { depth, images } => {
+            body(&mut count, depth, images)?;
             matches!(task, Task::ResnetStep { .. })
         }
-        Task::ResnetFpn { channels, batch, height, width } => {
-            for (inputs, pixels) in body(&mut count, 50, batch, [height, width])? {
-                count.conv((inputs, channels), 1, pixels);
-                count.conv((channels, channels), 3, pixels);
+        Task::ResnetFpn { channels, images } => {
+            for (inputs, pixels) in body(&mut count, 50, images)? {
+                count.conv(inputs, channels, 1, pixels);
+                count.conv(channels, channels, 3, pixels);
                 // The pyramid replaces the body's maps as what comes out.
                 count.ends = count.ends + channels * pixels - inputs * pixels;
             }
             false
         }
-        Task::Conv { channels, height, width, backward } => {
-            count.conv((channels, channels), 3, height * width);
-            count.ends = 2 * channels * height * width;
+        Task::Conv { channels, size, backward } => {
+            count.conv(channels, channels, 3, size.pixels());
+            count.ends = 2 * channels * size.pixels();
             backward
         }
         Task::Head { inputs, hidden, classes, rows, backward } => {
-            for layer in [(inputs, hidden), (hidden, hidden), (hidden, classes)] {
-                count.conv(layer, 1, rows);
+            for (inputs, outputs) in [(inputs, hidden), (hidden, hidden), (hidden, classes)] {
+                count.conv(inputs, outputs, 1, rows);
             }
             count.ends = rows * (inputs + classes);
             backward
         }
-        Task::Refinement { boxes, steps, channels, hidden, .. } => {
-            climb(&mut count, boxes, steps, (channels, hidden));
+        Task::Refinement { boxes, steps, widths, .. } => {
+            climb(&mut count, boxes, steps, widths);
             false
         }
-        Task::Detector { boxes, steps, channels, hidden, height, width } => {
-            detector(&mut count, (channels, hidden), [height, width])?;
+        Task::Detector { boxes, steps, widths, size } => {
+            detector(&mut count, widths, size)?;
             if steps > 0 {
-                climb(&mut count, boxes, steps, (channels, hidden));
+                climb(&mut count, boxes, steps, widths);
             }
             false
         }
-        Task::HeadStep { images, objects, samples, channels, hidden, .. } => {
+        Task::HeadStep { images, objects, samples, widths, .. } => {
             // The true box is one of the samples.
-            return Ok(head_step(images * objects * (samples + 1), (channels, hidden)));
+            return Ok(head_step(images * objects * (samples + 1), widths));
         }
-        Task::RoiPool { boxes, channels, height, width } => {
+        Task::RoiPool { boxes, channels, size } => {
             // The map and its gradient, the pooled boxes and theirs.
-            count.ends = 2 * channels * (height * width + boxes * BINS);
+            count.ends = 2 * channels * (size.pixels() + boxes * BINS);
             // Two products with an axis' weights for each bin, of two pixels at least, each way.
             count.products = 2 * 4 * boxes * BINS * channels;
             false
         }
         Task::Age { batch, side, .. } => {
-            body(&mut count, 50, batch, [side, side])?;
-            count.conv((FEATURES, FEATURES), 1, batch);
+            body(&mut count, 50, Images { batch, size: Size { height: side, width: side } })?;
+            count.conv(FEATURES, FEATURES, 1, batch);
             false
         }
     };
@@ -107,20 +107,20 @@ fn of_task(task: Task) -> Result<Cost> {
 }
 
 /// The branch's training on so many pooled boxes, in which nothing asks for the gradient.
-fn head_step(rows: usize, widths @ (channels, hidden): (usize, usize)) -> Cost {
+fn head_step(rows: usize, widths: Widths) -> Cost {
     let mut count = Count::default();
     branch(&mut count, rows, widths);
-    let first = 2.0 * (channels * BINS * hidden * rows) as f64;
+    let first = 2.0 * (widths.channels * BINS * widths.hidden * rows) as f64;
     let all = count.cost(true);
     Cost { operations: all.operations - first, ..all }
 }
 
 /// Adds Faster-RCNN's layers up to the scores of its boxes.
-fn detector(count: &mut Count, widths @ (channels, _): (usize, usize), size: [usize; 2]) -> Result<()> {
-    for (inputs, pixels) in body(count, 50, 1, size)? {
-        count.conv((inputs, channels), 1, pixels);
+fn detector(count: &mut Count, widths: Widths, size: Size) -> Result<()> {
+    for (inputs, pixels) in body(count, 50, Images { batch: 1, size })? {
+        count.conv(inputs, widths.channels, 1, pixels);
         // The pyramid's output and the proposal network's layer.
-        count.conv((channels, channels), 3, 2 * pixels);
+        count.conv(widths.channels, widths.channels, 3, 2 * pixels);
     }
     branch(count, PROPOSALS, widths);
     Ok(())
@@ -134,13 +134,13 @@ const BINS: usize = 49;
 const FEATURES: usize = 2048;
 
 /// Adds two linear layers on pooled boxes.
-fn branch(count: &mut Count, rows: usize, (channels, hidden): (usize, usize)) {
-    count.conv((channels * BINS, hidden), 1, rows);
-    count.conv((hidden, hidden), 1, rows);
+fn branch(count: &mut Count, rows: usize, Widths { channels, hidden }: Widths) {
+    count.conv(channels * BINS, hidden, 1, rows);
+    count.conv(hidden, hidden, 1, rows);
 }
 
 /// Adds a refinement: T + 1 values and T gradients, each one product a layer.
-fn climb(count: &mut Count, boxes: usize, steps: usize, widths: (usize, usize)) {
+fn climb(count: &mut Count, boxes: usize, steps: usize, widths: Widths) {
     let before = count.parameters;
     branch(count, boxes * (2 * steps + 1), widths);
     // The weights lie in two orders.
@@ -148,11 +148,12 @@ fn climb(count: &mut Count, boxes: usize, steps: usize, widths: (usize, usize)) 
 }
 
 /// Adds a ResNet's convolutions; the channels and pixels of C2 to C5.
-fn body(count: &mut Count, depth: usize, batch: usize, size: [usize; 2]) -> Result<Vec<(usize, usize)>> {
+fn body(count: &mut Count, depth: usize, images: Images) -> Result<Vec<(usize, usize)>> {
     let config = resnet::config(depth, Norm::Train)?;
-    let pixels = |stride: usize| batch * size.map(|side| side.div_ceil(stride)).iter().product::<usize>();
+    let Images { batch, size: Size { height, width } } = images;
+    let pixels = |stride: usize| batch * height.div_ceil(stride) * width.div_ceil(stride);
     count.ends += 3 * pixels(1);
-    count.conv((3, config.width), 7, pixels(2));
+    count.conv(3, config.width, 7, pixels(2));
     let mut maps = Vec::new();
     let mut inputs = config.width;
     for (stage, (&blocks, outputs)) in config.layers.iter().zip(config.channels()).enumerate() {
@@ -162,17 +163,17 @@ fn body(count: &mut Count, depth: usize, batch: usize, size: [usize; 2]) -> Resu
             let before = pixels(if shrinks { stride / 2 } else { stride });
             match config.block {
                 Block::Basic => {
-                    count.conv((inputs, inner), 3, pixels(stride));
-                    count.conv((inner, inner), 3, pixels(stride));
+                    count.conv(inputs, inner, 3, pixels(stride));
+                    count.conv(inner, inner, 3, pixels(stride));
                 }
                 Block::Bottleneck => {
-                    count.conv((inputs, inner), 1, before);
-                    count.conv((inner, inner), 3, pixels(stride));
-                    count.conv((inner, outputs), 1, pixels(stride));
+                    count.conv(inputs, inner, 1, before);
+                    count.conv(inner, inner, 3, pixels(stride));
+                    count.conv(inner, outputs, 1, pixels(stride));
                 }
             }
             if shrinks || inputs != outputs {
-                count.conv((inputs, outputs), 1, pixels(stride));
+                count.conv(inputs, outputs, 1, pixels(stride));
             }
             inputs = outputs;
         }
@@ -188,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_convolution_and_its_gradients() {
-        let task = |backward| Task::Conv { channels: 256, height: 100, width: 136, backward };
+        let size = Size { height: 100, width: 136 };
+        let task = |backward| Task::Conv { channels: 256, size, backward };
         let products = 256.0 * 256.0 * 9.0 * 13600.0;
         let forward = of_task(task(false)).unwrap();
         assert_eq!(forward.operations, 2.0 * products);
@@ -202,7 +204,8 @@ mod tests {
     fn residual_networks_have_their_published_size() {
         for (depth, products, parameters) in [(18, 1.81e9, 11.18e6), (50, 4.09e9, 23.51e6)] {
             let mut count = Count::default();
-            body(&mut count, depth, 1, [224, 224]).unwrap();
+            let size = Size { height: 224, width: 224 };
+            body(&mut count, depth, Images { batch: 1, size }).unwrap();
             assert!((count.products as f64 / products - 1.0).abs() < 0.01, "{}", count.products);
             // The bias that normalisation leaves counts once, its scale and shift twice in the published
             // number.

@@ -3,39 +3,103 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 
+/// Of a map or an image.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Size {
+    pub height: usize,
+    pub width: usize,
+}
+
+impl Size {
+    pub(crate) fn pixels(self) -> usize {
+        self.height * self.width
+    }
+}
+
+/// A batch of images.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Images {
+    pub batch: usize,
+    #[serde(flatten)]
+    pub size: Size,
+}
+
+/// Channels of a pyramid, and the width of the head on it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Widths {
+    pub channels: usize,
+    pub hidden: usize,
+}
+
 /// What is computed and how large it is. PyTorch's script has a function of the same name with these
 /// arguments.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "task", rename_all = "snake_case")]
 pub enum Task {
     /// The maps C2 to C5 of a ResNet, for inference.
-    Resnet { depth: usize, batch: usize, height: usize, width: usize },
+    Resnet {
+        depth: usize,
+        #[serde(flatten)]
+        images: Images,
+    },
     /// The pyramid P2 to P6 over a ResNet-50, for inference.
-    ResnetFpn { channels: usize, batch: usize, height: usize, width: usize },
+    ResnetFpn {
+        channels: usize,
+        #[serde(flatten)]
+        images: Images,
+    },
     /// Forward with the batch's statistics, mean of C5², gradients in all parameters.
-    ResnetStep { depth: usize, batch: usize, height: usize, width: usize },
+    ResnetStep {
+        depth: usize,
+        #[serde(flatten)]
+        images: Images,
+    },
     /// A 3 × 3 convolution of one map; with `backward`, also the gradients in map, weight and bias.
-    Conv { channels: usize, height: usize, width: usize, backward: bool },
+    Conv {
+        channels: usize,
+        #[serde(flatten)]
+        size: Size,
+        backward: bool,
+    },
     /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and
     /// parameters.
     Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
     /// The refinement of boxes by the confidence branch on a given pyramid.
-    Refinement { boxes: usize, steps: usize, channels: usize, hidden: usize, height: usize, width: usize },
+    Refinement {
+        boxes: usize,
+        steps: usize,
+        #[serde(flatten)]
+        widths: Widths,
+        #[serde(flatten)]
+        size: Size,
+    },
     /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
-    Detector { boxes: usize, steps: usize, channels: usize, hidden: usize, height: usize, width: usize },
+    Detector {
+        boxes: usize,
+        steps: usize,
+        #[serde(flatten)]
+        widths: Widths,
+        #[serde(flatten)]
+        size: Size,
+    },
     /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the
     /// gradients in the branch.
     HeadStep {
         images: usize,
         objects: usize,
         samples: usize,
-        channels: usize,
-        hidden: usize,
-        height: usize,
-        width: usize,
+        #[serde(flatten)]
+        widths: Widths,
+        #[serde(flatten)]
+        size: Size,
     },
     /// PrRoIPool of one map, and the gradient in the map.
-    RoiPool { boxes: usize, channels: usize, height: usize, width: usize },
+    RoiPool {
+        boxes: usize,
+        channels: usize,
+        #[serde(flatten)]
+        size: Size,
+    },
     /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
     Age { batch: usize, side: usize, steps: usize },
 }
@@ -56,6 +120,10 @@ pub struct Goal {
     pub at_most: f64,
     /// How the table says it.
     pub text: &'static str,
+}
+
+const fn goal(at_most: f64, text: &'static str) -> Goal {
+    Goal { at_most, text }
 }
 
 /// What a work is compared with.
@@ -110,17 +178,12 @@ pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     works
 }
 
-const LEVEL: (f64, &str) = (1.0, "≤ 1.0");
-const TENTH_LESS: (f64, &str) = (0.9, "≤ 0.9");
+const LEVEL: Goal = goal(1.0, "≤ 1.0");
+const TENTH_LESS: Goal = goal(0.9, "≤ 0.9");
 
 /// A row in milliseconds.
-fn row(
-    (name, title): (&'static str, &'static str),
-    task: Task,
-    (at_most, text): (f64, &'static str),
-    peers: &'static [Peer],
-) -> Work {
-    Work { name, title, task, goal: Goal { at_most, text }, unit: MILLISECONDS, peers }
+fn row(name: &'static str, title: &'static str, task: Task, goal: Goal, peers: &'static [Peer]) -> Work {
+    Work { name, title, task, goal, unit: MILLISECONDS, peers }
 }
 
 /// The sizes of the works.
@@ -135,48 +198,42 @@ impl Sizes {
     }
 
     /// Channels of the pyramid and its head's width.
-    fn widths(self) -> (usize, usize) {
-        (self.by(256, 8), self.by(1024, 16))
+    fn widths(self) -> Widths {
+        Widths { channels: self.by(256, 8), hidden: self.by(1024, 16) }
     }
 
-    /// Height and width of a detector's image.
-    fn image(self) -> (usize, usize) {
-        (self.by(800, 64), self.by(1088, 96))
+    /// Of a detector's image.
+    fn image(self) -> Size {
+        Size { height: self.by(800, 64), width: self.by(1088, 96) }
+    }
+
+    fn square(self, batch: usize, side: usize) -> Images {
+        let side = self.by(side, 32);
+        Images { batch: self.by(batch, 2.min(batch)), size: Size { height: side, width: side } }
     }
 
     fn step(self, batch: usize, side: usize) -> Task {
-        let (batch, side) = (self.by(batch, 2), self.by(side, 32));
-        Task::ResnetStep { depth: 50, batch, height: side, width: side }
+        Task::ResnetStep { depth: 50, images: self.square(batch, side) }
     }
 
     /// ResNets and their parts.
     fn networks(self) -> Vec<Work> {
-        let resnet = |depth, batch, side| {
-            let (batch, side) = (self.by(batch, 2.min(batch)), self.by(side, 32));
-            Task::Resnet { depth, batch, height: side, width: side }
-        };
-        let conv = |backward| {
-            let (channels, height, width) = (self.by(256, 8), self.by(100, 10), self.by(136, 12));
-            Task::Conv { channels, height, width, backward }
-        };
-        let ((channels, _), (height, width)) = (self.widths(), self.image());
-        let fpn = Task::ResnetFpn { channels, batch: 1, height, width };
+        let resnet = |depth, batch, side| Task::Resnet { depth, images: self.square(batch, side) };
+        let size = Size { height: self.by(100, 10), width: self.by(136, 12) };
+        let conv = |backward| Task::Conv { channels: self.by(256, 8), size, backward };
+        let images = Images { batch: 1, size: self.image() };
+        let fpn = Task::ResnetFpn { channels: self.widths().channels, images };
         let (forward, backward) =
             ("3×3 256→256 on 100×136, forward", "3×3 256→256 on 100×136, forward + backward");
-        let step = ("resnet50-step", "ResNet-50 training step, 64², batch 8");
+        let [small, batched, shallow] = [resnet(50, 1, 224), resnet(50, 8, 224), resnet(18, 1, 288)];
         vec![
-            row(("resnet50-b1", "ResNet-50 inference, 224², batch 1"), resnet(50, 1, 224), LEVEL, ON_MAPS),
-            row(
-                ("resnet50-b8", "ResNet-50 inference, 224², batch 8"),
-                resnet(50, 8, 224),
-                TENTH_LESS,
-                ON_MAPS,
-            ),
-            row(("resnet18", "ResNet-18 inference, 288², batch 1"), resnet(18, 1, 288), LEVEL, ON_MAPS),
-            row(("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088"), fpn, TENTH_LESS, ON_MAPS),
-            row(("conv-forward", forward), conv(false), (0.6, "≤ 0.6"), ON_MAPS),
-            row(("conv-backward", backward), conv(true), (0.8, "≤ 0.8"), ON_MAPS),
-            row(step, self.step(8, 64), LEVEL, ON_MAPS),
+            row("resnet50-b1", "ResNet-50 inference, 224², batch 1", small, LEVEL, ON_MAPS),
+            row("resnet50-b8", "ResNet-50 inference, 224², batch 8", batched, TENTH_LESS, ON_MAPS),
+            row("resnet18", "ResNet-18 inference, 288², batch 1", shallow, LEVEL, ON_MAPS),
+            row("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088", fpn, TENTH_LESS, ON_MAPS),
+            row("conv-forward", forward, conv(false), goal(0.6, "≤ 0.6"), ON_MAPS),
+            row("conv-backward", backward, conv(true), goal(0.8, "≤ 0.8"), ON_MAPS),
+            row("resnet50-step", "ResNet-50 training step, 64², batch 8", self.step(8, 64), LEVEL, ON_MAPS),
         ]
     }
 
@@ -184,53 +241,57 @@ impl Sizes {
     fn heads(self) -> Vec<Work> {
         let head = |rows, backward| Task::Head {
             inputs: self.by(12544, 49),
-            hidden: self.widths().1,
+            hidden: self.widths().hidden,
             classes: self.by(91, 5),
             rows: self.by(rows, 4),
             backward,
         };
         let (few, many) = ("head, 100 rows, forward + backward", "head, 1000 rows, forward + backward");
         vec![
-            row(("head-100-forward", "head, 100 rows, forward"), head(100, false), LEVEL, ON_ROWS),
-            row(("head-100-backward", few), head(100, true), LEVEL, ON_ROWS),
-            row(("head-1000-forward", "head, 1000 rows, forward"), head(1000, false), LEVEL, ON_ROWS),
-            row(("head-1000-backward", many), head(1000, true), LEVEL, ON_ROWS),
+            row("head-100-forward", "head, 100 rows, forward", head(100, false), LEVEL, ON_ROWS),
+            row("head-100-backward", few, head(100, true), LEVEL, ON_ROWS),
+            row("head-1000-forward", "head, 1000 rows, forward", head(1000, false), LEVEL, ON_ROWS),
+            row("head-1000-backward", many, head(1000, true), LEVEL, ON_ROWS),
         ]
     }
 
     /// Prediction with its refinement, and without.
     fn predictions(self, gpu: bool) -> Vec<Work> {
-        let ((channels, hidden), (height, width)) = (self.widths(), self.image());
+        let (widths, size) = (self.widths(), self.image());
         let (boxes, steps) = (self.by(100, 3), self.by(10, 2));
-        let refinement = Task::Refinement { boxes, steps, channels, hidden, height, width };
-        let detector = |steps| Task::Detector { boxes, steps, channels, hidden, height, width };
+        let refinement = Task::Refinement { boxes, steps, widths, size };
+        let detector = |steps| Task::Detector { boxes, steps, widths, size };
         let age = |steps| Task::Age { batch: 1, side: self.by(200, 32), steps };
-        let kept =
-            if gpu { (1.0 / 0.9, "≥ 90 % of the speed") } else { (1.0 / 0.85, "≥ 85 % of the speed") };
-        let (aged, free) = ((1.0 / 0.97, "≥ 97 % of the speed"), (f64::INFINITY, "–"));
-        let refined = ("detector-refined", "Faster-RCNN and 100 boxes refined, T = 10");
+        let kept = if gpu {
+            goal(1.0 / 0.9, "≥ 90 % of the speed")
+        } else {
+            goal(1.0 / 0.85, "≥ 85 % of the speed")
+        };
+        let (aged, free) = (goal(1.0 / 0.97, "≥ 97 % of the speed"), goal(f64::INFINITY, "–"));
+        let (level, refined) = (goal(0.35, "≤ 0.35"), "Faster-RCNN and 100 boxes refined, T = 10");
         vec![
-            row(("refinement", "energy head, 100 boxes, T = 10"), refinement, (0.35, "≤ 0.35"), PUBLISHED),
-            row(("detector", "Faster-RCNN, 800 × 1088"), detector(0), free, &[]),
-            row(refined, detector(steps), kept, DETECTOR),
-            row(("age", "age by direct regression, 200²"), age(0), LEVEL, ON_MAPS),
-            row(("age-refined", "the same refined, T = 5"), age(self.by(5, 2)), aged, DIRECT),
+            row("refinement", "energy head, 100 boxes, T = 10", refinement, level, PUBLISHED),
+            row("detector", "Faster-RCNN, 800 × 1088", detector(0), free, &[]),
+            row("detector-refined", refined, detector(steps), kept, DETECTOR),
+            row("age", "age by direct regression, 200²", age(0), LEVEL, ON_MAPS),
+            row("age-refined", "the same refined, T = 5", age(self.by(5, 2)), aged, DIRECT),
         ]
     }
 
     /// What needs a GPU to be worth its time.
     fn trainings(self) -> Vec<Work> {
-        let ((channels, hidden), (height, width)) = (self.widths(), self.image());
+        let widths = self.widths();
         let (images, objects, samples) = (self.by(16, 2), self.by(7, 2), self.by(128, 3));
-        let head = Task::HeadStep { images, objects, samples, channels, hidden, height, width };
-        let (boxes, height, width) = (self.by(14_448, 3), self.by(200, 16), self.by(272, 24));
-        let pool = Task::RoiPool { boxes, channels, height, width };
-        let large = ("resnet50-large-step", "ResNet-50 training step, 200², batch 32");
-        let pooling = ("roi-pool", "PrRoIPool of 14 448 boxes, forward + backward");
+        let head = Task::HeadStep { images, objects, samples, widths, size: self.image() };
+        let size = Size { height: self.by(200, 16), width: self.by(272, 24) };
+        let pool = Task::RoiPool { boxes: self.by(14_448, 3), channels: widths.channels, size };
+        let (large, step) = ("ResNet-50 training step, 200², batch 32", self.step(32, 200));
+        let (pooling, floor) =
+            ("PrRoIPool of 14 448 boxes, forward + backward", goal(f64::INFINITY, "floor ≥ 60 %"));
         vec![
-            row(large, self.step(32, 200), (1.15, "≤ 1.15"), ON_MAPS),
-            row(("head-step", "Eq. 4, 16 images × 7 objects × 128 samples"), head, LEVEL, PUBLISHED),
-            row(pooling, pool, (f64::INFINITY, "floor ≥ 60 %"), PUBLISHED),
+            row("resnet50-large-step", large, step, goal(1.15, "≤ 1.15"), ON_MAPS),
+            row("head-step", "Eq. 4, 16 images × 7 objects × 128 samples", head, LEVEL, PUBLISHED),
+            row("roi-pool", pooling, pool, floor, PUBLISHED),
         ]
     }
 }

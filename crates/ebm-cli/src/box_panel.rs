@@ -6,7 +6,9 @@ use ebm_data::Image;
 use ebm_detect::{BoxDensity, Corner};
 
 use crate::density_panel::LEVEL;
-use crate::picture::{AFTER, BEFORE, Colour, TRUTH, beside, contour, cut, enlarge, heat, outline, shade};
+use crate::picture::{
+    AFTER, BEFORE, Colour, Points, TRUTH, beside, contour, cut, enlarge, heat, outline, shade,
+};
 
 /// Points along a side of the heat map.
 const POINTS: usize = 128;
@@ -68,7 +70,7 @@ pub fn box_panel(
     let (left, top) = (limit(x - around, image.width - 1), limit(y - around, image.height - 1));
     let right = limit((x + width + around).ceil(), image.width).max(left + 1);
     let bottom = limit((y + height + around).ceil(), image.height).max(top + 1);
-    let part = cut(image, (left, top), (right - left, bottom - top));
+    let part = cut(image, left, top, right - left, bottom - top);
     let factor = SIDE.div_ceil(part.width.max(part.height)).max(1);
     let plain = enlarge(&part, factor);
 
@@ -90,9 +92,10 @@ pub fn box_panel(
     outline(&mut bands, after, AFTER, 2);
 
     let mut heated = plain;
-    let (first, step) = ([0, 1].map(|axis| place(map.first[axis], axis)), map.step.map(|step| step * factor));
-    heat(&mut heated, first, step, map.size, &map.p);
-    contour(&mut heated, (first, step, map.size), &map.p, map.level(LEVEL), REGION);
+    let first = [0, 1].map(|axis| place(map.first[axis], axis));
+    let points = Points { first, step: map.step.map(|step| step * factor), size: map.size };
+    heat(&mut heated, points, &map.p);
+    contour(&mut heated, points, &map.p, map.level(LEVEL), REGION);
     outline(&mut heated, after, AFTER, 2);
     Ok(beside(&compared, &[bands, heated])?)
 }

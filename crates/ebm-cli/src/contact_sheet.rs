@@ -46,17 +46,17 @@ pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image>
     let width = columns * (WIDTH + GAP) + GAP;
     let Legend { keys, mut labels, height: top } = Legend::new(legend, width)?;
     let mut sheet = Image::filled(width, top + rows * (HEIGHT + CAPTION + GAP), PAGE)?;
-    for (corner, colour) in keys {
-        paste(&mut sheet, &Image::filled(KEY, KEY, colour)?, corner);
+    for ((left, top), colour) in keys {
+        paste(&mut sheet, &Image::filled(KEY, KEY, colour)?, left, top);
     }
     for (index, tile) in tiles.iter().enumerate() {
         let left = GAP + index % columns * (WIDTH + GAP);
         let top = top + index / columns * (HEIGHT + CAPTION + GAP);
         let (picture, texts) = draw(tile)?;
         // Centred above its caption.
-        let corner = (left + (WIDTH - picture.width) / 2, top + HEIGHT - picture.height);
-        paste(&mut sheet, &picture, corner);
-        let at = |x: i32, y: i32| (corner.0 as i32 + x, corner.1 as i32 + y);
+        let (x, y) = (left + (WIDTH - picture.width) / 2, top + HEIGHT - picture.height);
+        paste(&mut sheet, &picture, x, y);
+        let at = |right: i32, down: i32| (x as i32 + right, y as i32 + down);
         labels.extend(
             texts
                 .into_iter()
@@ -115,13 +115,13 @@ fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
 pub fn with_marks(mut picture: Image, scale: f64, em: f64, marks: &[Mark], foot: &str) -> Result<Image> {
     let mut labels = draw_marks(&mut picture, scale, em, marks)?;
     let text = shorten(foot, em, picture.width.saturating_sub(em as usize))?;
-    let corner = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
-    labels.extend(shadowed(text, corner, em, INK));
+    let (x, y) = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
+    labels.extend(shadowed(text, x, y, em, INK));
     Ok(labelled(picture, &labels)?)
 }
 
 /// A text that can be read on any ground.
-fn shadowed(text: String, (x, y): (i32, i32), em: f64, colour: Colour) -> [Label; 2] {
+fn shadowed(text: String, x: i32, y: i32, em: f64, colour: Colour) -> [Label; 2] {
     let shift = (em / SMALL_EM).round().max(1.0) as i32;
     [
         Label { text: text.clone(), position: (x + shift, y + shift), em, colour: SHADOW },
@@ -145,7 +145,7 @@ fn draw_marks(picture: &mut Image, scale: f64, em: f64, marks: &[Mark]) -> Resul
         let most = |length: usize, own: usize| length.saturating_sub(own + 2) as f64;
         let x = (bbox[0] + em / 3.0).clamp(0.0, most(picture.width, wide)) as i32;
         let y = (bbox[1] + em / 4.0).clamp(0.0, most(picture.height, em as usize + 2)) as i32;
-        labels.extend(shadowed(text, (x, y), em, mark.colour));
+        labels.extend(shadowed(text, x, y, em, mark.colour));
     }
     Ok(labels)
 }

@@ -87,9 +87,16 @@ fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
     [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
 }
 
-/// Paints a density over `size × size` points, the first of them at `first` and the others `step` apart (x,
-/// y), over the image: the more likely, the more of the colour.
-pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: &[f64]) {
+/// `size × size` points, the first of them at `first` and the others `step` apart (x, y).
+#[derive(Clone, Copy)]
+pub struct Points {
+    pub first: [f64; 2],
+    pub step: [f64; 2],
+    pub size: usize,
+}
+
+/// Paints a density over points over the image: the more likely, the more of the colour.
+pub fn heat(image: &mut Image, Points { first, step, size }: Points, p: &[f64]) {
     let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let nearest = |position: usize, axis: usize| {
         let place = ((position as f64 - first[axis]) / step[axis]).round();
@@ -107,13 +114,8 @@ pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: 
 }
 
 /// Draws where a density as in [`heat`] crosses `level`, linear between its points.
-pub fn contour(
-    image: &mut Image,
-    (first, step, size): ([f64; 2], [f64; 2], usize),
-    p: &[f64],
-    level: f64,
-    colour: Colour,
-) {
+pub fn contour(image: &mut Image, points: Points, p: &[f64], level: f64, colour: Colour) {
+    let Points { first, step, size } = points;
     let at = |x: usize, y: usize| -> f64 {
         let place = [x, y].map(|v| v as f64 + 0.5);
         let [column, row] = [0, 1].map(|axis| (place[axis] - first[axis]) / step[axis]);
@@ -163,7 +165,7 @@ fn mix(image: &mut Image, x: usize, y: usize, colour: Colour, strength: f64) {
 }
 
 /// The part of `image` from `(left, top)` on, of this width and height, which must lie inside.
-pub fn cut(image: &Image, (left, top): (usize, usize), (width, height): (usize, usize)) -> Image {
+pub fn cut(image: &Image, left: usize, top: usize, width: usize, height: usize) -> Image {
     let row = |y: usize| {
         let at = 3 * ((top + y) * image.width + left);
         &image.pixels[at..at + 3 * width]
@@ -186,7 +188,7 @@ pub fn beside(image: &Image, panels: &[Image]) -> ebm_data::Result<Image> {
     let mut row = Image::filled(width, ROW + GAP, [255; 3])?;
     let mut left = 0;
     for image in &scaled {
-        paste(&mut row, image, (left, 0));
+        paste(&mut row, image, left, 0);
         left += image.width + GAP;
     }
     Ok(row)
@@ -198,14 +200,14 @@ pub fn stack(images: &[Image]) -> ebm_data::Result<Image> {
     let mut sheet = Image::filled(width, images.iter().map(|image| image.height).sum(), [255; 3])?;
     let mut top = 0;
     for image in images {
-        paste(&mut sheet, image, (0, top));
+        paste(&mut sheet, image, 0, top);
         top += image.height;
     }
     Ok(sheet)
 }
 
 /// Copies `image` with its corner at `(left, top)`, where all of it must lie inside `target`.
-pub fn paste(target: &mut Image, image: &Image, (left, top): (usize, usize)) {
+pub fn paste(target: &mut Image, image: &Image, left: usize, top: usize) {
     for (y, row) in image.pixels.chunks_exact(3 * image.width).enumerate() {
         let at = 3 * ((top + y) * target.width + left);
         target.pixels[at..at + row.len()].copy_from_slice(row);
@@ -239,7 +241,7 @@ mod tests {
         let p: Vec<f64> =
             (0..41 * 41).map(|i| 20.0 - f64::from(i % 41 - 20).hypot(f64::from(i / 41 - 20))).collect();
         let mut image = Image::filled(41, 41, [0; 3]).unwrap();
-        contour(&mut image, ([0.5; 2], [1.0; 2], 41), &p, 10.0, TRUTH);
+        contour(&mut image, Points { first: [0.5; 2], step: [1.0; 2], size: 41 }, &p, 10.0, TRUTH);
         let ring = painted(&image);
         assert!(ring.len() > 50);
         for (x, y) in ring {
@@ -253,7 +255,7 @@ mod tests {
         let mut image = Image::filled(4, 3, [0; 3]).unwrap();
         shade(&mut image, [2.0, -5.0, 99.0, 1.2], [200, 100, 0], 0.5);
         assert_eq!(painted(&image), [(2, 0), (3, 0)]);
-        let part = cut(&image, (1, 0), (2, 2));
+        let part = cut(&image, 1, 0, 2, 2);
         assert_eq!((part.width, part.height), (2, 2));
         assert_eq!(part.pixels[..6], [0, 0, 0, 100, 50, 0]);
     }

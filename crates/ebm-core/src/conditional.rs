@@ -81,7 +81,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
     /// [`Error::NonFiniteScore`](crate::Error::NonFiniteScore) and [`Error::NoMass`](crate::Error::NoMass)
     /// naming x when f is NaN or +∞ anywhere or −∞ everywhere; else whatever the model reports.
     pub fn grid(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
-        GridDensity::of_model(self.model, self.features, (self.batch, self.dtype, &self.device), grid)
+        GridDensity::of_model(self.model, self.features, self.batch, self.dtype, &self.device, grid)
     }
 
     /// For each of the B inputs the marginal densities of the D = 1 to 3 coordinates of y, from f on the
@@ -94,7 +94,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) for another D; else as [`grid`](Self::grid).
     pub fn marginals(&self, grids: &[Grid]) -> Result<Vec<Vec<GridDensity>>> {
-        grid_marginals(self.model, self.features, (self.batch, self.dtype, &self.device), grids)
+        grid_marginals(self.model, self.features, self.batch, self.dtype, &self.device, grids)
     }
 
     /// The densities of the B inputs in any number of dimensions, from `num_samples` draws of `proposal`

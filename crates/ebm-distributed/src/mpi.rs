@@ -58,7 +58,7 @@ pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> 
             errors_return: object("ompi_mpi_errors_return")?,
             in_place: 1,
         };
-        Ok(Box::new(Mpi::start(Functions::of(library, &file)?, handles, (launch, &file))?))
+        Ok(Box::new(Mpi::start(Functions::of(library, &file)?, handles, launch, &file)?))
     } else {
         // Handles of MPICH's interface are numbers.
         let handles: Handles<c_int> = Handles {
@@ -70,7 +70,7 @@ pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> 
             errors_return: 0x5400_0001,
             in_place: -1,
         };
-        Ok(Box::new(Mpi::start(Functions::of(library, &file)?, handles, (launch, &file))?))
+        Ok(Box::new(Mpi::start(Functions::of(library, &file)?, handles, launch, &file)?))
     }
 }
 
@@ -132,7 +132,7 @@ struct Mpi<H> {
 
 impl<H: Copy> Mpi<H> {
     #[expect(unsafe_code, reason = "calls of MPI")]
-    fn start(functions: Functions<H>, handles: Handles<H>, (launch, file): (&Launch, &str)) -> Result<Self> {
+    fn start(functions: Functions<H>, handles: Handles<H>, launch: &Launch, file: &str) -> Result<Self> {
         let mut mpi = Self { functions, handles, rank: 0, world: 1 };
         let (mut level, mut rank, mut size) = (0, 0, 0);
         // SAFETY: null stands for a program without arguments; `level` lives on. Nothing else in this program starts MPI, and a process

@@ -74,15 +74,31 @@ impl FeatureTable {
         y.extend_from_slice(&self.targets[row * self.dim..][..self.dim]);
     }
 
-    /// Runs `trunk`, whose parameters are on `device`, over all images.
-    pub(crate) fn compute(
-        (trunk, device): (&dyn Backbone, &Device),
+    /// Runs `trunk`, whose parameters are on `device`, over all faces as they are.
+    pub(crate) fn of_faces(
+        trunk: &dyn Backbone,
+        device: &Device,
+        transform: FaceTransform,
+        faces: &Arc<Faces>,
+        stage: &str,
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        let loader = FaceLoaderConfig::in_order(transform, 8);
+        let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
+        Self::compute(trunk, device, &loader, stage, faces.faces.len(), progress)
+    }
+
+    /// Runs `trunk`, whose parameters are on `device`, over all images of the loader, `total` in number.
+    fn compute(
+        trunk: &dyn Backbone,
+        device: &Device,
         loader: &FaceLoader,
-        stage: (&str, usize),
+        stage: &str,
+        total: usize,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
         let mut table = Self { num_features: 0, dim: 0, features: vec![], targets: vec![], indices: vec![] };
-        progress.begin(stage.0, stage.1);
+        progress.begin(stage, total);
         for batch in loader.epoch(0)? {
             let batch = batch?;
             let g_x = trunk.features(&images(&batch, device)?, false)?;
@@ -171,7 +187,7 @@ impl FeatureCache<'_> {
         let loader =
             FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
         let table =
-            FeatureTable::compute((self.trunk, &Device::Cpu), &loader, (name, faces.faces.len()), progress)?;
+            FeatureTable::compute(self.trunk, &Device::Cpu, &loader, name, faces.faces.len(), progress)?;
         std::fs::create_dir_all(&self.dir).map_err(|source| Error::Io {
             action: "create",
             path: self.dir.clone(),

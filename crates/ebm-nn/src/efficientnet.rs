@@ -80,7 +80,7 @@ impl EfficientNetLite0 {
                     groups.push(Vec::new());
                 }
                 let vb = vb.pp(format!("_blocks.{number}"));
-                let block = InvertedResidual::new(stage, (input, stride), norm, &vb)?;
+                let block = InvertedResidual::new(stage, input, stride, norm, &vb)?;
                 groups.iter_mut().last().into_iter().for_each(|group| group.push(block.clone()));
                 (input, number) = (stage.channels, number + 1);
             }
@@ -139,7 +139,8 @@ struct InvertedResidual {
 impl InvertedResidual {
     fn new(
         stage: &Stage,
-        (input, stride): (usize, usize),
+        input: usize,
+        stride: usize,
         norm: BatchNormConfig,
         vb: &VarBuilder,
     ) -> Result<Self> {

@@ -45,7 +45,9 @@ struct Manifest {
 pub(crate) fn make(
     dir: &Path,
     kind: &Kind,
-    (config, count, key): (&impl Serialize, usize, Key),
+    config: &impl Serialize,
+    count: usize,
+    key: Key,
     files: impl Fn(&Path) -> Result<Vec<PathBuf>>,
     write: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<bool> {

@@ -79,12 +79,12 @@ impl Base {
 
     /// What the program itself makes.
     fn make(&mut self) -> Result<()> {
-        self.must(words(&[&"data", &"scenes", &"--count", &"4", &"--out", &self.scenes()]))?;
+        self.must(words("data scenes --count 4 --out {}", &[&self.scenes()]))?;
         files(&self.scenes().join("images"), &mut self.images)?;
         self.weights.push(self.detector());
         let (out, data) = (self.dir.join("detections"), self.scenes_arguments());
         let detector = self.detector();
-        let evaluate = words(&[&"eval", &"detection", &"--detector", &detector, &"--out", &out]);
+        let evaluate = words("eval detection --detector {} --out {}", &[&detector, &out]);
         self.must([evaluate, data].concat())?;
         let run = self.dir.join("whole");
         self.must(self.training(&run, STEPS))?;
@@ -131,29 +131,17 @@ impl Base {
     /// `--annotations` and `--images` of the scenes.
     pub fn scenes_arguments(&self) -> Vec<OsString> {
         let (annotations, images) = (self.scenes().join("annotations.json"), self.scenes().join("images"));
-        words(&[&"--annotations", &annotations, &"--images", &images])
+        words("--annotations {} --images {}", &[&annotations, &images])
     }
 
     /// The arguments of a training of a branch in the folder `run`.
     pub fn training(&self, run: &Path, steps: usize) -> Vec<OsString> {
         let (steps, detector) = (steps.to_string(), self.detector());
-        let train = words(&[
-            &"train",
-            &"branch",
-            &"--config",
-            &"mini",
-            &"--cache",
-            &"--batch-size",
-            &"1",
-            &"--steps",
-            &steps,
-            &"--checkpoint-every",
-            &"2",
-            &"--detector",
-            &detector,
-            &"--run",
-            &run,
-        ]);
+        let train = words(
+            "train branch --config mini --cache --batch-size 1 --steps {} --checkpoint-every 2 --detector {} \
+             --run {}",
+            &[&steps, &detector, &run],
+        );
         [train, self.scenes_arguments()].concat()
     }
 }

@@ -64,12 +64,12 @@ impl Case<'_> {
         self.dir.join(name)
     }
 
-    /// The program with these arguments.
-    pub fn ebm(&self, arguments: &[&dyn AsRef<OsStr>]) -> Program {
-        self.ebm_of(words(arguments))
+    /// The program with the [`words`] of this line.
+    pub fn ebm(&self, line: &str, given: &[&dyn AsRef<OsStr>]) -> Program {
+        self.ebm_of(words(line, given))
     }
 
-    /// The same with arguments that are words already.
+    /// The program with these arguments.
     pub fn ebm_of(&self, arguments: Vec<OsString>) -> Program {
         self.base.program(arguments, &self.dir)
     }

@@ -74,12 +74,12 @@ pub fn streams(case: &mut Case<'_>) -> Result<()> {
     let trains = case.number / STREAMS.len() == 0;
     let mut program = match case.number / STREAMS.len() {
         0 => case.ebm_of(base.training(&run, STEPS)),
-        1 => case.ebm(&[&"predict", &"detection", &scene, &"--detector", &base.detector()]),
-        2 => case.ebm(&[&"data", &"scenes", &"--count", &"1", &"--out", &"s"]),
-        3 => case.ebm(&[&"weights", &"convert", &base.detector(), &"out.safetensors", &"--json"]),
-        4 => case.ebm(&[&"doctor"]),
-        5 => case.ebm(&[&"train", &"branch", &"--help"]),
-        _ => case.ebm(&[&"data", &"unknown"]),
+        1 => case.ebm("predict detection {} --detector {}", &[&scene, &base.detector()]),
+        2 => case.ebm("data scenes --count 1 --out s", &[]),
+        3 => case.ebm("weights convert {} out.safetensors --json", &[&base.detector()]),
+        4 => case.ebm("doctor", &[]),
+        5 => case.ebm("train branch --help", &[]),
+        _ => case.ebm("data unknown", &[]),
     };
     program.streams = STREAMS[case.number % STREAMS.len()];
     case.run(&program, &[0, 2, 6, 141])?;
@@ -117,7 +117,7 @@ pub fn memory(case: &mut Case<'_>) -> Result<()> {
     let run = case.path("run");
     let mut program = match case.number % 2 {
         0 => case.ebm_of(case.base.training(&run, STEPS)),
-        _ => case.ebm(&[&"weights", &"convert", &case.base.detector(), &"out.safetensors"]),
+        _ => case.ebm("weights convert {} out.safetensors", &[&case.base.detector()]),
     };
     program.memory = (100 + case.random.below(500) as u64) << 20;
     case.run(&program, &OF_RESOURCES)?;
@@ -139,7 +139,7 @@ pub fn pairs(case: &mut Case<'_>) -> Result<()> {
     let archive = base.root.join("crates/ebm-data/tests/attacks/many.zip");
     let both: [Program; 2] = [0, 1].map(|_| match case.number % 2 {
         0 => case.ebm_of(base.training(&run, STEPS)),
-        _ => case.ebm(&[&"data", &"unpack", &archive, &"t"]),
+        _ => case.ebm("data unpack {} t", &[&archive]),
     });
     let first = both[0].start()?;
     sleep(Duration::from_millis(case.random.below(300) as u64));

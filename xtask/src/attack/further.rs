@@ -38,9 +38,9 @@ pub fn headers(case: &mut Case<'_>) -> Result<()> {
     write(&damaged, &[&(header.len() as u64).to_le_bytes()[..], &header, tensors].concat())?;
     let (image, detector) = (case.base.scenes().join("images/000001.jpg"), case.base.detector());
     let program = match case.number % 4 {
-        0 => case.ebm(&[&"predict", &"detection", &image, &"--detector", &damaged]),
-        2 => case.ebm(&[&"weights", &"convert", &damaged, &"out.safetensors"]),
-        _ => case.ebm(&[&"predict", &"detection", &image, &"--detector", &detector, &"--head", &damaged]),
+        0 => case.ebm("predict detection {} --detector {}", &[&image, &damaged]),
+        2 => case.ebm("weights convert {} out.safetensors", &[&damaged]),
+        _ => case.ebm("predict detection {} --detector {} --head {}", &[&image, &detector, &damaged]),
     };
     case.run(&program, &OF_DATA).map(drop)
 }
@@ -81,7 +81,7 @@ pub fn chunks(case: &mut Case<'_>) -> Result<()> {
         [&((chunk.len() - 4) as u32).to_be_bytes()[..], chunk, &crc(chunk).to_be_bytes()].concat()
     });
     write(&case.path("a.png"), &[magic.to_vec(), whole.collect::<Vec<_>>().concat()].concat())?;
-    let program = case.ebm(&[&"data", &"decode", &"a.png", &"out.png"]);
+    let program = case.ebm("data decode a.png out.png", &[]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -106,17 +106,8 @@ pub fn variables(case: &mut Case<'_>) -> Result<()> {
     let base = case.base;
     let mut program = match case.number % 3 {
         0 => case.ebm_of(base.training(Path::new("run"), 1)),
-        1 => case.ebm(&[&"doctor", &"--json"]),
-        _ => case.ebm(&[
-            &"data",
-            &"get",
-            &"hub-resnet50",
-            &"--offline",
-            &"--weights",
-            &"w",
-            &"--datasets",
-            &"d",
-        ]),
+        1 => case.ebm("doctor --json", &[]),
+        _ => case.ebm("data get hub-resnet50 --offline --weights w --datasets d", &[]),
     };
     for _ in 0..=case.random.below(2) {
         let value = case.random.pick(&HOSTILE).replace('\0', "\n");
@@ -141,7 +132,7 @@ pub fn cards(case: &mut Case<'_>) -> Result<()> {
         _ => damage::text(&mut case.random, &String::from_utf8_lossy(&sound)),
     };
     write(&run.join(name), &damaged)?;
-    let program = case.ebm(&[&"weights", &"card", &run, &"--licence", &"mit"]);
+    let program = case.ebm("weights card {} --licence mit", &[&run]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -165,7 +156,7 @@ pub fn sequences(case: &mut Case<'_>) -> Result<()> {
     }
     let bytes = if spoilt >= 5 { damage::text(&mut case.random, &boxes) } else { boxes.into_bytes() };
     write(&folder.join(truth), &bytes)?;
-    let program = case.ebm(&[&"data", &"check", &"sequences", &dataset, &"data"]);
+    let program = case.ebm("data check sequences {} data", &[&dataset]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -183,7 +174,7 @@ pub fn faces(case: &mut Case<'_>) -> Result<()> {
         let bytes = if i == 0 { damage::bytes(&mut case.random, &image) } else { image.clone() };
         write(&case.path("faces").join(name), &bytes)?;
     }
-    let program = case.ebm(&[&"data", &"check", &"utkface", &"faces"]);
+    let program = case.ebm("data check utkface faces", &[]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -193,20 +184,7 @@ pub fn points(case: &mut Case<'_>) -> Result<()> {
         .map(|i| format!("{:.2},{:.2}\n", f64::from(i) / 20.0 - 1.5, f64::from(i % 7) / 4.0))
         .collect();
     write(&case.path("p.csv"), &damage::text(&mut case.random, &format!("x,y\n{points}")))?;
-    let program = case.ebm(&[
-        &"reproduce",
-        &"toy",
-        &"--smoke",
-        &"--data",
-        &"p.csv",
-        &"--methods",
-        &"ML-IS",
-        &"--seeds",
-        &"1",
-        &"--threads",
-        &"1",
-        &"--out",
-        &"runs",
-    ]);
+    let program =
+        case.ebm("reproduce toy --smoke --data p.csv --methods ML-IS --seeds 1 --threads 1 --out runs", &[]);
     case.run(&program, &OF_DATA).map(drop)
 }

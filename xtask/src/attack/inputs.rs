@@ -60,8 +60,7 @@ impl Case<'_> {
 /// An archive of somebody's: nothing lands outside of its folder, which is there whole or not at all.
 pub fn archive(case: &mut Case<'_>) -> Result<()> {
     let archive = case.damaged(&case.base.archives)?;
-    let mut program =
-        case.ebm(&[&"data", &"unpack", &archive, &"t", &"--max-files", &"500", &"--max-gib", &"1"]);
+    let mut program = case.ebm("data unpack {} t --max-files 500 --max-gib 1", &[&archive]);
     // Of an archive with several folders, `--top` is a matter of usage.
     let top = case.random.below(3) == 0;
     program.words.extend(top.then(|| "--top".into()));
@@ -75,9 +74,9 @@ pub fn archive(case: &mut Case<'_>) -> Result<()> {
 pub fn image(case: &mut Case<'_>) -> Result<()> {
     let image = case.damaged(&case.base.images)?;
     let program = if case.number.is_multiple_of(3) {
-        case.ebm(&[&"predict", &"detection", &image, &"--detector", &case.base.detector()])
+        case.ebm("predict detection {} --detector {}", &[&image, &case.base.detector()])
     } else {
-        case.ebm(&[&"data", &"decode", &image, &"out.png"])
+        case.ebm("data decode {} out.png", &[&image])
     };
     case.run(&program, &OF_DATA).map(drop)
 }
@@ -90,15 +89,15 @@ pub fn weights(case: &mut Case<'_>) -> Result<()> {
     let program = match case.number % 5 {
         0 => {
             let damaged = case.damaged(&[detector])?;
-            case.ebm(&[&"predict", &"detection", &images, &"--detector", &damaged])
+            case.ebm("predict detection {} --detector {}", &[&images, &damaged])
         }
         1 => {
             let damaged = case.damaged(&[branch])?;
-            case.ebm(&[&"predict", &"detection", &images, &"--detector", &detector, &"--head", &damaged])
+            case.ebm("predict detection {} --detector {} --head {}", &[&images, &detector, &damaged])
         }
         _ => {
             let damaged = case.damaged(&case.base.weights)?;
-            case.ebm(&[&"weights", &"convert", &damaged, &"out.safetensors"])
+            case.ebm("weights convert {} out.safetensors", &[&damaged])
         }
     };
     case.run(&program, &OF_DATA).map(drop)
@@ -107,7 +106,7 @@ pub fn weights(case: &mut Case<'_>) -> Result<()> {
 /// Poses and images in numpy's archives.
 pub fn arrays(case: &mut Case<'_>) -> Result<()> {
     let damaged = case.damaged(&case.base.arrays)?;
-    let program = case.ebm(&[&"data", &"check", &"biwi", &damaged]);
+    let program = case.ebm("data check biwi {}", &[&damaged]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -117,32 +116,13 @@ pub fn annotations(case: &mut Case<'_>) -> Result<()> {
     let images = case.base.scenes().join("images");
     let results = case.base.dir.join("detections/direct.json");
     let program = match case.number % 3 {
-        0 => case.ebm(&[&"data", &"check", &"coco", &damaged, &"--images", &images]),
-        1 => case.ebm(&[
-            &"eval",
-            &"detection",
-            &"--annotations",
-            &damaged,
-            &"--results",
-            &results,
-            &"--errors",
-        ]),
-        _ => case.ebm(&[
-            &"train",
-            &"detector",
-            &"--steps",
-            &"1",
-            &"--batch-size",
-            &"1",
-            &"--annotations",
-            &damaged,
-            &"--images",
-            &images,
-            &"--max-bad-fraction",
-            &"0.5",
-            &"--run",
-            &"run",
-        ]),
+        0 => case.ebm("data check coco {} --images {}", &[&damaged, &images]),
+        1 => case.ebm("eval detection --annotations {} --results {} --errors", &[&damaged, &results]),
+        _ => case.ebm(
+            "train detector --steps 1 --batch-size 1 --annotations {} --images {} --max-bad-fraction 0.5 \
+             --run run",
+            &[&damaged, &images],
+        ),
     };
     case.run(&program, &OF_DATA).map(drop)
 }
@@ -176,20 +156,8 @@ pub fn folder(case: &mut Case<'_>) -> Result<()> {
     }
     let bytes = if spoilt == texts.len() { damage::bytes(&mut case.random, &image) } else { image };
     write(&data.join(image_at), &bytes)?;
-    let program = case.ebm(&[
-        &"train",
-        &"detector",
-        &"--data",
-        &data,
-        &"--steps",
-        &"1",
-        &"--batch-size",
-        &"1",
-        &"--max-bad-fraction",
-        &"1",
-        &"--run",
-        &"run",
-    ]);
+    let program = case
+        .ebm("train detector --data {} --steps 1 --batch-size 1 --max-bad-fraction 1 --run run", &[&data]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -197,15 +165,8 @@ pub fn folder(case: &mut Case<'_>) -> Result<()> {
 pub fn results(case: &mut Case<'_>) -> Result<()> {
     let damaged = case.damaged_json(&case.base.results)?;
     let annotations = case.base.scenes().join("annotations.json");
-    let program = case.ebm(&[
-        &"eval",
-        &"detection",
-        &"--annotations",
-        &annotations,
-        &"--results",
-        &damaged,
-        &"--per-class",
-    ]);
+    let program =
+        case.ebm("eval detection --annotations {} --results {} --per-class", &[&annotations, &damaged]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -221,16 +182,7 @@ pub fn tracks(case: &mut Case<'_>) -> Result<()> {
         write(&case.path(name), &bytes)?;
     }
     let dataset = ["other", "otb100", "got10k", "trackingnet"][case.number % 4];
-    let program = case.ebm(&[
-        &"eval",
-        &"tracking",
-        &"--dataset",
-        &dataset,
-        &"--annotations",
-        &"truth",
-        &"--results",
-        &"found",
-    ]);
+    let program = case.ebm("eval tracking --dataset {} --annotations truth --results found", &[&dataset]);
     case.run(&program, &OF_DATA).map(drop)
 }
 
@@ -238,11 +190,10 @@ pub fn tracks(case: &mut Case<'_>) -> Result<()> {
 pub fn settings(case: &mut Case<'_>) -> Result<()> {
     let mini = case.base.root.join("crates/ebm-detect/configs/mini.toml");
     let sound = String::from_utf8_lossy(&read(&mini)?).into_owned();
-    let mut train =
-        words(&[&"train", &"detector", &"--steps", &"1", &"--batch-size", &"1", &"--run", &"run"]);
+    let mut train = words("train detector --steps 1 --batch-size 1 --run run", &[]);
     if case.number.is_multiple_of(2) {
         write(&case.path("own.toml"), &damage::text(&mut case.random, &sound))?;
-        train.extend(words(&[&"--config", &"own.toml"]));
+        train.extend(words("--config own.toml", &[]));
     } else {
         let known = [
             "detector.rpn.nms",
@@ -254,7 +205,7 @@ pub fn settings(case: &mut Case<'_>) -> Result<()> {
             "a.b.c",
         ];
         let set = format!("{}={}", case.random.pick(&known), case.random.pick(&HOSTILE));
-        train.extend(words(&[&"--set", &set.replace('\0', "\u{1}")]));
+        train.extend(words("--set {}", &[&set.replace('\0', "\u{1}")]));
     }
     let program = case.ebm_of([train, case.base.scenes_arguments()].concat());
     case.run(&program, &OF_SETTINGS).map(drop)
@@ -266,56 +217,17 @@ fn sound_line(case: &mut Case<'_>) -> Vec<OsString> {
     let image = base.scenes().join("images/000001.jpg");
     let branch = base.dir.join("whole/ebm.safetensors");
     match case.random.below(8) {
-        0 => words(&[
-            &"data",
-            &"scenes",
-            &"--count",
-            &"1",
-            &"--seed",
-            &"1",
-            &"--difficulty",
-            &"easy",
-            &"--out",
-            &"s",
-        ]),
-        1 => words(&[&"data", &"decode", &image, &"out.png"]),
-        2 => words(&[
-            &"predict",
-            &"detection",
-            &image,
-            &"--detector",
-            &base.detector(),
-            &"--head",
-            &branch,
-            &"--out",
-            &"o",
-        ]),
-        3 => [words(&[&"eval", &"detection", &"--detector", &base.detector(), &"--limit", &"1"]), scenes]
-            .concat(),
+        0 => words("data scenes --count 1 --seed 1 --difficulty easy --out s", &[]),
+        1 => words("data decode {} out.png", &[&image]),
+        2 => words(
+            "predict detection {} --detector {} --head {} --out o",
+            &[&image, &base.detector(), &branch],
+        ),
+        3 => [words("eval detection --detector {} --limit 1", &[&base.detector()]), scenes].concat(),
         4 => base.training(Path::new("run"), 1),
-        5 => words(&[&"weights", &"convert", &base.detector(), &"out.safetensors", &"--half", &"--json"]),
-        6 => words(&[
-            &"reproduce",
-            &"detection",
-            &"--dry-run",
-            &"--scale",
-            &"mini",
-            &"--seeds",
-            &"1",
-            &"--set",
-            &"a.b=1",
-        ]),
-        _ => words(&[
-            &"eval",
-            &"tracking",
-            &"--dataset",
-            &"other",
-            &"--annotations",
-            &"a",
-            &"--results",
-            &"b",
-            &"--json",
-        ]),
+        5 => words("weights convert {} out.safetensors --half --json", &[&base.detector()]),
+        6 => words("reproduce detection --dry-run --scale mini --seeds 1 --set a.b=1", &[]),
+        _ => words("eval tracking --dataset other --annotations a --results b --json", &[]),
     }
 }
 

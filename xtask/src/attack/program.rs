@@ -148,9 +148,11 @@ fn peak_of(status: &Path) -> Option<u64> {
     kib.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A command line's words.
-pub fn words(given: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
-    given.iter().map(|word| word.as_ref().to_owned()).collect()
+/// The words of a command line, in which each `{}` is the next of those given.
+pub fn words(line: &str, given: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
+    let mut given = given.iter();
+    let mut next = || given.next().map(|word| word.as_ref().to_owned()).unwrap_or_default();
+    line.split(' ').map(|word| if word == "{}" { next() } else { word.into() }).collect()
 }
 
 /// A command line as a shell takes it.

@@ -43,7 +43,7 @@ fn both(case: &Case<'_>, run: &Path, resume: bool, limits: Limits) -> Result<Pro
     let rank = |rank: usize| {
         let limited = (rank == 0) == limits.first;
         let note = format!("echo $$ > pid-{rank}; exec \"$0\" \"$@\"");
-        let mut words = words(&[&"-n", &"1", &"bash", &"-c", &note, &"prlimit"]);
+        let mut words = words("-n 1 bash -c {} prlimit", &[&note]);
         words.extend(limits.memory.filter(|_| limited).map(|bytes| format!("--as={bytes}").into()));
         words.extend(limits.file_size.filter(|_| limited).map(|bytes| format!("--fsize={bytes}").into()));
         words.push(case.base.ebm.clone().into());

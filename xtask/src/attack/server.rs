@@ -128,8 +128,7 @@ pub fn server(case: &mut Case<'_>) -> Result<()> {
         server.address
     );
     write(&case.path("datasets/set.toml"), manifest.as_bytes())?;
-    let mut program =
-        case.ebm(&[&"data", &"get", &"set", &"--datasets", &"datasets", &"--weights", &"weights"]);
+    let mut program = case.ebm("data get set --datasets datasets --weights weights", &[]);
     program.variables = ["HF_TOKEN", "HTTP_PROXY", "http_proxy"].map(|name| (name, None)).into();
     program.patience *= 2;
     let outcome = case.run(&program, &[0, 1, 3])?;

@@ -62,8 +62,8 @@ pub fn check(root: &Path, path: &Path, name: &str, text: &str) -> Checked {
             while at < lines.len() && lines[at].trim_start().starts_with('|') {
                 at += 1;
             }
-            let table = (start, &lines[start..at]);
-            for (line, what) in self::table(root, path, table, marker.take(), &mut checked.tables) {
+            let (table, marker) = (&lines[start..at], marker.take());
+            for (line, what) in self::table(root, path, start, table, marker, &mut checked.tables) {
                 found(line, what);
             }
         }
@@ -79,7 +79,8 @@ pub fn check(root: &Path, path: &Path, name: &str, text: &str) -> Checked {
 fn table(
     root: &Path,
     path: &Path,
-    (start, lines): (usize, &[&str]),
+    start: usize,
+    lines: &[&str],
     marker: Option<(usize, String)>,
     tables: &mut usize,
 ) -> Vec<(usize, String)> {

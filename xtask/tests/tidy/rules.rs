@@ -48,6 +48,50 @@ pub fn long_files(sources: &[Source], cap: usize) -> Vec<String> {
     sources.iter().filter(long).map(say).collect()
 }
 
+/// Functions of the product, outside tests, with a parameter that is a tuple: one line for each such parameter.
+pub fn tuple_parameters(sources: &[Source]) -> Vec<String> {
+    let judged = sources.iter().filter(|source| source.is_product() && !source.path.contains("tests"));
+    let mut found = Vec::new();
+    for source in judged {
+        let code = source.code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for (at, _) in code.match_indices("fn ") {
+            let tuples = parameters(&code[at + 3..]).into_iter().filter(|parameter| {
+                let kind = parameter.split_once(": ").map_or("", |(_, kind)| kind.trim_start());
+                let kind = kind.trim_start_matches('&').trim_start_matches("mut ");
+                kind.starts_with('(') && kind.contains(',')
+            });
+            let line = code[..at].lines().count();
+            found.extend(tuples.map(|parameter| format!("{}:{line}: {}", source.path, parameter.trim())));
+        }
+    }
+    found
+}
+
+/// The parameters of the function that starts with this name.
+fn parameters(function: &str) -> Vec<&str> {
+    let (mut depth, mut first, mut found) = (0_usize, None, Vec::new());
+    let mut before = ' ';
+    for (at, c) in function.char_indices() {
+        match c {
+            '(' if depth == 0 => (depth, first) = (1, Some(at + 1)),
+            '(' | '[' | '<' => depth += 1,
+            '>' if matches!(before, '-' | '=') => {}
+            ')' | ']' | '>' => depth = depth.saturating_sub(1),
+            ';' | '{' if first.is_none() => return found,
+            _ => {}
+        }
+        if let Some(start) = first.filter(|_| depth == 0 || (depth == 1 && c == ',')) {
+            found.push(&function[start..at]);
+            first = Some(at + 1);
+            if depth == 0 {
+                return found;
+            }
+        }
+        before = c;
+    }
+    found
+}
+
 /// Unsafe code outside the crates that may hold it.
 pub fn unsafe_code(sources: &[Source], allowed: &[&str]) -> Vec<String> {
     let outside = sources.iter().filter(|source| !allowed.iter().any(|folder| source.is_under(folder)));
@@ -145,6 +189,18 @@ fn a_long_file_is_found() {
         Source::new("crates/a/tests/long.rs", "x\n".repeat(4)),
     ];
     assert_eq!(long_files(&sources, 3), ["crates/a/src/long.rs has 4 lines, more than 3: cut it by concept"]);
+}
+
+#[test]
+fn a_tuple_is_found_among_parameters() {
+    let found = |code: &str| tuple_parameters(&[Source::new("crates/a/src/a.rs", code)]).len();
+    assert_eq!(found("fn f((a, b): (u8, u8), c: &'a (u8, u8), d: &mut (u8, Vec<u8>)) {}"), 3);
+    assert_eq!(found("fn f<A: Fn(u8) -> (u8, u8)>(\n    a: [u8; 2],\n    (b, c): (A, A),\n) {}"), 1);
+    assert_eq!(
+        found("fn f(a: &(dyn A + B), b: (), c: impl Fn((u8, u8)), d: Vec<(u8, u8)>) -> (u8, u8) {}"),
+        0
+    );
+    assert_eq!(found("#[cfg(test)]\nmod tests { fn f(a: (u8, u8)) {} }"), 0);
 }
 
 #[test]

@@ -7,22 +7,23 @@ use ebm_nn::layers::{Conv2d, Conv2dConfig};
 use ebm_nn::ops::{channels_last, conv2d};
 
 use super::{Place, Run};
+use crate::work::Size;
 
 const STRIDE: usize = 1;
 const PADDING: usize = 1;
 
 /// One map (1, C, H, W), the weight (C, C, 3, 3) and the bias (C).
-fn tensors(place: &Place<'_>, channels: usize, (height, width): (usize, usize)) -> Result<[Tensor; 3]> {
+fn tensors(place: &Place<'_>, channels: usize, size: Size) -> Result<[Tensor; 3]> {
     let vb = place.var_builder();
     Ok([
-        vb.get_with_hints((1, channels, height, width), "x", init::normal(1.0))?,
+        vb.get_with_hints((1, channels, size.height, size.width), "x", init::normal(1.0))?,
         vb.get_with_hints((channels, channels, 3, 3), "weight", init::default_weight())?,
         vb.get_with_hints(channels, "bias", init::default_bias(9 * channels))?,
     ])
 }
 
 /// Inference between layers: the map comes and goes with the channels innermost.
-pub fn forward(place: &Place<'_>, channels: usize, size: (usize, usize)) -> Result<Run> {
+pub fn forward(place: &Place<'_>, channels: usize, size: Size) -> Result<Run> {
     place.freeze();
     let [x, ..] = tensors(place, channels, size)?;
     let config = Conv2dConfig {
@@ -36,7 +37,7 @@ pub fn forward(place: &Place<'_>, channels: usize, size: (usize, usize)) -> Resu
 }
 
 /// The gradients in map, weight and bias, from ones.
-pub fn backward(place: &Place<'_>, channels: usize, size: (usize, usize)) -> Result<Run> {
+pub fn backward(place: &Place<'_>, channels: usize, size: Size) -> Result<Run> {
     let [x, weight, bias] = tensors(place, channels, size)?;
     Ok(Box::new(move || Ok(Box::new(conv2d(&x, &weight, Some(&bias), STRIDE, PADDING)?.backward()?))))
 }

@@ -6,14 +6,15 @@ use ebm_nn::resnet::{Norm, ResNet};
 
 use super::resnet::{config, images};
 use super::{Place, Run};
+use crate::work::Images;
 
 /// Its five levels.
-pub fn prepare(place: &Place<'_>, channels: usize, size: (usize, usize, usize)) -> Result<Run> {
+pub fn prepare(place: &Place<'_>, channels: usize, sizes: Images) -> Result<Run> {
     // Parameters outside the graph: inference.
     place.freeze();
     let vb = place.var_builder();
     let config = config(50, Norm::Frozen { eps: 1e-5 })?;
     let fpn = Fpn::new(&config.channels(), channels, vb.pp("fpn"))?;
-    let (body, x) = (ResNet::new(&config, vb)?, images(place, size)?);
+    let (body, x) = (ResNet::new(&config, vb)?, images(place, sizes)?);
     Ok(Box::new(move || Ok(Box::new(fpn.forward(&body.forward(&x, false)?)?))))
 }

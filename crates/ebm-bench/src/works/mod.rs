@@ -50,34 +50,24 @@ impl Place<'_> {
 pub fn prepare(task: Task, device: &Device) -> Result<Run> {
     let place = &Place { store: ParamStore::new(Key::new(0).split("bench")), device };
     match task {
-        Task::Resnet { depth, batch, height, width } => resnet::prepare(place, depth, (batch, height, width)),
-        Task::ResnetFpn { channels, batch, height, width } => {
-            fpn::prepare(place, channels, (batch, height, width))
-        }
-        Task::ResnetStep { depth, batch, height, width } => {
-            step::prepare(place, depth, (batch, height, width))
-        }
-        Task::Conv { channels, height, width, backward: false } => {
-            conv::forward(place, channels, (height, width))
-        }
-        Task::Conv { channels, height, width, backward: true } => {
-            conv::backward(place, channels, (height, width))
-        }
+        Task::Resnet { depth, images } => resnet::prepare(place, depth, images),
+        Task::ResnetFpn { channels, images } => fpn::prepare(place, channels, images),
+        Task::ResnetStep { depth, images } => step::prepare(place, depth, images),
+        Task::Conv { channels, size, backward: false } => conv::forward(place, channels, size),
+        Task::Conv { channels, size, backward: true } => conv::backward(place, channels, size),
         Task::Head { inputs, hidden, classes, rows, backward } => {
             head::prepare(place, [inputs, hidden, hidden, classes], rows, backward)
         }
-        Task::Refinement { boxes, steps, channels, hidden, height, width } => {
-            prediction::refinement(place, (boxes, steps), (channels, hidden), (height, width))
+        Task::Refinement { boxes, steps, widths, size } => {
+            prediction::refinement(place, boxes, steps, widths, size)
         }
-        Task::Detector { boxes, steps, channels, hidden, height, width } => {
-            prediction::detector(place, (boxes, steps), (channels, hidden), (height, width))
+        Task::Detector { boxes, steps, widths, size } => {
+            prediction::detector(place, boxes, steps, widths, size)
         }
-        Task::HeadStep { images, objects, samples, channels, hidden, height, width } => {
-            pooling::head_step(place, (images, objects, samples), (channels, hidden), (height, width))
+        Task::HeadStep { images, objects, samples, widths, size } => {
+            pooling::head_step(place, images, objects, samples, widths, size)
         }
-        Task::RoiPool { boxes, channels, height, width } => {
-            pooling::roi_pool(place, boxes, channels, (height, width))
-        }
-        Task::Age { batch, side, steps } => prediction::age(place, (batch, side), steps),
+        Task::RoiPool { boxes, channels, size } => pooling::roi_pool(place, boxes, channels, size),
+        Task::Age { batch, side, steps } => prediction::age(place, batch, side, steps),
     }
 }

@@ -9,6 +9,7 @@ use ebm_seed::Key;
 
 use super::prediction::{boxes, config, pyramid};
 use super::{Place, Run};
+use crate::work::{Size, Widths};
 
 /// Eq. 5's standard deviations, the paper's for detection.
 const SIGMAS: [f64; 3] = [0.0375, 0.075, 0.15];
@@ -16,12 +17,14 @@ const SIGMAS: [f64; 3] = [0.0375, 0.075, 0.15];
 /// The loss of Eq. 4 and its gradients in the branch's parameters.
 pub fn head_step(
     place: &Place<'_>,
-    (images, objects, samples): (usize, usize, usize),
-    (channels, hidden): (usize, usize),
-    size: (usize, usize),
+    images: usize,
+    objects: usize,
+    samples: usize,
+    widths: Widths,
+    size: Size,
 ) -> Result<Run> {
-    let (config, vb) = (config(channels, hidden)?, place.var_builder());
-    let pyramid = pyramid(&vb, (images, channels), size)?;
+    let (config, vb) = (config(widths)?, place.var_builder());
+    let pyramid = pyramid(&vb, images, widths.channels, size)?;
     let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
     let (boxes, labels): (Vec<BBox>, Vec<u32>) = boxes(images * objects, size, config.num_classes);
     let of_image = (0..images as u32).flat_map(|image| std::iter::repeat_n(image, objects)).collect();
@@ -38,12 +41,12 @@ pub fn roi_pool(
     place: &Place<'_>,
     count: usize,
     channels: usize,
-    (height, width): (usize, usize),
+    Size { height, width }: Size,
 ) -> Result<Run> {
     const STRIDE: usize = 4;
     let map = place.var_builder().get_with_hints((1, height, width, channels), "map", init::normal(1.0))?;
     let map = map.permute((0, 3, 1, 2))?;
-    let (boxes, _) = boxes(count, (STRIDE * height, STRIDE * width), 2);
+    let (boxes, _) = boxes(count, Size { height: STRIDE * height, width: STRIDE * width }, 2);
     // As large as a box that this level is for.
     let small = |b: &BBox| [0.0, b[0], b[1], b[0] + 28.0 + b[2] % 84.0, b[1] + 28.0 + b[3] % 84.0];
     let rois: Vec<f32> = boxes.iter().flat_map(small).collect();

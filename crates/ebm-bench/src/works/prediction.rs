@@ -15,6 +15,7 @@ use rand::Rng;
 
 use super::resnet::images;
 use super::{Place, Run};
+use crate::work::{Images, Size, Widths};
 
 /// Strides of P2 to P6.
 const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
@@ -26,7 +27,7 @@ const AGE_STEP: f64 = 3.0;
 const AGE: f64 = 35.0;
 
 /// torchvision's detector with a confidence branch.
-pub fn config(channels: usize, hidden: usize) -> Result<DetectorConfig> {
+pub fn config(Widths { channels, hidden }: Widths) -> Result<DetectorConfig> {
     let mut config = ExperimentConfig::embedded("torchvision")?.detector;
     (config.backbone.fpn_channels, config.roi.representation) = (channels, hidden);
     Ok(config)
@@ -38,7 +39,7 @@ fn ascent(steps: usize) -> GradientAscent {
 }
 
 /// Boxes of all sizes and their classes, in image 0.
-pub fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (Vec<BBox>, Vec<u32>) {
+pub fn boxes(count: usize, Size { height, width }: Size, classes: usize) -> (Vec<BBox>, Vec<u32>) {
     let mut rng = Key::new(0).split("boxes").rng();
     let mut one = || {
         let mut side = |size: usize| rng.random_range(0.02..0.5f32) * size as f32;
@@ -55,26 +56,22 @@ pub fn boxes(count: usize, (height, width): (usize, usize), classes: usize) -> (
 /// P2 … P6 of (images, channels) at this height and width.
 pub fn pyramid(
     vb: &VarBuilder<'_>,
-    (images, channels): (usize, usize),
-    size: (usize, usize),
+    images: usize,
+    channels: usize,
+    size: Size,
 ) -> candle_core::Result<Vec<Tensor>> {
     let level = |stride: usize| {
-        let shape = (images, channels, size.0.div_ceil(stride), size.1.div_ceil(stride));
+        let shape = (images, channels, size.height.div_ceil(stride), size.width.div_ceil(stride));
         vb.get_with_hints(shape, &format!("p{stride}"), init::normal(1.0))
     };
     STRIDES.map(level).into_iter().collect()
 }
 
 /// `count` boxes on given features.
-pub fn refinement(
-    place: &Place<'_>,
-    (count, steps): (usize, usize),
-    (channels, hidden): (usize, usize),
-    size: (usize, usize),
-) -> Result<Run> {
+pub fn refinement(place: &Place<'_>, count: usize, steps: usize, widths: Widths, size: Size) -> Result<Run> {
     place.freeze();
-    let (config, vb) = (config(channels, hidden)?, place.var_builder());
-    let pyramid = pyramid(&vb, (1, channels), size)?;
+    let (config, vb) = (config(widths)?, place.var_builder());
+    let pyramid = pyramid(&vb, 1, widths.channels, size)?;
     let head = EnergyHead::new(&config, vb.clone())?;
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
@@ -84,18 +81,14 @@ pub fn refinement(
 
 /// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same
 /// features.
-pub fn detector(
-    place: &Place<'_>,
-    (count, steps): (usize, usize),
-    (channels, hidden): (usize, usize),
-    (height, width): (usize, usize),
-) -> Result<Run> {
+pub fn detector(place: &Place<'_>, count: usize, steps: usize, widths: Widths, size: Size) -> Result<Run> {
     place.freeze();
-    let (config, vb) = (config(channels, hidden)?, place.var_builder());
+    let (config, vb) = (config(widths)?, place.var_builder());
     let detector = FasterRcnn::new(&config, vb.clone())?;
     let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
-    let batch = ImageBatch { pixels: images(place, (1, height, width))?, sizes: vec![(height, width)] };
-    let (boxes, labels) = boxes(count, (height, width), config.num_classes);
+    let pixels = images(place, Images { batch: 1, size })?;
+    let batch = ImageBatch { pixels, sizes: vec![(size.height, size.width)] };
+    let (boxes, labels) = boxes(count, size, config.num_classes);
     let ascent = ascent(steps);
     Ok(Box::new(move || {
         let pyramid = detector.features(&batch.pixels, false)?;
@@ -111,7 +104,7 @@ pub fn detector(
 }
 
 /// The age in images by direct regression, and with steps its refinement (Algorithm S2) on the same features.
-pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Result<Run> {
+pub fn age(place: &Place<'_>, batch: usize, side: usize, steps: usize) -> Result<Run> {
     place.freeze();
     let vb = place.var_builder();
     let trunk_config = ResNetBackboneConfig::resnet50(ResNetNorm::Train);
@@ -120,15 +113,15 @@ pub fn age(place: &Place<'_>, (batch, side): (usize, usize), steps: usize) -> Re
     let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2)?);
     let direct = BaselineHead::new(&baseline, width, width, vb.pp("direct"))?;
     let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
-    let x = images(place, (batch, side, side))?;
-    let direct = (baseline, direct);
-    Ok(climbing(move || Ok(trunk.features(&x, false)?), direct, energy, steps))
+    let x = images(place, Images { batch, size: Size { height: side, width: side } })?;
+    let estimate = move |features: &Tensor| Ok(baseline.predict(&direct.forward(features)?)?);
+    Ok(climbing(move || Ok(trunk.features(&x, false)?), estimate, energy, steps))
 }
 
-/// The estimate from `features`, and with steps its refinement with f.
+/// The `estimate` from `features`, and with steps its refinement with f.
 fn climbing(
     features: impl Fn() -> Result<Tensor> + 'static,
-    (baseline, direct): (Baseline, BaselineHead),
+    estimate: impl Fn(&Tensor) -> Result<Tensor> + 'static,
     energy: ebm_face::EnergyHead,
     steps: usize,
 ) -> Run {
@@ -138,7 +131,7 @@ fn climbing(
     let ascent = GradientAscent { steps, step_length: vec![AGE_STEP], decay: 1.0, rule };
     Box::new(move || {
         let features = features()?;
-        let estimate = baseline.predict(&direct.forward(&features)?)?;
+        let estimate = estimate(&features)?;
         if steps == 0 {
             return Ok(Box::new(estimate));
         }

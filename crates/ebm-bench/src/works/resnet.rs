@@ -6,12 +6,13 @@ use ebm_nn::init;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 
 use super::{Place, Run};
+use crate::work::{Images, Size};
 
 /// Its four maps.
-pub fn prepare(place: &Place<'_>, depth: usize, size: (usize, usize, usize)) -> Result<Run> {
+pub fn prepare(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     place.freeze();
     let net = ResNet::new(&config(depth, Norm::Frozen { eps: 1e-5 })?, place.var_builder())?;
-    let x = images(place, size)?;
+    let x = images(place, sizes)?;
     Ok(Box::new(move || Ok(Box::new(net.forward(&x, false)?))))
 }
 
@@ -25,7 +26,8 @@ pub fn config(depth: usize, norm: Norm) -> Result<ResNetConfig> {
 }
 
 /// A batch of noise, (N, 3, H, W).
-pub fn images(place: &Place<'_>, (batch, height, width): (usize, usize, usize)) -> Result<Tensor> {
+pub fn images(place: &Place<'_>, sizes: Images) -> Result<Tensor> {
+    let Images { batch, size: Size { height, width } } = sizes;
     let vb = place.var_builder();
     Ok(vb.get_with_hints((batch, 3, height, width), "images", init::normal(1.0))?.detach())
 }

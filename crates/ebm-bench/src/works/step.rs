@@ -5,10 +5,11 @@ use ebm_nn::resnet::{Norm, ResNet};
 
 use super::resnet::{config, images};
 use super::{Place, Run};
+use crate::work::Images;
 
 /// The gradients of the mean of C5² in all parameters.
-pub fn prepare(place: &Place<'_>, depth: usize, size: (usize, usize, usize)) -> Result<Run> {
-    let x = images(place, size)?;
+pub fn prepare(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
+    let x = images(place, sizes)?;
     let net = ResNet::new(&config(depth, Norm::Train)?, place.var_builder())?;
     Ok(Box::new(move || {
         let [.., last] = net.forward(&x, true)?;

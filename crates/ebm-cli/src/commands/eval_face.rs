@@ -88,16 +88,16 @@ pub fn age(args: &AgeArgs) -> Result<()> {
         None => utkface::load_directory(&args.images, &Tolerance::default())?,
     };
     let source = args.split.as_deref().unwrap_or(&args.images);
-    score(&args.model, (faces, dataset_name(source)), 1, args.json)
+    score(&args.model, faces, dataset_name(source), 1, args.json)
 }
 
 /// Runs `ebm eval head-pose`.
 pub fn pose(args: &PoseArgs) -> Result<()> {
     let faces = biwi::read_npz(&args.npz, &biwi::NpzOptions::default())?;
-    score(&args.model, (faces, dataset_name(&args.npz)), 3, args.json)
+    score(&args.model, faces, dataset_name(&args.npz), 3, args.json)
 }
 
-fn score(model: &RunArgs, (faces, dataset): (Faces, String), dim: usize, as_json: bool) -> Result<()> {
+fn score(model: &RunArgs, faces: Faces, dataset: String, dim: usize, as_json: bool) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
     ensure!(

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::create_dir;
 use super::predict_inputs::{images_in, is_video};
-use crate::picture::{AFTER, TRUTH, enlarge, heat, outline};
+use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
@@ -165,7 +165,7 @@ fn picture(image: &Image, bbox: Rect, truth: Option<Rect>, density: Option<&Corn
     let scaled = |bbox: Rect| bbox.map(|number| number * factor as f64);
     if let Some(CornerDensity { first, step, size, p }) = density {
         let [first, step] = [first, step].map(|pair| pair.map(|number| number * factor as f64));
-        heat(&mut picture, first, step, *size, p);
+        heat(&mut picture, Points { first, step, size: *size }, p);
     }
     if let Some(truth) = truth.filter(|truth| truth.iter().all(|number| number.is_finite())) {
         outline(&mut picture, scaled(truth), TRUTH, 2);

@@ -32,7 +32,9 @@ impl GridDensity {
     pub(crate) fn of_model<M: EnergyModel>(
         model: &M,
         features: &M::Features,
-        (batch, dtype, device): (usize, DType, &Device),
+        batch: usize,
+        dtype: DType,
+        device: &Device,
         grid: &Grid,
     ) -> Result<Vec<Self>> {
         crate::check::setting("batch", batch > 0, batch, "at least 1")?;

@@ -11,7 +11,9 @@ use crate::{EnergyModel, Error, Result, check};
 pub(crate) fn grid_marginals<M: EnergyModel>(
     model: &M,
     features: &M::Features,
-    (batch, dtype, device): (usize, DType, &Device),
+    batch: usize,
+    dtype: DType,
+    device: &Device,
     grids: &[Grid],
 ) -> Result<Vec<Vec<GridDensity>>> {
     check::setting("batch", batch > 0, batch, "at least 1")?;

@@ -55,7 +55,8 @@ impl GridDensity {
         let mut intervals: Vec<[f64; 2]> = Vec::new();
         let mut end = None; // of the last interval, in steps from the first point
         for cell in 0..self.prob.len() - 1 {
-            let Some([from, to]) = part_above(self.ends(cell), level) else { continue };
+            let (p, q) = self.ends(cell);
+            let Some([from, to]) = part_above(p, q, level) else { continue };
             let (from, to) = (cell as f64 + from, cell as f64 + to);
             let (start, stop) = (self.grid.at(from), self.grid.at(to).min(self.grid.hi()));
             match intervals.last_mut() {
@@ -70,7 +71,7 @@ impl GridDensity {
     /// G(λ): the mass where the density is at least `level`.
     fn mass_of(&self, level: f64) -> f64 {
         let mass = |(p, q): (f64, f64)| {
-            let [from, to] = part_above((p, q), level)?;
+            let [from, to] = part_above(p, q, level)?;
             Some(0.5 * (to - from) * (2.0 * p + (q - p) * (from + to)))
         };
         let cells = (0..self.prob.len() - 1).filter_map(|cell| mass(self.ends(cell)));
@@ -98,7 +99,7 @@ impl GridDensity {
 }
 
 /// The part of a cell in which a density that goes from `p` to `q` is positive and at least `level`.
-fn part_above((p, q): (f64, f64), level: f64) -> Option<[f64; 2]> {
+fn part_above(p: f64, q: f64, level: f64) -> Option<[f64; 2]> {
     if p.max(q) <= 0.0 {
         None
     } else if p.min(q) >= level {

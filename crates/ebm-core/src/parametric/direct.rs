@@ -85,10 +85,6 @@ impl Parametric for Direct {
         Ok(outputs.clone())
     }
 
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        self.mean(outputs)
-    }
-
     fn log_prob(&self, outputs: &Tensor, _: &Tensor) -> Result<Option<Tensor>> {
         batch(self, outputs)?;
         Ok(None)

@@ -51,10 +51,6 @@ impl Parametric for Gaussian {
         location(self, outputs)
     }
 
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        location(self, outputs)
-    }
-
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
         count(self, outputs, y)?;
         Ok(Some(self.log_density(outputs, y)?))

@@ -64,10 +64,6 @@ impl Parametric for JointLaplace {
         location(self, outputs)
     }
 
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        location(self, outputs)
-    }
-
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
         count(self, outputs, y)?;
         Ok(Some(self.cost(outputs, y)?.affine(-0.5, -self.log_normaliser())?))

@@ -52,10 +52,6 @@ impl Parametric for Laplace {
         location(self, outputs)
     }
 
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        location(self, outputs)
-    }
-
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
         count(self, outputs, y)?;
         let constant = self.dim as f64 * std::f64::consts::LN_2;

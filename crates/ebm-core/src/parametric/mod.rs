@@ -87,12 +87,15 @@ pub trait Parametric {
     /// [`Error::Empty`] and [`Error::Shape`].
     fn mean(&self, outputs: &Tensor) -> Result<Tensor>;
 
-    /// Where the density is highest, `(B, D)`; without a density, what the method predicts.
+    /// Where the density is highest, `(B, D)`; without a density, what the method predicts. The mean, unless a
+    /// family says otherwise.
     ///
     /// # Errors
     /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
     /// be.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor>;
+    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.mean(outputs)
+    }
 
     /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the
     /// mean, unless a family says otherwise.
@@ -111,34 +114,42 @@ pub trait Parametric {
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>>;
 }
 
+/// The methods of [`Parametric`], each that of another model.
+macro_rules! as_another {
+    ($self:ident => $other:expr) => {
+        fn dim(&$self) -> usize {
+            $other.dim()
+        }
+
+        fn num_outputs(&$self) -> usize {
+            $other.num_outputs()
+        }
+
+        fn loss(&$self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+            $other.loss(outputs, y)
+        }
+
+        fn mean(&$self, outputs: &Tensor) -> Result<Tensor> {
+            $other.mean(outputs)
+        }
+
+        fn mode(&$self, outputs: &Tensor) -> Result<Tensor> {
+            $other.mode(outputs)
+        }
+
+        fn predict(&$self, outputs: &Tensor) -> Result<Tensor> {
+            $other.predict(outputs)
+        }
+
+        fn log_prob(&$self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
+            $other.log_prob(outputs, y)
+        }
+    };
+}
+use as_another;
+
 impl<P: Parametric + ?Sized> Parametric for &P {
-    fn dim(&self) -> usize {
-        (**self).dim()
-    }
-
-    fn num_outputs(&self) -> usize {
-        (**self).num_outputs()
-    }
-
-    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
-        (**self).loss(outputs, y)
-    }
-
-    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
-        (**self).mean(outputs)
-    }
-
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        (**self).mode(outputs)
-    }
-
-    fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
-        (**self).predict(outputs)
-    }
-
-    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
-        (**self).log_prob(outputs, y)
-    }
+    as_another!(self => (**self));
 }
 
 /// What the errors call the tensor `(B, P)`.

@@ -50,40 +50,29 @@ pub trait Proposal {
     }
 }
 
-impl<P: Proposal + ?Sized> Proposal for &P {
-    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
-        (**self).sample(center, num_samples, rng)
-    }
+/// What points to a proposal is one.
+macro_rules! pointer {
+    ($pointer:ty) => {
+        impl<P: Proposal + ?Sized> Proposal for $pointer {
+            fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+                (**self).sample(center, num_samples, rng)
+            }
 
-    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
-        (**self).log_prob(y, center)
-    }
+            fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+                (**self).log_prob(y, center)
+            }
 
-    fn sample_with_log_prob(
-        &self,
-        center: &Tensor,
-        num_samples: usize,
-        rng: &mut dyn RngCore,
-    ) -> Result<(Tensor, Tensor)> {
-        (**self).sample_with_log_prob(center, num_samples, rng)
-    }
+            fn sample_with_log_prob(
+                &self,
+                center: &Tensor,
+                num_samples: usize,
+                rng: &mut dyn RngCore,
+            ) -> Result<(Tensor, Tensor)> {
+                (**self).sample_with_log_prob(center, num_samples, rng)
+            }
+        }
+    };
 }
 
-impl<P: Proposal + ?Sized> Proposal for Box<P> {
-    fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
-        (**self).sample(center, num_samples, rng)
-    }
-
-    fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
-        (**self).log_prob(y, center)
-    }
-
-    fn sample_with_log_prob(
-        &self,
-        center: &Tensor,
-        num_samples: usize,
-        rng: &mut dyn RngCore,
-    ) -> Result<(Tensor, Tensor)> {
-        (**self).sample_with_log_prob(center, num_samples, rng)
-    }
-}
+pointer!(&P);
+pointer!(Box<P>);

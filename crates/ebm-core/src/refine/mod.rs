@@ -69,7 +69,7 @@ pub fn refine<M: EnergyModel>(
     // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network.
     // In a step y goes to the device, f and its gradient come back, and nothing else is moved.
     let y0 = y0.detach();
-    let (f_init, points) = evaluate(model, features, (&y0, &host::values(&y0)?), ascent.steps > 0)?;
+    let (f_init, points) = evaluate(model, features, &y0, &host::values(&y0)?, ascent.steps > 0)?;
     let mut candidates: Vec<_> = points.into_iter().map(|start| Candidate::new(start, ascent.rule)).collect();
     let mut evaluations = 1;
 
@@ -79,7 +79,7 @@ pub fn refine<M: EnergyModel>(
         }
         let (y, finite) = propose(&candidates, &step_lengths, y0.dtype())?;
         let on_device = host::tensor(y.clone(), y0.shape(), &y0)?;
-        let (_, points) = evaluate(model, features, (&on_device, &y), step < ascent.steps)?;
+        let (_, points) = evaluate(model, features, &on_device, &y, step < ascent.steps)?;
         evaluations += 1;
         for ((candidate, point), finite) in candidates.iter_mut().zip(points).zip(finite) {
             candidate.decide(ascent, finite.then_some(point));
@@ -116,7 +116,8 @@ fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Resu
 fn evaluate<M: EnergyModel>(
     model: &M,
     features: &M::Features,
-    (y, values): (&Tensor, &[f64]),
+    y: &Tensor,
+    values: &[f64],
     with_gradient: bool,
 ) -> Result<(Tensor, Vec<Point>)> {
     let (f, gradients) = if with_gradient {

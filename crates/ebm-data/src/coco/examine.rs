@@ -103,7 +103,7 @@ impl Examiner {
         let box_area = bbox.filter(|_| misplaced.is_none()).map(|[_, _, w, h]| w * h);
         found.extend(misplaced);
         if let Some(&Some(area)) = sound(&record.area, &mut found) {
-            found.extend(wrong_area(area, (outline, box_area), crowd));
+            found.extend(wrong_area(area, outline, box_area, crowd));
         }
         found
     }
@@ -142,7 +142,7 @@ pub(crate) fn misplaced([x, y, w, h]: [f64; 4], size: Option<(usize, usize)>) ->
 
 /// Compares an area with those of the outline and of the box, where they are known. Without an outline it is
 /// that of a mask that nobody sees, which is in the box; a crowd's mask is not read.
-fn wrong_area(area: f64, (outline, bbox): (Option<f64>, Option<f64>), crowd: bool) -> Option<Finding> {
+fn wrong_area(area: f64, outline: Option<f64>, bbox: Option<f64>, crowd: bool) -> Option<Finding> {
     if area <= 0. {
         return Some(Finding::new(DefectCode::BadArea, format!("area is {area}")));
     }

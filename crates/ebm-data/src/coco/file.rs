@@ -254,17 +254,23 @@ fn shorten(value: &Value) -> String {
 }
 
 /// What a report calls a record: `image 9`, or `images[3]` where the id is of no use.
-pub(crate) fn sample_name((kind, array): (&str, &str), id: &Field<u64>, position: usize) -> String {
+pub(crate) fn sample_name(kind: Kind, id: &Field<u64>, position: usize) -> String {
     match id {
-        Ok(id) => format!("{kind} {id}"),
-        Err(_) => format!("{array}[{position}]"),
+        Ok(id) => format!("{} {id}", kind.name),
+        Err(_) => format!("{}[{position}]", kind.array),
     }
 }
 
-/// How [`sample_name`] calls each kind of record, alone and as an array.
-pub(crate) const CATEGORY: (&str, &str) = ("category", "categories");
-pub(crate) const IMAGE: (&str, &str) = ("image", "images");
-pub(crate) const ANNOTATION: (&str, &str) = ("annotation", "annotations");
+/// How [`sample_name`] calls a kind of record.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    name: &'static str,
+    array: &'static str,
+}
+
+pub(crate) const CATEGORY: Kind = Kind { name: "category", array: "categories" };
+pub(crate) const IMAGE: Kind = Kind { name: "image", array: "images" };
+pub(crate) const ANNOTATION: Kind = Kind { name: "annotation", array: "annotations" };
 
 #[cfg(test)]
 mod tests {

@@ -115,7 +115,8 @@ pub(super) fn is_hex(text: &str, digits: usize) -> bool {
 /// hash, and whether it was recorded now.
 pub(super) fn verify(
     path: &Path,
-    (pin, size): (&Pin, Option<u64>),
+    pin: &Pin,
+    size: Option<u64>,
     step: &mut dyn FnMut(usize),
 ) -> Result<(String, bool)> {
     let origin = || "the file".to_owned();

@@ -83,10 +83,12 @@ impl Hub {
 
 /// Brings a file of the Hub to `path`. The caller holds the lock of `path`.
 pub(super) fn fetch(
-    (entry, pin): (&Entry, &Pin),
+    entry: &Entry,
+    pin: &Pin,
     source: &HubFile,
     path: &Path,
-    (hub, options): (&Hub, &FetchOptions),
+    hub: &Hub,
+    options: &FetchOptions,
     report: Report<'_>,
 ) -> Result<State> {
     let repo = Repo::with_revision(source.repo.clone(), RepoType::Model, source.revision.clone());
@@ -94,7 +96,7 @@ pub(super) fn fetch(
     let blob = match in_cache(&kept, source) {
         Some(blob) => blob,
         None if hub.offline || options.offline => return Ok(State::Missing),
-        None => into_cache((entry, pin), source, (hub, &kept), options, report)?,
+        None => into_cache(entry, pin, source, hub, &kept, options, report)?,
     };
     let sha256 = copy(pin, &blob, path, report)?;
     Ok(State::Fetched { sha256, trusted: !pin.is_whole() })
@@ -110,9 +112,11 @@ fn in_cache(kept: &CacheRepo, source: &HubFile) -> Option<PathBuf> {
 
 /// Fetches the blob and links it.
 fn into_cache(
-    (entry, pin): (&Entry, &Pin),
+    entry: &Entry,
+    pin: &Pin,
     source: &HubFile,
-    (hub, kept): (&Hub, &CacheRepo),
+    hub: &Hub,
+    kept: &CacheRepo,
     options: &FetchOptions,
     report: Report<'_>,
 ) -> Result<PathBuf> {

@@ -188,7 +188,7 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
             path: path.into(),
             detail: "comes from the Hugging Face Hub, whose cache has no place: set HF_HOME".into(),
         })?;
-        return hub::fetch((entry, &pin), source, path, (hub, options), report);
+        return hub::fetch(entry, &pin, source, path, hub, options, report);
     }
     let target = download::Target {
         path,
@@ -247,7 +247,7 @@ fn present(entry: &Entry, path: &Path, report: Report<'_>) -> Result<Option<Stat
     }
     report(Event::Verify { path, total: meta.len() });
     let mut done = 0;
-    let verified = hash::verify(path, (&entry.pin(), entry.size), &mut |n| {
+    let verified = hash::verify(path, &entry.pin(), entry.size, &mut |n| {
         done += n as u64;
         report(Event::Advance { done });
     });

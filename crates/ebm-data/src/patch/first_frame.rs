@@ -77,8 +77,8 @@ impl PatchView {
                     let mirrored: Vec<usize> = columns.iter().map(|column| side - 1 - column).collect();
                     pick(plane, side, &rows, &mirrored, result);
                 }
-                PatchTransform::Blur { sigma } => blur(plane, side, sigma, (&rows, &columns), result),
-                PatchTransform::Rotate { degrees } => rotate(plane, side, degrees, (&rows, &columns), result),
+                PatchTransform::Blur { sigma } => blur(plane, side, sigma, &rows, &columns, result),
+                PatchTransform::Rotate { degrees } => rotate(plane, side, degrees, &rows, &columns, result),
             }
         }
         Ok(result)
@@ -125,13 +125,7 @@ fn gaussian(sigma: f64) -> Vec<f32> {
     weights.map(|weight| (weight / total) as f32).collect()
 }
 
-fn blur(
-    plane: &[f32],
-    side: usize,
-    sigma: [f64; 2],
-    (rows, columns): (&[usize], &[usize]),
-    result: &mut [f32],
-) {
+fn blur(plane: &[f32], side: usize, sigma: [f64; 2], rows: &[usize], columns: &[usize], result: &mut [f32]) {
     let [down, along] = sigma.map(gaussian);
     let (above, left) = (down.len() / 2, along.len() / 2);
     // A row smoothed down the columns, and its last numbers repeated on both sides.
@@ -163,13 +157,7 @@ fn add(sum: &mut [f32], numbers: &[f32], weight: f32) {
     }
 }
 
-fn rotate(
-    plane: &[f32],
-    side: usize,
-    degrees: f64,
-    (rows, columns): (&[usize], &[usize]),
-    result: &mut [f32],
-) {
+fn rotate(plane: &[f32], side: usize, degrees: f64, rows: &[usize], columns: &[usize], result: &mut [f32]) {
     let (sin, cos) = degrees.to_radians().sin_cos();
     let (middle, last) = (0.5 * (side as f64 - 1.), side - 1);
     // Not negative: the first of two neighbours, the second, and its weight.

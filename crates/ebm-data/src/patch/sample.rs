@@ -42,7 +42,7 @@ impl PatchSampler {
         }
         let (rows, columns) = (geometry.neighbours(0, height), geometry.neighbours(1, width));
         let mut planes = Planes::new(planes, (side, side));
-        self.memory.interpolate(image, &self.tables, (rows, columns), false, &mut planes);
+        self.memory.interpolate(image, &self.tables, rows, columns, false, &mut planes);
         Ok(())
     }
 }

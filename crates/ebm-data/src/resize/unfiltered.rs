@@ -40,7 +40,7 @@ impl Unfiltered {
     ) {
         let columns = neighbours(image.width, width, window.columns);
         let rows = neighbours(image.height, height, window.rows);
-        self.interpolate(image, tables, (rows, columns), mirror, target);
+        self.interpolate(image, tables, rows, columns, mirror, target);
     }
 
     /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked
@@ -49,7 +49,8 @@ impl Unfiltered {
         &mut self,
         image: &Image,
         tables: &Tables,
-        (rows, columns): (impl Iterator<Item = Neighbours>, impl Iterator<Item = Neighbours>),
+        rows: impl Iterator<Item = Neighbours>,
+        columns: impl Iterator<Item = Neighbours>,
         mirror: bool,
         target: &mut Planes<'_>,
     ) {

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
-use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
-use ebm_seed::Key;
 use ebm_train::Progress;
 
 use super::Outcome;
@@ -87,14 +85,8 @@ pub fn evaluate(
         let seen = match tables.get(&name) {
             Some(seen) => Rc::clone(seen),
             None => {
-                let loader = FaceLoaderConfig::in_order(config.experiment.input.transform(false), 8);
-                let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-                let table = FeatureTable::compute(
-                    (&*trunk, &Device::Cpu),
-                    &loader,
-                    ("images", faces.faces.len()),
-                    progress,
-                )?;
+                let plain = config.experiment.input.transform(false);
+                let table = FeatureTable::of_faces(&*trunk, &Device::Cpu, plain, faces, "images", progress)?;
                 let seen = Rc::new(Seen { g_x: table.features()?, y: table.targets()? });
                 tables.insert(name, Rc::clone(&seen));
                 seen
@@ -121,10 +113,8 @@ pub fn choose_refinement(
         let reason = "a baseline does not ascend".to_owned();
         return Err(Error::Config { part: "refinement", reason });
     };
-    let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
-    let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-    let stage = ("validation images", faces.faces.len());
-    let table = FeatureTable::compute((&*saved.trunk, &Device::Cpu), &loader, stage, progress)?;
+    let (plain, stage) = (config.input.transform(false), "validation images");
+    let table = FeatureTable::of_faces(&*saved.trunk, &Device::Cpu, plain, faces, stage, progress)?;
     let all = Seen { g_x: table.features()?, y: table.targets()? };
     let densities = coordinate_densities(head, &all, &config.density)?;
     let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_data::faces::Faces;
-use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_experiment::plan::Plan;
-use ebm_seed::Key;
 use ebm_train::{Group, Progress};
 
 use super::data::Data;
@@ -65,10 +63,8 @@ impl Trainer<'_> {
         };
         let trunk = form.build(&store.constants()?, TRUNK, DType::F32, device)?;
         let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
-            let loader = FaceLoaderConfig::in_order(config.input.transform(false), 8);
-            let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-            let stage = ("features", faces.faces.len());
-            let table = FeatureTable::compute((&*trunk, device), &loader, stage, progress)?;
+            let plain = config.input.transform(false);
+            let table = FeatureTable::of_faces(&*trunk, device, plain, faces, "features", progress)?;
             Ok(Rc::new(Seen { g_x: table.features()?, y: table.targets()? }))
         };
         let validation = see(&self.data.validation)?;

@@ -39,7 +39,7 @@ pub fn frozen(
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
     let source = BackboneSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
-    let tables = Tables::compute(config, &frozen, data, (weights, &source), options, progress)?;
+    let tables = Tables::compute(config, &frozen, data, weights, &source, options, progress)?;
     let mut train =
         |wanted: &Wanted<'_>, progress: &mut dyn Progress| tables.entry(wanted, &source, options, progress);
     reproduce(config, data, options, &mut train, progress)
@@ -60,7 +60,7 @@ pub fn mini(
         return Err(Error::Settings { name: config.title.clone(), reason });
     };
     let weights = options.run.join("trunk.safetensors");
-    train_trunk(config, training, &data.train, (options, &weights), progress)?;
+    train_trunk(config, training, &data.train, options, &weights, progress)?;
     frozen(config, data, &weights, options, progress)
 }
 
@@ -73,7 +73,8 @@ fn train_trunk(
     config: &ExperimentConfig,
     BackboneTraining { method, training }: &BackboneTraining,
     faces: &Arc<Faces>,
-    (options, weights): (&Options, &Path),
+    options: &Options,
+    weights: &Path,
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let key = Key::new(SHARED_SEED).split("trunk");
@@ -109,7 +110,8 @@ impl Tables {
         config: &ExperimentConfig,
         frozen: &FrozenConfig,
         data: &Data,
-        (weights, source): (&Path, &BackboneSource),
+        weights: &Path,
+        source: &BackboneSource,
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {

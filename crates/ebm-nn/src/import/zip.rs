@@ -50,7 +50,7 @@ impl<'a> Archive<'a> {
         };
         let data = content(self.bytes, member)
             .ok_or_else(|| format_error(path, format!("member {name} is compressed, damaged or cut off")))?;
-        if crc32(data) != member.crc {
+        if crc32fast::hash(data) != member.crc {
             let reason = format!("member {name} does not have its checksum; download or save the file again");
             return Err(format_error(path, reason));
         }
@@ -140,33 +140,4 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
-}
-
-/// CRC-32 with the reflected polynomial 0xEDB88320, as zip defines it.
-fn crc32(data: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = table();
-    !data.iter().fold(!0, |crc, &byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
-}
-
-const fn table() -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let (mut crc, mut bit) = (i as u32, 0);
-        while bit < 8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_checksum_is_zips() {
-        assert_eq!(super::crc32(b"123456789"), 0xCBF4_3926);
-    }
 }

@@ -160,7 +160,7 @@ impl Conv2d {
         if let Some(norm) = self.norm.as_ref().filter(|norm| norm.uses_batch(train)) {
             // The statistics move.
             self.prepared.forget();
-            let y = self.convolved(x, (&self.weight, self.bias.as_ref()), None, Activation::None)?;
+            let y = self.convolved(x, &self.weight, self.bias.as_ref(), None, Activation::None)?;
             if activation == Activation::Relu6 {
                 return activation.of(&norm.forward_channels_last(&y, residual, false, true)?, None);
             }
@@ -168,7 +168,7 @@ impl Conv2d {
         }
         let folded = || {
             let (weight, bias) = self.folded()?;
-            self.convolved(x, (&weight, bias.as_ref()), residual, activation)
+            self.convolved(x, &weight, bias.as_ref(), residual, activation)
         };
         if !self.is_constant([x].into_iter().chain(residual)) {
             return folded();
@@ -178,7 +178,7 @@ impl Conv2d {
                 packed.forward(&self.padded(x)?.0, residual, activation)
             }
             Form::Depthwise(packed) if is_packable(x) && residual.is_none() => packed.forward(x, activation),
-            Form::Plain(weight, bias) => self.convolved(x, (weight, bias.as_ref()), residual, activation),
+            Form::Plain(weight, bias) => self.convolved(x, weight, bias.as_ref(), residual, activation),
             _ => folded(),
         }
     }
@@ -193,19 +193,20 @@ impl Conv2d {
     fn convolved(
         &self,
         x: &Tensor,
-        parameters: (&Tensor, Option<&Tensor>),
+        weight: &Tensor,
+        bias: Option<&Tensor>,
         residual: Option<&Tensor>,
         activation: Activation,
     ) -> Result<Tensor> {
         if !self.depthwise {
             let (x, zeros) = self.padded(x)?;
-            return ops::conv2d_layer(&x, parameters, (self.stride, zeros), residual, activation);
+            return ops::conv2d_layer(&x, weight, bias, self.stride, zeros, residual, activation);
         }
-        let settings = (self.stride, self.padding);
+        let layer = |activation| ops::depthwise_layer(x, weight, bias, self.stride, self.padding, activation);
         if residual.is_none() {
-            return ops::depthwise_layer(x, parameters, settings, activation);
+            return layer(activation);
         }
-        activation.of(&ops::depthwise_layer(x, parameters, settings, Activation::None)?, residual)
+        activation.of(&layer(Activation::None)?, residual)
     }
 
     /// (N, H, W, I) with the zeros of [`Padding::Same`] written out, and those that are to be added on each
@@ -248,7 +249,7 @@ impl Conv2d {
                 let (bias, padding) = (bias.as_ref(), self.padding);
                 return Ok(match padding {
                     _ if self.depthwise => {
-                        Form::Depthwise(PackedDepthwise::new(&weight, bias, (self.stride, padding))?)
+                        Form::Depthwise(PackedDepthwise::new(&weight, bias, self.stride, padding)?)
                     }
                     Padding::Each(zeros) => {
                         Form::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)

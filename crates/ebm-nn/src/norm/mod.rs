@@ -1,11 +1,10 @@
 //! Batch normalisation.
 
-mod composed;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod rows;
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
 use crate::ops::Activation;
@@ -162,15 +161,14 @@ impl BatchNorm {
             let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        let form = match x.device() {
-            #[cfg(feature = "cuda")]
-            Device::Cuda(_) => gpu::fused,
-            Device::Cpu => rows::fused,
-            _ => composed::composed,
-        };
+        #[cfg(feature = "cuda")]
+        let form = if x.device().is_cuda() { gpu::fused } else { rows::fused };
+        #[cfg(not(feature = "cuda"))]
+        let form = rows::fused;
         let (y, mean, var) = form(x, self.parameters(), residual, relu, self.config.eps)?;
-        move_towards(&self.running_mean, (&mean, 1.), self.config.momentum)?;
-        move_towards(&self.running_var, (&var, count as f64 / (count - 1) as f64), self.config.momentum)?;
+        move_towards(&self.running_mean, &mean, 1., self.config.momentum)?;
+        let unbiased = count as f64 / (count - 1) as f64;
+        move_towards(&self.running_var, &var, unbiased, self.config.momentum)?;
         Ok(y)
     }
 }
@@ -186,7 +184,7 @@ fn channels_last(rank: usize) -> Vec<usize> {
 }
 
 /// Moves a running statistic a little towards `factor` times the batch's.
-fn move_towards(running: &Var, (batch, factor): (&Tensor, f64), momentum: f64) -> Result<()> {
+fn move_towards(running: &Var, batch: &Tensor, factor: f64, momentum: f64) -> Result<()> {
     #[cfg(feature = "cuda")]
     if batch.device().is_cuda() {
         return Ok(running.inplace_op2(batch, &gpu::Move { momentum, factor })?);

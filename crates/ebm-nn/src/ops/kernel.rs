@@ -105,27 +105,6 @@ pub(crate) trait Apply<const N: usize>: Kernel<N> {
     fn apply(self, arguments: [&Tensor; N]) -> Result<Tensor>;
 }
 
-impl<K: Kernel<1> + Send + Sync + 'static> Apply<1> for K {
-    fn apply(self, arguments: [&Tensor; 1]) -> Result<Tensor> {
-        let [a] = self.in_order(arguments)?;
-        a.apply_op1(Op(self))
-    }
-}
-
-impl<K: Kernel<2> + Send + Sync + 'static> Apply<2> for K {
-    fn apply(self, arguments: [&Tensor; 2]) -> Result<Tensor> {
-        let [a, b] = self.in_order(arguments)?;
-        a.apply_op2(&b, Op(self))
-    }
-}
-
-impl<K: Kernel<3> + Send + Sync + 'static> Apply<3> for K {
-    fn apply(self, arguments: [&Tensor; 3]) -> Result<Tensor> {
-        let [a, b, c] = self.in_order(arguments)?;
-        a.apply_op3(&b, &c, Op(self))
-    }
-}
-
 /// A kernel as candle's operation.
 struct Op<K>(K);
 
@@ -146,104 +125,53 @@ impl<K> Op<K> {
     }
 }
 
-impl<K: Kernel<1>> CustomOp1 for Op<K> {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
+/// A kernel of these arguments, each with its layout, as the operation of candle's that takes as many.
+macro_rules! operation {
+    (@tuple $a:ident) => { $a };
+    (@tuple $($a:ident),+) => { ($($a),+) };
+    ($count:literal: $op:ident, $apply:ident, $a:ident $la:ident $(, $b:ident $lb:ident)*; $gradients:ty) => {
+        impl<K: Kernel<$count> + Send + Sync + 'static> Apply<$count> for K {
+            fn apply(self, arguments: [&Tensor; $count]) -> Result<Tensor> {
+                let [$a $(, $b)*] = self.in_order(arguments)?;
+                $a.$apply($(&$b,)* Op(self))
+            }
+        }
 
-    fn cpu_fwd(&self, a: &CpuStorage, la: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.cpu([(a, la)])
-    }
+        impl<K: Kernel<$count>> $op for Op<K> {
+            fn name(&self) -> &'static str {
+                self.0.name()
+            }
 
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, a: &CudaStorage, la: &Layout) -> Result<(CudaStorage, Shape)> {
-        self.cuda([(a, la)])
-    }
+            fn cpu_fwd(
+                &self,
+                $a: &CpuStorage,
+                $la: &Layout,
+                $($b: &CpuStorage, $lb: &Layout,)*
+            ) -> Result<(CpuStorage, Shape)> {
+                self.cpu([($a, $la) $(, ($b, $lb))*])
+            }
 
-    fn bwd(&self, a: &Tensor, result: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        let [a] = self.0.gradients([a], result, grad)?;
-        Ok(a)
-    }
+            #[cfg(feature = "cuda")]
+            fn cuda_fwd(
+                &self,
+                $a: &CudaStorage,
+                $la: &Layout,
+                $($b: &CudaStorage, $lb: &Layout,)*
+            ) -> Result<(CudaStorage, Shape)> {
+                self.cuda([($a, $la) $(, ($b, $lb))*])
+            }
+
+            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* result: &Tensor, grad: &Tensor) -> Result<$gradients> {
+                let [$a $(, $b)*] = self.0.gradients([$a $(, $b)*], result, grad)?;
+                Ok(operation!(@tuple $a $(, $b)*))
+            }
+        }
+    };
 }
 
-impl<K: Kernel<2>> CustomOp2 for Op<K> {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        la: &Layout,
-        b: &CpuStorage,
-        lb: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.cpu([(a, la), (b, lb)])
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        la: &Layout,
-        b: &CudaStorage,
-        lb: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        self.cuda([(a, la), (b, lb)])
-    }
-
-    fn bwd(
-        &self,
-        a: &Tensor,
-        b: &Tensor,
-        result: &Tensor,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        Ok(self.0.gradients([a, b], result, grad)?.into())
-    }
-}
-
-impl<K: Kernel<3>> CustomOp3 for Op<K> {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        la: &Layout,
-        b: &CpuStorage,
-        lb: &Layout,
-        c: &CpuStorage,
-        lc: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.cpu([(a, la), (b, lb), (c, lc)])
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        la: &Layout,
-        b: &CudaStorage,
-        lb: &Layout,
-        c: &CudaStorage,
-        lc: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        self.cuda([(a, la), (b, lb), (c, lc)])
-    }
-
-    fn bwd(
-        &self,
-        a: &Tensor,
-        b: &Tensor,
-        c: &Tensor,
-        result: &Tensor,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        Ok(self.0.gradients([a, b, c], result, grad)?.into())
-    }
-}
+operation!(1: CustomOp1, apply_op1, a la; Option<Tensor>);
+operation!(2: CustomOp2, apply_op2, a la, b lb; (Option<Tensor>, Option<Tensor>));
+operation!(3: CustomOp3, apply_op3, a la, b lb, c lc; (Option<Tensor>, Option<Tensor>, Option<Tensor>));
 
 /// The type of the first argument.
 pub(crate) fn dtype<const N: usize>(arguments: &[Argument<'_>; N]) -> Option<DType> {

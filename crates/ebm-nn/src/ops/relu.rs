@@ -4,10 +4,11 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{CpuStorage, DType, Shape, Tensor, WithDType};
+use candle_core::{CpuStorage, Shape, Tensor, WithDType};
 use rayon::prelude::*;
 
 use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::widened::{is_narrow, widened};
 use crate::Result;
 
 /// What follows a layer.
@@ -43,9 +44,10 @@ impl Activation {
         if self == Self::None {
             return Ok(sum()?);
         }
-        let Some(residual) = residual else {
-            return Ok(if has_kernel(x) { Rectify(self).apply([x])? } else { self.masked(x)? });
-        };
+        if is_narrow(x) {
+            return widened(&sum()?, |sum| self.of(sum, None));
+        }
+        let Some(residual) = residual else { return Ok(Rectify(self).apply([x])?) };
         if x.shape() != residual.shape() {
             return Err(candle_core::Error::ShapeMismatchBinaryOp {
                 lhs: x.shape().clone(),
@@ -54,24 +56,13 @@ impl Activation {
             }
             .into());
         }
-        Ok(if has_kernel(x) { Rectify(self).apply([x, residual])? } else { self.masked(&sum()?)? })
+        Ok(Rectify(self).apply([x, residual])?)
     }
 
     /// The gradient of what it was [of](Self::of) from that of its result y: g where y lies between the bounds,
     /// else 0. Outside any graph.
     pub(crate) fn gradient(self, g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
         if self == Self::None { g.contiguous() } else { Mask(self).run([g, y]) }
-    }
-
-    /// The form for other devices: the product's gradient with respect to x is the mask.
-    fn masked(self, x: &Tensor) -> candle_core::Result<Tensor> {
-        let ([_, most], value) = (self.bounds(), x.detach());
-        let positive = value.gt(0f64)?.to_dtype(x.dtype())?;
-        if most.is_infinite() {
-            return x * positive;
-        }
-        let above = value.ge(most)?.to_dtype(x.dtype())?;
-        (x * (positive - &above)?)? + (above * most)?
     }
 }
 
@@ -106,11 +97,6 @@ pub fn relu6(x: &Tensor) -> Result<Tensor> {
 /// When the types differ.
 pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
     Activation::Relu.gradient(g, y)
-}
-
-/// Whether the operations below serve this tensor.
-fn has_kernel(x: &Tensor) -> bool {
-    x.device().is_cuda() || (x.device().is_cpu() && x.dtype() != DType::BF16)
 }
 
 /// Of one tensor, or of the sum of two.
@@ -202,16 +188,12 @@ mod tests {
     #[test]
     fn values_and_derivatives_are_torchs() {
         let data = [-1.5, 0., 2., f64::NAN];
-        let masked = |x: &Tensor| Ok(Activation::Relu.masked(x)?);
-        let forms = [relu as fn(&Tensor) -> Result<Tensor>, masked];
-        for (device, f) in devices().into_iter().flat_map(|device| forms.map(|f| (device.clone(), f))) {
+        for device in devices() {
             let x = Var::new(&data[..3], &device).unwrap();
-            let y = f(&x).unwrap();
+            let y = relu(&x).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2.]);
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
             assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3.]);
-        }
-        for device in devices() {
             let y = relu(&Tensor::new(&data, &device).unwrap()).unwrap().to_vec1::<f64>().unwrap();
             assert!(y[3].is_nan());
         }
@@ -234,11 +216,9 @@ mod tests {
 
     #[test]
     fn relu6_is_flat_at_both_ends() {
-        let masked = |x: &Tensor| Ok(Activation::Relu6.masked(x)?);
-        let forms = [relu6 as fn(&Tensor) -> Result<Tensor>, masked];
-        for (device, f) in devices().into_iter().flat_map(|device| forms.map(|f| (device.clone(), f))) {
+        for device in devices() {
             let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
-            let y = f(&x).unwrap();
+            let y = relu6(&x).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
             // torch.nn.functional.hardtanh passes nothing at its bounds.
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();

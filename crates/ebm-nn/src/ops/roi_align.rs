@@ -6,7 +6,7 @@ mod cuda;
 use candle_core::Tensor;
 
 use super::float::Float;
-use super::roi::{Axes, AxisWeights, BoxWeights, Roi, RoiPool};
+use super::roi::{Axes, AxisWeights, RoiPool, Span};
 use crate::error::Result;
 
 const OP: &str = "roi_align";
@@ -44,8 +44,11 @@ struct RoiAlign {
     aligned: bool,
 }
 
-impl RoiAlign {
-    fn axis<T: Float>(&self, (start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
+impl Axes for RoiAlign {
+    const OP: &'static str = OP;
+    const MOVES: bool = false;
+
+    fn axis<T: Float>(&self, Span { start, end }: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
         to.clear();
         let shift = if self.aligned { 0.5 } else { 0.0 };
         let start = start - shift;
@@ -70,6 +73,16 @@ impl RoiAlign {
             to.end_row();
         }
     }
+
+    #[cfg(feature = "cuda")]
+    fn weigh<T: crate::cuda::Element>(
+        pool: &RoiPool<Self>,
+        rois: crate::cuda::Argument<'_>,
+        map: &candle_core::Shape,
+        slopes: bool,
+    ) -> candle_core::Result<super::roi::cuda::Weights<T>> {
+        cuda::weigh(pool, rois, map, slopes)
+    }
 }
 
 /// Adds the two weights of linear interpolation at `position`, which is clamped to the map if less than a
@@ -84,32 +97,5 @@ fn add_sample<T: Float>(position: f64, size: usize, weight: f64, to: &mut AxisWe
     to.add(low, weight * (1.0 - fraction));
     if fraction > 0.0 {
         to.add(low + 1, weight * fraction);
-    }
-}
-
-impl Axes for RoiAlign {
-    const OP: &'static str = OP;
-    const MOVES: bool = false;
-
-    /// The weights are separable: a sample's bilinear weights are a product, and the grid is a product.
-    fn fill<T: Float>(
-        &self,
-        roi: &Roi,
-        out: (usize, usize),
-        (height, width): (usize, usize),
-        to: &mut BoxWeights<T>,
-    ) {
-        self.axis(roi.y, out.0, height, &mut to.y);
-        self.axis(roi.x, out.1, width, &mut to.x);
-    }
-
-    #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
-        pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
-        map: &candle_core::Shape,
-        slopes: bool,
-    ) -> candle_core::Result<super::roi::cuda::Weights<T>> {
-        cuda::weigh(pool, rois, map, slopes)
     }
 }

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Adam {
     params: Vec<Param>,
-    betas: (f64, f64),
+    betas: [f64; 2],
     eps: f64,
     first: BTreeMap<String, Var>,
     second: BTreeMap<String, Var>,
@@ -27,7 +27,7 @@ impl Adam {
     pub fn new(params: Vec<(String, Var)>, group: impl Fn(&str) -> ParamGroup) -> Self {
         Self {
             params: with_groups(params, group),
-            betas: (0.9, 0.999),
+            betas: [0.9, 0.999],
             eps: 1e-8,
             first: BTreeMap::new(),
             second: BTreeMap::new(),
@@ -35,9 +35,9 @@ impl Adam {
         }
     }
 
-    /// Other decay rates (β₁, β₂) of the moments.
-    pub fn with_betas(self, betas: (f64, f64)) -> Self {
-        Self { betas, ..self }
+    /// Other decay rates of the moments.
+    pub fn with_betas(self, beta1: f64, beta2: f64) -> Self {
+        Self { betas: [beta1, beta2], ..self }
     }
 
     /// Another ε.
@@ -48,7 +48,7 @@ impl Adam {
 
 impl Optimizer for Adam {
     fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
-        let (beta1, beta2) = self.betas;
+        let [beta1, beta2] = self.betas;
         for param in &self.params {
             let Some(grad) = gradient(param, grads)? else { continue };
             let (first, second) = (buffer(&mut self.first, param)?, buffer(&mut self.second, param)?);

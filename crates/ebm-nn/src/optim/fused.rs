@@ -1,11 +1,9 @@
-//! In-place elementwise updates: one pass over memory on the CPU, composed of tensor operations elsewhere.
+//! In-place elementwise updates in one pass over memory.
 
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{
-    CpuStorage, DType, Error, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var, WithDType,
-};
+use candle_core::{CpuStorage, DType, Error, InplaceOp3, Layout, Result, Storage, Tensor, Var, WithDType};
 use rayon::prelude::*;
 
 use crate::ops::storage::{window, window_mut};
@@ -21,54 +19,11 @@ pub(super) struct Blend {
     pub square: bool,
 }
 
-/// `p ← p − rate·v`.
-pub(super) struct Subtract {
-    pub rate: f64,
-}
-
 /// `p ← p − rate·m / (√v / root + eps)`.
 pub(super) struct SubtractRatio {
     pub rate: f64,
     pub root: f64,
     pub eps: f64,
-}
-
-/// Whether the updates in one pass serve this parameter.
-fn has_kernel(p: &Var) -> bool {
-    p.device().is_cpu() || p.device().is_cuda()
-}
-
-impl Blend {
-    pub(super) fn run(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
-        if has_kernel(x) { x.inplace_op3(g, p, self) } else { self.composed(x, g, p) }
-    }
-
-    fn composed(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
-        let d = if self.decay == 0. { g.clone() } else { (g + (p.as_detached_tensor() * self.decay)?)? };
-        let d = if self.square { d.sqr()? } else { d };
-        x.set(&((x.as_detached_tensor() * self.keep)? + (d * self.add)?)?)
-    }
-}
-
-impl Subtract {
-    pub(super) fn run(&self, p: &Var, v: &Var) -> Result<()> {
-        if has_kernel(p) { p.inplace_op2(v, self) } else { self.composed(p, v) }
-    }
-
-    fn composed(&self, p: &Var, v: &Var) -> Result<()> {
-        p.set(&(p.as_detached_tensor() - (v.as_detached_tensor() * self.rate)?)?)
-    }
-}
-
-impl SubtractRatio {
-    pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
-        if has_kernel(p) { p.inplace_op3(m, v, self) } else { self.composed(p, m, v) }
-    }
-
-    fn composed(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
-        let below = ((v.as_detached_tensor().sqrt()? / self.root)? + self.eps)?;
-        p.set(&(p.as_detached_tensor() - ((m.as_detached_tensor() / below)? * self.rate)?)?)
-    }
 }
 
 /// Σ g² of a gradient on another device, there, as a tensor without dimensions.
@@ -96,6 +51,10 @@ fn chunk_sums<T: Copy + Sync>(x: &[T], wide: impl Fn(T) -> f64 + Sync) -> f64 {
 }
 
 impl Blend {
+    pub(super) fn run(&self, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
+        x.inplace_op3(g, p, self)
+    }
+
     fn update<T: WithDType>(&self, x: &mut [T], g: &[T], p: &[T]) {
         let (keep, add, decay) = (T::from_f64(self.keep), T::from_f64(self.add), T::from_f64(self.decay));
         if self.square {
@@ -110,6 +69,10 @@ impl Blend {
 }
 
 impl SubtractRatio {
+    pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
+        p.inplace_op3(m, v, self)
+    }
+
     fn update<T: WithDType>(&self, p: &mut [T], m: &[T], v: &[T]) {
         let (rate, root, eps) = (T::from_f64(self.rate), T::from_f64(self.root), T::from_f64(self.eps));
         zip3(p, m, v, |p, m, v| p - rate * m / (T::from_f64(v.to_f64().sqrt()) / root + eps));
@@ -171,40 +134,6 @@ macro_rules! inplace_op3 {
 inplace_op3!(Blend, "optim-blend");
 inplace_op3!(SubtractRatio, "optim-subtract-ratio");
 
-impl InplaceOp2 for Subtract {
-    fn name(&self) -> &'static str {
-        "optim-subtract"
-    }
-
-    fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
-        let name = InplaceOp2::name(self);
-        // The second operand stands in for the third, which the update ignores.
-        match (s1, s2) {
-            (CpuStorage::F32(p), CpuStorage::F32(v)) => {
-                let (v, rate) = (window(v, l2)?, self.rate as f32);
-                zip3(window_mut(p, l1)?, v, v, |p, v, _| p - rate * v);
-            }
-            (CpuStorage::F64(p), CpuStorage::F64(v)) => {
-                let (v, rate) = (window(v, l2)?, self.rate);
-                zip3(window_mut(p, l1)?, v, v, |p, v, _| p - rate * v);
-            }
-            _ => return Err(unsupported(name)),
-        }
-        Ok(())
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        s1: &mut candle_core::CudaStorage,
-        l1: &Layout,
-        s2: &candle_core::CudaStorage,
-        l2: &Layout,
-    ) -> Result<()> {
-        self.cuda((s1, l1), (s2, l2))
-    }
-}
-
 fn unsupported(op: &'static str) -> Error {
     Error::Msg(format!("{op}: the operands must all be f32 or all be f64"))
 }
@@ -227,6 +156,18 @@ mod tests {
         difference.max_all().unwrap().to_dtype(DType::F64).unwrap().to_scalar().unwrap()
     }
 
+    /// The updates as tensor operations.
+    fn composed(op: &Blend, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
+        let d = (g + (p.as_detached_tensor() * op.decay)?)?;
+        let d = if op.square { d.sqr()? } else { d };
+        x.set(&((x.as_detached_tensor() * op.keep)? + (d * op.add)?)?)
+    }
+
+    fn composed_ratio(op: &SubtractRatio, p: &Var, m: &Var, v: &Var) -> Result<()> {
+        let below = ((v.as_detached_tensor().sqrt()? / op.root)? + op.eps)?;
+        p.set(&(p.as_detached_tensor() - ((m.as_detached_tensor() / below)? * op.rate)?)?)
+    }
+
     #[test]
     fn the_fused_and_the_composed_updates_agree() {
         let types = [(DType::F32, 1e-6), (DType::F64, 1e-14)];
@@ -235,20 +176,19 @@ mod tests {
         {
             let var = |seed, dtype| var(seed, dtype, &device);
             let (g, m, v) = (var(2., dtype), var(3., dtype), var(4., dtype));
-            for square in [false, true] {
-                let blend = Blend { keep: 0.9, add: 0.3, decay: 0.01, square };
+            for (keep, add, decay, square) in
+                [(0.9, 0.3, 0.01, false), (0.9, 0.3, 0.01, true), (1., -0.3, 0., false)]
+            {
+                let blend = Blend { keep, add, decay, square };
                 let (a, b) = (var(1., dtype), var(1., dtype));
                 blend.run(&a, &g, &m).unwrap();
-                blend.composed(&b, &g, &m).unwrap();
+                composed(&blend, &b, &g, &m).unwrap();
                 assert!(distance(&a, &b) < tolerance && distance(&a, &var(1., dtype)) > 0.1);
             }
             let (a, b) = (var(1., dtype), var(1., dtype));
-            Subtract { rate: 0.3 }.run(&a, &m).unwrap();
-            Subtract { rate: 0.3 }.composed(&b, &m).unwrap();
-            assert!(distance(&a, &b) < tolerance && distance(&a, &var(1., dtype)) > 0.1);
             let ratio = SubtractRatio { rate: 0.2, root: 0.5, eps: 1e-3 };
             ratio.run(&a, &m, &v).unwrap();
-            ratio.composed(&b, &m, &v).unwrap();
+            composed_ratio(&ratio, &b, &m, &v).unwrap();
             assert!(distance(&a, &b) < 3. * tolerance && distance(&a, &var(1., dtype)) > 0.1);
         }
     }
@@ -256,6 +196,6 @@ mod tests {
     #[test]
     fn mixed_types_are_refused() {
         let (a, b) = (var(1., DType::F32, &Device::Cpu), var(1., DType::F64, &Device::Cpu));
-        assert!(Subtract { rate: 1. }.run(&a, &b).is_err());
+        assert!(Blend { keep: 1., add: -1., decay: 0., square: false }.run(&a, &b, &b).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
-use super::fused::{Blend, Subtract};
+use super::fused::Blend;
 use super::{Optimizer, Param, ParamGroup, buffer, export, gradient, import, with_groups};
 use crate::Result;
 
@@ -33,7 +33,8 @@ impl Optimizer for Sgd {
             let velocity = buffer(&mut self.velocity, param)?;
             let decay = param.group.weight_decay;
             Blend { keep: self.momentum, add: 1., decay, square: false }.run(velocity, &grad, &param.var)?;
-            Subtract { rate: lr * param.group.lr_multiplier }.run(&param.var, velocity)?;
+            let update = Blend { keep: 1., add: -lr * param.group.lr_multiplier, decay: 0., square: false };
+            update.run(&param.var, velocity, velocity)?;
         }
         Ok(())
     }

@@ -27,9 +27,11 @@ impl Block {
     }
 }
 
-/// A block's stride and where a bottleneck has it.
+/// A block's channels, its stride and where a bottleneck has it.
 #[derive(Clone, Copy)]
-pub(super) struct Stride {
+pub(super) struct Sizes {
+    pub(super) input: usize,
+    pub(super) inner: usize,
     pub(super) stride: usize,
     pub(super) in_1x1: bool,
 }
@@ -41,52 +43,46 @@ pub(super) struct Residual {
     downsample: Option<Conv2d>,
 }
 
-/// A convolution `conv` of `vb` with padding k/2; without a `norm` it has a bias.
+/// A convolution of `vb` and the normalisation behind it, of these names; without a `norm` it has a bias.
 pub(super) fn conv_norm(
-    (input, output): (usize, usize),
-    (kernel, stride): (usize, usize),
+    config: Conv2dConfig,
     norm: Option<BatchNormConfig>,
-    (conv_name, norm_name): (&str, &str),
+    names: [&str; 2],
     vb: &VarBuilder,
 ) -> Result<Conv2d> {
-    let config = Conv2dConfig {
-        stride,
-        weight: init::kaiming_normal_fan_out(),
-        bias: Some(init::constant(0.)),
-        ..Conv2dConfig::same(input, output, kernel)
-    };
+    let (weight, bias) = (init::kaiming_normal_fan_out(), Some(init::constant(0.)));
+    let config = Conv2dConfig { weight, bias, ..config };
     match norm {
-        Some(norm) => Conv2d::with_norm(config, norm, [conv_name, norm_name], vb),
-        None => Conv2d::new(config, vb.pp(conv_name)),
+        Some(norm) => Conv2d::with_norm(config, norm, names, vb),
+        None => Conv2d::new(config, vb.pp(names[0])),
     }
 }
 
 impl Residual {
     pub(super) fn new(
         block: Block,
-        (input, inner): (usize, usize),
-        Stride { stride, in_1x1 }: Stride,
+        Sizes { input, inner, stride, in_1x1 }: Sizes,
         norm: Option<BatchNormConfig>,
         vb: &VarBuilder,
     ) -> Result<Self> {
         let output = inner * block.expansion();
-        let conv = |i: usize, channels, kernel, stride| {
-            let (conv, norm_name) = (format!("conv{i}"), format!("bn{i}"));
-            conv_norm(channels, (kernel, stride), norm, (&conv, &norm_name), vb)
-        };
+        let config = |i, o, kernel, stride| Conv2dConfig { stride, ..Conv2dConfig::same(i, o, kernel) };
+        let conv = |i: usize, config| conv_norm(config, norm, [&format!("conv{i}"), &format!("bn{i}")], vb);
         let convs = match block {
-            Block::Basic => vec![conv(1, (input, inner), 3, stride)?, conv(2, (inner, inner), 3, 1)?],
+            Block::Basic => {
+                vec![conv(1, config(input, inner, 3, stride))?, conv(2, config(inner, inner, 3, 1))?]
+            }
             Block::Bottleneck => {
                 let (first, second) = if in_1x1 { (stride, 1) } else { (1, stride) };
                 vec![
-                    conv(1, (input, inner), 1, first)?,
-                    conv(2, (inner, inner), 3, second)?,
-                    conv(3, (inner, output), 1, 1)?,
+                    conv(1, config(input, inner, 1, first))?,
+                    conv(2, config(inner, inner, 3, second))?,
+                    conv(3, config(inner, output, 1, 1))?,
                 ]
             }
         };
         let downsample = (stride != 1 || input != output)
-            .then(|| conv_norm((input, output), (1, stride), norm, ("downsample.0", "downsample.1"), vb))
+            .then(|| conv_norm(config(input, output, 1, stride), norm, ["downsample.0", "downsample.1"], vb))
             .transpose()?;
         Ok(Self { convs, downsample })
     }

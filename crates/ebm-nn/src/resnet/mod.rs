@@ -7,8 +7,8 @@ pub use block::Block;
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use self::block::{Residual, Stride, conv_norm};
-use crate::layers::Conv2d;
+use self::block::{Residual, Sizes, conv_norm};
+use crate::layers::{Conv2d, Conv2dConfig};
 use crate::norm::BatchNormConfig;
 use crate::ops::{self, Workspace};
 
@@ -118,7 +118,8 @@ impl ResNet {
             return Err(Error::Argument { op: "ResNet::new", reason: "the width is 0".to_owned() });
         }
         let norm = config.norm.config();
-        let stem = conv_norm((3, config.width), (7, 2), norm, ("conv1", "bn1"), &vb)?;
+        let stem = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, config.width, 7) };
+        let stem = conv_norm(stem, norm, ["conv1", "bn1"], &vb)?;
         let mut input = config.width;
         let mut stages = Vec::new();
         for (stage, &blocks) in config.layers.iter().enumerate().take_while(|(_, blocks)| **blocks > 0) {
@@ -126,9 +127,9 @@ impl ResNet {
             let mut residuals = Vec::with_capacity(blocks);
             for block in 0..blocks {
                 let stride = if stage > 0 && block == 0 { 2 } else { 1 };
-                let stride = Stride { stride, in_1x1: config.stride_in_1x1 };
+                let sizes = Sizes { input, inner, stride, in_1x1: config.stride_in_1x1 };
                 let vb = vb.pp(format!("layer{}.{block}", stage + 1));
-                residuals.push(Residual::new(config.block, (input, inner), stride, norm, &vb)?);
+                residuals.push(Residual::new(config.block, sizes, norm, &vb)?);
                 input = inner * config.block.expansion();
             }
             stages.push(residuals);

@@ -56,7 +56,7 @@ pub fn generate_ages(dir: &Path, config: &HeadConfig, count: usize, key: Key) ->
         (0..count).map(image).chain([Ok(dir.join(SPLIT))]).collect()
     };
     let write = |dir: &Path| write_heads(dir, config, count, key);
-    Ok(GeneratedAges::at(dir, make(dir, &KIND, (config, count, key), files, write)?))
+    Ok(GeneratedAges::at(dir, make(dir, &KIND, config, count, key, files, write)?))
 }
 
 fn write_heads(dir: &Path, config: &HeadConfig, count: usize, key: Key) -> Result<()> {

@@ -54,7 +54,7 @@ pub fn generate(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Res
         Ok(paths.chain([dir.join(ANNOTATIONS)]).collect())
     };
     let write = |dir: &Path| write_set(dir, config, count, key);
-    Ok(GeneratedSet::at(dir, make(dir, &KIND, (config, count, key), files, write)?))
+    Ok(GeneratedSet::at(dir, make(dir, &KIND, config, count, key, files, write)?))
 }
 
 fn write_set(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<()> {

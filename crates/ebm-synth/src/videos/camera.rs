@@ -63,7 +63,8 @@ impl Camera {
         world: &Canvas,
         frame: usize,
         shutter: f32,
-        (width, height): (usize, usize),
+        width: usize,
+        height: usize,
     ) -> Canvas {
         let map = self.to_world(frame);
         let way = velocity(&self.places, frame).map(|pixels| shutter * pixels);

@@ -47,7 +47,7 @@ pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Res
         let videos = (0..count).into_par_iter();
         videos.try_for_each(|index| write_video(&dir.join(name(index)), config, key.index(index as u64)))
     };
-    make(dir, &KIND, (config, count, key), files, write)?;
+    make(dir, &KIND, config, count, key, files, write)?;
     (0..count).map(|index| sequence(dir, index, config.frames)).collect()
 }
 

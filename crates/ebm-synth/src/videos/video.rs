@@ -88,7 +88,7 @@ impl Video {
             let detail = format!("{index} of a video of {frames} frames, counted from 0");
             return Err(Error::Argument { name: "frame", detail });
         }
-        let mut canvas = self.camera.see(&self.world, index, self.shutter, (width, height));
+        let mut canvas = self.camera.see(&self.world, index, self.shutter, width, height);
         for actor in self.cast.actors() {
             actor.look.draw(&actor.map(index), actor.blur(index, self.shutter), &mut canvas);
         }

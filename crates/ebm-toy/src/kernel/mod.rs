@@ -3,12 +3,14 @@
 //! Rows of the batch are independent: a few rows are one task, whatever the number of threads, and the tasks'
 //! sums are added in order, so that results do not depend on that number.
 
+mod kind;
 mod simd;
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use self::simd::{Bmvc, Eccv, Gradients, Kind, Trace, VECTORS, Weights, backward, forward};
+use self::kind::{Bmvc, Eccv, Kind};
+use self::simd::{Gradients, Trace, VECTORS, Weights, backward, forward};
 use crate::layout::{LAYERS, Layout, Network, WIDTH};
 
 /// Rows of the batch in a task.
@@ -73,10 +75,10 @@ pub(crate) fn gradients(
         .map(|(((index, (features, y)), in_features), in_y)| {
             let part = |all: &[f32]| index * rows..all.len().min((index + 1) * rows);
             let g =
-                (&g_value[part(g_value)], if g_first.is_empty() { &[][..] } else { &g_first[part(g_first)] });
+                [&g_value[part(g_value)], if g_first.is_empty() { &[][..] } else { &g_first[part(g_first)] }];
             let batch = Batch { features, y, ..batch };
             let mut theta = vec![0.0; batch.theta.len()];
-            let results = (theta.as_mut_slice(), in_features, in_y);
+            let results = Results { theta: &mut theta, features: in_features, y: in_y };
             match (network, g_first.is_empty()) {
                 (Network::Eccv, true) => arch.dispatch(Backward::<Eccv, false>::new(batch, g, results)),
                 (Network::Eccv, false) => arch.dispatch(Backward::<Eccv, true>::new(batch, g, results)),
@@ -198,18 +200,20 @@ impl<K: Kind, const TANGENT: bool> WithSimd for Forward<'_, K, TANGENT> {
 struct Backward<'a, K, const TANGENT: bool> {
     batch: Batch<'a>,
     /// The gradients of f and of its derivative.
-    g: (&'a [f32], &'a [f32]),
-    /// Where those in θ, in the features and in y go.
-    results: (&'a mut [f32], &'a mut [f32], &'a mut [f32]),
+    g: [&'a [f32]; 2],
+    results: Results<'a>,
     kind: std::marker::PhantomData<K>,
 }
 
+/// Where the gradients go.
+struct Results<'a> {
+    theta: &'a mut [f32],
+    features: &'a mut [f32],
+    y: &'a mut [f32],
+}
+
 impl<'a, K, const TANGENT: bool> Backward<'a, K, TANGENT> {
-    fn new(
-        batch: Batch<'a>,
-        g: (&'a [f32], &'a [f32]),
-        results: (&'a mut [f32], &'a mut [f32], &'a mut [f32]),
-    ) -> Self {
+    fn new(batch: Batch<'a>, g: [&'a [f32]; 2], results: Results<'a>) -> Self {
         Self { batch, g, results, kind: std::marker::PhantomData }
     }
 }
@@ -219,7 +223,8 @@ impl<K: Kind, const TANGENT: bool> WithSimd for Backward<'_, K, TANGENT> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { batch, g, results: (in_theta, in_features, in_y), .. } = self;
+        let Self { batch, g, results, .. } = self;
+        let Results { theta: in_theta, features: in_features, y: in_y } = results;
         let Some(parameters) = Parameters::new(K::NETWORK, batch.theta) else { return };
         let (layout, zero) = (&parameters.layout, simd.splat_f32s(0.0));
         let (mut trace, mut sums) = (Trace::new(simd), Gradients::new(simd));
@@ -231,8 +236,8 @@ impl<K: Kind, const TANGENT: bool> WithSimd for Backward<'_, K, TANGENT> {
             for start in (0..batch.count).step_by(block) {
                 let range = row * batch.count + start..row * batch.count + batch.count.min(start + block);
                 let (y, vectors) = load(simd, &batch.y[range.clone()]);
-                let (g_value, _) = load(simd, &g.0[range.clone()]);
-                let g_first = if TANGENT { load(simd, &g.1[range.clone()]).0 } else { [zero; VECTORS] };
+                let (g_value, _) = load(simd, &g[0][range.clone()]);
+                let g_first = if TANGENT { load(simd, &g[1][range.clone()]).0 } else { [zero; VECTORS] };
                 let weights = parameters.weights;
                 forward::<S, K, TANGENT>(simd, weights, &bias, &y, vectors, &mut trace);
                 let g = [g_value, g_first];

@@ -6,7 +6,8 @@
 
 use pulp::Simd;
 
-use crate::layout::{LAYERS, Network, WIDTH};
+use super::kind::Kind;
+use crate::layout::{LAYERS, WIDTH};
 
 /// Vectors of samples in a block: what lets all activations of a block stay in 48 KiB.
 pub(super) const VECTORS: usize = 4;
@@ -16,94 +17,6 @@ const TILE: usize = 5;
 
 /// A hidden layer of one block.
 type Block<S> = [[<S as Simd>::f32s; WIDTH]; VECTORS];
-
-/// What distinguishes the two networks.
-pub(super) trait Kind {
-    /// Its shape, known to the compiler.
-    const NETWORK: Network;
-    /// Whether φ' is kept for the way back, or found in the layer's output.
-    const KEEPS_SLOPES: bool;
-    /// φ(z) and φ'(z).
-    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s);
-    /// `g` φ', given the layer's output and what was kept.
-    fn back<S: Simd>(simd: S, g: S::f32s, output: S::f32s, slope: S::f32s) -> S::f32s;
-    /// φ''(z), from φ(z) and φ'(z).
-    fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s;
-}
-
-pub(super) struct Eccv;
-pub(super) struct Bmvc;
-
-impl Kind for Eccv {
-    const NETWORK: Network = Network::Eccv;
-    const KEEPS_SLOPES: bool = false;
-
-    #[inline(always)]
-    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
-        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
-        let positive = simd.greater_than_f32s(z, zero);
-        (simd.select_f32s(positive, z, zero), simd.select_f32s(positive, one, zero))
-    }
-
-    #[inline(always)]
-    fn back<S: Simd>(simd: S, g: S::f32s, output: S::f32s, _: S::f32s) -> S::f32s {
-        let zero = simd.splat_f32s(0.0);
-        simd.select_f32s(simd.greater_than_f32s(output, zero), g, zero)
-    }
-
-    #[inline(always)]
-    fn bend<S: Simd>(simd: S, _: S::f32s, _: S::f32s) -> S::f32s {
-        simd.splat_f32s(0.0)
-    }
-}
-
-impl Kind for Bmvc {
-    const NETWORK: Network = Network::Bmvc;
-    const KEEPS_SLOPES: bool = true;
-
-    #[inline(always)]
-    fn activate<S: Simd>(simd: S, z: S::f32s) -> (S::f32s, S::f32s) {
-        let value = tanh(simd, z);
-        (value, simd.negate_mul_add_f32s(value, value, simd.splat_f32s(1.0)))
-    }
-
-    #[inline(always)]
-    fn back<S: Simd>(simd: S, g: S::f32s, _: S::f32s, slope: S::f32s) -> S::f32s {
-        simd.mul_f32s(g, slope)
-    }
-
-    #[inline(always)]
-    fn bend<S: Simd>(simd: S, value: S::f32s, slope: S::f32s) -> S::f32s {
-        simd.mul_f32s(simd.splat_f32s(-2.0), simd.mul_f32s(value, slope))
-    }
-}
-
-/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms
-/// suffice, and twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division
-/// is left.
-#[inline(always)]
-fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
-    let splat = |value: f32| simd.splat_f32s(value);
-    let clamped = simd.max_f32s(simd.min_f32s(z, splat(9.5)), splat(-9.5));
-    let u = simd.mul_f32s(clamped, splat(0.25));
-    let square = simd.mul_f32s(u, u);
-    let horner = |coefficients: [f32; 4]| {
-        let mut sum = splat(coefficients[0]);
-        for coefficient in &coefficients[1..] {
-            sum = simd.mul_add_f32s(sum, square, splat(*coefficient));
-        }
-        sum
-    };
-    // Both over 135135, which keeps the squares below small.
-    let mut p = simd.mul_f32s(u, horner([1.0 / 135_135.0, 378.0 / 135_135.0, 17_325.0 / 135_135.0, 1.0]));
-    let mut q = horner([28.0 / 135_135.0, 3_150.0 / 135_135.0, 62_370.0 / 135_135.0, 1.0]);
-    for _ in 0..2 {
-        let product = simd.mul_f32s(p, q);
-        q = simd.mul_add_f32s(p, p, simd.mul_f32s(q, q));
-        p = simd.add_f32s(product, product);
-    }
-    simd.div_f32s(p, q)
-}
 
 /// The parameters of the layers of y as slices of θ.
 #[derive(Clone, Copy)]
@@ -117,16 +30,22 @@ pub(super) struct Weights<'a> {
 
 /// What the way back needs of a block.
 pub(super) struct Trace<S: Simd> {
-    /// The output of each layer.
-    values: [Block<S>; LAYERS + 1],
-    /// φ' at each layer.
-    slopes: [Block<S>; LAYERS + 1],
-    /// The derivative of `values` in y.
-    tangents: [Block<S>; LAYERS + 1],
-    /// φ'' times the derivative of its argument in y.
-    bends: [Block<S>; LAYERS + 1],
+    layers: [Layer<S>; LAYERS + 1],
     /// The gradients of the layer that the way back has reached.
     back: Back<S>,
+}
+
+/// What the way back needs of a layer.
+#[derive(Clone, Copy)]
+struct Layer<S: Simd> {
+    /// Its output.
+    values: Block<S>,
+    /// φ'.
+    slopes: Block<S>,
+    /// The derivative of `values` in y.
+    tangents: Block<S>,
+    /// φ'' times the derivative of its argument in y.
+    bends: Block<S>,
 }
 
 /// Gradients in a layer's output and in its derivative, then in the arguments of its activation.
@@ -151,9 +70,41 @@ impl<S: Simd> Trace<S> {
     #[inline(always)]
     pub(super) fn new(simd: S) -> Self {
         let block = [[simd.splat_f32s(0.0); WIDTH]; VECTORS];
-        let layers = [block; LAYERS + 1];
+        let layer = Layer { values: block, slopes: block, tangents: block, bends: block };
         let back = Back { values: block, tangents: block, delta: block, epsilon: block };
-        Self { values: layers, slopes: layers, tangents: layers, bends: layers, back }
+        Self { layers: [layer; LAYERS + 1], back }
+    }
+}
+
+/// The output of a layer for a vector of samples, and its derivative in y.
+type Output<S> = [[<S as Simd>::f32s; WIDTH]; 2];
+
+impl<S: Simd> Layer<S> {
+    /// Makes of `before` the layer's output for vector `v`, from the arguments of its activation and their
+    /// derivatives in y; a residual layer adds to what was there.
+    #[inline(always)]
+    fn activate<K: Kind, const TANGENT: bool>(
+        &mut self,
+        simd: S,
+        v: usize,
+        [z, zt]: &Output<S>,
+        residual: bool,
+        [a, t]: &mut Output<S>,
+    ) {
+        for o in 0..WIDTH {
+            let (value, slope) = K::activate(simd, z[o]);
+            a[o] = if residual { simd.add_f32s(a[o], value) } else { value };
+            self.values[v][o] = a[o];
+            if K::KEEPS_SLOPES {
+                self.slopes[v][o] = slope;
+            }
+            if TANGENT {
+                let tangent = simd.mul_f32s(slope, zt[o]);
+                t[o] = if residual { simd.add_f32s(t[o], tangent) } else { tangent };
+                self.tangents[v][o] = t[o];
+                self.bends[v][o] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
+            }
+        }
     }
 }
 
@@ -186,24 +137,15 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
     let zero = simd.splat_f32s(0.0);
     let mut results = [[zero; VECTORS]; 2];
     for v in 0..vectors.min(VECTORS) {
-        let (mut a, mut t) = ([zero; WIDTH], [zero; WIDTH]);
+        let (mut output, mut z, mut zt) = ([[zero; WIDTH]; 2], [zero; WIDTH], [zero; WIDTH]);
         for o in 0..WIDTH {
             let w = simd.splat_f32s(weights.y_weight[o]);
-            let z = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
-            let (value, slope) = K::activate(simd, z);
-            a[o] = value;
-            trace.values[0][v][o] = value;
-            if K::KEEPS_SLOPES {
-                trace.slopes[0][v][o] = slope;
-            }
-            if TANGENT {
-                t[o] = simd.mul_f32s(slope, w);
-                trace.tangents[0][v][o] = t[o];
-                trace.bends[0][v][o] = simd.mul_f32s(K::bend(simd, value, slope), w);
-            }
+            z[o] = simd.mul_add_f32s(w, y[v], simd.splat_f32s(weights.y_bias[o]));
+            zt[o] = w;
         }
+        trace.layers[0].activate::<K, TANGENT>(simd, v, &[z, zt], false, &mut output);
         for (l, bias) in bias.iter().enumerate() {
-            let (mut z, mut zt) = (bias.map(|bias| simd.splat_f32s(bias)), [zero; WIDTH]);
+            let (mut z, mut zt, [a, t]) = (bias.map(|bias| simd.splat_f32s(bias)), [zero; WIDTH], &output);
             for i in 0..WIDTH {
                 for o in 0..WIDTH {
                     let w = simd.splat_f32s(weights.hidden[l][o][i]);
@@ -213,21 +155,10 @@ pub(super) fn forward<S: Simd, K: Kind, const TANGENT: bool>(
                     }
                 }
             }
-            for o in 0..WIDTH {
-                let (value, slope) = K::activate(simd, z[o]);
-                a[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(a[o], value) } else { value };
-                trace.values[l + 1][v][o] = a[o];
-                if K::KEEPS_SLOPES {
-                    trace.slopes[l + 1][v][o] = slope;
-                }
-                if TANGENT {
-                    let tangent = simd.mul_f32s(slope, zt[o]);
-                    t[o] = if K::NETWORK.is_residual(l) { simd.add_f32s(t[o], tangent) } else { tangent };
-                    trace.tangents[l + 1][v][o] = t[o];
-                    trace.bends[l + 1][v][o] = simd.mul_f32s(K::bend(simd, value, slope), zt[o]);
-                }
-            }
+            let (layer, residual) = (&mut trace.layers[l + 1], K::NETWORK.is_residual(l));
+            layer.activate::<K, TANGENT>(simd, v, &[z, zt], residual, &mut output);
         }
+        let [a, t] = output;
         let (mut f, mut first) = (simd.splat_f32s(weights.out_bias), zero);
         for o in 0..WIDTH {
             let w = simd.splat_f32s(weights.out_weight[o]);
@@ -261,16 +192,17 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     joined: &mut [S::f32s; WIDTH],
 ) -> [S::f32s; VECTORS] {
     let vectors = vectors.min(VECTORS);
-    let Trace { values, slopes, tangents, bends, back } = trace;
+    let Trace { layers, back } = trace;
+    let Layer { values, tangents, .. } = &layers[LAYERS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.out_weight[o]);
         let mut sum = gradients.out_weight[o];
         for v in 0..vectors {
             back.values[v][o] = simd.mul_f32s(w, g[0][v]);
-            sum = simd.mul_add_f32s(values[LAYERS][v][o], g[0][v], sum);
+            sum = simd.mul_add_f32s(values[v][o], g[0][v], sum);
             if TANGENT {
                 back.tangents[v][o] = simd.mul_f32s(w, g[1][v]);
-                sum = simd.mul_add_f32s(tangents[LAYERS][v][o], g[1][v], sum);
+                sum = simd.mul_add_f32s(tangents[v][o], g[1][v], sum);
             }
         }
         gradients.out_weight[o] = sum;
@@ -279,18 +211,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
     for l in (0..LAYERS).rev() {
         let joins = l == K::NETWORK.joining_layer();
         let bias = if joins { &mut *joined } else { &mut gradients.bias[l] };
-        let layer = (&values[l + 1], &slopes[l + 1], &bends[l + 1]);
-        through_activation::<S, K, TANGENT>(simd, layer, vectors, back, bias);
+        through_activation::<S, K, TANGENT>(simd, &layers[l + 1], vectors, back, bias);
         let residual = K::NETWORK.is_residual(l);
-        outer(simd, &back.delta, &values[l], vectors, &mut gradients.hidden[l]);
+        outer(simd, &back.delta, &layers[l].values, vectors, &mut gradients.hidden[l]);
         transposed(simd, weights.hidden[l], &back.delta, vectors, residual, &mut back.values);
         if TANGENT {
-            outer(simd, &back.epsilon, &tangents[l], vectors, &mut gradients.hidden[l]);
+            outer(simd, &back.epsilon, &layers[l].tangents, vectors, &mut gradients.hidden[l]);
             transposed(simd, weights.hidden[l], &back.epsilon, vectors, residual, &mut back.tangents);
         }
     }
-    let layer = (&values[0], &slopes[0], &bends[0]);
-    through_activation::<S, K, TANGENT>(simd, layer, vectors, back, &mut gradients.y_bias);
+    through_activation::<S, K, TANGENT>(simd, &layers[0], vectors, back, &mut gradients.y_bias);
     let mut in_y = [simd.splat_f32s(0.0); VECTORS];
     for o in 0..WIDTH {
         let w = simd.splat_f32s(weights.y_weight[o]);
@@ -308,16 +238,16 @@ pub(super) fn backward<S: Simd, K: Kind, const TANGENT: bool>(
 }
 
 /// From the gradients in a layer's output, and in its derivative, to those in the arguments of its
-/// activation, whose sum is added to `bias`. Of the layer: its output, the kept slopes and bends.
+/// activation, whose sum is added to `bias`.
 #[inline(always)]
 fn through_activation<S: Simd, K: Kind, const TANGENT: bool>(
     simd: S,
-    (values, slopes, bends): (&Block<S>, &Block<S>, &Block<S>),
+    layer: &Layer<S>,
     vectors: usize,
     back: &mut Back<S>,
     bias: &mut [S::f32s; WIDTH],
 ) {
-    let mut sums = *bias;
+    let (Layer { values, slopes, bends, .. }, mut sums) = (layer, *bias);
     for v in 0..vectors {
         for o in 0..WIDTH {
             let (output, slope) = (values[v][o], slopes[v][o]);

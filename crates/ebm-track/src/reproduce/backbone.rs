@@ -55,7 +55,8 @@ impl BackboneSource {
         &self,
         config: &ExperimentConfig,
         videos: &[Sequence],
-        (run, resume): (&Path, bool),
+        run: &Path,
+        resume: bool,
         device: &Device,
         progress: &mut dyn Progress,
     ) -> Result<(PathBuf, Backbone)> {
@@ -86,8 +87,8 @@ fn train(
     let (small, key) = (&config.small_backbone, Key::new(0).split("backbone"));
     let store = ParamStore::new(key.split("init"));
     // Answers need videos: single images have one frame, and nothing that stays the same between two.
-    let sources = (videos.to_vec(), None);
-    let loader = pair_loader(config, PairRecipe::ATOM, small.batch_size, sources, key.split("data"))?;
+    let (videos_alone, key_of_data) = (videos.to_vec(), key.split("data"));
+    let loader = pair_loader(config, PairRecipe::ATOM, small.batch_size, videos_alone, None, key_of_data)?;
     let crops = CropStream::new(loader, device.clone());
     let mut task = SmallBackboneTask::new(small, store, crops, videos.len(), device)?;
     let text = config.to_toml()?;

@@ -105,7 +105,8 @@ impl Setup<'_> {
     /// Trains a box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
     pub fn train(
         &self,
-        (variant, seed): (&Variant, u64),
+        variant: &Variant,
+        seed: u64,
         pairs: impl PairSource,
         step_factor: impl FnOnce(&BoxModule, &mut dyn Progress) -> Result<f64>,
         progress: &mut dyn Progress,
@@ -146,7 +147,8 @@ impl Setup<'_> {
     pub fn measure(
         &self,
         tests: &[Test],
-        (variant, trained): (&Variant, Trained),
+        variant: &Variant,
+        trained: Trained,
         outcome: &mut Comparison,
         progress: &mut dyn Progress,
     ) -> Result<()> {
@@ -165,7 +167,7 @@ impl Setup<'_> {
             let reports = all.iter().map(|one| one.report(sequences, &test.convention));
             let reports = reports.collect::<Result<Vec<_>>>()?;
             let report = merge(&reports)?;
-            outcome.rows.push(Row::new(&test.name, (variant, seed), step_factor, &report, &all));
+            outcome.rows.push(Row::new(&test.name, variant, seed, step_factor, &report, &all));
             outcome.failed.extend(report.failed.iter().cloned());
             if variant.sigmas.is_some() {
                 continue;

@@ -63,7 +63,8 @@ pub(super) fn pair_loader(
     config: &ExperimentConfig,
     recipe: PairRecipe,
     batch_size: usize,
-    (videos, images): (Vec<Sequence>, Option<Vec<Sequence>>),
+    videos: Vec<Sequence>,
+    images: Option<Vec<Sequence>>,
     key: Key,
 ) -> Result<Loader<PairRecipe>> {
     let mut sources = vec![Source { sequences: videos, weight: 1.0 }];
@@ -113,8 +114,8 @@ mod tests {
         let videos = generate(dir.path(), &video, 2, Key::new(1)).unwrap();
         let config = ExperimentConfig::embedded("mini").unwrap();
         let pairs = |seed| {
-            let sources = (videos.clone(), None);
-            let loader = pair_loader(&config, PairRecipe::ATOM, 4, sources, pairs_key(seed)).unwrap();
+            let (videos, key) = (videos.clone(), pairs_key(seed));
+            let loader = pair_loader(&config, PairRecipe::ATOM, 4, videos, None, key).unwrap();
             let mut batches = ByStep::new(loader);
             let samples = (0..2).flat_map(|step| batches.batch(step).unwrap().samples);
             samples.map(|sample| sample.test_box).collect::<Vec<_>>()

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::Device;
+use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_eval::tracking::Convention;
 use ebm_experiment::best;
@@ -73,14 +74,14 @@ pub fn mini(
     progress.begin("generating videos", 1);
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;
     progress.end();
-    let (path, backbone) = options.backbone.open(config, &train, (run, options.resume), device, progress)?;
+    let (path, backbone) = options.backbone.open(config, &train, run, options.resume, device, progress)?;
     let place =
         Setup { config, run, device, backbone: Arc::new(backbone), path: &path, resume: options.resume };
 
     let images = coco_sequences(&options.coco)?;
-    let held_out = (&Device::Cpu, &place.tracking_backbone()?);
-    let key = Key::new(0).split("validation");
-    let mut held_out = stream(&place, held_out, PairRecipe::ATOM_VALIDATION, (validation, None), key)?;
+    let (cpu, backbone, key) = (&Device::Cpu, place.tracking_backbone()?, Key::new(0).split("validation"));
+    let recipe = PairRecipe::ATOM_VALIDATION;
+    let mut held_out = stream(&place, cpu, &backbone, recipe, validation, None, key)?;
     let batches = if config.step_factors.is_empty() { 0 } else { VALIDATION_BATCHES };
     let held_out = (0..batches).map(|step| held_out.batch(step)).collect::<Result<Vec<_>>>()?;
 
@@ -92,9 +93,8 @@ pub fn mini(
     for seed in 0..options.seeds {
         // All methods of a seed learn from the same features, and every seed from pairs of its own in an
         // order of its own.
-        let sources = (train.clone(), images.clone());
-        let key = pairs_key(seed);
-        let pairs = stream(&place, (device, &place.backbone), PairRecipe::ATOM, sources, key)?;
+        let (videos, images, key) = (train.clone(), images.clone(), pairs_key(seed));
+        let pairs = stream(&place, device, &place.backbone, PairRecipe::ATOM, videos, images, key)?;
         let pairs = KeptPairs::new(Box::new(pairs), config.pairs.kept_batches);
         for variant in &variants {
             // Chosen once for all seeds of a method.
@@ -102,11 +102,11 @@ pub fn mini(
             let configured = &variant.method.refinement;
             let choose = |network: &BoxModule, progress: &mut dyn Progress| match factors.get(&key) {
                 Some(&factor) => Ok(factor),
-                None => step_factor(config, (&key, configured), network, &held_out, progress),
+                None => step_factor(config, &key, configured, network, &held_out, progress),
             };
-            let trained = place.train((variant, seed), pairs.clone(), choose, progress)?;
+            let trained = place.train(variant, seed, pairs.clone(), choose, progress)?;
             factors.insert(key, trained.step_factor);
-            place.measure(&tests, (variant, trained), &mut outcome, progress)?;
+            place.measure(&tests, variant, trained, &mut outcome, progress)?;
         }
     }
     outcome.finish(&tests, &options.results)
@@ -114,19 +114,22 @@ pub fn mini(
 
 fn stream(
     place: &Setup<'_>,
-    (device, backbone): (&Device, &Arc<Backbone>),
+    device: &Device,
+    backbone: &Arc<Backbone>,
     recipe: PairRecipe,
-    sources: (Vec<ebm_data::sequences::Sequence>, Option<Vec<ebm_data::sequences::Sequence>>),
+    videos: Vec<Sequence>,
+    images: Option<Vec<Sequence>>,
     key: Key,
 ) -> Result<StreamPairs> {
-    let loader = pair_loader(place.config, recipe, place.config.training.batch_size, sources, key)?;
+    let loader = pair_loader(place.config, recipe, place.config.training.batch_size, videos, images, key)?;
     Ok(StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(backbone)))
 }
 
 /// The factor of the configured step lengths with the best boxes on the held-out pairs.
 pub(crate) fn step_factor(
     config: &ExperimentConfig,
-    (name, configured): (&str, &Refinement),
+    name: &str,
+    configured: &Refinement,
     network: &BoxModule,
     held_out: &[PairFeatures],
     progress: &mut dyn Progress,

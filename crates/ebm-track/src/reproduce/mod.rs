@@ -84,7 +84,8 @@ pub struct Row {
 impl Row {
     fn new(
         dataset: &str,
-        (variant, seed): (&Variant, u64),
+        variant: &Variant,
+        seed: u64,
         step_factor: f64,
         report: &RunsReport,
         all: &[Repetition],

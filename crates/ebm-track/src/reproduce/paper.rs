@@ -104,8 +104,8 @@ pub fn paper(
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
             let crops = CropStream::new(loader, device.clone());
             let pairs = StreamPairs::new(crops, Arc::clone(&place.backbone));
-            let trained = place.train((variant, seed), pairs, |_, _| Ok(1.0), progress)?;
-            place.measure(&tests, (variant, trained), &mut outcome, progress)?;
+            let trained = place.train(variant, seed, pairs, |_, _| Ok(1.0), progress)?;
+            place.measure(&tests, variant, trained, &mut outcome, progress)?;
         }
     }
     outcome.finish(&tests, &options.results)

@@ -100,7 +100,7 @@ impl ModuleTraining<'_> {
         progress: &mut dyn Progress,
     ) -> Result<f64> {
         let MethodConfig { key, refinement, .. } = self.method;
-        step_factor(self.config, (key, refinement), module, held_out, progress)
+        step_factor(self.config, key, refinement, module, held_out, progress)
     }
 
     fn sizes(&self) -> BoxModuleConfig {

@@ -114,9 +114,9 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let (rows, trained) = train(experiment, &jobs, threads)?;
 
     let calibrations = calibrations(&jobs, &trained)?;
-    let taken = (today(), Machine::here().short());
-    write_atomic(&run.join("results.csv"), &results_csv(&taken, &rows)?)?;
-    write_atomic(&run.join("calibration.csv"), &calibration_csv(&taken, &calibrations)?)?;
+    let (date, device) = (today(), Machine::here().short());
+    write_atomic(&run.join("results.csv"), &results_csv(&date, &device, &rows)?)?;
+    write_atomic(&run.join("calibration.csv"), &calibration_csv(&date, &device, &calibrations)?)?;
     figures(&run, &datasets, &jobs, &rows, &trained)?;
     let study = Study {
         title: "Figure 2",
@@ -350,26 +350,26 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
     Ok(table)
 }
 
-/// A row for each model; `taken` is when and on what it was measured.
-fn results_csv(taken: &(String, String), rows: &[Row]) -> Result<Vec<u8>> {
+/// A row for each model, which was measured at that date on that device.
+fn results_csv(date: &str, device: &str, rows: &[Row]) -> Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
     let header =
         ["date", "device", "dataset", "method", "seed", "kl", "held_out_nll", "train_seconds", "final_loss"];
     file.write_record(header)?;
     for Row { dataset, method, seed, kl, held_out_nll, train_seconds, final_loss } in rows {
-        file.serialize((taken, dataset, method, seed, kl, held_out_nll, train_seconds, final_loss))?;
+        file.serialize((date, device, dataset, method, seed, kl, held_out_nll, train_seconds, final_loss))?;
     }
     Ok(file.into_inner()?)
 }
 
 /// A row for each model whose calibration was measured.
-fn calibration_csv(taken: &(String, String), rows: &[CalibrationRow]) -> Result<Vec<u8>> {
+fn calibration_csv(date: &str, device: &str, rows: &[CalibrationRow]) -> Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
     let figures = ["nll", "crps", "ece", "coverage", "width", "conformal_coverage", "conformal_width"];
     file.write_record([&["date", "device", "dataset", "method", "seed"][..], &figures].concat())?;
     for CalibrationRow { dataset, method, seed, figures: c } in rows {
         let figures = [c.nll, c.crps, c.ece, c.coverage, c.width, c.conformal_coverage, c.conformal_width];
-        file.serialize((taken, dataset, method, seed, figures))?;
+        file.serialize((date, device, dataset, method, seed, figures))?;
     }
     Ok(file.into_inner()?)
 }

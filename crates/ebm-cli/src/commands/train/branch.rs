@@ -9,6 +9,7 @@ use clap::Args;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::LoaderConfig;
 use ebm_detect::config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig};
+use ebm_detect::evaluation::Refiner;
 use ebm_detect::training::{BranchSource, BranchTask, CachedSource, ForegroundSource};
 use ebm_detect::weights::{WeightFile, branch_metadata, classes};
 use ebm_detect::{Branch, FasterRcnn, ForegroundCache, ImageBatch};
@@ -162,9 +163,9 @@ impl Training for BranchArgs {
         let file = WeightFile::open(&path, session.device)?;
         let branch = Branch::load(data.method.density.as_ref(), &config.detector, &file)?;
         let (Branch::Confidence(head), Some(ascent)) = (branch, data.method.ascent()) else { return Ok(()) };
-        let workers = self.common.workers.count();
+        let (workers, refiner) = (self.common.workers.count(), Refiner { head: &head, ascent });
         let factor =
-            held_out.step_factor(&data.detector, (&head, ascent), &config.step_factors, workers, session)?;
+            held_out.step_factor(&data.detector, &refiner, &config.step_factors, workers, session)?;
         let metadata = ModelMetadata { step_factor: Some(factor), ..data.metadata.clone() };
         Ok(metadata.save(&path, file.tensors())?)
     }

@@ -18,25 +18,26 @@ pub fn training_curves(run: &Path, measure: Measure) -> Result<()> {
     let records = read_metrics(&run.join("metrics.jsonl"))?;
     let losses: Vec<f64> = records.iter().filter_map(|record| record.loss).collect();
     if losses.len() > 1 {
-        let curve = ("mean of neighbouring steps".to_owned(), means(&losses, POINTS));
-        draw(&run.join("loss"), "training loss", 0.0..losses.len() as f64, curve)?;
+        let (name, curve) = ("mean of neighbouring steps".to_owned(), means(&losses, POINTS));
+        draw(&run.join("loss"), "training loss", 0.0..losses.len() as f64, name, curve)?;
     }
     let validations = read_validations(run)?;
     let [first, .., last] = validations.as_slice() else { return Ok(()) };
     let steps = first.step as f64..last.step as f64;
-    let curve = (format!("{} on the validation data", measure.name), between(&validations, steps.clone()));
-    draw(&run.join("validation"), "validation", steps, curve)
+    let name = format!("{} on the validation data", measure.name);
+    let curve = between(&validations, steps.clone());
+    draw(&run.join("validation"), "validation", steps, name, curve)
 }
 
-fn draw(path: &Path, title: &str, x: Range<f64>, curve: (String, Vec<f64>)) -> Result<()> {
-    let finite = || curve.1.iter().copied().filter(|value| value.is_finite());
+fn draw(path: &Path, title: &str, x: Range<f64>, name: String, curve: Vec<f64>) -> Result<()> {
+    let finite = || curve.iter().copied().filter(|value| value.is_finite());
     let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
     if low > high {
         return Ok(());
     }
     // A constant curve has a range too.
     let room = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-6);
-    let figure = LinePlot { title, x_label: "step", x, y: low - room..high + room, curves: &[curve] };
+    let figure = LinePlot { title, x_label: "step", x, y: low - room..high + room, curves: &[(name, curve)] };
     ebm_plot::write(&figure, path)?;
     Ok(())
 }

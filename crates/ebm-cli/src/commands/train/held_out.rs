@@ -9,7 +9,7 @@ use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_detect::config::InputConfig;
 use ebm_detect::evaluation::Refiner;
-use ebm_detect::{BoxAscent, EnergyHead, FasterRcnn, STEP_FACTORS, ValidationImages, best_step_factor};
+use ebm_detect::{FasterRcnn, STEP_FACTORS, ValidationImages, best_step_factor};
 use ebm_eval::GroundTruth;
 use ebm_experiment::Session;
 use ebm_seed::Key;
@@ -118,16 +118,15 @@ impl HeldOut {
     pub fn step_factor(
         &self,
         detector: &FasterRcnn,
-        (head, ascent): (&EnergyHead, BoxAscent),
+        refiner: &Refiner<'_>,
         configured: &[f64],
         workers: usize,
         session: &mut Session<'_>,
     ) -> Result<f64> {
-        let refiner = Refiner { head, ascent };
         let factors = if configured.len() > 1 { configured } else { &STEP_FACTORS };
         let (device, progress) = (session.device, &mut *session.progress);
         let (factor, ap) = self.with(detector, workers, |images| {
-            best_step_factor(detector, &refiner, factors, images, device, progress)
+            best_step_factor(detector, refiner, factors, images, device, progress)
         })?;
         session.progress.message(&format!("step lengths × {factor}: AP {:.1} on {}", 100.0 * ap, self.name));
         Ok(factor)

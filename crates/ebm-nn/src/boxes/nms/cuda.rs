@@ -10,11 +10,12 @@ use crate::cuda::{count, launch, sizes};
 const WORD: usize = 64;
 const THREADS: usize = 256;
 
-/// For each box of `order` whether it stays; `sizes` are those of the groups, whose members follow each other
+/// For each box of `order` whether it stays; `groups` are the sizes of the groups, whose members follow each other
 /// by descending score.
 pub(super) fn suppress(
     device: &CudaDevice,
-    (order, groups): (&[usize], &[usize]),
+    order: &[usize],
+    groups: &[usize],
     boxes: &[BBox],
     threshold: f32,
     convention: BoxConvention,

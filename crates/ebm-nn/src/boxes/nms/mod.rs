@@ -69,7 +69,7 @@ pub fn batched_nms_on(
         check(boxes, scores, threshold)?;
         check_groups(boxes, groups)?;
         let (order, sizes) = in_groups(scores, groups);
-        let stays = cuda::suppress(device, (&order, &sizes), boxes, threshold, convention)?;
+        let stays = cuda::suppress(device, &order, &sizes, boxes, threshold, convention)?;
         let kept = order.into_iter().zip(stays).filter_map(|(index, stays)| stays.then_some(index));
         return Ok(ranked(kept.collect(), scores));
     }

@@ -1,10 +1,12 @@
-//! The convolution as a product with the image's columns, for GPUs without cuDNN: candle's own has no right
-//! gradient there.
+//! The convolution as a product with the image's columns: in f64, by which the kernels in f32 are tested, and on GPUs
+//! without cuDNN, where candle's own has no right gradient.
+
+use std::ops::Range;
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use rayon::prelude::*;
 
-use super::geometry::{Block, Geometry};
-use super::im2col::{col2im, im2col};
+use super::geometry::Geometry;
 use crate::Result;
 use crate::ops::float::Float;
 use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
@@ -40,25 +42,48 @@ struct Columns {
 }
 
 impl Columns {
-    fn gathered<T: Float>(&self, from: &[T]) -> Vec<T> {
-        let g = &self.geometry;
-        let mut to = vec![T::zero(); self.len()];
-        let (image, columns) = (g.channels * g.plane(), g.depth() * g.pixels());
-        for n in 0..g.batch {
-            let (image, columns) = (n * image..(n + 1) * image, n * columns..(n + 1) * columns);
-            if self.adjoint {
-                col2im(&from[columns], g, &(0..g.pixels()), &mut to[image]);
-            } else {
-                let block = Block { images: n..n + 1, pixels: 0..g.pixels() };
-                im2col(from, g, &(0..g.channels), &block, &mut to[columns]);
-            }
-        }
+    fn moved<T: Float>(&self, from: &[T]) -> Vec<T> {
+        let (g, mut to) = (&self.geometry, vec![T::zero(); self.len()]);
+        let images = to.par_chunks_mut(self.len() / g.batch).zip(from.par_chunks(from.len() / g.batch));
+        images.for_each(|(to, from)| {
+            runs(g, |column, pixel, len| {
+                if self.adjoint {
+                    let to = to[pixel..].iter_mut().step_by(g.stride);
+                    to.zip(&from[column..column + len]).for_each(|(to, from)| *to += *from);
+                } else {
+                    let from = from[pixel..].iter().step_by(g.stride);
+                    to[column..column + len].iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                }
+            });
+        });
         to
     }
 
     fn len(&self) -> usize {
         let g = &self.geometry;
         g.batch * if self.adjoint { g.channels * g.plane() } else { g.depth() * g.pixels() }
+    }
+}
+
+/// Of the outputs of an axis, those whose input at this tap lies within the image.
+fn valid(g: &Geometry, axis: usize, tap: usize) -> Range<usize> {
+    let (size, padding) = ([g.height, g.width][axis], g.padding[axis]);
+    let end = (size + padding).saturating_sub(tap).div_ceil(g.stride).min(g.output()[axis]);
+    padding.saturating_sub(tap).div_ceil(g.stride).min(end)..end
+}
+
+/// Calls `run(number in the columns, number in the image, length)` for each run of an image's columns that lies
+/// within the image: number `c + i` of the columns is number `p + i * stride` of the image.
+fn runs(g: &Geometry, mut run: impl FnMut(usize, usize, usize)) {
+    let [kernel_h, kernel_w] = g.kernel;
+    for row in 0..g.depth() {
+        let (c, u, v) = (row / g.taps(), row / kernel_w % kernel_h, row % kernel_w);
+        let across = valid(g, 1, v);
+        for i in valid(g, 0, u).filter(|_| !across.is_empty()) {
+            let (y, x) = (i * g.stride + u - g.padding[0], across.start * g.stride + v - g.padding[1]);
+            let column = row * g.pixels() + i * g.output()[1] + across.start;
+            run(column, c * g.plane() + y * g.width + x, across.len());
+        }
     }
 }
 
@@ -76,7 +101,7 @@ impl Kernel<1> for Columns {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!(self.name(), arguments, |[from]| self.gathered(from))
+        by_type!(self.name(), arguments, |[from]| self.moved(from))
     }
 
     #[cfg(feature = "cuda")]

@@ -5,20 +5,17 @@
 //! | `op` | the candle operations, for both orders of a map's numbers |
 //! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
-//! | `cudnn`, `columns` | on a GPU, channels innermost: cuDNN, or without it products with the image's columns |
+//! | `cudnn` | on a GPU, channels innermost |
 //! | `epilogue` | on a GPU: the bias, a residual and ReLU, in one pass |
-//! | `cpu`, `im2col` | f64, by which `packed` is tested: products with the image's columns |
+//! | `columns` | products with the image's columns: f64, by which the others are tested, and GPUs without cuDNN |
 
 mod bias;
-#[cfg(any(test, feature = "cuda"))]
 mod columns;
-mod cpu;
 #[cfg(feature = "cuda")]
 mod cudnn;
 #[cfg(feature = "cuda")]
 mod epilogue;
 mod geometry;
-mod im2col;
 mod op;
 mod packed;
 #[cfg(test)]
@@ -31,9 +28,7 @@ pub(crate) use self::epilogue::epilogue;
 use self::geometry::Geometry;
 use self::op::Conv2d;
 use crate::ops::kernel::Apply;
-#[cfg(feature = "cuda")]
-use crate::ops::layout::to_channels_last;
-use crate::ops::layout::{Order, channels_first};
+use crate::ops::layout::{Order, channels_first, to_channels_last};
 use crate::ops::relu::Activation;
 use crate::{Error, Result};
 pub(crate) use packed::PackedConv2d;
@@ -43,10 +38,9 @@ pub(crate) use packed::PackedConv2d;
 ///
 /// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
 /// all f32 or all f64 on one device, or x and y bf16 beside parameters in f32, which are rounded: sums are
-/// f32 then. Differentiable in x, w and bias; arguments that depend on no variable cost nothing in the
-/// backward pass. On the CPU the result has the same bits for every number of threads. On an NVIDIA GPU it is
-/// cuDNN's, where that library is found, and else a product with the image's columns. On other devices it is
-/// candle's, whose gradient fails where a strided map's height and width leave different remainders.
+/// f32 then. Differentiable in x, w and bias; in f32 arguments that depend on no variable cost nothing in the
+/// backward pass. In f32 on the CPU the result has the same bits for every number of threads. On an NVIDIA GPU it is
+/// cuDNN's, where that library is found, and else a product with the image's columns.
 ///
 /// # Errors
 /// [`Error::Argument`] where a rank or size does not fit, an extent (the batch included) is zero, the stride
@@ -67,8 +61,8 @@ pub fn conv2d(
         return of_bf16(x, w, bias, stride, padding);
     }
     let geometry = check(x, w, bias, stride, padding)?;
-    if !x.device().is_cpu() {
-        let y = x.conv2d(w, padding, stride, 1, 1)?;
+    if !is_served(x) {
+        let y = columns::conv2d(x, w, &geometry)?;
         return Ok(match bias {
             Some(bias) => y.broadcast_add(&bias.reshape((1, geometry.filters, 1, 1))?)?,
             None => y,
@@ -80,6 +74,11 @@ pub fn conv2d(
         return channels_first(&apply(&innermost, w, bias, Conv2d { geometry, order: Order::ChannelsLast })?);
     }
     apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
+}
+
+/// Whether [`Conv2d`] serves maps of this kind.
+fn is_served(x: &Tensor) -> bool {
+    x.device().is_cpu() && x.dtype() == DType::F32
 }
 
 /// [`conv2d`] of maps in bf16 with parameters in f32, or rounded before.
@@ -112,8 +111,10 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
 /// As [`conv2d`], and where the residual has another shape.
 pub(crate) fn conv2d_layer(
     x: &Tensor,
-    (w, bias): (&Tensor, Option<&Tensor>),
-    (stride, padding): (usize, usize),
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: usize,
     residual: Option<&Tensor>,
     activation: Activation,
 ) -> Result<Tensor> {
@@ -150,13 +151,13 @@ pub fn conv2d_channels_last(
     #[cfg(feature = "cuda")]
     if x.device().is_cuda() {
         return match bias {
-            Some(_) => conv2d_layer(x, (w, bias), (stride, padding), None, Activation::None),
+            Some(_) => conv2d_layer(x, w, bias, stride, padding, None, Activation::None),
             None => product_on_gpu(x, w, stride, padding),
         };
     }
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
-    if !x.device().is_cpu() || x.dtype() == DType::BF16 {
-        return Ok(conv2d(&view, w, bias, stride, padding)?.permute((0, 2, 3, 1))?);
+    if !is_served(x) {
+        return to_channels_last(&conv2d(&view, w, bias, stride, padding)?);
     }
     let geometry = check(&view, w, bias, stride, padding)?;
     apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsLast })

@@ -1,67 +1,14 @@
-//! The convolution as candle operations: forward, and the gradients in x and w.
+//! The convolution in f32 on the CPU as candle operations: forward, and the gradients in x, w and the bias.
+
+use std::borrow::Cow;
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
 use super::bias::bias_gradient;
 use super::geometry::Geometry;
-use super::{cpu, packed};
-use crate::ops::float::Float;
-use crate::ops::kernel::{Argument, Kernel, by_type};
+use super::packed;
+use crate::ops::kernel::{Argument, Kernel, slices};
 use crate::ops::layout::{Order, swap};
-
-/// The three products of a convolution, for maps in one order.
-trait Products: Float {
-    const ORDER: Order;
-
-    fn forward(x: &[Self], w: &[Self], bias: Option<&[Self]>, g: &Geometry) -> CandleResult<Vec<Self>>;
-    fn input_gradient(w: &[Self], dy: &[Self], g: &Geometry) -> CandleResult<Vec<Self>>;
-    fn weight_gradient(x: &[Self], dy: &[Self], g: &Geometry) -> CandleResult<Vec<Self>>;
-
-    /// Maps of `c` channels and `pixels` each, from one order to another.
-    fn reorder(
-        data: &[Self],
-        (n, c, pixels): (usize, usize, usize),
-        [from, to]: [Order; 2],
-    ) -> Option<Vec<Self>> {
-        match (from, to) {
-            (Order::ChannelsFirst, Order::ChannelsLast) => Some(swap(data, n, c, pixels)),
-            (Order::ChannelsLast, Order::ChannelsFirst) => Some(swap(data, n, pixels, c)),
-            _ => None,
-        }
-    }
-}
-
-impl Products for f32 {
-    const ORDER: Order = Order::ChannelsLast;
-
-    fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
-        packed::forward(x, w, bias, g)
-    }
-
-    fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-        packed::input_gradient(w, dy, g)
-    }
-
-    fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-        Ok(packed::weight_gradient(x, dy, g))
-    }
-}
-
-impl Products for f64 {
-    const ORDER: Order = Order::ChannelsFirst;
-
-    fn forward(x: &[f64], w: &[f64], bias: Option<&[f64]>, g: &Geometry) -> CandleResult<Vec<f64>> {
-        cpu::forward(x, w, bias, g)
-    }
-
-    fn input_gradient(w: &[f64], dy: &[f64], g: &Geometry) -> CandleResult<Vec<f64>> {
-        cpu::input_gradient(w, dy, g)
-    }
-
-    fn weight_gradient(x: &[f64], dy: &[f64], g: &Geometry) -> CandleResult<Vec<f64>> {
-        cpu::weight_gradient(x, dy, g)
-    }
-}
 
 /// The convolution of x and w, and with a third argument, the bias.
 #[derive(Clone, Copy)]
@@ -72,32 +19,28 @@ pub(super) struct Conv2d {
 }
 
 impl Conv2d {
-    fn x_size(&self) -> (usize, usize, usize) {
-        let g = &self.geometry;
-        (g.batch, g.channels, g.plane())
+    /// Maps of so many channels and pixels with the channels innermost, as the products take them.
+    fn innermost<'a>(&self, maps: &'a [f32], channels: usize, pixels: usize) -> Cow<'a, [f32]> {
+        match self.order {
+            Order::ChannelsFirst => swap(maps, self.geometry.batch, channels, pixels).into(),
+            Order::ChannelsLast => maps.into(),
+        }
     }
 
-    fn y_size(&self) -> (usize, usize, usize) {
-        let g = &self.geometry;
-        (g.batch, g.filters, g.pixels())
+    /// The inverse of [`innermost`](Self::innermost).
+    fn in_order(&self, maps: Vec<f32>, channels: usize, pixels: usize) -> CpuStorage {
+        CpuStorage::F32(match self.order {
+            Order::ChannelsFirst => swap(&maps, self.geometry.batch, pixels, channels),
+            Order::ChannelsLast => maps,
+        })
     }
 
-    fn forward<T: Products>(&self, x: &[T], w: &[T], bias: Option<&[T]>) -> CandleResult<Vec<T>> {
-        let reordered = T::reorder(x, self.x_size(), [self.order, T::ORDER]);
-        let y = T::forward(reordered.as_deref().unwrap_or(x), w, bias, &self.geometry)?;
-        Ok(T::reorder(&y, self.y_size(), [T::ORDER, self.order]).unwrap_or(y))
+    fn x<'a>(&self, x: &'a [f32]) -> Cow<'a, [f32]> {
+        self.innermost(x, self.geometry.channels, self.geometry.plane())
     }
 
-    fn input_gradient<T: Products>(&self, w: &[T], dy: &[T]) -> CandleResult<Vec<T>> {
-        let reordered = T::reorder(dy, self.y_size(), [self.order, T::ORDER]);
-        let dx = T::input_gradient(w, reordered.as_deref().unwrap_or(dy), &self.geometry)?;
-        Ok(T::reorder(&dx, self.x_size(), [T::ORDER, self.order]).unwrap_or(dx))
-    }
-
-    fn weight_gradient<T: Products>(&self, x: &[T], dy: &[T]) -> CandleResult<Vec<T>> {
-        let orders = [self.order, T::ORDER];
-        let (x2, dy2) = (T::reorder(x, self.x_size(), orders), T::reorder(dy, self.y_size(), orders));
-        T::weight_gradient(x2.as_deref().unwrap_or(x), dy2.as_deref().unwrap_or(dy), &self.geometry)
+    fn y<'a>(&self, y: &'a [f32]) -> Cow<'a, [f32]> {
+        self.innermost(y, self.geometry.filters, self.geometry.pixels())
     }
 }
 
@@ -112,7 +55,9 @@ impl<const N: usize> Kernel<N> for Conv2d {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
-        by_type!("conv2d", arguments, |all| self.forward(all[0], all[1], all.get(2).copied())?)
+        let (g, all) = (&self.geometry, slices(arguments)?);
+        let y = packed::forward(&self.x(all[0]), all[1], all.get(2).copied(), g)?;
+        Ok(self.in_order(y, g.filters, g.pixels()))
     }
 
     fn gradients(
@@ -122,13 +67,14 @@ impl<const N: usize> Kernel<N> for Conv2d {
         dy: &Tensor,
     ) -> CandleResult<[Option<Tensor>; N]> {
         let dy = dy.contiguous()?;
+        let of = |of| Gradient { conv: *self, of };
         let mut gradients = [const { None }; N];
         for (i, (gradient, argument)) in gradients.iter_mut().zip(arguments).enumerate() {
             if argument.track_op() {
                 *gradient = Some(match i {
-                    0 => InputGradient(*self).run([arguments[1], &dy])?,
-                    1 => WeightGradient(*self).run([arguments[0], &dy])?,
-                    _ => BiasGradient(*self).run([&dy])?,
+                    0 => of(Of::Input).run([arguments[1], &dy])?,
+                    1 => of(Of::Weight).run([arguments[0], &dy])?,
+                    _ => of(Of::Bias).run([&dy])?,
                 });
             }
         }
@@ -136,57 +82,41 @@ impl<const N: usize> Kernel<N> for Conv2d {
     }
 }
 
-/// `(w, dy) -> dx`.
-struct InputGradient(Conv2d);
-
-impl Kernel<2> for InputGradient {
-    fn name(&self) -> &'static str {
-        "conv2d input gradient"
-    }
-
-    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
-        let g = &self.0.geometry;
-        Ok(self.0.order.shape(g.batch, g.channels, [g.height, g.width]))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!("conv2d input gradient", arguments, |[w, dy]| self.0.input_gradient(w, dy)?)
-    }
+/// `(w, dy) -> dx`, `(x, dy) -> dw`, or `dy -> db`.
+struct Gradient {
+    conv: Conv2d,
+    of: Of,
 }
 
-/// `(x, dy) -> dw`.
-struct WeightGradient(Conv2d);
-
-impl Kernel<2> for WeightGradient {
-    fn name(&self) -> &'static str {
-        "conv2d weight gradient"
-    }
-
-    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
-        let g = &self.0.geometry;
-        Ok(Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!("conv2d weight gradient", arguments, |[x, dy]| self.0.weight_gradient(x, dy)?)
-    }
+/// What a gradient is in.
+enum Of {
+    Input,
+    Weight,
+    Bias,
 }
 
-/// `dy -> db`.
-struct BiasGradient(Conv2d);
-
-impl Kernel<1> for BiasGradient {
+impl<const N: usize> Kernel<N> for Gradient {
     fn name(&self) -> &'static str {
-        "conv2d bias gradient"
+        "conv2d gradient"
     }
 
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        Ok(Shape::from(self.0.geometry.filters))
+    fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
+        let Conv2d { geometry: g, order } = &self.conv;
+        Ok(match self.of {
+            Of::Input => order.shape(g.batch, g.channels, [g.height, g.width]),
+            Of::Weight => Shape::from((g.filters, g.channels, g.kernel[0], g.kernel[1])),
+            Of::Bias => Shape::from(g.filters),
+        })
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        let Conv2d { geometry, order } = self.0;
-        let size = (geometry.filters, geometry.pixels());
-        by_type!("conv2d bias gradient", arguments, |[dy]| bias_gradient(dy, size, order))
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let (conv, g, all) = (&self.conv, &self.conv.geometry, slices(arguments)?);
+        Ok(match self.of {
+            Of::Input => {
+                conv.in_order(packed::input_gradient(all[0], &conv.y(all[1]), g)?, g.channels, g.plane())
+            }
+            Of::Weight => CpuStorage::F32(packed::weight_gradient(&conv.x(all[0]), &conv.y(all[1]), g)),
+            Of::Bias => CpuStorage::F32(bias_gradient(all[0], g, conv.order)),
+        })
     }
 }

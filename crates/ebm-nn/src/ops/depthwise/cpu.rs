@@ -33,20 +33,21 @@ pub(super) fn forward<T: Lanes>(x: &[T], w: &[T], g: &Geometry) -> Vec<T> {
 
 /// [`forward`] with an epilogue, to `y`.
 pub(super) fn forward_to<T: Lanes>(x: &[T], w: &[T], g: &Geometry, epilogue: Epilogue<'_, T>, y: &mut [T]) {
-    rows((x, g.input), w, g, [g.reads(0), g.reads(1)], epilogue, y);
+    rows(x, g.input, w, g, [g.reads(0), g.reads(1)], epilogue, y);
 }
 
 /// dx (N, H, W, C) from dy (N, oh, ow, C).
 pub(super) fn input_gradient<T: Lanes>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T> {
     let mut dx = zeros(g.batch * g.input[0] * g.input[1] * g.channels);
     let epilogue = Epilogue { bias: &[], activation: Activation::None };
-    rows((dy, g.output), w, g, [g.readers(0), g.readers(1)], epilogue, &mut dx);
+    rows(dy, g.output, w, g, [g.readers(0), g.readers(1)], epilogue, &mut dx);
     dx
 }
 
 /// Every row of `to`, where `meetings` say which rows and columns of `from` meet its own.
 fn rows<T: Lanes>(
-    (from, [height, width]): (&[T], [usize; 2]),
+    from: &[T],
+    [height, width]: [usize; 2],
     w: &[T],
     g: &Geometry,
     [down, across]: [Vec<Vec<Meeting>>; 2],

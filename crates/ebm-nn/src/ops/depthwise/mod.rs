@@ -28,6 +28,9 @@ use crate::{Error, Result};
 pub use geometry::Padding;
 pub(crate) use packed::PackedDepthwise;
 
+/// The name in errors.
+const OP: &str = "depthwise conv2d";
+
 /// `y[n, i, j, c] = bias[c] + Σ_{u, v} w[c, 0, u, v] · x[n, i·stride + u - top, j·stride + v - left, c]`, where
 /// x is zero outside the map and `padding` says how many zeros lie at its top and left.
 ///
@@ -45,7 +48,7 @@ pub fn depthwise_conv2d_channels_last(
     stride: usize,
     padding: Padding,
 ) -> Result<Tensor> {
-    depthwise_layer(x, (w, bias), (stride, padding), Activation::None)
+    depthwise_layer(x, w, bias, stride, padding, Activation::None)
 }
 
 /// [`depthwise_conv2d_channels_last`] and `activation`.
@@ -54,18 +57,19 @@ pub fn depthwise_conv2d_channels_last(
 /// As there.
 pub(crate) fn depthwise_layer(
     x: &Tensor,
-    (w, bias): (&Tensor, Option<&Tensor>),
-    (stride, padding): (usize, Padding),
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: Padding,
     activation: Activation,
 ) -> Result<Tensor> {
     if x.dtype() == DType::BF16 {
-        let form = |x: &Tensor| depthwise_layer(x, (w, bias), (stride, padding), activation);
-        return widened(x, form);
+        return widened(x, |x| depthwise_layer(x, w, bias, stride, padding, activation));
     }
     let geometry = check(x, w, bias, stride, padding)?;
     // Tap after tap, (kh·kw, C): the order in which channels meet.
     let taps = w.reshape((geometry.channels, ()))?.t()?;
-    let y = Depthwise(geometry).apply([x, &taps])?;
+    let y = Depthwise { geometry, of: Of::Map }.apply([x, &taps])?;
     #[cfg(feature = "cuda")]
     if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
         return Ok(super::conv2d::epilogue(&y, bias, None, activation)?);
@@ -95,78 +99,61 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
 }
 
 fn refuse<T>(reason: String) -> Result<T> {
-    Err(Error::Argument { op: "depthwise conv2d", reason })
+    Err(Error::Argument { op: OP, reason })
 }
 
-/// Of x and w, (kh·kw, C).
+/// One of the products of a layer, of contiguous arguments; w is (kh·kw, C).
 #[derive(Clone, Copy)]
-struct Depthwise(Geometry);
+struct Depthwise {
+    geometry: Geometry,
+    of: Of,
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    /// `(x, w) -> y`.
+    Map,
+    /// `(dy, w) -> dx`.
+    InputGradient,
+    /// `(x, dy) -> dw`.
+    WeightGradient,
+}
 
 impl Kernel<2> for Depthwise {
     fn name(&self) -> &'static str {
-        "depthwise conv2d"
+        OP
     }
 
     fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
-        Ok(Order::ChannelsLast.shape(self.0.batch, self.0.channels, self.0.output))
+        let g = &self.geometry;
+        Ok(match self.of {
+            Of::Map => Order::ChannelsLast.shape(g.batch, g.channels, g.output),
+            Of::InputGradient => Order::ChannelsLast.shape(g.batch, g.channels, g.input),
+            Of::WeightGradient => Shape::from((g.taps(), g.channels)),
+        })
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(self.name(), arguments, |[x, w]| cpu::forward(x, w, &self.0))
+        by_type!(OP, arguments, |[a, b]| match self.of {
+            Of::Map => cpu::forward(a, b, &self.geometry),
+            Of::InputGradient => cpu::input_gradient(a, b, &self.geometry),
+            Of::WeightGradient => cpu::weight_gradient(a, b, &self.geometry),
+        })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [x, w]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        cuda::correlate(&self.0, x, w, false)
+    fn cuda(&self, [a, b]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        match self.of {
+            Of::Map => cuda::correlate(&self.geometry, a, b, false),
+            Of::InputGradient => cuda::correlate(&self.geometry, a, b, true),
+            Of::WeightGradient => cuda::weight_gradient(&self.geometry, a, b),
+        }
     }
 
     fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> CandleResult<[Option<Tensor>; 2]> {
-        let dx = x.track_op().then(|| InputGradient(self.0).run([dy, w]));
-        let dw = w.track_op().then(|| WeightGradient(self.0).run([x, dy]));
+        let gradient = |of| Self { of, ..*self };
+        let dx = x.track_op().then(|| gradient(Of::InputGradient).run([dy, w]));
+        let dw = w.track_op().then(|| gradient(Of::WeightGradient).run([x, dy]));
         Ok([dx.transpose()?, dw.transpose()?])
-    }
-}
-
-/// `(dy, w) -> dx`.
-struct InputGradient(Geometry);
-
-impl Kernel<2> for InputGradient {
-    fn name(&self) -> &'static str {
-        "depthwise conv2d input gradient"
-    }
-
-    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
-        Ok(Order::ChannelsLast.shape(self.0.batch, self.0.channels, self.0.input))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(self.name(), arguments, |[dy, w]| cpu::input_gradient(dy, w, &self.0))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(&self, [dy, w]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        cuda::correlate(&self.0, dy, w, true)
-    }
-}
-
-/// `(x, dy) -> dw`, (kh·kw, C).
-struct WeightGradient(Geometry);
-
-impl Kernel<2> for WeightGradient {
-    fn name(&self) -> &'static str {
-        "depthwise conv2d weight gradient"
-    }
-
-    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
-        Ok(Shape::from((self.0.taps(), self.0.channels)))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(self.name(), arguments, |[x, dy]| cpu::weight_gradient(x, dy, &self.0))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(&self, [x, dy]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        cuda::weight_gradient(&self.0, x, dy)
     }
 }

@@ -32,7 +32,8 @@ impl PackedDepthwise {
     pub(crate) fn new(
         weight: &Tensor,
         bias: Option<&Tensor>,
-        (stride, padding): (usize, Padding),
+        stride: usize,
+        padding: Padding,
     ) -> Result<Self> {
         let &[channels, 1, kernel_h, kernel_w] = weight.dims() else {
             return refuse(format!("expected a weight (C, 1, kh, kw), got {:?}", weight.dims()));

@@ -59,9 +59,9 @@ fn constants_give_the_same_in_one_pass() {
         {
             let [x, weight, bias] = [&x, &weight, &bias].map(|t| (t * scale).unwrap());
             let [x32, weight32, bias32] = narrow.each_ref().map(|t| (t * scale).unwrap());
-            let settings = (stride, Padding::Same);
-            let expected = depthwise_layer(&x, (&weight, Some(&bias)), settings, activation).unwrap();
-            let packed = PackedDepthwise::new(&weight32, Some(&bias32), settings).unwrap();
+            let padding = Padding::Same;
+            let expected = depthwise_layer(&x, &weight, Some(&bias), stride, padding, activation).unwrap();
+            let packed = PackedDepthwise::new(&weight32, Some(&bias32), stride, padding).unwrap();
             let found = distance(&packed.forward(&x32, activation).unwrap(), &expected).unwrap();
             assert!(found < 1e-5, "{channels} {activation:?}: {found}");
         }

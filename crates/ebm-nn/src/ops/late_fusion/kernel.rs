@@ -13,8 +13,9 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::network::{Network, Sizes, relu};
-use super::product::{PackedProduct, Strided};
+use super::product::PackedProduct;
 use crate::ops::gemm::{MatMut, MatRef, even_ranges, multiply};
+use crate::ops::packed::Strided;
 
 /// Rows at a time.
 const BLOCK: usize = 128;

@@ -5,14 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::ops::float::Float;
 use crate::ops::gemm::{self, MatMut, MatRef};
-use crate::ops::packed::{Panels, product_here};
-
-/// Rows of A at equal distances, as many numbers of each as the product's depth.
-#[derive(Clone, Copy)]
-pub(super) struct Strided<'a, T> {
-    pub(super) data: &'a [T],
-    pub(super) stride: usize,
-}
+use crate::ops::packed::{Panels, Strided, product_here};
 
 /// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with
 /// gemm's.
@@ -61,29 +54,29 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        product_here(simd, (self.a.data, self.a.stride), self.b, self.accumulate, self.c);
+        product_here(simd, self.a, self.b, self.accumulate, self.c);
     }
 }
 
-impl PackedProduct for f64 {
-    /// Row after row, and the number of rows.
-    type Packed = (Vec<f64>, usize);
+/// Row after row, so many rows.
+pub(super) struct RowMajor {
+    data: Vec<f64>,
+    depth: usize,
+}
 
-    fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> (Vec<f64>, usize) {
+impl PackedProduct for f64 {
+    type Packed = RowMajor;
+
+    fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> RowMajor {
         let row = |k| (0..columns).map(move |column| (k, column));
-        ((0..depth).flat_map(row).map(|(k, column)| element(k, column)).collect(), depth)
+        RowMajor { data: (0..depth).flat_map(row).map(|(k, column)| element(k, column)).collect(), depth }
     }
 
-    fn product(
-        a: Strided<'_, Self>,
-        (b, depth): &(Vec<f64>, usize),
-        accumulate: bool,
-        c: &mut [Self],
-    ) -> Result<()> {
-        let columns = b.len() / depth;
+    fn product(a: Strided<'_, Self>, b: &RowMajor, accumulate: bool, c: &mut [Self]) -> Result<()> {
+        let columns = b.data.len() / b.depth;
         let count = c.len() / columns;
-        let lhs = MatRef::new(a.data, (count, *depth), (a.stride, 1))?;
-        let rhs = MatRef::new(b, (*depth, columns), (columns, 1))?;
+        let lhs = MatRef::new(a.data, (count, b.depth), (a.stride, 1))?;
+        let rhs = MatRef::new(&b.data, (b.depth, columns), (columns, 1))?;
         gemm::multiply(&mut MatMut::new(c, count, columns)?, accumulate, lhs, rhs)
     }
 }

@@ -43,10 +43,8 @@ fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) 
             // One pass for what follows.
             return Ok(super::conv2d::epilogue(&Linear.apply([x, w])?, bias, None, activation)?);
         }
-        Some(bias) if x.device().is_cpu() => Linear.apply([x, w, bias])?,
-        Some(bias) => x.matmul(&w.t()?)?.broadcast_add(bias)?,
-        None if x.device().is_cpu() || x.device().is_cuda() => Linear.apply([x, w])?,
-        None => x.matmul(&w.t()?)?,
+        Some(bias) => Linear.apply([x, w, bias])?,
+        None => Linear.apply([x, w])?,
     };
     activation.of(&y, None)
 }

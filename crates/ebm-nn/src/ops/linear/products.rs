@@ -70,7 +70,7 @@ impl Products for f32 {
         let turned = Sizes { rows: columns, depth, columns: rows };
         dense(
             Left::Rows(b),
-            Right::Panels(&Panels::transposed(a, (depth, 1))),
+            Right::Panels(&Panels::transposed(a, depth, 1)),
             turned,
             Output::Columns(&mut c),
         )?;

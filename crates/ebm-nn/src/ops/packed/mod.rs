@@ -20,7 +20,7 @@ mod workspace;
 pub(super) use dense::{Left, Output, Right, Sizes, dense};
 pub(super) use outer::{Segment, accumulate};
 pub(super) use panels::Panels;
-pub(super) use product::{Epilogue, product, product_here, tile, tiles};
+pub(super) use product::{Epilogue, Strided, product, product_here, tile, tiles};
 pub(super) use tile::Rows;
 pub use workspace::Workspace;
 pub(super) use workspace::{line_start, room};

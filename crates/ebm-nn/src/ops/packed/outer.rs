@@ -7,6 +7,7 @@ use std::hint::black_box;
 
 use pulp::{Simd, WithSimd};
 
+use super::product::Strided;
 use super::tile::VECTORS;
 
 /// Steps of the depth at equal distances: step k reads A from `a + k · step` on and row `b + k` of the panel.
@@ -18,11 +19,11 @@ pub(in crate::ops) struct Segment {
 }
 
 /// `to += Aᵀ · panel` over the segments, `to` having as many rows of a panel's width as columns of A are
-/// wanted, at most [`most_rows`](super::tile::most_rows). A is numbers and the distance from step to step.
+/// wanted, at most [`most_rows`](super::tile::most_rows). A's rows are the steps.
 #[inline(always)]
 pub(in crate::ops) fn accumulate<S: Simd>(
     simd: S,
-    a: (&[f32], usize),
+    a: Strided<'_, f32>,
     segments: &[Segment],
     panel: &[f32],
     to: &mut [f32],
@@ -44,7 +45,7 @@ pub(in crate::ops) fn accumulate<S: Simd>(
 }
 
 struct Outer<'a, const ROWS: usize> {
-    a: (&'a [f32], usize),
+    a: Strided<'a, f32>,
     segments: &'a [Segment],
     panel: &'a [f32],
     to: &'a mut [f32],
@@ -55,7 +56,7 @@ impl<const ROWS: usize> WithSimd for Outer<'_, ROWS> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (a, step) = self.a;
+        let Strided { data: a, stride: step } = self.a;
         let (panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
         let (to, _) = S::as_mut_simd_f32s(self.to).0.as_chunks_mut::<VECTORS>();
         let Some(to) = to.first_chunk_mut::<ROWS>() else { return };

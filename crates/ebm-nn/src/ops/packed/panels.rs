@@ -42,7 +42,7 @@ impl Panels {
     }
 
     /// Lines of (channels × taps) numbers as columns; number (c, t) goes to row t · channels + c.
-    pub(in crate::ops) fn transposed(lines: &[f32], (channels, taps): (usize, usize)) -> Self {
+    pub(in crate::ops) fn transposed(lines: &[f32], channels: usize, taps: usize) -> Self {
         let len = channels * taps;
         let mut panels = Self::zeros(len, lines.len() / len);
         let width = panels.width;

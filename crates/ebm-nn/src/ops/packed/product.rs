@@ -189,12 +189,19 @@ fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
     }
 }
 
+/// Rows of a matrix at equal distances; how many numbers of each count, the product says.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Strided<'a, T> {
+    pub(in crate::ops) data: &'a [T],
+    pub(in crate::ops) stride: usize,
+}
+
 /// [`product`] on this thread, without an epilogue: `c = A · B`, or `c += A · B`. The rows of A are at equal
 /// distances; those of c, as long as B's, lie end to end and say how many there are.
 #[inline(always)]
 pub(in crate::ops) fn product_here<S: Simd>(
     simd: S,
-    (a, stride): (&[f32], usize),
+    a: Strided<'_, f32>,
     panels: &Panels,
     accumulate: bool,
     c: &mut [f32],
@@ -204,8 +211,8 @@ pub(in crate::ops) fn product_here<S: Simd>(
     let mut sums = Sums::new();
     for range in (0..tiles::<S>(count)).map(|part| tile::<S>(count, part)) {
         let mut starts = [0; MOST_ROWS];
-        starts.iter_mut().zip(range.clone()).for_each(|(start, row)| *start = row * stride);
-        let rows = Rows { data: a, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
+        starts.iter_mut().zip(range.clone()).for_each(|(start, row)| *start = row * a.stride);
+        let rows = Rows { data: a.data, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
         for panel in 0..panels.count() {
             multiply(simd, rows, panels.panel(panel), &mut sums);
             let all = panel * width..columns.min((panel + 1) * width);

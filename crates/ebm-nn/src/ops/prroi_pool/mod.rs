@@ -22,7 +22,7 @@ mod weights;
 use candle_core::Tensor;
 
 use super::float::Float;
-use super::roi::{Axes, BoxWeights, Roi, RoiPool};
+use super::roi::{Axes, AxisWeights, RoiPool, Span};
 use crate::error::Result;
 pub use pyramid::Pyramid;
 
@@ -69,15 +69,15 @@ pub fn prroi_pool_box_gradient(
 }
 
 /// The means of tents over the bins.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Precise;
 
 impl Axes for Precise {
     const OP: &'static str = OP;
     const MOVES: bool = true;
 
-    fn fill<T: Float>(&self, roi: &Roi, out: (usize, usize), map: (usize, usize), to: &mut BoxWeights<T>) {
-        weights::fill(roi, out, map, to);
+    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
+        weights::axis(span, bins, size, to);
     }
 
     #[cfg(feature = "cuda")]

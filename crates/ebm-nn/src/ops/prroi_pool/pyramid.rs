@@ -2,11 +2,13 @@
 
 use rayon::prelude::*;
 
-use super::{OP, weights};
+use super::{OP, Precise};
 use crate::error::{Error, Result};
 use crate::ops::float::Float;
 use crate::ops::layout::ChannelsLast;
-use crate::ops::roi::{BoxWeights, Roi, RoiKernel, by_place, check_settings, parse, pool_box, roi_grad_box};
+use crate::ops::roi::{
+    BoxWeights, Roi, RoiKernel, RoiPool, by_place, check_settings, parse, pool_box, roi_grad_box,
+};
 use crate::ops::simd::detect;
 
 /// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
@@ -112,8 +114,8 @@ impl<'a, T: Float> Pyramid<'a, T> {
             let Some((_, scale)) = self.levels.get(level) else {
                 return refuse(format!("there is no level {level}; there are {}", self.levels.len()));
             };
-            let scaled = |(start, end): (f64, f64)| (start * scale, end * scale);
-            *roi = Roi { image: roi.image, x: scaled(roi.x), y: scaled(roi.y) };
+            let scaled = |v: f64| v * scale;
+            *roi = Roi { image: roi.image, x: roi.x.map(scaled), y: roi.y.map(scaled) };
         }
         Ok(boxes)
     }
@@ -133,7 +135,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
     fn weigh(&self, level: usize, roi: &Roi, to: &mut BoxWeights<T>) -> &ChannelsLast<'a, T> {
         let (map, _) = &self.levels[level];
         let (_, _, height, width) = map.shape();
-        weights::fill(roi, self.out, (height, width), to);
+        RoiPool { axes: Precise, out: self.out, spatial_scale: 1.0 }.fill(roi, [height, width], to);
         map
     }
 }

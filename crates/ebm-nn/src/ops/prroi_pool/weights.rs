@@ -1,7 +1,7 @@
 //! The mean of a tent over an interval, and its derivatives in the interval's ends.
 
 use crate::ops::float::Float;
-use crate::ops::roi::{AxisWeights, BoxWeights, Roi};
+use crate::ops::roi::{AxisWeights, Span};
 
 /// The mean of tent(t) over [a, b] and its derivatives in a and b.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,19 +37,8 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
     sum
 }
 
-/// Fills the weights by bin of a box on a map of (height, width); no entries where the box has no area.
-pub(super) fn fill<T: Float>(
-    roi: &Roi,
-    out: (usize, usize),
-    map: (usize, usize),
-    weights: &mut BoxWeights<T>,
-) {
-    let empty = roi.x.1 <= roi.x.0 || roi.y.1 <= roi.y.0;
-    axis(roi.y, out.0, if empty { 0 } else { map.0 }, &mut weights.y);
-    axis(roi.x, out.1, if empty { 0 } else { map.1 }, &mut weights.x);
-}
-
-fn axis<T: Float>((start, end): (f64, f64), bins: usize, size: usize, to: &mut AxisWeights<T>) {
+/// Fills the weights by bin of an axis of a box, and their slopes, on a map of `size` pixels along it.
+pub(super) fn axis<T: Float>(Span { start, end }: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
     to.clear();
     let count = bins as f64;
     let width = (end - start) / count;

@@ -145,7 +145,7 @@ pub(super) fn forward<A: Axes>(
 pub(super) fn backward_map<A: Axes>(
     pool: &RoiPool<A>,
     map: &Shape,
-    (grad, rois): (Argument<'_>, Argument<'_>),
+    [grad, rois]: [Argument<'_>; 2],
 ) -> Result<CudaStorage> {
     match rois.0.dtype() {
         DType::F32 => A::weigh::<f32>(pool, rois, map, false)?.backward_map(grad, rois),

@@ -2,8 +2,8 @@
 //!
 //! Both read box r, bin (p, q) as `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`: a product of two
 //! sparse matrices with the map, `Wy · F · Wxᵀ` per channel. Only the one-dimensional weights differ. So each
-//! operation gives a function that fills [`BoxWeights`], and the pooling, its gradient in the map and the
-//! choice of instruction set are here.
+//! operation says what they are ([`Axes`]), and the pooling, its gradients and the choice of instruction set
+//! are here.
 //!
 //! | file | what |
 //! |---|---|
@@ -25,5 +25,5 @@ mod weights;
 pub(super) use kernels::{RoiKernel, pool_box, roi_grad_box};
 pub(super) use op::{Axes, RoiPool, check_settings};
 pub(super) use pool::by_place;
-pub(super) use rois::{Roi, parse};
+pub(super) use rois::{Roi, Span, parse};
 pub(super) use weights::{AxisWeights, BoxWeights};

@@ -2,9 +2,8 @@
 
 use candle_core::{CpuStorage, DType, Shape, Storage, Tensor};
 
-use super::pool;
-use super::rois::{Roi, parse};
-use super::weights::BoxWeights;
+use super::rois::{Roi, Span, parse};
+use super::weights::{AxisWeights, BoxWeights};
 use crate::error::{Error, Result};
 use crate::ops::float::Float;
 use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
@@ -20,10 +19,10 @@ pub(crate) trait Axes: Copy + Send + Sync + 'static {
     /// Whether the weights are differentiable in the box.
     const MOVES: bool;
 
-    /// Fills the weights by bin of a box on a map of (height, width).
-    fn fill<T: Float>(&self, roi: &Roi, out: (usize, usize), map: (usize, usize), to: &mut BoxWeights<T>);
+    /// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
+    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>);
 
-    /// The same for all boxes of a pooling on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
+    /// The weights of all boxes of a pooling on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
     #[cfg(feature = "cuda")]
     fn weigh<T: crate::cuda::Element>(
         pool: &RoiPool<Self>,
@@ -98,19 +97,16 @@ impl<A: Axes> RoiPool<A> {
     }
 
     /// The boxes in pixels of a map of so many images.
-    fn boxes<T: Float>(&self, rois: &[T], images: usize) -> CandleResult<Vec<Roi>> {
+    pub(super) fn boxes<T: Float>(&self, rois: &[T], images: usize) -> CandleResult<Vec<Roi>> {
         parse(A::OP, rois, images, self.spatial_scale).map_err(candle_core::Error::wrap)
     }
 
-    fn fill<T: Float>(&self, (height, width): (usize, usize)) -> impl Fn(&Roi, &mut BoxWeights<T>) + Sync {
-        move |roi, to| self.axes.fill(roi, self.out, (height, width), to)
-    }
-
-    fn pooled<T: Float>(&self, features: Argument<'_>, rois: &[T]) -> CandleResult<Vec<T>> {
-        let map = ChannelsLast::<T>::of_storage(features.0, features.1)?;
-        let (images, _, height, width) = map.shape();
-        let boxes = self.boxes(rois, images)?;
-        Ok(pool::forward(&map, &boxes, self.out, self.fill((height, width))))
+    /// The weights by bin of a box on a map of this height and width; none for a box that can vanish and has no area.
+    pub(crate) fn fill<T: Float>(&self, roi: &Roi, map: [usize; 2], to: &mut BoxWeights<T>) {
+        let is_empty = A::MOVES && [roi.x, roi.y].iter().any(|span| span.end <= span.start);
+        let [height, width] = if is_empty { [0; 2] } else { map };
+        self.axes.axis(roi.y, self.out.0, height, &mut to.y);
+        self.axes.axis(roi.x, self.out.1, width, &mut to.x);
     }
 
     fn box_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
@@ -166,7 +162,9 @@ impl<A: Axes> Kernel<2> for RoiPool<A> {
     }
 
     fn cpu(&self, [features, rois]: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois], |[rois]| self.pooled(features, rois)?)
+        by_type!(A::OP, [rois], |[rois]| {
+            self.pooled(&ChannelsLast::of_storage(features.0, features.1)?, rois)?
+        })
     }
 
     #[cfg(feature = "cuda")]
@@ -215,16 +213,12 @@ impl<A: Axes> Kernel<2> for MapGradient<A> {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        let (pool, shape @ (images, _, height, width)) = (&self.pool, self.map.dims4()?);
-        by_type!(A::OP, arguments, |[grad, rois]| {
-            let boxes = pool.boxes(rois, images)?;
-            pool::backward_features(shape, &boxes, pool.out, grad, pool.fill((height, width)))
-        })
+        by_type!(A::OP, arguments, |[grad, rois]| self.pool.feature_gradient(&self.map, rois, grad)?)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [grad, rois]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_map(&self.pool, &self.map, (grad, rois))
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        super::cuda::backward_map(&self.pool, &self.map, arguments)
     }
 }
 
@@ -244,10 +238,7 @@ impl<A: Axes> Kernel<3> for BoxGradient<A> {
 
     fn cpu(&self, [features, rois, grad]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
         by_type!(A::OP, [rois, grad], |[rois, grad]| {
-            let map = ChannelsLast::of_storage(features.0, features.1)?;
-            let (images, _, height, width) = map.shape();
-            let (boxes, fill) = (self.0.boxes(rois, images)?, self.0.fill((height, width)));
-            pool::backward_boxes(&map, &boxes, self.0.out, grad, self.0.spatial_scale, fill)
+            self.0.roi_gradient(&ChannelsLast::of_storage(features.0, features.1)?, rois, grad)?
         })
     }
 

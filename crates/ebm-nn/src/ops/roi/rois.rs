@@ -6,15 +6,27 @@ use crate::ops::float::Float;
 /// Coordinates are clamped to this size, far outside any map, so that widths and areas stay finite in f64.
 const FAR: f64 = 1e100;
 
+/// From where to where a box reaches along an axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Span {
+    /// Both ends through `f`.
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        Self { start: f(self.start), end: f(self.end) }
+    }
+}
+
 /// One box in pixels of the map, from a row (image index, x0, y0, x1, y1) times the spatial scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Roi {
     /// Index of the image in the batch.
     pub image: usize,
-    /// Start and end in x.
-    pub x: (f64, f64),
-    /// Start and end in y.
-    pub y: (f64, f64),
+    pub x: Span,
+    pub y: Span,
 }
 
 /// Reads R rows of (image index, x0, y0, x1, y1).
@@ -46,7 +58,8 @@ pub(crate) fn parse<T: Float>(
             ));
         }
         let scaled = |v: f64| (v * spatial_scale).clamp(-FAR, FAR);
-        boxes.push(Roi { image: image as usize, x: (scaled(x0), scaled(x1)), y: (scaled(y0), scaled(y1)) });
+        let span = |start, end| Span { start, end }.map(scaled);
+        boxes.push(Roi { image: image as usize, x: span(x0, x1), y: span(y0, y1) });
     }
     Ok(boxes)
 }

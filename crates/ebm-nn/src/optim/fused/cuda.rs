@@ -3,7 +3,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Layout, Result};
 
-use super::{Blend, Subtract, SubtractRatio};
+use super::{Blend, SubtractRatio};
 use crate::cuda::{Argument, Element, by_type, elements, elements_mut, launch};
 
 type Updated<'a> = (&'a mut CudaStorage, &'a Layout);
@@ -19,19 +19,6 @@ impl Blend {
             Ok(())
         }
         by_type!(g.0, "optim-blend", run(self, x, g, p))
-    }
-}
-
-impl Subtract {
-    pub(super) fn cuda(&self, p: Updated<'_>, v: Argument<'_>) -> Result<()> {
-        fn run<T: Element>(op: &Subtract, p: Updated<'_>, v: Argument<'_>) -> Result<()> {
-            let (device, len) = (v.0.device(), p.1.shape().elem_count());
-            let v = elements::<T>(v.0, v.1)?;
-            let mut p = elements_mut::<T>(p.0, p.1)?;
-            launch!(device, UPDATES::"subtract", T, len; &mut p, &v, &op.rate);
-            Ok(())
-        }
-        by_type!(v.0, "optim-subtract", run(self, p, v))
     }
 }
 

@@ -10,11 +10,6 @@ __device__ void blend(u32 count, T *x, const T *g, const T *p, double keep, doub
 }
 
 template <typename T>
-__device__ void subtract(u32 count, T *p, const T *v, double rate) {
-  FOR_EACH(i, count) p[i] -= (T)rate * v[i];
-}
-
-template <typename T>
 __device__ void subtract_ratio(u32 count, T *p, const T *m, const T *v, double rate, double root, double eps) {
   FOR_EACH(i, count) p[i] -= (T)rate * m[i] / ((T)sqrt((double)v[i]) / (T)root + (T)eps);
 }
@@ -23,8 +18,6 @@ __device__ void subtract_ratio(u32 count, T *p, const T *m, const T *v, double r
 
 KERNEL(blend, blend, (u32 count, float *x, const float *g, const float *p, NUMBERS),
        (u32 count, double *x, const double *g, const double *p, NUMBERS), (count, x, g, p, keep, add, decay, square))
-KERNEL(subtract, subtract, (u32 count, float *p, const float *v, double rate),
-       (u32 count, double *p, const double *v, double rate), (count, p, v, rate))
 KERNEL(subtract_ratio, subtract_ratio,
        (u32 count, float *p, const float *m, const float *v, double rate, double root, double eps),
        (u32 count, double *p, const double *m, const double *v, double rate, double root, double eps),

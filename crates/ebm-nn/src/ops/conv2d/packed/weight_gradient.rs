@@ -14,7 +14,7 @@ use super::super::geometry::Geometry;
 use super::border::{Frame, framed};
 use super::weights::Weights;
 use crate::ops::gemm::even_ranges;
-use crate::ops::packed::{Panels, Segment, Workspace, accumulate, tile, tiles};
+use crate::ops::packed::{Panels, Segment, Strided, Workspace, accumulate, tile, tiles};
 
 /// Tasks to aim for.
 const TASKS: usize = 8;
@@ -116,11 +116,11 @@ impl WithSimd for Task<'_> {
                 ));
             }
         }
-        let step = self.g.stride * self.g.channels;
+        let stride = self.g.stride * self.g.channels;
         for chunk in self.chunks {
             for &(offset, row, count) in &places {
                 let to = &mut self.to[row * width..(row + count) * width];
-                accumulate(simd, (&self.image[offset..], step), chunk, self.dy, to);
+                accumulate(simd, Strided { data: &self.image[offset..], stride }, chunk, self.dy, to);
             }
         }
     }

@@ -23,7 +23,7 @@ impl Weights<'_> {
     /// What the output is computed with: row (u · kw + v) · C + c, column o. A filter's numbers become a
     /// column.
     pub(super) fn forward(self) -> Panels {
-        Panels::transposed(self.data, (self.channels, self.taps()))
+        Panels::transposed(self.data, self.channels, self.taps())
     }
 
     /// The inverse of [`forward`](Self::forward): numbers (O, C, kh, kw) from panels of that order.

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::outer::{Segment, accumulate};
 use super::panels::{Panels, panel_width};
-use super::product::{Epilogue, finish, tile, tiles};
+use super::product::{Epilogue, Strided, finish, tile, tiles};
 use super::tile::{MOST_ROWS, Rows, Sums, VECTORS, most_rows, multiply};
 use super::workspace::{line_start, room};
 use crate::ops::gemm::{MatMut, even_ranges};
@@ -316,7 +316,7 @@ impl Strip {
                     sums.fill(0.0);
                 }
                 let all = [Segment { a: 0, b: 0, len: depth }];
-                accumulate(simd, (&self.0, MOST_ROWS), &all, panel, sums);
+                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, sums);
             }
         }
     }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use self::transform::{OUTPUTS, POINTS, SIDE, TAPS};
 use super::super::geometry::Geometry;
 use crate::ops::gemm::even_ranges;
-use crate::ops::packed::{Epilogue, Panels, Workspace, line_start, product_here, room};
+use crate::ops::packed::{Epilogue, Panels, Strided, Workspace, line_start, product_here, room};
 
 /// Channels come in multiples of the widest vectors.
 const LANES: usize = 16;
@@ -168,7 +168,7 @@ impl WithSimd for Task<'_> {
             for (point, panels) in self.filters.points.iter().enumerate() {
                 let v = &v[point * count * channels..][..count * channels];
                 let m = &mut m[point * count * filters..][..count * filters];
-                product_here(simd, (v, channels), panels, false, m);
+                product_here(simd, Strided { data: v, stride: channels }, panels, false, m);
             }
             for i in 0..count {
                 self.write(simd, &m[i * filters..], count * filters, place(i));

@@ -26,7 +26,7 @@ fn body(dir: &Path) -> PathBuf {
 
 /// `images/` with four scenes, and each of these annotation files.
 fn folder(dir: &Path, files: &[&str]) -> PathBuf {
-    let scenes = SceneConfig { width: 96, height: 64, ..SceneConfig::preset(Difficulty::Easy) };
+    let scenes = SceneConfig::preset(Difficulty::Easy);
     let set = scenes::generate(&dir.join("scenes"), &scenes, 4, Key::new(2)).unwrap();
     let data = dir.join("data");
     std::fs::create_dir(&data).unwrap();

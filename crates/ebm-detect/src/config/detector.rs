@@ -30,13 +30,17 @@ settings! {
         pub roi: RoiConfig,
         /// Whether refined boxes end at the image's border, as annotated ones do. The code that the paper
         /// published clips none of them.
-        #[serde(default = "clips")]
+        #[serde(default = "holds")]
         pub clip_refined: bool,
+        /// Whether a confidence says which of overlapping boxes is kept before the others climb, as in the paper;
+        /// otherwise the class score does, as for boxes that do not climb.
+        #[serde(default = "holds")]
+        pub guided_suppression: bool,
     }
 }
 
 /// What holds where a file does not say it.
-fn clips() -> bool {
+fn holds() -> bool {
     true
 }
 

@@ -85,3 +85,13 @@ fn a_folder_without_training_images_is_refused() {
     let error = real(&config(), &options(dir.path(), data), &mut ()).err().unwrap();
     assert!(error.to_string().contains("no train*.json"), "{error}");
 }
+
+#[test]
+fn a_body_of_fixed_normalisation_is_not_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = folder(dir.path(), &["train.json", "val.json", "test.json"]);
+    let mut options = options(dir.path(), data);
+    options.base.body = None;
+    let error = real(&config(), &options, &mut ()).err().unwrap();
+    assert!(error.to_string().contains("--body"), "{error}");
+}

@@ -199,6 +199,18 @@ impl MapType {
 }
 
 impl BackboneConfig {
+    /// Refuses a body that is never trained, where its weights were not given.
+    ///
+    /// # Errors
+    /// For EfficientNet-Lite0, whose normalisation is fixed.
+    pub fn check_trained(&self) -> Result<()> {
+        if self.body == DetectorBody::Resnet {
+            return Ok(());
+        }
+        let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body".to_owned();
+        Err(Error::Config { name: "detector.backbone.body".into(), reason })
+    }
+
     /// The body's form of these settings.
     ///
     /// # Errors

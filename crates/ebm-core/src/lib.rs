@@ -98,6 +98,7 @@ pub mod parametric;
 mod proposal;
 mod refine;
 mod target_space;
+mod tempered;
 
 pub use candle_core;
 pub use conditional::Conditional;
@@ -116,3 +117,4 @@ pub use proposal::{GaussianMixture, IouStratified, PerturbedBoxes, Proposal, Sha
 pub use rand;
 pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
 pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};
+pub use tempered::Tempered;

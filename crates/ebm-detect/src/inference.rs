@@ -46,7 +46,8 @@ pub struct RefinedCandidates {
 /// f of boxes, as an [`EnergyHead`](crate::EnergyHead) is.
 pub type Head = dyn EnergyModel<Features = BoxFeatures>;
 
-/// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together.
+/// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together. Without
+/// [`DetectorConfig::guided_suppression`] the survivors are those of the class scores.
 ///
 /// `candidates[i]` lie in image i of the pyramid, which has (height, width) `sizes[i]` in the network's input.
 /// Refined boxes end at its border where [`DetectorConfig::clip_refined`] says so; one that climbed out of the
@@ -61,11 +62,12 @@ pub fn refine_candidates(
     let convention = config.convention.into();
     // In the layout that pooling reads, once for both passes over the candidates.
     let pyramid = &BoxFeatures::readable(pyramid)?;
-    let scores = confidences(head, pyramid, candidates, convention)?;
-    let mut survivors = Vec::with_capacity(candidates.len());
-    for (candidates, scores) in candidates.iter().zip(&scores) {
-        survivors.push(suppress(candidates, scores, config)?);
-    }
+    let guides = match config.guided_suppression {
+        true => confidences(head, pyramid, candidates, convention)?,
+        false => candidates.iter().map(|own| own.iter().map(|one| one.score).collect()).collect(),
+    };
+    let survivors = candidates.iter().zip(&guides).map(|(own, guide)| suppress(own, guide, config));
+    let survivors = survivors.collect::<Result<Vec<_>>>()?;
     let refined = refined_boxes(head, pyramid, &survivors, ascent, convention)?;
     let boxes = refined.into_iter().zip(sizes);
     let pair = |(before, (boxes, &size)): (Vec<Candidate>, (Vec<BBox>, _))| {
@@ -227,5 +229,24 @@ mod tests {
         let free = [vec![[35., 5., 45., 15.], [49., 5., 59., 15.]], vec![[35., 5., 45., 15.]]];
         let clipped = [vec![[35., 5., 40., 15.], [40., 5., 40., 15.]], vec![[35., 5., 45., 15.]]];
         assert_eq!((refined(false), refined(true)), (free.into(), clipped.into()));
+    }
+
+    #[test]
+    fn of_overlapping_boxes_f_or_the_class_score_keeps_one() {
+        let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
+        let level = |side: usize| Tensor::zeros((1, 4, side, side), DType::F32, &Device::Cpu).unwrap();
+        let pyramid: Vec<Tensor> = [16, 8, 4, 2, 1].map(level).into();
+        let candidate = |score, bbox| Candidate { bbox, label: 1, score };
+        let candidates = [vec![candidate(0.9, [10., 5., 30., 25.]), candidate(0.6, [13., 5., 33., 25.])]];
+        let ascent =
+            GradientAscent { steps: 0, step_length: vec![0.5; 4], decay: 0.5, rule: StepRule::Backtracking };
+        let ascent = BoxAscent { ascent, coordinates: Coordinates::Relative };
+        for (guided, left) in [(true, 13.0), (false, 10.0)] {
+            config.guided_suppression = guided;
+            let placed = (&candidates[..], &[(60, 60)][..]);
+            let found = refine_candidates(&ToTheRight, &pyramid, placed, &ascent, &config).unwrap();
+            let [kept] = &found[0].before[..] else { unreachable!() };
+            assert_eq!((kept.bbox[0], kept.score), (left, 0.9));
+        }
     }
 }

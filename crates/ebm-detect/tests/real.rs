@@ -26,7 +26,7 @@ fn body(dir: &Path) -> PathBuf {
 
 /// `images/` with four scenes, and each of these annotation files.
 fn folder(dir: &Path, files: &[&str]) -> PathBuf {
-    let scenes = SceneConfig { width: 96, height: 64, ..SceneConfig::preset(Difficulty::Easy) };
+    let scenes = SceneConfig::preset(Difficulty::Easy);
     let set = scenes::generate(&dir.join("scenes"), &scenes, 4, Key::new(2)).unwrap();
     let data = dir.join("data");
     std::fs::create_dir(&data).unwrap();
@@ -84,4 +84,14 @@ fn a_folder_without_training_images_is_refused() {
     let data = folder(dir.path(), &["val.json", "test.json"]);
     let error = real(&config(), &options(dir.path(), data), &mut ()).err().unwrap();
     assert!(error.to_string().contains("no train*.json"), "{error}");
+}
+
+#[test]
+fn a_body_of_fixed_normalisation_is_not_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = folder(dir.path(), &["train.json", "val.json", "test.json"]);
+    let mut options = options(dir.path(), data);
+    options.base.body = None;
+    let error = real(&config(), &options, &mut ()).err().unwrap();
+    assert!(error.to_string().contains("--body"), "{error}");
 }

@@ -33,8 +33,8 @@ pub struct CalibrateArgs {
     /// Folder of the images.
     #[arg(long)]
     images: PathBuf,
-    /// Where the refiner goes that knows the step length, the margins of its intervals, and how f enters
-    /// scores.
+    /// Where the refiner goes that knows the step length, the temperature and the margins of its intervals, and
+    /// how f enters scores.
     #[arg(long)]
     out: PathBuf,
     /// The factor of the configured step lengths; then none is chosen.
@@ -91,9 +91,9 @@ impl Fit<'_> {
             ));
             return Ok(said);
         };
-        let Calibration { margins: [left, top, right, bottom], rescoring } = found;
+        let Calibration { temperature, margins: [left, top, right, bottom], rescoring } = found;
         progress.message(&format!(
-            "intervals are widened by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} of the box (left, top, right, bottom); \
+            "temperature {temperature}; intervals are widened by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} of the box (left, top, right, bottom); \
              f enters scores with the power {}",
             rescoring.power
         ));

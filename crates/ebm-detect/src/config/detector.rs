@@ -30,13 +30,17 @@ settings! {
         pub roi: RoiConfig,
         /// Whether refined boxes end at the image's border, as annotated ones do. The code that the paper
         /// published clips none of them.
-        #[serde(default = "clips")]
+        #[serde(default = "holds")]
         pub clip_refined: bool,
+        /// Whether a confidence says which of overlapping boxes is kept before the others climb, as in the paper;
+        /// otherwise the class score does, as for boxes that do not climb.
+        #[serde(default = "holds")]
+        pub guided_suppression: bool,
     }
 }
 
 /// What holds where a file does not say it.
-fn clips() -> bool {
+fn holds() -> bool {
     true
 }
 
@@ -195,6 +199,18 @@ impl MapType {
 }
 
 impl BackboneConfig {
+    /// Refuses a body that is never trained, where its weights were not given.
+    ///
+    /// # Errors
+    /// For EfficientNet-Lite0, whose normalisation is fixed.
+    pub fn check_trained(&self) -> Result<()> {
+        if self.body == DetectorBody::Resnet {
+            return Ok(());
+        }
+        let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body".to_owned();
+        Err(Error::Config { name: "detector.backbone.body".into(), reason })
+    }
+
     /// The body's form of these settings.
     ///
     /// # Errors

@@ -15,13 +15,18 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{BoxRefiner, RefinedBox, RefinedResults};
-use crate::{corner_density::BoxDensity, error::Result};
+use super::{BoxRefiner, Draw, RefinedBox, RefinedResults};
+use crate::{
+    corner_density::BoxDensity,
+    error::{Error, Result},
+};
 
 /// What a refiner's file says of its intervals and scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
+    /// p(y | x) is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
+    pub temperature: f64,
     /// What the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge are widened by at both ends, in widths or heights of the refined box, to hold the edge that often on the
     /// validation images ([`SplitConformal`]). Negative where they were too wide.
     pub margins: [f64; 4],
@@ -66,6 +71,9 @@ impl Calibration {
     /// needed for a conformal interval of probability 0.9.
     pub const FEWEST: usize = 9;
 
+    /// Among these the one is chosen whose intervals are the narrowest when they hold nine of ten edges.
+    pub const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+
     /// The calibration of `refiner` for the detector whose boxes on annotated images are `results`, with the
     /// step lengths that it has, from what is right after refinement. None where that are fewer than
     /// [`FEWEST`](Self::FEWEST) detections, or the refiner has no density.
@@ -89,8 +97,8 @@ impl Calibration {
         }
         let f = right.keys().filter_map(|index| refined.get(index)).map(|refined| f64::from(refined.f));
         let rescoring = Self::rescoring(results, &refined, f.collect())?;
-        let margins = Self::margins(refiner, results, &right, options, progress)?;
-        Ok(Some(Self { margins, rescoring }))
+        let (temperature, margins) = Self::intervals(refiner, results, &right, options, progress)?;
+        Ok(Some(Self { temperature, margins, rescoring }))
     }
 
     /// The power with the best AP.
@@ -112,43 +120,79 @@ impl Calibration {
         Ok(with(power))
     }
 
-    /// The conformal correction of each edge.
-    fn margins(
+    /// The temperature whose corrected intervals are the narrowest, with their margins.
+    fn intervals(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
         right: &BTreeMap<usize, [f64; 4]>,
         options: &CalibrationOptions,
         progress: &mut dyn Progress,
-    ) -> Result<[f64; 4]> {
-        let mut scores: [Vec<f64>; 4] = Default::default();
+    ) -> Result<(f64, [f64; 4])> {
+        let mut found: [Intervals; Self::TEMPERATURES.len()] = Default::default();
         let of_image = results.of_images(refiner, |index| right.contains_key(&index));
-        progress.begin("densities", results.dataset.images.len());
-        for (done, image) in (1..).zip(&results.dataset.images) {
-            let Some((indices, boxes)) = of_image.get(&image.id) else { continue };
-            let mut rng = options.key.index(image.id).rng();
-            let refined =
-                refiner.refine_with_density(&read_image(&image.path)?, boxes, options.samples, &mut rng)?;
-            for (index, refined) in indices.iter().zip(refined) {
-                let (Some(density), Some(truth)) = (&refined.density, right.get(index)) else { continue };
-                let (edges, sides) = (edges(*truth), [refined.bbox[2], refined.bbox[3]]);
-                for (place, region) in density.edge_regions(BoxDensity::LEVEL)?.iter().enumerate() {
-                    scores[place].push(distance(region, edges[place]) / sides[place % 2]);
+        progress.begin("densities", of_image.len());
+        let images =
+            results.dataset.images.iter().filter_map(|image| Some((image, of_image.get(&image.id)?)));
+        for (done, (image, (indices, boxes))) in (1..).zip(images) {
+            let seen = refiner.look(&read_image(&image.path)?)?;
+            let (refined, corners) = refiner.refined(&seen, boxes, &refiner.ascent)?;
+            for (found, temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
+                let draw = Draw { samples: options.samples, temperature };
+                let mut rng = options.key.index(image.id).rng();
+                let densities = refiner.densities(&seen, boxes, &corners, draw, &mut rng)?;
+                for ((index, refined), density) in indices.iter().zip(&refined).zip(densities) {
+                    found.push(&density, refined.bbox, right[index])?;
                 }
             }
             progress.advance(done, "");
         }
         progress.end();
-        let margin = |scores: &Vec<f64>| -> Result<f64> {
-            Ok(SplitConformal::calibrate(scores, 1.0 - BoxDensity::LEVEL)?.threshold)
-        };
-        let [left, top, right, bottom] = scores.each_ref().map(margin);
-        Ok([left?, top?, right?, bottom?])
+        let corrected = found.iter().map(Intervals::corrected).collect::<Result<Vec<_>>>()?;
+        let tempered = Self::TEMPERATURES.into_iter().zip(corrected);
+        let narrowest = tempered.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
+        Ok(narrowest.map_or((1.0, [0.0; 4]), |(temperature, (margins, _))| (temperature, margins)))
     }
 
     /// The margins of a refined box `[x, y, width, height]`, in pixels.
     pub fn margins_of(&self, [_, _, width, height]: [f64; 4]) -> [f64; 4] {
         let [left, top, right, bottom] = self.margins;
         [left * width, top * height, right * width, bottom * height]
+    }
+}
+
+/// The intervals of right detections at one temperature, in sides of their refined boxes.
+#[derive(Default)]
+struct Intervals {
+    /// Of each edge how far it is outside of them, or, negative, inside.
+    distances: [Vec<f64>; 4],
+    /// The sum of the widths of all.
+    width: f64,
+}
+
+impl Intervals {
+    /// Those of a density about the refined box `bbox`, of an object annotated as `truth`. One without spread
+    /// has none.
+    fn push(&mut self, density: &BoxDensity, bbox: [f64; 4], truth: [f64; 4]) -> Result<()> {
+        let regions = match density.edge_regions(BoxDensity::LEVEL) {
+            Err(Error::NonFinite { .. }) => return Ok(()),
+            regions => regions?,
+        };
+        for (place, (region, edge)) in regions.iter().zip(edges(truth)).enumerate() {
+            let side = bbox[2 + place % 2];
+            self.distances[place].push(distance(region, edge) / side);
+            self.width += region.width() / side;
+        }
+        Ok(())
+    }
+
+    /// The conformal margins, and the mean width with them.
+    fn corrected(&self) -> Result<([f64; 4], f64)> {
+        let mut margins = [0.0; 4];
+        for (margin, distances) in margins.iter_mut().zip(&self.distances) {
+            *margin = SplitConformal::calibrate(distances, 1.0 - BoxDensity::LEVEL)?.threshold;
+        }
+        let count = self.distances.iter().map(Vec::len).sum::<usize>() as f64;
+        Ok((margins, self.width / count + 2.0 * margins.iter().sum::<f64>() / 4.0))
     }
 }
 
@@ -193,6 +237,7 @@ mod tests {
     use super::*;
 
     const CALIBRATION: Calibration = Calibration {
+        temperature: 2.0,
         margins: [0.1, -0.2, 0.0, -5.0],
         rescoring: Rescoring { center: 4.0, scale: 2.0, power: 2.0 },
     };

@@ -11,7 +11,7 @@ mod step_factor;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{GaussianMixture, GradientAscent};
+use ebm_core::{GaussianMixture, GradientAscent, Tempered};
 use ebm_data::{Image, loader::Sample};
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
@@ -118,6 +118,13 @@ pub(crate) struct Seen {
     pyramid: Vec<Tensor>,
 }
 
+/// How a density is drawn.
+#[derive(Clone, Copy)]
+struct Draw {
+    samples: usize,
+    temperature: f64,
+}
+
 impl BoxRefiner {
     /// The refiner in the file `path`, on the CPU; its boxes end at the image's edges.
     ///
@@ -218,32 +225,47 @@ impl BoxRefiner {
         samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<RefinedBox>> {
-        let proposal = self.proposal()?;
+        self.check_density()?;
         if boxes.is_empty() {
             return Ok(vec![]);
         }
         let seen = self.look(image)?;
         let (mut refined, corners) = self.refined(&seen, boxes, &self.ascent)?;
-        let densities = BoxDensity::about(
-            self.network.head(),
-            &seen.pyramid,
-            (&vec![0; boxes.len()], &self.labels(boxes), &corners),
-            CONVENTION,
-            (&proposal, samples),
-            rng,
-        )?;
-        let factors = original_pixel(&seen.sample);
-        for (refined, density) in refined.iter_mut().zip(densities) {
-            let mut density = density.scaled(factors, CONVENTION);
-            if let Some(calibration) = &self.calibration {
-                density = density.calibrated(calibration.margins_of(refined.bbox));
-            }
-            if self.options.clip {
-                density = density.within([image.width as f64, image.height as f64]);
-            }
-            refined.density = Some(density);
+        let temperature = self.calibration.map_or(1.0, |calibration| calibration.temperature);
+        let draw = Draw { samples, temperature };
+        for (refined, density) in refined.iter_mut().zip(self.densities(&seen, boxes, &corners, draw, rng)?) {
+            let margins = self.calibration.map(|calibration| calibration.margins_of(refined.bbox));
+            refined.density = Some(match margins {
+                Some(margins) => density.calibrated(margins),
+                None => density,
+            });
         }
         Ok(refined)
+    }
+
+    /// p(y | x) about refined boxes, whose `corners` are those in the network's input.
+    fn densities(
+        &self,
+        seen: &Seen,
+        boxes: &[LabelledBox],
+        corners: &[BBox],
+        Draw { samples, temperature }: Draw,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<BoxDensity>> {
+        let densities = BoxDensity::about(
+            &Tempered::new(self.network.head(), temperature)?,
+            &seen.pyramid,
+            (&vec![0; boxes.len()], &self.labels(boxes), corners),
+            CONVENTION,
+            (&self.proposal()?, samples),
+            rng,
+        )?;
+        let (factors, (height, width)) = (original_pixel(&seen.sample), seen.sample.original);
+        let of_image = |density: BoxDensity| {
+            let density = density.scaled(factors, CONVENTION);
+            if self.options.clip { density.within([width as f64, height as f64]) } else { density }
+        };
+        Ok(densities.into_iter().map(of_image).collect())
     }
 
     /// Refuses [`refine_with_density`](Self::refine_with_density) before anything is computed where there is

@@ -71,6 +71,7 @@ impl BaseOptions {
         let (batch_size, data) = (config.base.batch_size, key.split("data"));
         let (detector, source): (_, Box<dyn BatchSource>) = match &self.body {
             None => {
+                config.detector.backbone.check_trained()?;
                 let detector =
                     FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &study.device))?;
                 let loader = LoaderConfig::train(transform, batch_size).with_workers(study.workers);

@@ -164,10 +164,11 @@ fn to_toml(value: &impl Serialize) -> Result<String> {
 
 const DIGEST: &str = "base_digest";
 
-/// The type of the maps belongs to the device that computes, and where refined boxes end to the annotations
-/// that they are compared with, not to the branch.
+/// The type of the maps belongs to the device that computes, where refined boxes end to the annotations
+/// that they are compared with, and what guides the suppression to the prediction, not to the branch.
 fn is_of_detector(setting: &str) -> bool {
-    const OTHERS: [&str; 2] = ["detector.backbone.maps", "detector.clip_refined"];
+    const OTHERS: [&str; 3] =
+        ["detector.backbone.maps", "detector.clip_refined", "detector.guided_suppression"];
     setting.starts_with("detector.") && !OTHERS.contains(&setting)
 }
 

@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 use clap::Args;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_detect::config::{DetectorBody, ExperimentConfig, InputConfig, Settings};
+use ebm_detect::config::{ExperimentConfig, InputConfig, Settings};
 use ebm_detect::training::{BatchSource, DetectorTask, MapOrder, MirroredMaps, StreamSource};
 use ebm_detect::weights::{Body, classes, configuration, detector_metadata, save};
 use ebm_detect::{FasterRcnn, FeatureCache, ImageBatch};
@@ -217,8 +217,8 @@ impl Training for DetectorArgs {
             bail!("--cache keeps the output of a frozen body: give its weights with --body");
         }
         let mut config = common.config(None)?;
-        if self.body.is_none() && config.detector.backbone.body == DetectorBody::EfficientnetLite0 {
-            bail!("EfficientNet-Lite0 is not trained here: give its weights with --body");
+        if self.body.is_none() {
+            config.detector.backbone.check_trained()?;
         }
         let labels = common.run.config.as_ref().map(|_| config.detector.labels());
         let images = Arc::new(common.data.train(labels)?);

@@ -1,7 +1,7 @@
 //! Importance sampling against closed forms.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{EnergyModel, Error, GaussianMixture, ImportanceDensity, log_prob};
+use ebm_core::{EnergyModel, Error, GaussianMixture, ImportanceDensity, Tempered, log_prob};
 
 use crate::zoo::{Function, TableProposal, assert_close, candidates, flat, gaussian, rng};
 
@@ -23,6 +23,28 @@ fn with_the_density_itself_as_proposal_every_weight_is_the_same() {
     assert_close(&[p.log_z(), p.effective_sample_size(), p.standard_error()], &[7.0, 100.0, 0.0], 1e-12);
     assert_close(p.weights(), &[0.01; 100], 1e-12);
     assert_close(&[p.log_prob(3.0)], &[-4.0], 1e-12);
+}
+
+#[test]
+fn a_temperature_multiplies_the_variance() {
+    // exp(-y²/2σ²)^(1/T) is a Gaussian of variance T σ².
+    let cold = gaussian(&[1.0, -1.0], &[0.5, 0.25], 7.0);
+    let q = GaussianMixture::new(vec![vec![1.0, 0.5]]).unwrap();
+    let p = &draw(&Tempered::new(&cold, 4.0).unwrap(), &q, &[[1.0, -1.0]], 100, 0)[0];
+    assert_close(&[p.effective_sample_size()], &[100.0], 1e-9);
+    // Z is the peak exp(f/T) times the volume: 7 is the log of the cold one's integral.
+    let peak = 7.0 - (std::f64::consts::TAU * 0.5 * 0.25).ln();
+    assert_close(&[p.log_z()], &[peak / 4.0 + (std::f64::consts::TAU * 1.0 * 0.5).ln()], 1e-9);
+    assert!(Tempered::new(&cold, 0.0).is_err());
+    let y = candidates(1, &[&[1.2, -0.5]]);
+    let ((hot_f, hot), (f, gradient)) = (
+        Tempered::new(&cold, 4.0).unwrap().score_and_grad(&(), &y).unwrap(),
+        cold.score_and_grad(&(), &y).unwrap(),
+    );
+    for (hot, cold) in [(hot_f, f), (hot, gradient)] {
+        let apart = ((hot * 4.0).unwrap() - cold).unwrap().abs().unwrap().max_all().unwrap();
+        assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+    }
 }
 
 #[test]

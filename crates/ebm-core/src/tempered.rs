@@ -1,0 +1,51 @@
+//! A broader or narrower p(y | x).
+
+use candle_core::Tensor;
+
+use crate::model::{DirectionalDerivatives, Order};
+use crate::{EnergyModel, Result, check};
+
+/// `p(y | x)^(1/T)`, normalised anew: f divided by a temperature T. Above 1 the density is broader, and less
+/// sure of its mode; modes stay where they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Tempered<'a, M> {
+    model: &'a M,
+    temperature: f64,
+}
+
+impl<'a, M: EnergyModel> Tempered<'a, M> {
+    /// The density of `model` at this temperature.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) unless the temperature is a positive number.
+    pub fn new(model: &'a M, temperature: f64) -> Result<Self> {
+        check::positive("temperature", temperature)?;
+        Ok(Self { model, temperature })
+    }
+}
+
+impl<M: EnergyModel> EnergyModel for Tempered<'_, M> {
+    type Features = M::Features;
+
+    fn score(&self, features: &M::Features, y: &Tensor) -> Result<Tensor> {
+        Ok((self.model.score(features, y)? / self.temperature)?)
+    }
+
+    fn score_and_grad(&self, features: &M::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (f, gradient) = self.model.score_and_grad(features, y)?;
+        Ok(((f / self.temperature)?, (gradient / self.temperature)?))
+    }
+
+    fn derivatives_along(
+        &self,
+        features: &M::Features,
+        y: &Tensor,
+        direction: &Tensor,
+        order: Order,
+    ) -> Result<DirectionalDerivatives> {
+        let found = self.model.derivatives_along(features, y, direction, order)?;
+        let of = |tensor: Tensor| tensor / self.temperature;
+        let second = found.second.map(of).transpose()?;
+        Ok(DirectionalDerivatives { value: of(found.value)?, first: of(found.first)?, second })
+    }
+}

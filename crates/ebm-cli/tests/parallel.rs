@@ -62,12 +62,10 @@ fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
         // themselves.
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(printed.trim(), run.join("ebm.safetensors").to_str().unwrap());
-        assert_eq!(
-            String::from_utf8_lossy(&output.stderr).matches("training").count(),
-            1,
-            "{}",
-            mpi::text(&output)
-        );
+        // A slow machine has lines on the way, too.
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ends = said.lines().filter(|line| line.contains("training") && line.contains(" done in "));
+        assert_eq!(ends.count(), 1, "{}", mpi::text(&output));
         assert_eq!(logged(&run), STEPS);
         let whole = case.branch(&name("whole"));
 

@@ -89,9 +89,9 @@ impl Calibration {
         if refiner.check_density().is_err() {
             return Ok(None);
         }
-        let refined = results.refined(refiner, progress)?;
-        let after = detections(results.detections, &refined, None);
-        let right = right(results.truth, &after)?;
+        let refined = results.refined(refiner, std::slice::from_ref(&refiner.ascent), progress)?;
+        let refined = refined.into_iter().next().unwrap_or_default();
+        let right = right(results.truth, &results.with(&refined, None))?;
         if right.len() < Self::FEWEST {
             return Ok(None);
         }
@@ -112,7 +112,7 @@ impl Calibration {
         let [low, center, high] = [1, 2, 3].map(|of| quantile(of).unwrap_or_default());
         let with = |power| Rescoring { center, scale: (high - low).max(1e-6), power };
         let ap = |power: &f64| {
-            let found = detections(results.detections, refined, Some(&with(*power)));
+            let found = results.with(refined, Some(&with(*power)));
             Ok(evaluate_coco_in_memory(results.truth, &found)?.ap)
         };
         let scores = Rescoring::POWERS.iter().map(ap).collect::<Result<Vec<_>>>()?;
@@ -214,22 +214,6 @@ fn right(truth: &GroundTruth, found: &[Detection]) -> Result<BTreeMap<usize, [f6
         Outcome::Wrong(..) | Outcome::Ignored => None,
     };
     Ok(outcomes.filter_map(object).collect())
-}
-
-/// The detections with their refined boxes, and with scores that f has entered.
-fn detections(
-    given: &[Detection],
-    refined: &BTreeMap<usize, RefinedBox>,
-    rescoring: Option<&Rescoring>,
-) -> Vec<Detection> {
-    let mut found = given.to_vec();
-    for (&index, refined) in refined {
-        found[index].bbox = refined.bbox;
-        if let Some(rescoring) = rescoring {
-            found[index].score = rescoring.score(found[index].score, refined.f.into());
-        }
-    }
-    found
 }
 
 #[cfg(test)]

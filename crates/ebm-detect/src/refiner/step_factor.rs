@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::Device;
-use ebm_core::{BoxSpace, GaussianMixture, Proposal, TargetSpace};
+use ebm_core::{BoxSpace, GaussianMixture, GradientAscent, Proposal, TargetSpace};
 use ebm_data::{coco::CocoDataset, decode::read_image};
 use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory};
 use ebm_experiment::best;
@@ -11,7 +11,7 @@ use ebm_nn::boxes::BBox;
 use ebm_train::Progress;
 use rand::RngCore;
 
-use super::{BoxRefiner, LabelledBox, RefinedBox, scaled};
+use super::{BoxRefiner, LabelledBox, RefinedBox, Rescoring, scaled};
 use crate::{error::Result, layers::rows_of_four};
 
 /// A detector's boxes on annotated images.
@@ -48,24 +48,45 @@ impl RefinedResults<'_> {
         of_images
     }
 
-    /// What the refiner makes of them, by their place in [`detections`](Self::detections).
+    /// What the refiner makes of them with each of the `ascents`, by their place in
+    /// [`detections`](Self::detections). Every image is looked at once.
     pub(super) fn refined(
         &self,
         refiner: &BoxRefiner,
+        ascents: &[GradientAscent],
         progress: &mut dyn Progress,
-    ) -> Result<BTreeMap<usize, RefinedBox>> {
+    ) -> Result<Vec<BTreeMap<usize, RefinedBox>>> {
         let of_images = self.of_images(refiner, |_| true);
-        let mut refined = BTreeMap::new();
+        let mut refined = vec![BTreeMap::new(); ascents.len()];
         progress.begin(self.name, self.dataset.images.len());
         for (done, image) in (1..).zip(&self.dataset.images) {
             if let Some((indices, boxes)) = of_images.get(&image.id) {
-                let found = refiner.refine(&read_image(&image.path)?, boxes)?;
-                refined.extend(indices.iter().copied().zip(found));
+                let seen = refiner.look(&read_image(&image.path)?)?;
+                for (refined, ascent) in refined.iter_mut().zip(ascents) {
+                    let (found, _) = refiner.refined(&seen, boxes, ascent)?;
+                    refined.extend(indices.iter().copied().zip(found));
+                }
             }
             progress.advance(done, "");
         }
         progress.end();
         Ok(refined)
+    }
+
+    /// The detections with `refined` boxes, and with scores that f has entered where `rescoring` says how.
+    pub(super) fn with(
+        &self,
+        refined: &BTreeMap<usize, RefinedBox>,
+        rescoring: Option<&Rescoring>,
+    ) -> Vec<Detection> {
+        let mut found = self.detections.to_vec();
+        for (&index, refined) in refined {
+            found[index].bbox = refined.bbox;
+            if let Some(rescoring) = rescoring {
+                found[index].score = rescoring.score(found[index].score, refined.f.into());
+            }
+        }
+        found
     }
 }
 
@@ -81,22 +102,11 @@ pub fn best_refiner_factor(
     factors: &[f64],
     progress: &mut dyn Progress,
 ) -> Result<(f64, f64)> {
-    let of_images = results.of_images(refiner, |_| true);
-    let mut refined = vec![results.detections.to_vec(); factors.len()];
-    progress.begin(results.name, results.dataset.images.len());
-    for (done, image) in (1..).zip(&results.dataset.images) {
-        if let Some((indices, boxes)) = of_images.get(&image.id) {
-            let seen = refiner.look(&read_image(&image.path)?)?;
-            for (detections, &factor) in refined.iter_mut().zip(factors) {
-                let ascent = scaled(&refiner.config.ascent, factor);
-                let (found, _) = refiner.refined(&seen, boxes, &ascent)?;
-                indices.iter().zip(found).for_each(|(&index, found)| detections[index].bbox = found.bbox);
-            }
-        }
-        progress.advance(done, "");
-    }
-    progress.end();
-    let scores = refined.iter().map(|detections| Ok(evaluate_coco_in_memory(results.truth, detections)?.ap));
+    let ascents: Vec<_> = factors.iter().map(|&factor| scaled(&refiner.config.ascent, factor)).collect();
+    let refined = results.refined(refiner, &ascents, progress)?;
+    let scores = refined
+        .iter()
+        .map(|refined| Ok(evaluate_coco_in_memory(results.truth, &results.with(refined, None))?.ap));
     Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
 }
 

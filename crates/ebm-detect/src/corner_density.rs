@@ -40,6 +40,26 @@ impl Corner {
     }
 }
 
+/// Boxes in the images of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedBoxes<'a> {
+    /// The image of each box.
+    pub images: &'a [u32],
+    /// The class of each.
+    pub labels: &'a [u32],
+    /// In input pixels.
+    pub boxes: &'a [BBox],
+}
+
+/// What a density is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling<'a> {
+    /// The mixture of Eq. 5, as in training.
+    pub proposal: &'a GaussianMixture,
+    /// Samples of each box.
+    pub num_samples: usize,
+}
+
 /// Weighted samples of p(y | x) about one box, as edges in pixels: `[left, top, right, bottom]` with
 /// exclusive ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,8 +93,7 @@ impl BoxDensity {
     /// The probability of [`edge_intervals`](Self::edge_intervals).
     pub const LEVEL: f64 = 0.9;
 
-    /// The densities about `boxes`, box i of class `labels[i]` in image `images[i]` of the `pyramid`, each
-    /// from `num_samples` samples. Eq. 5's mixture about the box, in the coordinates of f,
+    /// The densities about the boxes `placed` in the images of the `pyramid`. Eq. 5's mixture about the box, in the coordinates of f,
     /// `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference, finds the density; a mixture
     /// about what it found draws the samples.
     ///
@@ -86,17 +105,17 @@ impl BoxDensity {
     pub fn about<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         pyramid: &[Tensor],
-        (images, labels, boxes): (&[u32], &[u32], &[BBox]),
+        placed: PlacedBoxes<'_>,
         convention: BoxConvention,
-        (proposal, num_samples): (&GaussianMixture, usize),
+        sampling: Sampling<'_>,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<Self>> {
         // In the layout that pooling reads, once for all boxes.
         let pyramid = &BoxFeatures::readable(pyramid)?;
-        let objects = images.iter().zip(labels).zip(boxes);
+        let objects = placed.images.iter().zip(placed.labels).zip(placed.boxes);
         let density = |((&image, &label), &bbox): ((&u32, &u32), &BBox)| {
             let features = BoxFeatures::new(pyramid, vec![image], vec![label], &[bbox], convention)?;
-            Self::of_object(head, &features, (proposal, num_samples), &mut *rng)
+            Self::of_object(head, &features, sampling, &mut *rng)
         };
         objects.map(density).collect()
     }
@@ -105,7 +124,7 @@ impl BoxDensity {
     fn of_object<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         features: &BoxFeatures,
-        (proposal, num_samples): (&GaussianMixture, usize),
+        Sampling { proposal, num_samples }: Sampling<'_>,
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
         let mut center = features.targets()?.squeeze(1)?;

@@ -246,7 +246,7 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     let trunk = BackboneSource::Own(config.trunk.clone());
     let saved = RunConfig { method: ENERGY.to_owned(), seed: 1, trunk, experiment: config.clone() };
     let text = saved.to_toml().unwrap();
-    let spec = RunSpec::new((dir.path(), "ebm-1"), &text, 3, 1);
+    let spec = RunSpec::new(dir.path(), "ebm-1", &text, 3, 1);
     let run = train_run(&spec, &mut task, &mut ()).unwrap();
     let (network, store) = task.into_network();
     save(&store, run.path(), &saved).unwrap();

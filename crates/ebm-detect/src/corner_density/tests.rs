@@ -37,9 +37,9 @@ fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) ->
     let found = BoxDensity::about(
         model,
         &pyramid,
-        (&[0], &[1], &[from]),
+        PlacedBoxes { images: &[0], labels: &[1], boxes: &[from] },
         BoxConvention::HalfOpen,
-        (&proposal, samples),
+        Sampling { proposal: &proposal, num_samples: samples },
         &mut Key::new(7).rng(),
     );
     found.unwrap().remove(0)

@@ -89,7 +89,7 @@ fn train_trunk(
     let steps = training.steps(faces.faces.len());
     let mut task = FaceTask::new(network, store, source, training, key.split("train"));
     let text = config.to_toml()?;
-    let spec = RunSpec::new((&options.run, "trunk"), &text, steps, SHARED_SEED);
+    let spec = RunSpec::new(&options.run, "trunk", &text, steps, SHARED_SEED);
     train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
     let (_, store) = task.into_network();
     let prefix = format!("{TRUNK}.");

@@ -5,6 +5,8 @@
 //! widths of the kernels follow Silverman's rule for the effective sample size, which broadens what it shows
 //! by a few per cent.
 
+mod corner_map;
+
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, Region};
 use ebm_nn::boxes::{BBox, BoxConvention};
@@ -14,6 +16,8 @@ use crate::{
     energy_head::BoxFeatures,
     error::{Error, Result},
 };
+
+pub use corner_map::CornerMap;
 
 /// One of the four corners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -366,40 +370,6 @@ impl Axis {
                 each(point, scale * (-0.5 * z * z).exp());
             }
         }
-    }
-}
-
-/// The marginal density of a corner on a grid of points.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CornerMap {
-    /// The point (x, y) in the first row and column, in pixels …
-    pub first: [f64; 2],
-    /// … and the step (x, y) between points.
-    pub step: [f64; 2],
-    /// Points along each side.
-    pub size: usize,
-    /// The probability of each point's cell, in rows; the sum is 1.
-    pub p: Vec<f64>,
-}
-
-impl CornerMap {
-    /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have
-    /// `mass` or a little more together.
-    pub fn level(&self, mass: f64) -> f64 {
-        let mut falling = self.p.clone();
-        falling.sort_by(|a, b| b.total_cmp(a));
-        let mut sum = 0.0;
-        let reached = falling.iter().find(|p| {
-            sum += **p;
-            sum >= mass
-        });
-        reached.or(falling.last()).copied().unwrap_or(0.0)
-    }
-
-    /// The area of that set, in square pixels.
-    pub fn area(&self, mass: f64) -> f64 {
-        let level = self.level(mass);
-        self.p.iter().filter(|p| **p >= level).count() as f64 * self.step[0] * self.step[1]
     }
 }
 

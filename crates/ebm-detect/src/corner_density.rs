@@ -74,8 +74,19 @@ pub struct BoxDensity {
     effective_sample_size: f64,
     /// Columns and rows of the image, where edges end at its border.
     bounds: Option<[f64; 2]>,
-    /// What intervals of [`LEVEL`](Self::LEVEL) are widened by at both ends, in pixels.
-    margins: Option<[f64; 4]>,
+    /// What a calibration knows of each edge.
+    calibrated: Option<[CalibratedEdge; 4]>,
+}
+
+/// How an edge's interval follows from p(y | x) where a calibration tells how wide it has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CalibratedEdge {
+    /// The refined edge, about which the interval lies.
+    pub edge: f64,
+    /// What half the width that p(y | x) says is added to, …
+    pub least: f64,
+    /// … and what the sum is multiplied by.
+    pub factor: f64,
 }
 
 /// Rounds in which a quarter of the samples finds where the density is.
@@ -153,7 +164,7 @@ impl BoxDensity {
             weights: densities.iter().flat_map(|density| density.weights().to_vec()).collect(),
             effective_sample_size: densities.iter().map(ImportanceDensity::effective_sample_size).sum(),
             bounds: None,
-            margins: None,
+            calibrated: None,
         })
     }
 
@@ -176,16 +187,16 @@ impl BoxDensity {
         Self { bounds: Some(size), ..self }
     }
 
-    /// The same with [`edge_intervals`](Self::edge_intervals) that a calibration widens at both ends by
-    /// `margins` of left, top, right and bottom, in pixels.
+    /// The same with [`edge_intervals`](Self::edge_intervals) of a calibration: of left, top, right and bottom
+    /// in pixels.
     #[must_use]
-    pub fn calibrated(self, margins: [f64; 4]) -> Self {
-        Self { margins: Some(margins), ..self }
+    pub fn calibrated(self, edges: [CalibratedEdge; 4]) -> Self {
+        Self { calibrated: Some(edges), ..self }
     }
 
-    /// Whether a calibration tells by how much intervals are too narrow.
+    /// Whether a calibration tells how wide intervals have to be.
     pub fn is_calibrated(&self) -> bool {
-        self.margins.is_some()
+        self.calibrated.is_some()
     }
 
     /// Where each edge lies with probability `level` as p(y | x) says, the smallest sets: left, top, right,
@@ -205,8 +216,8 @@ impl BoxDensity {
     /// When the samples have no spread.
     pub fn edge_intervals(&self) -> Result<[Region; 4]> {
         let mut regions = self.edge_regions(Self::LEVEL)?;
-        for (region, margin) in regions.iter_mut().zip(self.margins.into_iter().flatten()) {
-            widen(&mut region.intervals, margin);
+        for (region, calibrated) in regions.iter_mut().zip(self.calibrated.into_iter().flatten()) {
+            region.intervals = vec![calibrated.interval(region)];
         }
         Ok(self.bounded(regions))
     }
@@ -314,19 +325,16 @@ impl BoxDensity {
     }
 }
 
-/// Moves both ends of each interval outwards by `margin`, and joins those that then meet. One that a negative
-/// margin would end becomes its middle.
-fn widen(intervals: &mut Vec<[f64; 2]>, margin: f64) {
-    let mut widened: Vec<[f64; 2]> = Vec::with_capacity(intervals.len());
-    for [from, to] in intervals.drain(..) {
-        let middle = (from + to) / 2.0;
-        let [from, to] = [(from - margin).min(middle), (to + margin).max(middle)];
-        match widened.last_mut() {
-            Some(last) if last[1] >= from => last[1] = to,
-            _ => widened.push([from, to]),
-        }
+impl CalibratedEdge {
+    /// Half of the interval for a factor of 1, given what p(y | x) says of the edge.
+    pub(crate) fn scale(&self, region: &Region) -> f64 {
+        0.5 * region.width() + self.least
     }
-    *intervals = widened;
+
+    fn interval(&self, region: &Region) -> [f64; 2] {
+        let half = self.factor * self.scale(region);
+        [self.edge - half, self.edge + half]
+    }
 }
 
 /// A mixture about the mean of `found`: its own standard deviations, and twice those for the tails. A few

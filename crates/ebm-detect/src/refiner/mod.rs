@@ -234,9 +234,9 @@ impl BoxRefiner {
         let temperature = self.calibration.map_or(1.0, |calibration| calibration.temperature);
         let draw = Draw { samples, temperature };
         for (refined, density) in refined.iter_mut().zip(self.densities(&seen, boxes, &corners, draw, rng)?) {
-            let margins = self.calibration.map(|calibration| calibration.margins_of(refined.bbox));
-            refined.density = Some(match margins {
-                Some(margins) => density.calibrated(margins),
+            let edges = self.calibration.map(|calibration| calibration.edges_of(refined.bbox));
+            refined.density = Some(match edges {
+                Some(edges) => density.calibrated(edges),
                 None => density,
             });
         }

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use crate::layers::{Conv2d, Conv2dConfig};
+use crate::layers::{Chain, Conv2d, Conv2dConfig};
 use crate::norm::BatchNormConfig;
 use crate::ops::{Padding, Workspace, to_channels_last};
 use crate::{Error, Result, init};
@@ -47,7 +47,7 @@ const STEM: usize = 32;
 pub struct EfficientNetLite0 {
     stem: Conv2d,
     /// Those that end at each map.
-    groups: Vec<Vec<InvertedResidual>>,
+    groups: Vec<Vec<Chain>>,
 }
 
 impl EfficientNetLite0 {
@@ -68,7 +68,7 @@ impl EfficientNetLite0 {
         check(maps, Self::STRIDES.len())?;
         let config = Conv2dConfig { stride: 2, padding: Padding::Same, ..Conv2dConfig::same(3, STEM, 3) };
         let stem = normalised(config, norm, ["_conv_stem", "_bn0"], &vb)?.relu6();
-        let mut groups: Vec<Vec<InvertedResidual>> = Vec::new();
+        let mut groups: Vec<Vec<Chain>> = Vec::new();
         let (mut input, mut number) = (STEM, 0);
         for stage in &STAGES {
             for block in 0..stage.blocks {
@@ -80,7 +80,7 @@ impl EfficientNetLite0 {
                     groups.push(Vec::new());
                 }
                 let vb = vb.pp(format!("_blocks.{number}"));
-                let block = InvertedResidual::new(stage, input, stride, norm, &vb)?;
+                let block = inverted_residual(stage, input, stride, norm, &vb)?;
                 groups.iter_mut().last().into_iter().for_each(|group| group.push(block.clone()));
                 (input, number) = (stage.channels, number + 1);
             }
@@ -128,46 +128,23 @@ fn check(maps: usize, there: usize) -> Result<()> {
 }
 
 /// Expansion, depthwise convolution and projection, plus the input where the shapes are the same.
-#[derive(Clone, Debug)]
-struct InvertedResidual {
-    expand: Option<Conv2d>,
-    depthwise: Conv2d,
-    project: Conv2d,
-    residual: bool,
-}
-
-impl InvertedResidual {
-    fn new(
-        stage: &Stage,
-        input: usize,
-        stride: usize,
-        norm: BatchNormConfig,
-        vb: &VarBuilder,
-    ) -> Result<Self> {
-        let inner = input * stage.expansion;
-        let pointwise =
-            |input, output, names| normalised(Conv2dConfig::same(input, output, 1), norm, names, vb);
-        let expand = || pointwise(input, inner, ["_expand_conv", "_bn0"]).map(Conv2d::relu6);
-        let config =
-            Conv2dConfig { stride, padding: Padding::Same, ..Conv2dConfig::depthwise(inner, stage.kernel) };
-        Ok(Self {
-            expand: (stage.expansion > 1).then(expand).transpose()?,
-            depthwise: normalised(config, norm, ["_depthwise_conv", "_bn1"], vb)?.relu6(),
-            project: pointwise(inner, stage.channels, ["_project_conv", "_bn2"])?,
-            residual: stride == 1 && input == stage.channels,
-        })
-    }
-
-    /// (N, H, W, C) -> (N, …, channels).
-    fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let expand = self.expand.as_ref();
-        let expanded = expand.map(|layer| layer.forward_channels_last(x, None, true, train)).transpose()?;
-        let inner =
-            self.depthwise.forward_channels_last(expanded.as_ref().unwrap_or(x), None, true, train)?;
-        let y = self.project.forward_channels_last(&inner, self.residual.then_some(x), false, train)?;
-        expanded.into_iter().chain([inner]).for_each(|map| Workspace::shared().recycle_input(map, &y));
-        Ok(y)
-    }
+fn inverted_residual(
+    stage: &Stage,
+    input: usize,
+    stride: usize,
+    norm: BatchNormConfig,
+    vb: &VarBuilder,
+) -> Result<Chain> {
+    let inner = input * stage.expansion;
+    let pointwise = |input, output, names| normalised(Conv2dConfig::same(input, output, 1), norm, names, vb);
+    let expand = || pointwise(input, inner, ["_expand_conv", "_bn0"]).map(Conv2d::relu6);
+    let config =
+        Conv2dConfig { stride, padding: Padding::Same, ..Conv2dConfig::depthwise(inner, stage.kernel) };
+    let expand = (stage.expansion > 1).then(expand).transpose()?;
+    let depthwise = normalised(config, norm, ["_depthwise_conv", "_bn1"], vb)?.relu6();
+    let project = pointwise(inner, stage.channels, ["_project_conv", "_bn2"])?;
+    let layers = expand.into_iter().chain([depthwise, project]).collect();
+    Ok(Chain::inverted(layers, stride == 1 && input == stage.channels))
 }
 
 /// A convolution with the initial weights that the published training began with, and the normalisation behind

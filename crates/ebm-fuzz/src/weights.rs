@@ -1,4 +1,4 @@
-//! Weight files: safetensors, torch's two formats, numpy's pickles.
+//! Weight files: safetensors, torch's two formats, numpy's pickles, MXNet's parameters.
 
 use std::path::Path;
 
@@ -10,6 +10,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "safetensors", file: "a.safetensors", seeds: safetensors, prepare: alone, read },
     Target { name: "pth", file: "a.pth", seeds: zipped, prepare: alone, read },
     Target { name: "pickle", file: "a.pkl", seeds: pickles, prepare: alone, read },
+    Target { name: "params", file: "a.params", seeds: params, prepare: alone, read },
 ];
 
 fn safetensors() -> Vec<Vec<u8>> {
@@ -32,6 +33,10 @@ fn pickles() -> Vec<Vec<u8>> {
         include_bytes!("../../ebm-nn/tests/golden/arrays2.pkl").to_vec(),
         include_bytes!("../../ebm-nn/tests/golden/arrays_python2.pkl").to_vec(),
     ]
+}
+
+fn params() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../ebm-nn/tests/golden/arrays.params").to_vec()]
 }
 
 fn read(path: &Path) -> Result<(), Refusal> {

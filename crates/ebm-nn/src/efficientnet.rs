@@ -1,9 +1,11 @@
 //! EfficientNet-Lite0 with the parameter names of its published weights.
 
+use std::ops::{Range, RangeInclusive};
+
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use crate::layers::{Conv2d, Conv2dConfig};
+use crate::layers::{Chain, Conv2d, Conv2dConfig};
 use crate::norm::BatchNormConfig;
 use crate::ops::{Padding, Workspace, to_channels_last};
 use crate::{Error, Result, init};
@@ -47,7 +49,7 @@ const STEM: usize = 32;
 pub struct EfficientNetLite0 {
     stem: Conv2d,
     /// Those that end at each map.
-    groups: Vec<Vec<InvertedResidual>>,
+    groups: Vec<Vec<Chain>>,
 }
 
 impl EfficientNetLite0 {
@@ -68,7 +70,7 @@ impl EfficientNetLite0 {
         check(maps, Self::STRIDES.len())?;
         let config = Conv2dConfig { stride: 2, padding: Padding::Same, ..Conv2dConfig::same(3, STEM, 3) };
         let stem = normalised(config, norm, ["_conv_stem", "_bn0"], &vb)?.relu6();
-        let mut groups: Vec<Vec<InvertedResidual>> = Vec::new();
+        let mut groups: Vec<Vec<Chain>> = Vec::new();
         let (mut input, mut number) = (STEM, 0);
         for stage in &STAGES {
             for block in 0..stage.blocks {
@@ -80,7 +82,7 @@ impl EfficientNetLite0 {
                     groups.push(Vec::new());
                 }
                 let vb = vb.pp(format!("_blocks.{number}"));
-                let block = InvertedResidual::new(stage, input, stride, norm, &vb)?;
+                let block = inverted_residual(stage, input, stride, norm, &vb)?;
                 groups.iter_mut().last().into_iter().for_each(|group| group.push(block.clone()));
                 (input, number) = (stage.channels, number + 1);
             }
@@ -93,6 +95,15 @@ impl EfficientNetLite0 {
         ["_conv_head.", "_bn1.", "_fc."].iter().any(|prefix| name.starts_with(prefix))
     }
 
+    /// The map, from 1, that is the first to need the parameter of this name; 0 where all do.
+    pub fn map_of(name: &str) -> usize {
+        /// The last block of each map.
+        const BLOCKS: [usize; 4] = [0, 2, 4, 10];
+        let block =
+            name.strip_prefix("_blocks.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+        block.map_or(0, |block| 1 + BLOCKS.iter().filter(|last| **last < block).count())
+    }
+
     /// (N, 3, H, W) -> its first `maps` maps with the channels innermost, (N, H/2, W/2, channels\[0\]) to
     /// (…, H/32, W/32, channels\[4\]), sizes rounded up; later ones are not computed. With `train`,
     /// normalisation that is not frozen uses and records the batch's statistics.
@@ -102,14 +113,37 @@ impl EfficientNetLite0 {
     pub fn forward_channels_last(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
         check(maps, self.groups.len())?;
         x.dims4()?;
-        let mut x = self.stem.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
-        let mut found: Vec<Tensor> = Vec::with_capacity(maps);
-        for group in &self.groups[..maps] {
+        let stem = self.stem.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
+        let found = self.go_on(&stem, 0..maps, train)?;
+        Workspace::shared().recycle_input(stem, &found[0]);
+        Ok(found)
+    }
+
+    /// The maps of these numbers, from 1, made of the one before them: what
+    /// [`forward_channels_last`](Self::forward_channels_last) makes of an image.
+    ///
+    /// # Errors
+    /// As there, and when there is no map before them.
+    pub fn forward_from(
+        &self,
+        map: &Tensor,
+        maps: RangeInclusive<usize>,
+        train: bool,
+    ) -> Result<Vec<Tensor>> {
+        check(*maps.end(), self.groups.len())?;
+        check(maps.start().saturating_sub(1), *maps.end())?;
+        self.go_on(map, maps.start() - 1..*maps.end(), train)
+    }
+
+    /// The maps that these groups make of what is before them, which stays.
+    fn go_on(&self, x: &Tensor, groups: Range<usize>, train: bool) -> Result<Vec<Tensor>> {
+        let (mut x, mut found) = (x.clone(), Vec::with_capacity(groups.len()));
+        for group in &self.groups[groups] {
             for (i, block) in group.iter().enumerate() {
                 let y = block.forward(&x, train)?;
                 let input = std::mem::replace(&mut x, y);
-                // The first block of a later group reads a map that is kept.
-                if i > 0 || found.is_empty() {
+                // The first block of a group reads a map that is kept.
+                if i > 0 {
                     Workspace::shared().recycle_input(input, &x);
                 }
             }
@@ -128,46 +162,23 @@ fn check(maps: usize, there: usize) -> Result<()> {
 }
 
 /// Expansion, depthwise convolution and projection, plus the input where the shapes are the same.
-#[derive(Clone, Debug)]
-struct InvertedResidual {
-    expand: Option<Conv2d>,
-    depthwise: Conv2d,
-    project: Conv2d,
-    residual: bool,
-}
-
-impl InvertedResidual {
-    fn new(
-        stage: &Stage,
-        input: usize,
-        stride: usize,
-        norm: BatchNormConfig,
-        vb: &VarBuilder,
-    ) -> Result<Self> {
-        let inner = input * stage.expansion;
-        let pointwise =
-            |input, output, names| normalised(Conv2dConfig::same(input, output, 1), norm, names, vb);
-        let expand = || pointwise(input, inner, ["_expand_conv", "_bn0"]).map(Conv2d::relu6);
-        let config =
-            Conv2dConfig { stride, padding: Padding::Same, ..Conv2dConfig::depthwise(inner, stage.kernel) };
-        Ok(Self {
-            expand: (stage.expansion > 1).then(expand).transpose()?,
-            depthwise: normalised(config, norm, ["_depthwise_conv", "_bn1"], vb)?.relu6(),
-            project: pointwise(inner, stage.channels, ["_project_conv", "_bn2"])?,
-            residual: stride == 1 && input == stage.channels,
-        })
-    }
-
-    /// (N, H, W, C) -> (N, …, channels).
-    fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let expand = self.expand.as_ref();
-        let expanded = expand.map(|layer| layer.forward_channels_last(x, None, true, train)).transpose()?;
-        let inner =
-            self.depthwise.forward_channels_last(expanded.as_ref().unwrap_or(x), None, true, train)?;
-        let y = self.project.forward_channels_last(&inner, self.residual.then_some(x), false, train)?;
-        expanded.into_iter().chain([inner]).for_each(|map| Workspace::shared().recycle_input(map, &y));
-        Ok(y)
-    }
+fn inverted_residual(
+    stage: &Stage,
+    input: usize,
+    stride: usize,
+    norm: BatchNormConfig,
+    vb: &VarBuilder,
+) -> Result<Chain> {
+    let inner = input * stage.expansion;
+    let pointwise = |input, output, names| normalised(Conv2dConfig::same(input, output, 1), norm, names, vb);
+    let expand = || pointwise(input, inner, ["_expand_conv", "_bn0"]).map(Conv2d::relu6);
+    let config =
+        Conv2dConfig { stride, padding: Padding::Same, ..Conv2dConfig::depthwise(inner, stage.kernel) };
+    let expand = (stage.expansion > 1).then(expand).transpose()?;
+    let depthwise = normalised(config, norm, ["_depthwise_conv", "_bn1"], vb)?.relu6();
+    let project = pointwise(inner, stage.channels, ["_project_conv", "_bn2"])?;
+    let layers = expand.into_iter().chain([depthwise, project]).collect();
+    Ok(Chain::inverted(layers, stride == 1 && input == stage.channels))
 }
 
 /// A convolution with the initial weights that the published training began with, and the normalisation behind

@@ -6,7 +6,7 @@
 //! | [`device`] | which device to compute on, and what is there |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
-//! | [`layers`], [`norm`], [`resnet`], [`efficientnet`], [`shufflenet`], [`fpn`] | backbones |
+//! | [`layers`], [`norm`], [`resnet`], [`efficientnet`], [`mobilefacenet`], [`shufflenet`], [`fpn`] | backbones |
 //! | [`prepared`] | what layers make of constant parameters once |
 //! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
 
@@ -20,6 +20,7 @@ pub mod fpn;
 pub mod import;
 pub mod init;
 pub mod layers;
+pub mod mobilefacenet;
 pub mod norm;
 pub mod ops;
 pub mod optim;

@@ -4,6 +4,7 @@
 //! [`MAX_FILE_BYTES`] of them.
 
 mod legacy;
+mod mxnet;
 mod pickle;
 mod pth;
 mod report;
@@ -33,7 +34,7 @@ pub const MAX_FILE_BYTES: u64 = 8 << 30;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
-/// torch `.pth` or a numpy `.pkl` file (see [`load_pth`]), told apart by their content.
+/// torch `.pth`, a numpy `.pkl` (see [`load_pth`]) or an MXNet `.params` file, told apart by their content.
 ///
 /// # Errors
 /// When the file cannot be read or is neither, or holds a number that is not finite.
@@ -63,6 +64,11 @@ pub fn of_bytes(
 ) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
     let (mut tensors, metadata) = if pth::is_pickled(bytes) {
         (pth::from_bytes(path, bytes, None, &Device::Cpu)?, BTreeMap::new())
+    } else if mxnet::is_mxnet(bytes) {
+        let tensors = mxnet::read(bytes, &Device::Cpu).map_err(|reason| {
+            format_error(path, format!("as MXNet's parameters it can not be read: {reason}"))
+        });
+        (tensors?, BTreeMap::new())
     } else {
         (tensors::from_bytes(path, bytes, &Device::Cpu)?, tensors::header(path, bytes)?)
     };
@@ -138,10 +144,11 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// The bytes that tell the format, and of a safetensors file the length of its header.
 const HEAD: usize = 16;
 
-/// Refuses what is neither pickled nor can be safetensors, before the rest is read: `length` is that of the
+/// Refuses what is neither pickled nor MXNet's nor can be safetensors, before the rest is read: `length` is that of the
 /// file.
 fn check_head(path: &Path, head: &[u8], length: u64) -> Result<()> {
-    let Some(&header) = head.first_chunk::<8>().filter(|_| !pth::is_pickled(head)) else { return Ok(()) };
+    let known = pth::is_pickled(head) || mxnet::is_mxnet(head);
+    let Some(&header) = head.first_chunk::<8>().filter(|_| !known) else { return Ok(()) };
     let header = u64::from_le_bytes(header);
     let limit = MAX_HEADER_BYTES.min(length.saturating_sub(8));
     if header <= limit {

@@ -24,6 +24,8 @@ pub struct Conv2d {
     depthwise: bool,
     /// What ReLU is.
     rectifier: Activation,
+    /// That of PReLU (O), which is then what ReLU is.
+    slope: Option<Tensor>,
     norm: Option<BatchNorm>,
     prepared: Prepared<Form>,
 }
@@ -89,8 +91,8 @@ impl Conv2d {
         let input = if depthwise { 1 } else { config.input };
         let weight = vb.get_with_hints((output, input, kernel, kernel), "weight", config.weight)?;
         let bias = config.bias.map(|init| vb.get_with_hints(output, "bias", init)).transpose()?;
-        let (rectifier, norm, prepared) = (Activation::Relu, None, Prepared::new());
-        Ok(Self { weight, bias, stride, padding, depthwise, rectifier, norm, prepared })
+        let (rectifier, slope, norm, prepared) = (Activation::Relu, None, None, Prepared::new());
+        Ok(Self { weight, bias, stride, padding, depthwise, rectifier, slope, norm, prepared })
     }
 
     /// The layer `conv` of `vb` without a bias, normalised by the layer `norm` of it.
@@ -119,6 +121,15 @@ impl Conv2d {
         Self { rectifier: Activation::Relu6, ..self }
     }
 
+    /// The same with PReLU in the place of ReLU; its slopes, first 1/4, are `weight` (O) of `vb`, as torch has it.
+    ///
+    /// # Errors
+    /// When `vb` refuses the tensor.
+    pub fn prelu(self, vb: &VarBuilder) -> Result<Self> {
+        let slope = vb.get_with_hints(self.weight.dim(0)?, "weight", init::constant(0.25))?;
+        Ok(Self { slope: Some(slope), ..self })
+    }
+
     /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus
     /// `residual` of that shape. Normalisation is by the running statistics.
     ///
@@ -145,7 +156,8 @@ impl Conv2d {
     }
 
     /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off
-    /// at 0, or as [`relu6`](Self::relu6) says. With `train`, normalisation that is not frozen uses and records the batch's statistics.
+    /// at 0, or as [`relu6`](Self::relu6) or [`prelu`](Self::prelu) says. With `train`, normalisation that is not
+    /// frozen uses and records the batch's statistics.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -156,6 +168,14 @@ impl Conv2d {
         relu: bool,
         train: bool,
     ) -> Result<Tensor> {
+        match &self.slope {
+            Some(slope) if relu => ops::prelu_in_place(self.cut_off(x, residual, false, train)?, slope),
+            _ => self.cut_off(x, residual, relu, train),
+        }
+    }
+
+    /// The same without PReLU.
+    fn cut_off(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool, train: bool) -> Result<Tensor> {
         let activation = if relu { self.rectifier } else { Activation::None };
         if let Some(norm) = self.norm.as_ref().filter(|norm| norm.uses_batch(train)) {
             // The statistics move.
@@ -239,7 +259,7 @@ impl Conv2d {
     /// Those that are trained.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
         let of_norm = self.norm.iter().flat_map(BatchNorm::parameters);
-        [&self.weight].into_iter().chain(&self.bias).chain(of_norm)
+        [&self.weight].into_iter().chain(&self.bias).chain(&self.slope).chain(of_norm)
     }
 
     fn form(&self) -> Result<Arc<Form>> {

@@ -11,11 +11,8 @@ use rayon::prelude::*;
 use crate::ops::Float;
 use crate::ops::kernel::{Apply, Argument, Kernel, by_type};
 use crate::ops::relu_gradient;
+use crate::ops::rows::{ROWS, rows, sums};
 use crate::ops::storage::zeros;
-
-/// Rows of channels that one task takes, and whose sums are made in the element type before they go on in
-/// f64.
-const ROWS: usize = 64;
 
 /// y, and the batch's mean and biased variance, each (C) in f64, of x (…, C); `residual` is like x.
 pub(super) fn fused(
@@ -44,28 +41,6 @@ struct Normalise {
     mean: Vec<f64>,
     inv_std: Vec<f64>,
     relu: bool,
-}
-
-/// `f` of every block of rows, added up channel by channel.
-fn sums<T: Float>(channels: usize, len: usize, f: impl Fn(usize, &mut [T]) + Sync) -> Vec<f64> {
-    let blocks: Vec<Vec<T>> = (0..len.div_ceil(ROWS * channels))
-        .into_par_iter()
-        .map(|block| {
-            let mut sums = vec![T::zero(); channels];
-            f(block * ROWS * channels, &mut sums);
-            sums
-        })
-        .collect();
-    let mut total = vec![0.0; channels];
-    for block in blocks {
-        total.iter_mut().zip(block).for_each(|(total, sum)| *total += sum.to_f64());
-    }
-    total
-}
-
-/// The rows of the block of `values` that starts at `first`.
-fn rows<T>(values: &[T], first: usize, channels: usize) -> std::slice::ChunksExact<'_, T> {
-    values[first..values.len().min(first + ROWS * channels)].chunks_exact(channels)
 }
 
 fn moments<T: Float>(x: &[T], channels: usize) -> Vec<f64> {

@@ -1,0 +1,197 @@
+//! MobileFaceNet with the layer names of its published weights.
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use candle_nn::{Linear, VarBuilder};
+
+use crate::layers::{Chain, Conv2d, Conv2dConfig};
+use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::ops::{Padding, Workspace, linear};
+use crate::{Error, Result, init};
+
+/// Blocks of one size of map, of which the first makes it, half as large as the one before.
+struct Stage {
+    /// The first block's name and that of the others.
+    names: [&'static str; 2],
+    /// The inner channels of the first block and of the others.
+    inner: [usize; 2],
+    channels: usize,
+    /// Those after the first.
+    blocks: usize,
+}
+
+const STAGES: [Stage; 3] = [
+    Stage { names: ["dconv_23", "res_3"], inner: [128, 128], channels: 64, blocks: 4 },
+    Stage { names: ["dconv_34", "res_4"], inner: [256, 256], channels: 128, blocks: 6 },
+    Stage { names: ["dconv_45", "res_5"], inner: [512, 256], channels: 128, blocks: 2 },
+];
+
+/// The channels of the first two blocks.
+const STEM: usize = 64;
+
+/// A MobileFaceNet (Chen et al., 2018) up to its last map, with twice the channels of the paper's first layers:
+/// what InsightFace has published. Every convolution has batch normalisation and PReLU, projections no PReLU.
+///
+/// It expects RGB as (x − 127.5) / 128. Names are MXNet's of each layer with torch's of its parameters, as in
+/// `res_3_block0_conv_sep_conv2d.weight`: see [`parameter`](Self::parameter).
+#[derive(Clone, Debug)]
+pub struct MobileFaceNet {
+    blocks: Vec<Chain>,
+}
+
+impl MobileFaceNet {
+    /// The number of its blocks: two of the stem, fifteen inverted residuals, one that widens the last map.
+    pub const BLOCKS: usize = 18;
+
+    /// The channels of its last map.
+    pub const CHANNELS: usize = 512;
+
+    /// The height and width of an image over those of its last map.
+    pub const STRIDE: usize = 16;
+
+    /// The normalisation that it was trained with. Frozen, it is [`BatchNormConfig::frozen`] of this `eps`.
+    pub const NORM: BatchNormConfig = BatchNormConfig { eps: 1e-3, momentum: 0.1, frozen: false };
+
+    /// The network whose parameters are those of `vb`.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
+        let layer = |config, name: &str| prelu(config, norm, name, vb);
+        let stem = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, STEM, 3) };
+        let mut blocks = vec![
+            Chain::plain(vec![layer(stem, "conv_1")?]),
+            Chain::plain(vec![layer(Conv2dConfig::depthwise(STEM, 3), "conv_2_dw")?]),
+        ];
+        let mut input = STEM;
+        for Stage { names, inner, channels, blocks: count } in &STAGES {
+            let inverted = |name: &str, input, inner, stride| {
+                let depthwise = Conv2dConfig { stride, ..Conv2dConfig::depthwise(inner, 3) };
+                let project = format!("{name}_conv_proj");
+                let layers = vec![
+                    layer(Conv2dConfig::same(input, inner, 1), &format!("{name}_conv_sep"))?,
+                    layer(depthwise, &format!("{name}_conv_dw"))?,
+                    normalised(Conv2dConfig::same(inner, *channels, 1), norm, &project, vb)?,
+                ];
+                Ok::<_, Error>(Chain::inverted(layers, stride == 1))
+            };
+            blocks.push(inverted(names[0], input, inner[0], 2)?);
+            for number in 0..*count {
+                blocks.push(inverted(&format!("{}_block{number}", names[1]), *channels, inner[1], 1)?);
+            }
+            input = *channels;
+        }
+        let last = Conv2dConfig::same(input, Self::CHANNELS, 1);
+        blocks.push(Chain::plain(vec![layer(last, "conv_6sep")?]));
+        Ok(Self { blocks })
+    }
+
+    /// The block, from 0, that the parameter of this name is in; [`BLOCKS`](Self::BLOCKS) for what is behind them.
+    pub fn block_of(name: &str) -> usize {
+        let stages = STAGES.iter().flat_map(|stage| {
+            let others = (0..stage.blocks).map(|number| format!("{}_block{number}_", stage.names[1]));
+            std::iter::once(format!("{}_", stage.names[0])).chain(others)
+        });
+        let stem = ["conv_1_", "conv_2_dw_"].map(str::to_owned).into_iter();
+        let mut blocks = stem.chain(stages).chain(["conv_6sep_".to_owned()]);
+        blocks.position(|block| name.starts_with(&block)).unwrap_or(Self::BLOCKS)
+    }
+
+    /// Our name of the published parameter `name`, as in `res_3_block0_conv_sep_batchnorm_gamma`, without MXNet's
+    /// `arg:` and `aux:` in front or with them; any other name stays.
+    pub fn parameter(name: &str) -> String {
+        const PARAMETERS: [[&str; 2]; 6] = [
+            ["_weight", "weight"],
+            ["_bias", "bias"],
+            ["_gamma", "weight"],
+            ["_beta", "bias"],
+            ["_moving_mean", "running_mean"],
+            ["_moving_var", "running_var"],
+        ];
+        let name = name.strip_prefix("arg:").or(name.strip_prefix("aux:")).unwrap_or(name);
+        // The one layer that is named otherwise than its weight.
+        let name = if name == "fc1_weight" { "pre_fc1_weight" } else { name };
+        let found = PARAMETERS.iter().find_map(|[old, new]| Some((name.strip_suffix(old)?, new)));
+        found.map_or_else(|| name.to_owned(), |(layer, parameter)| format!("{layer}.{parameter}"))
+    }
+
+    /// What the `blocks` make of the map before them, with the channels innermost: (N, H, W, 3) of an image, or
+    /// what the blocks before these have made, to (N, H/16, W/16, 512) behind the last, sizes rounded up. With
+    /// `train`, normalisation that is not frozen uses and records the batch's statistics.
+    ///
+    /// # Errors
+    /// When there are fewer blocks, or `x` has another number of channels.
+    pub fn forward_channels_last(&self, x: &Tensor, blocks: Range<usize>, train: bool) -> Result<Tensor> {
+        let Some(chosen) = self.blocks.get(blocks.clone()) else {
+            let reason = format!("there are no blocks {blocks:?} among {}", Self::BLOCKS);
+            return Err(Error::Argument { op: "MobileFaceNet", reason });
+        };
+        let mut x = x.clone();
+        for (i, block) in chosen.iter().enumerate() {
+            let y = block.forward(&x, train)?;
+            let input = std::mem::replace(&mut x, y);
+            // The first one is the caller's.
+            if i > 0 {
+                Workspace::shared().recycle_input(input, &x);
+            }
+        }
+        Ok(x)
+    }
+}
+
+/// What a [`MobileFaceNet`] has behind its last map: a filter of the whole map for each channel, and a layer to
+/// 128 numbers, of which the direction tells the person.
+#[derive(Clone, Debug)]
+pub struct FaceEmbedding {
+    whole: Conv2d,
+    linear: Linear,
+    norm: BatchNorm,
+}
+
+impl FaceEmbedding {
+    /// The length of an embedding.
+    pub const LENGTH: usize = 128;
+
+    /// The side of the map, that of an image of 112 × 112 pixels.
+    const SIDE: usize = 7;
+
+    /// The layers whose parameters are those of `vb`, normalised as [`MobileFaceNet::new`] says, the embedding
+    /// with an ε of its own.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
+        let channels = MobileFaceNet::CHANNELS;
+        let config =
+            Conv2dConfig { padding: Padding::Each(0), ..Conv2dConfig::depthwise(channels, Self::SIDE) };
+        let last = BatchNormConfig { eps: 2e-5, ..norm };
+        Ok(Self {
+            whole: normalised(config, norm, "conv_6dw7_7", vb)?,
+            linear: init::linear(channels, Self::LENGTH, vb.pp("pre_fc1"))?,
+            norm: BatchNorm::new(Self::LENGTH, last, vb.pp("fc1"))?,
+        })
+    }
+
+    /// (N, 7, 7, 512) -> (N, 128).
+    ///
+    /// # Errors
+    /// When the map has another shape.
+    pub fn forward(&self, map: &Tensor, train: bool) -> Result<Tensor> {
+        let pooled = self.whole.forward_channels_last(map, None, false, train)?;
+        let pooled = pooled.reshape((map.dim(0)?, MobileFaceNet::CHANNELS))?;
+        self.norm.forward(&linear(&pooled, self.linear.weight(), self.linear.bias())?, train)
+    }
+}
+
+/// The convolution `name` with its normalisation.
+fn normalised(config: Conv2dConfig, norm: BatchNormConfig, name: &str, vb: &VarBuilder) -> Result<Conv2d> {
+    let names = ["conv2d", "batchnorm"].map(|layer| format!("{name}_{layer}"));
+    let config = Conv2dConfig { weight: init::kaiming_normal_fan_in(), ..config };
+    Conv2d::with_norm(config, norm, names.each_ref().map(String::as_str), vb)
+}
+
+/// The same with PReLU.
+fn prelu(config: Conv2dConfig, norm: BatchNormConfig, name: &str, vb: &VarBuilder) -> Result<Conv2d> {
+    normalised(config, norm, name, vb)?.prelu(&vb.pp(format!("{name}_relu")))
+}

@@ -14,7 +14,7 @@ use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
 use ebm_face::config::{ExperimentConfig, FrozenConfig};
 use ebm_face::features::{Depth, FeatureCache, FeatureTable};
-use ebm_face::network::ENERGY;
+use ebm_face::network::{ENERGY, Head};
 use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, Row, evaluate, frozen, mini, runs};
 use ebm_face::saved::{BackboneSource, RunConfig, Saved, TrainedHead, save};
@@ -310,4 +310,22 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
         let found = again.rows.iter().find(same).unwrap();
         assert!((found.mae - row.mae).abs() < 0.02 * row.mae, "{row:?} and {found:?}");
     }
+}
+
+#[test]
+fn ranks_begin_with_the_log_odds_where_the_settings_say_so() {
+    let mut config = config();
+    let biases = |config: &ExperimentConfig, method: &str| {
+        let store = ParamStore::new(Key::new(1));
+        Head::preload(config, method, &store, [30.0, 50.0]).unwrap();
+        Head::of(config, method, 4, &store, &CPU).unwrap();
+        store.var("head.ranks.bias").map(|biases| biases.to_vec1::<f32>().unwrap())
+    };
+    assert_eq!(biases(&config, "cao").unwrap(), [0.0; 39]);
+    config.head.ranks_at_log_odds = true;
+    // Both are above 21, one above 30, none above 50.
+    let found = biases(&config, "cao").unwrap();
+    let expected = [(0, 5f32.ln()), (9, 0.0), (28, 0.0), (29, -(5f32.ln()))];
+    assert!(expected.iter().all(|&(rank, logit)| (found[rank] - logit).abs() < 1e-6), "{found:?}");
+    assert!(biases(&config, "niu").is_none() && biases(&config, ENERGY).is_none());
 }

@@ -3,6 +3,7 @@
 mod augment;
 pub mod biwi;
 pub mod loader;
+pub mod pointing04;
 mod region;
 pub mod split;
 mod tolerance;
@@ -83,7 +84,7 @@ pub struct Face {
     pub name: String,
     /// The image.
     pub pixels: Pixels,
-    /// D numbers: the age in years, or yaw, pitch and roll in degrees.
+    /// D numbers: the age in years, or yaw, pitch and roll or pan and tilt in degrees.
     pub target: Vec<f32>,
 }
 

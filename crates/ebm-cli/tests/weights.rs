@@ -75,6 +75,23 @@ fn a_detector_of_maskrcnn_benchmark_is_converted() {
 }
 
 #[test]
+fn parameters_of_mxnet_get_names_of_ours() {
+    let Some(params) = ebm_testing::external("weights/mobilefacenet/model-0000.params") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [out, again] = ["out.safetensors", "again.safetensors"].map(|name| dir.path().join(name));
+    let found = answer(&["weights", "convert", text(&params), text(&out)]);
+    assert_eq!((&found["family"], &found["tensors"]), (&"mobilefacenet".into(), &284.into()));
+    assert_eq!(found["parameters"], 1_022_848);
+    assert!(import::load(&out, &Device::Cpu).unwrap().contains_key("conv_1_relu.weight"));
+    answer(&["weights", "convert", text(&out), text(&again)]);
+    assert!(std::fs::read(&out).unwrap() == std::fs::read(&again).unwrap(), "the bytes differ");
+    let mut cut_off = std::fs::read(&params).unwrap();
+    cut_off.truncate(1_000_000);
+    std::fs::write(&again, cut_off).unwrap();
+    refused(&["weights", "convert", text(&again), text(&out), "--force"], "cut off");
+}
+
+#[test]
 fn a_photograph_needs_no_file_of_weights() {
     let dir = tempfile::tempdir().unwrap();
     let (committed, again) =

@@ -80,14 +80,10 @@ impl BodyForm {
 
     /// The map, from 1, that is the first to need the parameter; 0 where all do.
     fn map_of(&self, name: &str) -> usize {
-        /// The last block of each map.
-        const BLOCKS: [usize; 4] = [0, 2, 4, 10];
         let number = |prefix: &str| name.strip_prefix(prefix)?.split('.').next()?.parse::<usize>().ok();
         match self.architecture {
             Architecture::ResNet(_) => number("layer").unwrap_or(0),
-            Architecture::EfficientNetLite0 => {
-                number("_blocks.").map_or(0, |block| 1 + BLOCKS.iter().filter(|last| **last < block).count())
-            }
+            Architecture::EfficientNetLite0 => EfficientNetLite0::map_of(name),
         }
     }
 

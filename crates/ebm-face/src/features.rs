@@ -1,4 +1,4 @@
-//! g_x of many images, computed once and kept on disk.
+//! g_x of many images, or what a frozen part makes of them, computed once and kept on disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,25 @@ use sha2::{Digest, Sha256};
 use crate::training::{images, targets};
 use crate::{Backbone, Error, Result};
 
-/// Features and targets of one view of a list of images, row by row. An image that could not be read has no
-/// row.
-#[derive(Clone, Debug, PartialEq)]
+/// What a backbone makes of one view of a list of images, row by row, with the targets. An image that could not be
+/// read has no row.
+#[derive(Clone, Debug)]
 pub struct FeatureTable {
-    /// X, the length of g_x.
-    num_features: usize,
-    /// D.
-    dim: usize,
-    /// `(N, X)`.
-    features: Vec<f32>,
+    /// g_x, `(N, X)`, or the maps of the frozen part, `(N, …)`.
+    features: Tensor,
     /// `(N, D)`: the targets of this view, which a mirror image may change.
-    targets: Vec<f32>,
+    targets: Tensor,
     /// The place in the list of images of each row.
     indices: Vec<u32>,
+}
+
+/// What of a backbone a table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// g_x, in single precision.
+    Features,
+    /// The maps of its [frozen part](Backbone::frozen_maps), in half precision.
+    FrozenMaps,
 }
 
 impl FeatureTable {
@@ -42,9 +47,9 @@ impl FeatureTable {
         self.indices.is_empty()
     }
 
-    /// X, the length of g_x.
+    /// The numbers of a row: of g_x X.
     pub fn num_features(&self) -> usize {
-        self.num_features
+        self.features.dims().iter().skip(1).product()
     }
 
     /// The place in the list of images of each row.
@@ -52,26 +57,28 @@ impl FeatureTable {
         &self.indices
     }
 
-    /// g_x of all rows, `(N, X)`.
+    /// g_x of all rows, `(N, X)`, of maps as `trunk` goes on from them.
     ///
     /// # Errors
-    /// When memory runs out.
-    pub fn features(&self) -> Result<Tensor> {
-        Ok(Tensor::from_slice(&self.features, (self.len(), self.num_features), &Device::Cpu)?)
+    /// When memory runs out, or the maps are not this backbone's.
+    pub fn features(&self, trunk: Option<&dyn Backbone>) -> Result<Tensor> {
+        let Some(trunk) = trunk else { return Ok(self.features.to_dtype(DType::F32)?) };
+        let mut found = Vec::new();
+        for first in (0..self.len()).step_by(BATCH) {
+            let maps = self.features.narrow(0, first, BATCH.min(self.len() - first))?;
+            found.push(trunk.features_of_maps(&maps.to_dtype(DType::F32)?, false)?);
+        }
+        Ok(Tensor::cat(&found, 0)?)
     }
 
     /// The targets, `(N, D)`.
-    ///
-    /// # Errors
-    /// When memory runs out.
-    pub fn targets(&self) -> Result<Tensor> {
-        Ok(Tensor::from_slice(&self.targets, (self.len(), self.dim), &Device::Cpu)?)
+    pub fn targets(&self) -> &Tensor {
+        &self.targets
     }
 
-    /// Appends g_x and the target of a row.
-    pub(crate) fn append(&self, row: usize, x: &mut Vec<f32>, y: &mut Vec<f32>) {
-        x.extend_from_slice(&self.features[row * self.num_features..][..self.num_features]);
-        y.extend_from_slice(&self.targets[row * self.dim..][..self.dim]);
+    /// What a batch takes of a row, `(1, …)`, and its target, `(1, D)`.
+    pub(crate) fn row(&self, row: usize) -> Result<[Tensor; 2]> {
+        Ok([self.features.narrow(0, row, 1)?, self.targets.narrow(0, row, 1)?])
     }
 
     /// Runs `trunk`, whose parameters are on `device`, over all faces as they are.
@@ -85,64 +92,63 @@ impl FeatureTable {
     ) -> Result<Self> {
         let loader = FaceLoaderConfig::in_order(transform, 8);
         let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?;
-        Self::compute(trunk, device, &loader, stage, faces.faces.len(), progress)
+        Self::compute(trunk, Depth::Features, device, &loader, stage, faces.faces.len(), progress)
     }
 
-    /// Runs `trunk`, whose parameters are on `device`, over all images of the loader, `total` in number.
+    /// Runs `trunk`, whose parameters are on `device`, over all images of the loader.
     fn compute(
         trunk: &dyn Backbone,
+        depth: Depth,
         device: &Device,
         loader: &FaceLoader,
         stage: &str,
         total: usize,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let mut table = Self { num_features: 0, dim: 0, features: vec![], targets: vec![], indices: vec![] };
+        let (mut features, mut all, mut indices) = (Vec::new(), Vec::new(), Vec::new());
         progress.begin(stage, total);
         for batch in loader.epoch(0)? {
             let batch = batch?;
-            let g_x = trunk.features(&images(&batch, device)?, false)?;
-            let y = targets(&batch, &Device::Cpu)?;
-            (table.num_features, table.dim) = (g_x.dim(1)?, y.dim(1)?);
-            table.features.extend(g_x.flatten_all()?.to_vec1::<f32>()?);
-            table.targets.extend(y.flatten_all()?.to_vec1::<f32>()?);
-            table.indices.extend(batch.samples.iter().map(|sample| sample.index as u32));
-            progress.advance(table.len(), "");
+            let x = images(&batch, device)?;
+            features.push(match depth {
+                Depth::Features => trunk.features(&x, false)?.to_device(&Device::Cpu)?,
+                Depth::FrozenMaps => trunk.frozen_maps(&x)?.to_dtype(DType::F16)?.to_device(&Device::Cpu)?,
+            });
+            all.push(targets(&batch, &Device::Cpu)?);
+            indices.extend(batch.samples.iter().map(|sample| sample.index as u32));
+            progress.advance(indices.len(), "");
         }
         progress.end();
-        Ok(table)
+        Ok(Self { features: Tensor::cat(&features, 0)?, targets: Tensor::cat(&all, 0)?, indices })
     }
 
     fn to_tensors(&self) -> Result<BTreeMap<String, Tensor>> {
         let indices = Tensor::from_slice(&self.indices, self.len(), &Device::Cpu)?;
-        let tensors = [("features", self.features()?), ("targets", self.targets()?), ("indices", indices)];
+        let (features, targets) = (self.features.clone(), self.targets.clone());
+        let tensors = [("features", features), ("targets", targets), ("indices", indices)];
         Ok(tensors.map(|(name, tensor)| (name.to_owned(), tensor)).into())
     }
 
     /// The table of a file that [`to_tensors`](Self::to_tensors) filled; none for any other.
     fn from_tensors(tensors: &BTreeMap<String, Tensor>) -> Option<Self> {
         let of = |name: &str, dtype: DType| tensors.get(name).filter(|tensor| tensor.dtype() == dtype);
-        let matrix = |name: &str| {
-            let tensor = of(name, DType::F32)?;
-            let (rows, columns) = tensor.dims2().ok()?;
-            Some((rows, columns, tensor.flatten_all().ok()?.to_vec1::<f32>().ok()?))
-        };
-        let (rows, num_features, features) = matrix("features")?;
-        let (target_rows, dim, targets) = matrix("targets")?;
+        let features = of("features", DType::F32).or_else(|| of("features", DType::F16))?.clone();
+        let targets = of("targets", DType::F32).filter(|targets| targets.rank() == 2)?.clone();
         let indices = of("indices", DType::U32)?.to_vec1::<u32>().ok()?;
-        let whole = rows == target_rows && rows == indices.len() && rows > 0;
-        whole.then_some(Self { num_features, dim, features, targets, indices })
+        let rows = |tensor: &Tensor| tensor.dims().first() == Some(&indices.len());
+        let whole = rows(&features) && features.rank() > 1 && rows(&targets) && !indices.is_empty();
+        whole.then_some(Self { features, targets, indices })
     }
 
     /// What the file's content is checked against.
-    fn checksum(&self) -> String {
+    fn checksum(&self) -> Result<String> {
         let mut hash = Sha256::new();
-        for numbers in [&self.features, &self.targets] {
-            hash.update((numbers.len() as u64).to_le_bytes());
-            numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        for tensor in [&self.features, &self.targets] {
+            hash.update((tensor.elem_count() as u64).to_le_bytes());
+            tensor.write_bytes(&mut hash)?;
         }
         self.indices.iter().for_each(|index| hash.update(index.to_le_bytes()));
-        hex(hash)
+        Ok(hex(hash))
     }
 }
 
@@ -154,7 +160,9 @@ pub struct FeatureCache<'a> {
     pub dir: PathBuf,
     /// The network.
     pub trunk: &'a dyn Backbone,
-    /// A hash of the network's weights and form.
+    /// What of it is kept.
+    pub depth: Depth,
+    /// A hash of the network's weights and form, and of what of it is kept.
     pub trunk_digest: String,
 }
 
@@ -186,15 +194,15 @@ impl FeatureCache<'_> {
         }
         let loader =
             FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
-        let table =
-            FeatureTable::compute(self.trunk, &Device::Cpu, &loader, name, faces.faces.len(), progress)?;
+        let (trunk, total) = (self.trunk, faces.faces.len());
+        let table = FeatureTable::compute(trunk, self.depth, &Device::Cpu, &loader, name, total, progress)?;
         std::fs::create_dir_all(&self.dir).map_err(|source| Error::Io {
             action: "create",
             path: self.dir.clone(),
             source,
         })?;
         let metadata =
-            BTreeMap::from([("inputs".to_owned(), digest), ("content".to_owned(), table.checksum())]);
+            BTreeMap::from([("inputs".to_owned(), digest), ("content".to_owned(), table.checksum()?)]);
         import::save_safetensors_with(&path, &table.to_tensors()?, &metadata)?;
         Ok(table)
     }
@@ -217,7 +225,7 @@ fn read(path: &Path, digest: &str) -> Option<FeatureTable> {
         return None;
     }
     let table = FeatureTable::from_tensors(&import::load_safetensors(path, &Device::Cpu).ok()?)?;
-    (metadata.get("content") == Some(&table.checksum())).then_some(table)
+    (metadata.get("content") == table.checksum().ok().as_ref()).then_some(table)
 }
 
 /// Lower-case hexadecimal.

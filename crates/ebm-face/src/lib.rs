@@ -21,6 +21,8 @@
 //! |---|---|---|---|---|---|
 //! | `resnet` | [`ResNetBackbone`] | mean of the last map | any | torchvision's | yes |
 //! | `convnext` | [`ConvNeXt`], of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
+//! | `mobilefacenet` | [`MobileFaceNetBackbone`] | mean of the last map | any | MXNet's | yes, or its last blocks |
+//! | `efficientnet_lite0` | [`EfficientNetLite0Backbone`] | mean of the last map | any | the published | yes, or its last blocks |
 //! | `dinov2` | [`Dinov2`], of `candle_transformers` | class token | square, multiples of 14 | the published | no: predicts only |
 
 mod backbone;
@@ -39,8 +41,9 @@ pub mod training;
 
 pub use backbone::{
     Backbone, BackboneConfig, ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2, Dinov2Config,
-    ImageSize, ResNetBackbone, ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone,
-    preload_resnet,
+    EfficientNetLite0Backbone, EfficientNetLite0Config, ImageSize, MobileFaceNetBackbone,
+    MobileFaceNetConfig, ResNetBackbone, ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet,
+    preload_backbone, preload_resnet,
 };
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig};

@@ -9,8 +9,8 @@ use candle_nn::Module;
 use candle_transformers::models::convnext::{Config, convnext, convnext_no_final_layer};
 use candle_transformers::models::dinov2::DinoVisionTransformer;
 use ebm_face::{
-    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config, Error,
-    ResNetBackboneConfig, ResNetNorm, preload_backbone,
+    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config,
+    EfficientNetLite0Config, Error, MobileFaceNetConfig, ResNetBackboneConfig, ResNetNorm, preload_backbone,
 };
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::init::{draw, normal};
@@ -198,6 +198,52 @@ fn residual_networks_have_their_gradients() {
     let parameters = ["conv1.weight", "layer2.0.conv1.weight", "layer4.0.downsample.0.bias"];
     // A small step: few kinks of the rectifier are crossed.
     check_gradients(&BackboneConfig::Resnet(trunk), &[2, 3, 45, 38], &parameters, 1e-7, 1e-4);
+}
+
+#[test]
+fn small_networks_have_their_gradients_and_go_on_from_frozen_maps() {
+    let mobile = |trained_blocks, frozen_norm| {
+        BackboneConfig::Mobilefacenet(MobileFaceNetConfig { trained_blocks, frozen_norm })
+    };
+    let lite = |trained_maps, frozen_norm| {
+        BackboneConfig::EfficientnetLite0(EfficientNetLite0Config { trained_maps, frozen_norm })
+    };
+    // By the batch's statistics some have none, which differences do not find; ebm-nn compares those with torch's.
+    let names = ["conv_1_relu.weight", "res_4_block2_conv_dw_conv2d.weight"];
+    check_gradients(&mobile(18, true), &[1, 3, 24, 17], &names, 1e-7, 1e-4);
+    check_gradients(&mobile(4, true), &[1, 3, 24, 17], &["dconv_45_conv_sep_relu.weight"], 1e-7, 1e-4);
+    check_gradients(&lite(5, true), &[1, 3, 32, 17], &["_conv_stem.weight"], 1e-7, 1e-4);
+    check_gradients(&lite(1, true), &[1, 3, 32, 17], &["_blocks.11._expand_conv.weight"], 1e-7, 1e-4);
+
+    let firsts =
+        [(mobile(4, false), "dconv_45_conv_dw"), (lite(1, false), "_blocks.11."), (lite(0, false), "")];
+    for (config, first) in firsts {
+        let (store, backbone) = build(&config, DType::F32);
+        let images = noise(&[2, 3, 48, 40], DType::F32, 1);
+        let features = backbone.features(&images, false).unwrap();
+        assert_eq!(features.dims(), [2, backbone.num_features()]);
+        let maps = backbone.frozen_maps(&images).unwrap();
+        let again = backbone.features_of_maps(&maps, false).unwrap();
+        assert_close(&again, &features, 1e-6);
+        let trainable = store.trainable();
+        assert_eq!(trainable.iter().any(|(name, _)| name.starts_with(first)), !first.is_empty());
+        assert!(backbone.features(&noise(&[2, 1, 48, 40], DType::F32, 1), false).is_err());
+        let trained = backbone.features(&images, true).unwrap();
+        assert_eq!(trained.track_op(), !trainable.is_empty());
+    }
+}
+
+#[test]
+fn published_small_networks_load_without_what_is_behind_their_maps() {
+    let Some(path) = ebm_testing::external("weights/mobilefacenet/model-0000.params") else { return };
+    let config = BackboneConfig::Mobilefacenet(MobileFaceNetConfig { trained_blocks: 4, frozen_norm: false });
+    let store = ParamStore::new(Key::new(0));
+    preload_backbone(&store, "trunk", &config, &path, &CPU).unwrap();
+    config.build(&store, "trunk", DType::F32, &CPU).unwrap();
+    assert!(store.preload_report().is_exact());
+    let other =
+        BackboneConfig::EfficientnetLite0(EfficientNetLite0Config { trained_maps: 1, frozen_norm: true });
+    assert!(matches!(preload_backbone(&store, "", &other, &path, &CPU), Err(Error::Weights { .. })));
 }
 
 #[test]

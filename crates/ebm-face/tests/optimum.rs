@@ -26,6 +26,7 @@ fn settings(weight_decay: f64) -> TrainingConfig {
         learning_rate: 0.03,
         weight_decay,
         milestones: vec![2000.0, 2500.0],
+        trunk_rate: 1.0,
     }
 }
 
@@ -151,6 +152,7 @@ fn the_energy_model_finds_the_density_of_its_data() {
         batch_size: 128,
         learning_rate: 0.01,
         milestones: vec![400.0, 550.0],
+        trunk_rate: 1.0,
         ..settings(0.0)
     };
     let mut task = FaceTask::new(network, store, source, &training, Key::new(2));

@@ -137,6 +137,7 @@ fn training_takes_torchs_steps() {
         learning_rate: 0.01,
         weight_decay: 0.001,
         milestones: vec![3.0],
+        trunk_rate: 1.0,
     };
     for (case, settings) in heads() {
         if settings["kind"] == "energy" {

@@ -1,5 +1,7 @@
 //! EfficientNet-Lite0 with the parameter names of its published weights.
 
+use std::ops::{Range, RangeInclusive};
+
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
@@ -93,6 +95,15 @@ impl EfficientNetLite0 {
         ["_conv_head.", "_bn1.", "_fc."].iter().any(|prefix| name.starts_with(prefix))
     }
 
+    /// The map, from 1, that is the first to need the parameter of this name; 0 where all do.
+    pub fn map_of(name: &str) -> usize {
+        /// The last block of each map.
+        const BLOCKS: [usize; 4] = [0, 2, 4, 10];
+        let block =
+            name.strip_prefix("_blocks.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+        block.map_or(0, |block| 1 + BLOCKS.iter().filter(|last| **last < block).count())
+    }
+
     /// (N, 3, H, W) -> its first `maps` maps with the channels innermost, (N, H/2, W/2, channels\[0\]) to
     /// (…, H/32, W/32, channels\[4\]), sizes rounded up; later ones are not computed. With `train`,
     /// normalisation that is not frozen uses and records the batch's statistics.
@@ -102,14 +113,37 @@ impl EfficientNetLite0 {
     pub fn forward_channels_last(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
         check(maps, self.groups.len())?;
         x.dims4()?;
-        let mut x = self.stem.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
-        let mut found: Vec<Tensor> = Vec::with_capacity(maps);
-        for group in &self.groups[..maps] {
+        let stem = self.stem.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
+        let found = self.go_on(&stem, 0..maps, train)?;
+        Workspace::shared().recycle_input(stem, &found[0]);
+        Ok(found)
+    }
+
+    /// The maps of these numbers, from 1, made of the one before them: what
+    /// [`forward_channels_last`](Self::forward_channels_last) makes of an image.
+    ///
+    /// # Errors
+    /// As there, and when there is no map before them.
+    pub fn forward_from(
+        &self,
+        map: &Tensor,
+        maps: RangeInclusive<usize>,
+        train: bool,
+    ) -> Result<Vec<Tensor>> {
+        check(*maps.end(), self.groups.len())?;
+        check(maps.start().saturating_sub(1), *maps.end())?;
+        self.go_on(map, maps.start() - 1..*maps.end(), train)
+    }
+
+    /// The maps that these groups make of what is before them, which stays.
+    fn go_on(&self, x: &Tensor, groups: Range<usize>, train: bool) -> Result<Vec<Tensor>> {
+        let (mut x, mut found) = (x.clone(), Vec::with_capacity(groups.len()));
+        for group in &self.groups[groups] {
             for (i, block) in group.iter().enumerate() {
                 let y = block.forward(&x, train)?;
                 let input = std::mem::replace(&mut x, y);
-                // The first block of a later group reads a map that is kept.
-                if i > 0 || found.is_empty() {
+                // The first block of a group reads a map that is kept.
+                if i > 0 {
                     Workspace::shared().recycle_input(input, &x);
                 }
             }

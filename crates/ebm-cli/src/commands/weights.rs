@@ -15,7 +15,7 @@ use crate::schema::document;
 #[derive(Subcommand)]
 pub enum Weights {
     /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision,
-    /// maskrcnn-benchmark or Detectron, or a ResNet.
+    /// maskrcnn-benchmark or Detectron, a ResNet or MobileFaceNet.
     Convert(ConvertArgs),
     /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
     /// read.
@@ -25,7 +25,7 @@ pub enum Weights {
 /// Arguments of `ebm weights convert`.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A .pth of any torch, a .pkl of Detectron, or a .safetensors file.
+    /// A .pth of any torch, a .pkl of Detectron, a .params of MXNet, or a .safetensors file.
     input: PathBuf,
     /// The .safetensors file to write.
     output: PathBuf,

@@ -5,6 +5,7 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::{
     import::{self, LoadPolicy},
+    mobilefacenet::{FaceEmbedding, MobileFaceNet},
     params::ParamStore,
     resnet::{Block, Norm, ResNet, ResNetConfig},
 };
@@ -72,6 +73,10 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
             check_resnet(&file)?;
             (resnet_metadata(&file.all_metadata), None)
         }
+        Some(Family::MobileFaceNet) => {
+            check_mobilefacenet(&file)?;
+            (Metadata::new(), None)
+        }
         Some(Family::FastestDet) => {
             file.fastest_det()?;
             let known = file.metadata.as_ref().map(|found| &found.classes[..]).unwrap_or_default();
@@ -115,6 +120,16 @@ fn check_detector(file: &WeightFile, options: &ConvertOptions<'_>) -> Result<(Me
 fn embedded_name(config: &DetectorConfig) -> Option<&'static str> {
     let same = |name: &&str| ExperimentConfig::embedded(name).is_ok_and(|known| known.detector == *config);
     ExperimentConfig::EMBEDDED.iter().map(|(name, _)| *name).find(same)
+}
+
+/// Refuses what is not exactly MobileFaceNet with its embedding.
+fn check_mobilefacenet(file: &WeightFile) -> Result<()> {
+    let store = ParamStore::new(Key::new(0));
+    let vb = store.var_builder(DType::F32, &Device::Cpu);
+    MobileFaceNet::new(MobileFaceNet::NORM, &vb)?;
+    FaceEmbedding::new(MobileFaceNet::NORM, &vb)?;
+    let report = store.load(&file.tensors, LoadPolicy::LENIENT)?;
+    file.check_exact(&report, Network::Other("MobileFaceNet with MXNet's names"))
 }
 
 /// What is known of a ResNet beside its tensors, but for the exponents of a fixed point that it no longer

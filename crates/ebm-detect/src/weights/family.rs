@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ebm_nn::mobilefacenet::MobileFaceNet;
+
 /// Who made a weight file, as its names tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -17,6 +19,8 @@ pub enum Family {
     Ours,
     /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
     ResNet,
+    /// InsightFace's MobileFaceNet, with MXNet's names or ours.
+    MobileFaceNet,
 }
 
 /// What becomes of a tensor.
@@ -54,6 +58,9 @@ impl Family {
         if has("roi_heads.energy_") || has("roi_heads.box_density.") {
             return Some(Self::Ours);
         }
+        if ["arg:conv_6sep_", "conv_6sep_"].into_iter().any(has) {
+            return Some(Self::MobileFaceNet);
+        }
         (has("conv1.weight") && has("layer1.0.")).then_some(Self::ResNet)
     }
 
@@ -62,7 +69,7 @@ impl Family {
         match self {
             Self::Torchvision => Some("torchvision"),
             Self::MaskrcnnBenchmark | Self::Detectron => Some("paper"),
-            Self::FastestDet | Self::Ours | Self::ResNet => None,
+            Self::FastestDet | Self::Ours | Self::ResNet | Self::MobileFaceNet => None,
         }
     }
 
@@ -75,13 +82,15 @@ impl Family {
             Self::FastestDet => "fastest_det",
             Self::Ours => "ours",
             Self::ResNet => "resnet",
+            Self::MobileFaceNet => "mobilefacenet",
         }
     }
 
     /// What a file of names of no family could have had.
     pub(super) fn expected() -> String {
         let detectors = Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, ")));
-        format!("{}, nor those of a ResNet (conv1.weight, layer1.0.…)", detectors.join(", "))
+        let others = "a ResNet (conv1.weight, layer1.0.…) or MobileFaceNet (conv_6sep_…)";
+        format!("{}, nor those of {others}", detectors.join(", "))
     }
 
     /// What the tensor `name` is.
@@ -92,6 +101,7 @@ impl Family {
             Self::MaskrcnnBenchmark => maskrcnn_benchmark(name),
             Self::Detectron => super::detectron::role(name),
             Self::ResNet if name.starts_with("fc.") => Role::Unused,
+            Self::MobileFaceNet => Role::Parameter(MobileFaceNet::parameter(name)),
             Self::FastestDet | Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
         }
     }
@@ -106,6 +116,7 @@ impl fmt::Display for Family {
             Self::FastestDet => "FastestDet",
             Self::Ours => "a branch",
             Self::ResNet => "a ResNet",
+            Self::MobileFaceNet => "MobileFaceNet",
         })
     }
 }
@@ -187,6 +198,8 @@ mod tests {
             (Family::FastestDet, "detect_head.obj_layers.conv5x5.0.weight"),
             (Family::Ours, "roi_heads.energy_head.fc6.weight"),
             (Family::Ours, "roi_heads.box_density.mean.weight"),
+            (Family::MobileFaceNet, "arg:conv_6sep_conv2d_weight"),
+            (Family::MobileFaceNet, "conv_6sep_batchnorm.running_mean"),
         ];
         for (family, name) in cases {
             assert_eq!(Family::of(["x", name]), Some(family), "{name}");

@@ -2,6 +2,8 @@
 
 mod convnext;
 mod dinov2;
+mod efficientnet;
+mod mobilefacenet;
 mod parameters;
 mod resnet;
 mod resnet_file;
@@ -9,6 +11,8 @@ mod weights;
 
 pub use convnext::{ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
 pub use dinov2::{Dinov2, Dinov2Config};
+pub use efficientnet::{EfficientNetLite0Backbone, EfficientNetLite0Config};
+pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
 pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
 pub use weights::preload_backbone;
@@ -37,6 +41,23 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// with `train` when the network is not [trainable](Self::is_trainable).
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
+    /// What the frozen part of the network makes of `images`, (B, …), which no training changes: the images
+    /// themselves where nothing is frozen.
+    ///
+    /// # Errors
+    /// As [`features`](Self::features).
+    fn frozen_maps(&self, images: &Tensor) -> Result<Tensor> {
+        Ok(images.clone())
+    }
+
+    /// The rest: [`frozen_maps`](Self::frozen_maps) (B, …) -> g_x (B, C), as [`features`](Self::features) says.
+    ///
+    /// # Errors
+    /// As there.
+    fn features_of_maps(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
+        self.features(maps, train)
+    }
+
     /// C, the length of g_x.
     fn num_features(&self) -> usize;
 
@@ -61,6 +82,9 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
+    /// Any height and width.
+    pub const ANY: Self = Self { multiple: 1, smallest: 1, square: false };
+
     /// Whether images of this height and width are taken.
     #[must_use]
     pub fn admits(&self, height: usize, width: usize) -> bool {
@@ -89,7 +113,7 @@ impl std::fmt::Display for ImageSize {
 settings! {
     /// Which [`Backbone`], told by `kind`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(tag = "kind", rename_all = "lowercase")]
+    #[serde(tag = "kind", rename_all = "snake_case")]
     pub enum BackboneConfig {
         /// A residual network, the paper's.
         Resnet(ResNetBackboneConfig),
@@ -97,12 +121,17 @@ settings! {
         Convnext(ConvNeXtConfig),
         /// A vision transformer of `candle_transformers`, for prediction only.
         Dinov2(Dinov2Config),
+        /// A small network that was trained to know faces again.
+        Mobilefacenet(MobileFaceNetConfig),
+        /// A small network that was trained on ImageNet.
+        EfficientnetLite0(EfficientNetLite0Config),
     }
 }
 
 impl BackboneConfig {
     /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on
-    /// `device`. The parameters of a network that is not trainable are frozen in `store`.
+    /// `device`. The parameters of a network that is not trainable are frozen in `store`, and of others those that
+    /// the configuration says.
     ///
     /// # Errors
     /// [`Error::Config`] when no such network exists; else when `store` refuses a tensor.
@@ -113,10 +142,11 @@ impl BackboneConfig {
         dtype: DType,
         device: &Device,
     ) -> Result<Box<dyn Backbone>> {
-        if !self.is_trainable() {
-            let names = shapes::record(|vb| self.build_from(vb))?;
-            let names: BTreeSet<_> = names.into_keys().map(|name| weights::join(prefix, &name)).collect();
-            store.freeze(move |name| names.contains(name));
+        let names = shapes::record(|vb| self.build_from(vb))?.into_keys();
+        let frozen = names.filter(|name| self.is_frozen(name)).map(|name| weights::join(prefix, &name));
+        let frozen: BTreeSet<_> = frozen.collect();
+        if !frozen.is_empty() {
+            store.freeze(move |name| frozen.contains(name));
         }
         let vb = store.var_builder(dtype, device);
         self.build_from(if prefix.is_empty() { vb } else { vb.pp(prefix) })
@@ -127,11 +157,50 @@ impl BackboneConfig {
         !matches!(self, Self::Dinov2(_))
     }
 
+    /// Whether the parameter of this name is never trained.
+    fn is_frozen(&self, name: &str) -> bool {
+        match self {
+            Self::Resnet(_) | Self::Convnext(_) => false,
+            Self::Dinov2(_) => true,
+            Self::Mobilefacenet(config) => config.is_frozen(name),
+            Self::EfficientnetLite0(config) => config.is_frozen(name),
+        }
+    }
+
     fn build_from(&self, vb: VarBuilder) -> Result<Box<dyn Backbone>> {
         Ok(match self {
             Self::Resnet(config) => Box::new(ResNetBackbone::new(config, vb)?),
             Self::Convnext(config) => Box::new(ConvNeXt::new(config, vb)?),
             Self::Dinov2(config) => Box::new(Dinov2::new(config, vb)?),
+            Self::Mobilefacenet(config) => Box::new(MobileFaceNetBackbone::new(config, &vb)?),
+            Self::EfficientnetLite0(config) => Box::new(EfficientNetLite0Backbone::new(config, vb)?),
         })
     }
+}
+
+/// The trained part of a backbone, whose images are the [maps](Backbone::frozen_maps) of the frozen part.
+#[derive(Debug)]
+pub(crate) struct OnMaps(pub Box<dyn Backbone>);
+
+impl Backbone for OnMaps {
+    fn features(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
+        self.0.features_of_maps(maps, train)
+    }
+
+    fn num_features(&self) -> usize {
+        self.0.num_features()
+    }
+
+    fn images(&self) -> ImageSize {
+        self.0.images()
+    }
+
+    fn is_trainable(&self) -> bool {
+        self.0.is_trainable()
+    }
+}
+
+/// (B, H, W, C) -> (B, C).
+fn mean_of_map(map: &Tensor) -> Result<Tensor> {
+    Ok(map.flatten(1, 2)?.mean(1)?)
 }

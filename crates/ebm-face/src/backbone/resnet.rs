@@ -6,7 +6,7 @@ use ebm_experiment::config::{Setting, settings};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use serde::{Deserialize, Serialize};
 
-use super::{Backbone, ImageSize};
+use super::{Backbone, ImageSize, mean_of_map};
 use crate::{Error, Result};
 
 /// How the backbone normalises.
@@ -93,18 +93,15 @@ impl ResNetBackbone {
     }
 }
 
-/// Any height and width.
-const ANY_SIZE: ImageSize = ImageSize { multiple: 1, smallest: 1, square: false };
-
 impl Backbone for ResNetBackbone {
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
-        ANY_SIZE.check(images)?;
+        ImageSize::ANY.check(images)?;
         let [.., map] = self.resnet.forward(images, train)?;
         if map.is_contiguous() {
             return Ok(map.flatten_from(2)?.mean(2)?);
         }
         // Its channels are innermost in memory: as rows of channels nothing is moved.
-        Ok(map.permute((0, 2, 3, 1))?.flatten(1, 2)?.mean(1)?)
+        mean_of_map(&map.permute((0, 2, 3, 1))?)
     }
 
     fn num_features(&self) -> usize {
@@ -112,6 +109,6 @@ impl Backbone for ResNetBackbone {
     }
 
     fn images(&self) -> ImageSize {
-        ANY_SIZE
+        ImageSize::ANY
     }
 }

@@ -3,16 +3,18 @@
 use std::path::Path;
 
 use candle_core::Device;
+use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import;
+use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 
 use super::BackboneConfig;
 use crate::{Error, Result, shapes};
 
-/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, as the first
-/// values of the parameters of the backbone of `config` in `store`, under `prefix` (may be empty): to be
-/// called before [`BackboneConfig::build`]. What the backbone does without is left out: the classifier,
-/// torch's counters of batches, and DINOv2's `mask_token`. Of a residual network the configuration need not
+/// Sets aside the weights at `path`, safetensors, torch's `.pth` or MXNet's `.params` with the published names, as the
+/// first values of the parameters of the backbone of `config` in `store`, under `prefix` (may be empty): to be
+/// called before [`BackboneConfig::build`]. What the backbone does without is left out: the classifier, torch's
+/// counters of batches, DINOv2's `mask_token`, and MobileFaceNet's embedding. Of a residual network the configuration need not
 /// be known: see [`preload_resnet`](crate::preload_resnet).
 ///
 /// # Errors
@@ -26,6 +28,9 @@ pub fn preload_backbone(
     device: &Device,
 ) -> Result<()> {
     let mut tensors = import::load(path, device)?;
+    if let BackboneConfig::Mobilefacenet(_) = config {
+        tensors = import::rename(tensors, |name| Some(MobileFaceNet::parameter(name)))?;
+    }
     tensors.retain(|name, _| !is_surplus(config, name));
     let report = shapes::compare(|vb| config.build_from(vb), &tensors)?;
     if !report.is_exact() {
@@ -42,6 +47,10 @@ fn is_surplus(config: &BackboneConfig, name: &str) -> bool {
         BackboneConfig::Resnet(_) => name.starts_with("fc.") || name.ends_with("num_batches_tracked"),
         BackboneConfig::Convnext(_) => name.starts_with("head.fc."),
         BackboneConfig::Dinov2(_) => name.starts_with("head.") || name == "mask_token",
+        BackboneConfig::Mobilefacenet(_) => MobileFaceNet::block_of(name) == MobileFaceNet::BLOCKS,
+        BackboneConfig::EfficientnetLite0(_) => {
+            EfficientNetLite0::is_classifier(name) || name.ends_with("num_batches_tracked")
+        }
     }
 }
 

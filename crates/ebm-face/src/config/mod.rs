@@ -48,6 +48,10 @@ settings! {
         /// Training of heads on fixed features; without it the whole network is trained for each row.
         #[serde(default)]
         pub frozen: Option<FrozenConfig>,
+        /// The training images that are drawn for the results where the test images are not there; with 0 the results
+        /// are the validation split's.
+        #[serde(default)]
+        pub report: usize where 0..=1_000_000 => "images",
         /// Sizes of the generated splits, where the data are generated.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
@@ -61,6 +65,7 @@ impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("age_paper", include_str!("../../configs/age_paper.toml")),
         ("age_frozen", include_str!("../../configs/age_frozen.toml")),
+        ("age_finetuned", include_str!("../../configs/age_finetuned.toml")),
         ("age_mini", include_str!("../../configs/age_mini.toml")),
         ("head_pose_paper", include_str!("../../configs/head_pose_paper.toml")),
         ("head_pose_frozen", include_str!("../../configs/head_pose_frozen.toml")),

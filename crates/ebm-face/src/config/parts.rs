@@ -11,6 +11,8 @@ use ebm_nn::schedule::{Decay, Schedule};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
 
+use crate::network::TRUNK;
+
 settings! {
     /// From an image to the network's input.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +75,14 @@ settings! {
         /// Epochs at which the learning rate falls to a tenth. The paper has none.
         #[serde(default)]
         pub milestones: Vec<f64> where 0.0..=1e6 => "epochs",
+        /// The backbone's learning rate over that of the head.
+        #[serde(default = "same_rate")]
+        pub trunk_rate: f64 where 0.0..=100.0,
     }
+}
+
+fn same_rate() -> f64 {
+    1.0
 }
 
 impl TrainingConfig {
@@ -84,7 +93,11 @@ impl TrainingConfig {
 
     /// The optimiser over `params`, for `count` images.
     pub fn updater(&self, params: Vec<(String, Var)>, count: usize) -> Updater {
-        let optimizer = Adam::new(params, |_| ParamGroup::decay(self.weight_decay));
+        let group = |name: &str| {
+            let lr_multiplier = if name.starts_with(TRUNK) { self.trunk_rate } else { 1.0 };
+            ParamGroup { lr_multiplier, weight_decay: self.weight_decay }
+        };
+        let optimizer = Adam::new(params, group);
         let milestones = self.milestones.iter().map(|&epoch| self.step_of(epoch, count) as u64).collect();
         let decay = Decay::MultiStep { milestones, gamma: 0.1 };
         let schedule = Schedule { base: self.learning_rate, warmup: None, decay };
@@ -184,7 +197,7 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct FrozenConfig {
-        /// How many views of a training image have features: the image itself and augmented ones.
+        /// How many views of a training image have features or maps: the image itself and augmented ones.
         pub views: usize where 1..=1000,
         /// How the backbone is trained before it is frozen; without it, its weights are given.
         #[serde(default)]

@@ -87,7 +87,7 @@ pub fn evaluate(
             None => {
                 let plain = config.experiment.input.transform(false);
                 let table = FeatureTable::of_faces(&*trunk, &Device::Cpu, plain, faces, "images", progress)?;
-                let seen = Rc::new(Seen { g_x: table.features()?, y: table.targets()? });
+                let seen = Rc::new(Seen { g_x: table.features(None)?, y: table.targets().clone() });
                 tables.insert(name, Rc::clone(&seen));
                 seen
             }
@@ -115,7 +115,7 @@ pub fn choose_refinement(
     };
     let (plain, stage) = (config.input.transform(false), "validation images");
     let table = FeatureTable::of_faces(&*saved.trunk, &Device::Cpu, plain, faces, stage, progress)?;
-    let all = Seen { g_x: table.features()?, y: table.targets()? };
+    let all = Seen { g_x: table.features(None)?, y: table.targets().clone() };
     let densities = coordinate_densities(head, &all, &config.density)?;
     let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();
     let count = densities.len();

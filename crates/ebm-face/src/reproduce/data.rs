@@ -44,6 +44,7 @@ const TEST_RECORDINGS: usize = 8;
 const TRAIN: &str = "train";
 const VALIDATION: &str = "validation";
 const TEST: &str = "test";
+const REPORT: &str = "report";
 /// Root of the seeds of generated faces.
 const DATA_SEED: u64 = 2020;
 
@@ -56,7 +57,7 @@ pub struct Data {
     pub validation: Arc<Faces>,
     /// The results are computed on these; without them, on the validation split.
     pub test: Option<Arc<Faces>>,
-    /// What was drawn for validation, where it was drawn.
+    /// What was drawn for validation and perhaps for the results, where it was drawn.
     pub split: Option<Split>,
 }
 
@@ -73,11 +74,12 @@ impl Data {
 
     /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files or as its own frames,
     /// of which 8 recordings are drawn for the test. Validation images are drawn from the training images: 1
-    /// 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of any others.
+    /// 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of any others. Where the test
+    /// images are not there, `report` more are drawn in their place.
     ///
     /// # Errors
     /// When a file is missing or has too many defects. Test images may be missing as a whole.
-    pub fn read(task: Task, datasets: &Path, progress: &mut dyn Progress) -> Result<Self> {
+    pub fn read(task: Task, datasets: &Path, report: usize, progress: &mut dyn Progress) -> Result<Self> {
         let source = Self::source(task, datasets);
         let root = source.parent().unwrap_or(datasets);
         let (train, test, share) = match task {
@@ -109,16 +111,23 @@ impl Data {
         }
         let usable = |test: &Faces| test.quarantine.defects.len() * 1000 <= test.faces.len();
         let test = test.filter(|test| !test.faces.is_empty() && usable(test));
-        if test.is_none() {
-            progress.message("The test images are not there: the results are the validation split's.");
-        }
         let count = (train.faces.len() as f64 * share).round() as usize;
         let split = whole(&train)?.draw(TRAIN, VALIDATION, count)?;
-        let [train, validation] = parts(&split, &train, [TRAIN, VALIDATION])?;
+        let (split, report) = if test.is_none() && report > 0 {
+            (split.draw(TRAIN, REPORT, report)?, true)
+        } else {
+            (split, false)
+        };
+        if test.is_none() {
+            let part = if report { REPORT } else { VALIDATION };
+            progress.message(&format!("The test images are not there: the results are the {part} split's."));
+        }
+        let mut drawn = split.apply(&train)?;
+        let mut part = |name: &str| Arc::new(drawn.remove(name).unwrap_or_default());
         Ok(Self {
-            train: Arc::new(train),
-            validation: Arc::new(validation),
-            test: test.map(Arc::new),
+            train: part(TRAIN),
+            validation: part(VALIDATION),
+            test: test.map(Arc::new).or_else(|| report.then(|| part(REPORT))),
             split: Some(split),
         })
     }
@@ -162,7 +171,12 @@ impl Data {
 
     /// Their name.
     pub fn part(&self) -> &'static str {
-        if self.test.is_some() { "test" } else { "validation" }
+        let drawn = self.split.as_ref().is_some_and(|split| split.part(REPORT).is_some());
+        match &self.test {
+            Some(_) if drawn => REPORT,
+            Some(_) => TEST,
+            None => VALIDATION,
+        }
     }
 
     /// Leaves the drawn split in the run's directory.

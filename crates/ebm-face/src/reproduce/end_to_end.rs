@@ -65,7 +65,7 @@ impl Trainer<'_> {
         let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
             let plain = config.input.transform(false);
             let table = FeatureTable::of_faces(&*trunk, device, plain, faces, "features", progress)?;
-            Ok(Rc::new(Seen { g_x: table.features()?, y: table.targets()? }))
+            Ok(Rc::new(Seen { g_x: table.features(None)?, y: table.targets().clone() }))
         };
         let validation = see(&self.data.validation)?;
         let results = match &self.data.test {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | mini | generated faces | a small backbone is trained, then heads on its fixed features |
 //! | frozen | UTKFace or BIWI | heads on the fixed features of a pretrained ResNet-50 |
+//! | finetuned | UTKFace or BIWI | the last blocks of a pretrained MobileFaceNet are trained with each head |
 //! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
 
 mod again;

@@ -1,4 +1,5 @@
-//! Heads on the fixed features of one backbone: the frozen and the mini scale.
+//! Networks on what the frozen part of one backbone has computed once: heads on its features at the frozen and the mini
+//! scale, and at the finetuned scale its last blocks too.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,18 +16,20 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::data::Data;
 use super::heads::{Entry, Seen, Wanted, reproduce};
 use super::{Options, Outcome};
+use crate::backbone::OnMaps;
 use crate::config::{BackboneTraining, ExperimentConfig, FrozenConfig, Settings};
-use crate::features::{FeatureCache, FeatureTable};
+use crate::features::{Depth, FeatureCache, FeatureTable};
 use crate::network::{Head, Network, TRUNK};
 use crate::saved::{BackboneSource, TrainedHead, open_backbone};
 use crate::training::{CachedSource, FaceTask, StreamSource};
-use crate::{Error, Result};
+use crate::{Backbone, Error, Result, preload_backbone};
 
 /// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that
 /// results compare.
 const SHARED_SEED: u64 = 2020;
 
-/// Heads on the features of the backbone in the file `weights`.
+/// Heads on the features of the backbone in the file `weights`; where `depth` says so, each with a copy of the
+/// blocks that the configuration has trained.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -34,14 +37,17 @@ pub fn frozen(
     config: &ExperimentConfig,
     data: &Data,
     weights: &Path,
+    depth: Depth,
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
+    let tables = Tables::compute(config, &frozen, data, weights, depth, options, progress)?;
     let source = BackboneSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
-    let tables = Tables::compute(config, &frozen, data, weights, &source, options, progress)?;
-    let mut train =
-        |wanted: &Wanted<'_>, progress: &mut dyn Progress| tables.entry(wanted, &source, options, progress);
+    let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| match depth {
+        Depth::Features => tables.entry(wanted, &source, options, progress),
+        Depth::FrozenMaps => tables.finetuned(wanted, weights, options, progress),
+    };
     reproduce(config, data, options, &mut train, progress)
 }
 
@@ -61,7 +67,7 @@ pub fn mini(
     };
     let weights = options.run.join("trunk.safetensors");
     train_trunk(config, training, &data.train, options, &weights, progress)?;
-    frozen(config, data, &weights, options, progress)
+    frozen(config, data, &weights, Depth::Features, options, progress)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
@@ -98,11 +104,12 @@ fn train_trunk(
     Ok(ebm_nn::import::save_safetensors(weights, &tensors.collect())?)
 }
 
-/// The features of all splits.
+/// What the frozen part made of all splits.
 struct Tables {
     train: Rc<Vec<FeatureTable>>,
-    validation: Rc<Seen>,
-    results: Rc<Seen>,
+    validation: FeatureTable,
+    /// None where the results are the validation split's.
+    results: Option<FeatureTable>,
 }
 
 impl Tables {
@@ -111,35 +118,39 @@ impl Tables {
         frozen: &FrozenConfig,
         data: &Data,
         weights: &Path,
-        source: &BackboneSource,
+        depth: Depth,
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
         let trunk = open_backbone(&config.trunk, weights, None)?;
-        let trunk_digest = match source {
-            BackboneSource::File { sha256, .. } => sha256.clone(),
-            BackboneSource::Own(form) => format!("{form:?}"),
+        let trunk_digest = match depth {
+            Depth::Features => file_digest(weights)?,
+            Depth::FrozenMaps => format!("{} {:?}", file_digest(weights)?, config.trunk),
         };
-        let cache = FeatureCache { dir: options.cache.clone(), trunk: &*trunk, trunk_digest };
+        let cache = FeatureCache { dir: options.cache.clone(), trunk: &*trunk, depth, trunk_digest };
         let plain = config.input.transform(false);
         let mut table = |name: &str, faces: &Arc<Faces>, augment: Option<u64>| {
             let key = Key::new(SHARED_SEED).split("view").index(augment.unwrap_or(0));
             let transform = if augment.is_some() { config.input.transform(true) } else { plain.clone() };
             cache.table(name, faces, &transform, key, progress)
         };
-        let seen = |table: FeatureTable| -> Result<Rc<Seen>> {
-            Ok(Rc::new(Seen { g_x: table.features()?, y: table.targets()? }))
-        };
-        let validation = seen(table("features, validation", &data.validation, None)?)?;
-        let results = match &data.test {
-            Some(test) => seen(table("features, test", test, None)?)?,
-            None => Rc::clone(&validation),
-        };
+        let validation = table("features, validation", &data.validation, None)?;
+        let results = data.test.as_ref().map(|test| table("features, test", test, None)).transpose()?;
         let mut train = vec![table("features, training, as they are", &data.train, None)?];
         for view in 1..frozen.views as u64 {
             train.push(table(&format!("features, training, view {view}"), &data.train, Some(view))?);
         }
         Ok(Self { train: Rc::new(train), validation, results })
+    }
+
+    /// What a trained head sees of the splits, through `trunk` where the tables hold maps.
+    fn seen(&self, trunk: Option<&dyn Backbone>) -> Result<[Rc<Seen>; 2]> {
+        let see = |table: &FeatureTable| -> Result<Rc<Seen>> {
+            Ok(Rc::new(Seen { g_x: table.features(trunk)?, y: table.targets().clone() }))
+        };
+        let validation = see(&self.validation)?;
+        let results = self.results.as_ref().map(see).transpose()?;
+        Ok([Rc::clone(&validation), results.unwrap_or(validation)])
     }
 
     /// Trains a head on the features and shows it the splits.
@@ -150,17 +161,61 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Entry> {
-        let Wanted { config, method, seed, .. } = *wanted;
-        let first = &self.train[0];
-        let key = Key::new(seed).split(method);
-        let store = ParamStore::new(key.split("init"));
-        let (head, training) = Head::of(config, method, first.num_features(), &store, &Device::Cpu)?;
-        let source = CachedSource::new(Rc::clone(&self.train), training.batch_size, key.split("data"))?;
-        let (steps, network) = (training.steps(first.len()), Network { trunk: None, head });
-        let task = FaceTask::new(network, store, source, training, key.split("train"));
-        let store = wanted.train(task, steps, trunk.clone(), options, progress)?;
-        let (validation, results) = (Rc::clone(&self.validation), Rc::clone(&self.results));
-        let head = TrainedHead::new(config, method, first.num_features(), &store)?;
-        Ok(Entry { method: method.to_owned(), seed, head, validation, results })
+        let store = ParamStore::new(Key::new(wanted.seed).split(wanted.method).split("init"));
+        let num_features = self.train[0].num_features();
+        let start = Start { store, trunk: None, num_features, source: trunk.clone() };
+        let store = self.trained(wanted, start, options, progress)?;
+        let head = TrainedHead::new(wanted.config, wanted.method, num_features, &store)?;
+        let [validation, results] = self.seen(None)?;
+        Ok(Entry { method: wanted.method.to_owned(), seed: wanted.seed, head, validation, results })
     }
+
+    /// Trains a head with the blocks below it on the maps and shows it the splits.
+    fn finetuned(
+        &self,
+        wanted: &Wanted<'_>,
+        weights: &Path,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Entry> {
+        let (form, device) = (&wanted.config.trunk, &Device::Cpu);
+        let store = ParamStore::new(Key::new(wanted.seed).split(wanted.method).split("init"));
+        preload_backbone(&store, TRUNK, form, weights, device)?;
+        let trunk = form.build(&store, TRUNK, DType::F32, device)?;
+        let num_features = trunk.num_features();
+        let (trunk, source) = (Some(Box::new(OnMaps(trunk)) as _), BackboneSource::Own(form.clone()));
+        let start = Start { store, trunk, num_features, source };
+        let store = self.trained(wanted, start, options, progress)?;
+        let head = TrainedHead::new(wanted.config, wanted.method, num_features, &store)?;
+        let trunk = form.build(&store.constants()?, TRUNK, DType::F32, device)?;
+        let [validation, results] = self.seen(Some(&*trunk))?;
+        Ok(Entry { method: wanted.method.to_owned(), seed: wanted.seed, head, validation, results })
+    }
+
+    /// The parameters of the network that is `wanted`, trained.
+    fn trained(
+        &self,
+        wanted: &Wanted<'_>,
+        Start { store, trunk, num_features, source }: Start,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<ParamStore> {
+        let Wanted { config, method, seed, .. } = *wanted;
+        let key = Key::new(seed).split(method);
+        let (head, training) = Head::of(config, method, num_features, &store, &Device::Cpu)?;
+        let batches = CachedSource::new(Rc::clone(&self.train), training.batch_size, key.split("data"))?;
+        let (steps, network) = (training.steps(self.train[0].len()), Network { trunk, head });
+        let task = FaceTask::new(network, store, batches, training, key.split("train"));
+        wanted.train(task, steps, source, options, progress)
+    }
+}
+
+/// A network before its head is made.
+struct Start {
+    store: ParamStore,
+    /// What is trained below the head.
+    trunk: Option<Box<dyn Backbone>>,
+    /// The length of its g_x.
+    num_features: usize,
+    source: BackboneSource,
 }

@@ -78,6 +78,6 @@ pub struct Outcome {
     pub examples: Vec<Example>,
     /// λ, chosen on the validation split.
     pub step_length: f64,
-    /// The split that the rows are of: `test` or `validation`.
+    /// The split that the rows are of: `test`, `validation` or `report`.
     pub part: &'static str,
 }

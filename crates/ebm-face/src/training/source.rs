@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use ebm_data::faces::loader::{FaceBatch, FaceLoader, FaceTransform};
 use ebm_data::loader::ByStep;
 use ebm_nn::device::Uploader;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Inputs with their targets.
 pub struct Batch {
-    /// Images `(B, 3, H, W)` or features `(B, X)`.
+    /// Images `(B, 3, H, W)`, features `(B, X)` or maps `(B, …)`.
     pub x: Tensor,
     /// Targets `(B, D)`.
     pub y: Tensor,
@@ -38,7 +38,7 @@ pub trait BatchSource {
     }
 }
 
-/// Batches of features, in an order of each epoch's own, each image in one of its views drawn anew in each
+/// Batches of features or of a frozen part's maps, in an order of each epoch's own, each image in one of its views drawn anew in each
 /// epoch.
 pub struct CachedSource {
     views: Rc<Vec<FeatureTable>>,
@@ -76,7 +76,7 @@ impl BatchSource for CachedSource {
     fn batch(&mut self, step: usize) -> Result<Batch> {
         // The stream of images runs on from epoch to epoch; a batch may span two.
         let (count, first) = (self.len(), step * self.batch_size);
-        let (mut x, mut y) = (Vec::new(), Vec::new());
+        let mut rows = Vec::with_capacity(self.batch_size);
         for place in first..first + self.batch_size {
             let epoch = place / count;
             let order = match self.order.take() {
@@ -84,14 +84,11 @@ impl BatchSource for CachedSource {
                 _ => self.order(epoch),
             };
             let (image, view) = order[place % count];
-            self.views[view].append(image, &mut x, &mut y);
+            rows.push(self.views[view].row(image)?);
             self.order = Some((epoch, order));
         }
-        let (num_features, dim) = (x.len() / self.batch_size, y.len() / self.batch_size);
-        Ok(Batch {
-            x: Tensor::from_vec(x, (self.batch_size, num_features), &Device::Cpu)?,
-            y: Tensor::from_vec(y, (self.batch_size, dim), &Device::Cpu)?,
-        })
+        let (x, y): (Vec<_>, Vec<_>) = rows.into_iter().map(|[x, y]| (x, y)).unzip();
+        Ok(Batch { x: Tensor::cat(&x, 0)?.to_dtype(DType::F32)?, y: Tensor::cat(&y, 0)? })
     }
 
     fn len(&self) -> usize {

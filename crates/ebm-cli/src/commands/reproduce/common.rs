@@ -28,6 +28,8 @@ pub enum Scale {
     Nuclei,
     /// Faces: heads on the fixed features of a pretrained ResNet-50, computed once.
     Frozen,
+    /// Age: the last blocks of a pretrained MobileFaceNet, trained with each head.
+    Finetuned,
     /// The paper's data and networks.
     Paper,
 }
@@ -40,6 +42,7 @@ impl Scale {
             Self::People => "people",
             Self::Nuclei => "nuclei",
             Self::Frozen => "frozen",
+            Self::Finetuned => "finetuned",
             Self::Paper => "paper",
         }
     }

@@ -7,6 +7,7 @@ use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_experiment::plan::Plan;
 use ebm_face::config::ExperimentConfig;
+use ebm_face::features::Depth;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, dry_run, frozen, mini, paper};
 use serde_json::json;
 
@@ -30,7 +31,8 @@ pub struct FaceArgs {
     /// A study of the supplement to make as well.
     #[arg(long, value_enum)]
     ablation: Option<Ablation>,
-    /// The backbone's weights, of the kind that the settings name; by default a known ResNet-50 in --weights.
+    /// The backbone's weights, of the kind that the settings name; by default a known ResNet-50 in --weights, or
+    /// of --scale finetuned a MobileFaceNet.
     #[arg(long)]
     trunk: Option<PathBuf>,
     /// Where features of images are kept.
@@ -54,6 +56,9 @@ const TRUNKS: [&str; 4] = [
     "resnet50_pruned_int8_imagenet.safetensors",
 ];
 
+/// The published MobileFaceNet, as it is and as `ebm weights convert` writes it.
+const MOBILE_TRUNKS: [&str; 2] = ["mobilefacenet.safetensors", "mobilefacenet.params"];
+
 impl Reproduction for Faces {
     type Config = ExperimentConfig;
 
@@ -76,15 +81,15 @@ impl Reproduction for Faces {
         "generated faces"
     }
 
-    fn missing(&self, _: Scale) -> Result<Vec<String>> {
+    fn missing(&self, scale: Scale) -> Result<Vec<String>> {
         let data = Data::source(self.task, &self.args().datasets);
         let mut missing = Vec::new();
         if !data.exists() {
             missing.push(data.display().to_string());
         }
-        if self.trunk().is_none() {
-            let (weights, known) = (self.args().weights.display(), TRUNKS.join(", "));
-            missing.push(format!("a ResNet-50 in {weights}, one of {known},"));
+        if self.trunk(scale).is_none() {
+            let (weights, known) = (self.args().weights.display(), trunks(scale).join(", "));
+            missing.push(format!("{} in {weights}, one of {known},", network(scale)));
         }
         Ok(missing)
     }
@@ -104,17 +109,18 @@ impl Reproduction for Faces {
 
     fn plan(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Plan> {
         let data = self.data(config, at, progress)?;
-        let weights = self.trunk().with_context(|| self.missing_trunk())?;
+        let weights = self.trunk(at.scale).with_context(|| self.missing_trunk(at.scale))?;
         Ok(dry_run(config, &data, &weights, &at.device, &self.options(at), progress)?)
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
         let (data, options) = (self.data(config, at, progress)?, self.options(at));
         data.record(at.run)?;
-        let trunk = || self.trunk().with_context(|| self.missing_trunk());
+        let trunk = || self.trunk(at.scale).with_context(|| self.missing_trunk(at.scale));
         let outcome = match at.scale {
             Scale::Paper => paper(config, &data, &trunk()?, &at.device, &options, progress)?,
-            Scale::Frozen => frozen(config, &data, &trunk()?, &options, progress)?,
+            Scale::Frozen => frozen(config, &data, &trunk()?, Depth::Features, &options, progress)?,
+            Scale::Finetuned => frozen(config, &data, &trunk()?, Depth::FrozenMaps, &options, progress)?,
             _ => mini(config, &data, &options, progress)?,
         };
         tables::csv_files(at.run, config, at.scale.name(), &data, &outcome)?;
@@ -142,20 +148,21 @@ impl Reproduction for Faces {
 
 impl Faces {
     /// The backbone's weights.
-    fn trunk(&self) -> Option<PathBuf> {
-        let known = || TRUNKS.iter().map(|name| self.args().weights.join(name)).find(|path| path.is_file());
+    fn trunk(&self, scale: Scale) -> Option<PathBuf> {
+        let known =
+            || trunks(scale).iter().map(|name| self.args().weights.join(name)).find(|path| path.is_file());
         self.args.trunk.clone().or_else(known)
     }
 
-    fn missing_trunk(&self) -> String {
-        let (weights, known) = (self.args().weights.display(), TRUNKS.join(", "));
-        format!("{weights} has no ResNet-50, one of {known}; see weights/README.md")
+    fn missing_trunk(&self, scale: Scale) -> String {
+        let (weights, known) = (self.args().weights.display(), trunks(scale).join(", "));
+        format!("{weights} lacks {}, one of {known}; see weights/README.md", network(scale))
     }
 
     fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Data> {
         let datasets = &self.args().datasets;
         if at.scale != Scale::Mini {
-            return Ok(Data::read(self.task, datasets, progress)?);
+            return Ok(Data::read(self.task, datasets, config.report, progress)?);
         }
         let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
         let root = datasets.join("generated").join(self.task.key());
@@ -171,6 +178,16 @@ impl Faces {
             resume: self.args().resume.is_some(),
         }
     }
+}
+
+/// The names of a scale's pretrained backbones, best first.
+fn trunks(scale: Scale) -> &'static [&'static str] {
+    if scale == Scale::Finetuned { &MOBILE_TRUNKS } else { &TRUNKS }
+}
+
+/// What they are.
+fn network(scale: Scale) -> &'static str {
+    if scale == Scale::Finetuned { "a MobileFaceNet" } else { "a ResNet-50" }
 }
 
 /// The tables for people.

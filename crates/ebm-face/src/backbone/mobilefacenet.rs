@@ -1,0 +1,87 @@
+//! g_x: a network that was trained to know faces again, and the mean of its last map.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+use ebm_experiment::config::settings;
+use ebm_nn::mobilefacenet::MobileFaceNet;
+use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::ops::to_channels_last;
+use serde::{Deserialize, Serialize};
+
+use super::{Backbone, ImageSize, mean_of_map};
+use crate::Result;
+
+settings! {
+    /// How a [`MobileFaceNetBackbone`] is trained.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct MobileFaceNetConfig {
+        /// The last of the 18 blocks that are trained; those before them are frozen.
+        #[serde(default = "all_blocks")]
+        pub trained_blocks: usize where 0..=18,
+        /// Whether batch normalisation stays a fixed affine map in training, with no parameter of it trained.
+        #[serde(default)]
+        pub frozen_norm: bool,
+    }
+}
+
+fn all_blocks() -> usize {
+    MobileFaceNet::BLOCKS
+}
+
+impl MobileFaceNetConfig {
+    /// The first block that is trained.
+    fn first_trained(&self) -> usize {
+        MobileFaceNet::BLOCKS.saturating_sub(self.trained_blocks)
+    }
+
+    pub(super) fn is_frozen(&self, name: &str) -> bool {
+        MobileFaceNet::block_of(name) < self.first_trained()
+            || self.frozen_norm && name.contains("_batchnorm.")
+    }
+}
+
+/// MobileFaceNet without its embedding: g_x is the mean of the last map, from which a ridge regression tells ages
+/// better than from the embedding (mean absolute error on UTKFace 5.0 years from 1 000 images, 5.7). It expects RGB
+/// as (x − 127.5) / 128, and was trained on faces of 112 × 112 pixels.
+#[derive(Clone, Debug)]
+pub struct MobileFaceNetBackbone {
+    network: MobileFaceNet,
+    first_trained: usize,
+}
+
+impl MobileFaceNetBackbone {
+    /// The network whose parameters are those of `vb`, directly under it, by the names of [`MobileFaceNet`].
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(config: &MobileFaceNetConfig, vb: &VarBuilder) -> Result<Self> {
+        let norm = BatchNormConfig { frozen: config.frozen_norm, ..MobileFaceNet::NORM };
+        Ok(Self { network: MobileFaceNet::new(norm, vb)?, first_trained: config.first_trained() })
+    }
+}
+
+impl Backbone for MobileFaceNetBackbone {
+    fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+        self.features_of_maps(&self.frozen_maps(images)?, train)
+    }
+
+    fn frozen_maps(&self, images: &Tensor) -> Result<Tensor> {
+        ImageSize::ANY.check(images)?;
+        let x = to_channels_last(images)?;
+        Ok(self.network.forward_channels_last(&x, 0..self.first_trained, false)?)
+    }
+
+    fn features_of_maps(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
+        let blocks = self.first_trained..MobileFaceNet::BLOCKS;
+        mean_of_map(&self.network.forward_channels_last(maps, blocks, train)?)
+    }
+
+    fn num_features(&self) -> usize {
+        MobileFaceNet::CHANNELS
+    }
+
+    fn images(&self) -> ImageSize {
+        ImageSize::ANY
+    }
+}

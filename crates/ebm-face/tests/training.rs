@@ -214,7 +214,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     assert_eq!(found.len(), 2 * 9);
     let load = |path: &Path| Saved::load(path, None).unwrap();
     let saved = found.iter().map(|path| load(path)).collect();
-    let scored = evaluate(saved, data.results(), None, &mut ()).unwrap();
+    let scored = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
     assert_eq!(scored.step_length, outcome.step_length);
     for row in &outcome.rows {
         let same = |other: &&ebm_face::reproduce::Row| {
@@ -304,7 +304,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
 
     // From the images themselves, without half precision between the blocks.
     let saved = runs(&options.run).unwrap().iter().map(|run| Saved::load(run, None).unwrap()).collect();
-    let again = evaluate(saved, data.results(), None, &mut ()).unwrap();
+    let again = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
     for row in &outcome.rows {
         let same = |other: &&Row| (&other.method, other.refined) == (&row.method, row.refined);
         let found = again.rows.iter().find(same).unwrap();

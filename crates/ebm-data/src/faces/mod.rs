@@ -2,6 +2,7 @@
 
 mod augment;
 pub mod biwi;
+mod degradation;
 pub mod loader;
 pub mod pointing04;
 mod region;
@@ -18,6 +19,7 @@ use crate::files::read_limited;
 use crate::image::Image;
 use crate::quarantine::Quarantine;
 
+pub use degradation::Degradation;
 pub use tolerance::Tolerance;
 
 /// Where the pixels of a face are.

@@ -178,8 +178,9 @@ settings! {
         pub key: String,
         /// Its name in tables.
         pub title: String,
-        /// The paper's MAE and its spread.
-        pub published: [f64; 2] where 0.0..=1e6,
+        /// The paper's MAE and its spread, where the paper has the row.
+        #[serde(default)]
+        pub published: Option<[f64; 2]> where 0.0..=1e6,
         /// The same after refinement, where the paper has it.
         #[serde(default)]
         pub published_refined: Option<[f64; 2]> where 0.0..=1e6,
@@ -189,6 +190,20 @@ settings! {
         pub published_coordinates: Option<[Vec<[f64; 2]>; 2]> where 0.0..=1e6,
         /// The model.
         pub baseline: Baseline,
+    }
+}
+
+settings! {
+    /// Another method's figures, as the paper quotes them.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct QuotedConfig {
+        /// Its name in tables.
+        pub title: String,
+        /// The mean absolute error.
+        pub published: f64 where 0.0..=1e6,
+        /// That of each coordinate.
+        pub published_coordinates: Vec<f64> where 0.0..=1e6,
     }
 }
 

@@ -41,9 +41,9 @@ const RAW_BIWI: &str = "biwi/hpdb";
 /// The recordings that protocol 2 tests on; which ones FSA-Net drew is only known through its files.
 const TEST_RECORDINGS: usize = 8;
 /// The parts of the split.
-const TRAIN: &str = "train";
-const VALIDATION: &str = "validation";
-const TEST: &str = "test";
+pub(super) const TRAIN: &str = "train";
+pub(super) const VALIDATION: &str = "validation";
+pub(super) const TEST: &str = "test";
 const REPORT: &str = "report";
 /// Root of the seeds of generated faces.
 const DATA_SEED: u64 = 2020;
@@ -104,11 +104,7 @@ impl Data {
                 (read(&source)?, test.is_file().then(|| read(&test)).transpose()?, 1010.0 / 10613.0)
             }
         };
-        for faces in std::iter::once(&train).chain(&test) {
-            if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
-                progress.message(&format!("{count} entries are left out, the first: {first}"));
-            }
-        }
+        std::iter::once(&train).chain(&test).for_each(|faces| report_defects(faces, progress));
         let usable = |test: &Faces| test.quarantine.defects.len() * 1000 <= test.faces.len();
         let test = test.filter(|test| !test.faces.is_empty() && usable(test));
         let count = (train.faces.len() as f64 * share).round() as usize;
@@ -191,8 +187,15 @@ impl Data {
     }
 }
 
+/// Says what is left out.
+pub(super) fn report_defects(faces: &Faces, progress: &mut dyn Progress) {
+    if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
+        progress.message(&format!("{count} entries are left out, the first: {first}"));
+    }
+}
+
 /// All faces in one part.
-fn whole(faces: &Faces) -> Result<Split> {
+pub(super) fn whole(faces: &Faces) -> Result<Split> {
     let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
     Ok(Split::whole(TRAIN, &names, SPLIT_SEED)?)
 }

@@ -271,7 +271,7 @@ fn pointing(root: &Path) {
 fn pan_and_tilt_are_measured_in_folds_over_people() {
     let dir = tempfile::tempdir().unwrap();
     pointing(dir.path());
-    let more = ["--scale", "pointing", "--set", "input.size=32", "--set", "density.num_points=15"];
+    let more = ["--scale", "pointing", "--set", "input.size=48", "--set", "density.num_points=15"];
     let (object, _) = reproduce(dir.path(), "head-pose", &more);
     let run = dir.path().join("runs/head-pose-pointing-smoke-1");
     assert_eq!(object["coordinates"], serde_json::json!(["pan", "tilt"]));

@@ -205,6 +205,7 @@ fn a_density_of_two_coordinates_is_that_worked_out_by_hand() {
         trunk = { kind = "resnet", layers = [1, 1, 1, 1], width = 4, norm = "train" }
         head = { y_layers = [8, 8], hidden = 16 }
         density = { lo = -80.0, hi = 80.0, num_points = 161 }
+        frozen.grid = 0
     "#;
     let (config, dir) = (ExperimentConfig::parse("test", text).unwrap(), tempfile::tempdir().unwrap());
     let energy = saved(&config, ENERGY, dir.path(), |store| ramp(store, 128, 0.05));

@@ -55,7 +55,7 @@ fn each_person_is_measured_by_networks_that_have_not_seen_them() {
         training = { epochs = 2.0, batch_size = 8, milestones = [] }
         energy = { objective.num_samples = 8, training = { epochs = 2.0, batch_size = 8, milestones = [] } }
         density = { lo = -112.0, hi = 112.0, num_points = 29 }
-        frozen.views = 2
+        frozen = { views = 2, grid = 0 }
     "#;
     let config = ExperimentConfig::parse("test", text).unwrap();
     let store = ParamStore::new(Key::new(1));

@@ -277,7 +277,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
     let form = MobileFaceNetConfig { trained_blocks: 2, frozen_norm: false };
     config.trunk = BackboneConfig::Mobilefacenet(form);
     config.methods.retain(|method| ["direct_l2", "gaussian"].contains(&method.key.as_str()));
-    config.frozen = Some(FrozenConfig { views: 2, trunk: None });
+    config.frozen = Some(FrozenConfig { views: 2, grid: 0, trunk: None });
     let weights = dir.path().join("weights.safetensors");
     let store = ParamStore::new(Key::new(4));
     config.trunk.build(&store, "", DType::F32, &CPU).unwrap();

@@ -41,7 +41,7 @@ pub fn frozen(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
+    let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, grid: 0, trunk: None });
     let tables = Tables::compute(config, &frozen, data, weights, depth, options, progress)?;
     let source = BackboneSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
     let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| match depth {
@@ -122,8 +122,11 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let trunk = open_backbone(&config.trunk, weights, None)?;
+        let trunk = open_backbone(config, weights, None)?;
         let trunk_digest = match depth {
+            Depth::Features if frozen.grid > 0 => {
+                format!("{} {:?} {}", file_digest(weights)?, config.trunk, frozen.grid)
+            }
             Depth::Features => file_digest(weights)?,
             Depth::FrozenMaps => format!("{} {:?}", file_digest(weights)?, config.trunk),
         };

@@ -276,8 +276,8 @@ fn pan_and_tilt_are_measured_in_folds_over_people() {
     let run = dir.path().join("runs/head-pose-pointing-smoke-1");
     assert_eq!(object["coordinates"], serde_json::json!(["pan", "tilt"]));
     assert_eq!((object["images"].as_u64(), object["step_lengths"].as_array().unwrap().len()), (Some(30), 5));
-    // Five folds, two seeds: six baselines before and after, three estimates of the energy model; five densities of two
-    // coordinates.
+    // Five folds, two seeds: six baselines before and after, three estimates of the energy model; five
+    // densities of two coordinates.
     let count = |key: &str| object[key].as_array().unwrap().len();
     assert_eq!((count("rows"), count("calibration")), (5 * 2 * 15, 5 * 2 * 5 * 2));
     let lines = |file: &str| std::fs::read_to_string(run.join(file)).unwrap().lines().count();

@@ -158,7 +158,8 @@ fn errors_are_averaged_over_the_most_certain() {
     assert_eq!(risk(&[1e-9, 0.26]).unwrap(), [1.0, 1.5]);
     // Of equal widths the earlier.
     assert_eq!(risk_at_coverage(&errors, &[5.0; 4], &[0.5]).unwrap(), [2.5]);
-    // An ideal uncertainty of |N(0, 1)| errors: over the half below the median m of |z|, E = 2 (φ(0) − φ(m)) / 0.5.
+    // An ideal uncertainty of |N(0, 1)| errors: over the half below the median m of |z|, E = 2 (φ(0) − φ(m))
+    // / 0.5.
     let mut rng = Key::new(5).rng();
     let errors: Vec<f64> = (0..20_000).map(|_| normal(&mut rng).abs()).collect();
     let found = risk_at_coverage(&errors, &errors, &[0.5, 1.0]).unwrap();

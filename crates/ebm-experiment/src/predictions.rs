@@ -73,8 +73,8 @@ impl Predictions {
         Ok(nll(&self.pairs().map(|(p, y)| p.log_prob(y)).collect::<Vec<_>>())?)
     }
 
-    /// The mass of highest-density regions that hold the share `level` of all y, found on these predictions for
-    /// others (see [`SplitConformal`]); 1 at most.
+    /// The mass of highest-density regions that hold the share `level` of all y, found on these predictions
+    /// for others (see [`SplitConformal`]); 1 at most.
     ///
     /// # Errors
     /// Those of [`SplitConformal::calibrate`], for fewer than nine predictions and nine of ten y among them.

@@ -55,8 +55,8 @@ pub fn refined(head: &EnergyHead, g_x: &Tensor, y0: &Tensor, ascent: &GradientAs
     })
 }
 
-/// The density of each coordinate of y on its one of the `grids`, for each of the images with features g_x `(N, X)`: N
-/// lists of D.
+/// The density of each coordinate of y on its one of the `grids`, for each of the images with features g_x
+/// `(N, X)`: N lists of D.
 ///
 /// # Errors
 /// As [`ebm_core::Conditional::marginals`].

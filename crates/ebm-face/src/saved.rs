@@ -1,11 +1,10 @@
 //! Trained networks in their run directories, and back.
 //!
 //! ```text
-//! runs/<table>/<method>-<seed>/
-//!   config.toml          RunConfig
-//!   model.safetensors    the parameters: `head.…`, and `trunk.…` where it was trained with the head; in its metadata a RunConfig and,
-//!                        of an energy model, Algorithm S2 with the λ that the validation split chose
-//!   …                    what ebm-train leaves
+//! runs/<table>/<method>-<seed>/   config.toml          RunConfig   model.safetensors    the parameters:
+//! `head.…`, and `trunk.…` where it was trained with the head; in its metadata a RunConfig and,
+//! of an energy model, Algorithm S2 with the λ that the validation split chose   …                    what
+//! ebm-train leaves
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -258,12 +257,12 @@ impl Saved {
     }
 }
 
-/// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with `sha256`, only if that is
-/// the file's. A residual network's sizes are told from the file.
+/// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with `sha256`, only
+/// if that is the file's. A residual network's sizes are told from the file.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`]; [`Error::Config`] for a grid that
-/// the network's map does not have.
+/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`]; [`Error::Config`]
+/// for a grid that the network's map does not have.
 pub fn open_backbone(
     experiment: &ExperimentConfig,
     path: &Path,

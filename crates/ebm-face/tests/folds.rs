@@ -65,8 +65,8 @@ fn each_person_is_measured_by_networks_that_have_not_seen_them() {
     let (cache, run) = (dir.path().join("cache"), dir.path().join("run"));
     let options = Options { seeds: 1, ablation: false, cache, run: run.clone(), resume: false };
     let outcome = cross_validated(&config, &folds, &weights, &options, &mut ()).unwrap();
-    // Six baselines before and after refinement, three estimates of the energy model; five methods with a density
-    // of two coordinates.
+    // Six baselines before and after refinement, three estimates of the energy model; five methods with a
+    // density of two coordinates.
     assert_eq!((outcome.rows.len(), outcome.calibration.len()), (5 * (2 * 6 + 3), 5 * 5 * 2));
     assert_eq!((outcome.step_lengths.len(), outcome.images, outcome.part), (5, 36, "test"));
     for (fold, rows) in outcome.rows.chunks_exact(15).enumerate() {

@@ -67,8 +67,8 @@ pub struct AgeArgs {
     /// What is to be added to each age of --split, where names tell none: 0, or 21 for ages less 21.
     #[arg(long, requires = "split")]
     shift: Option<f32>,
-    /// Such a CSV of other images, of the directory --validation-images or --images, that the networks have not learnt
-    /// from: densities are calibrated on these and measured on the others.
+    /// Such a CSV of other images, of the directory --validation-images or --images, that the networks have
+    /// not learnt from: densities are calibrated on these and measured on the others.
     #[arg(long)]
     validation: Option<PathBuf>,
     /// The directory of the images of --validation.

@@ -13,7 +13,8 @@ use crate::resize::resize_pillow;
 /// How images are made worse.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Degradation {
-    /// An image is reduced by this factor and enlarged again, as if taken from so many times further away; 1 leaves it.
+    /// An image is reduced by this factor and enlarged again, as if taken from so many times further away; 1
+    /// leaves it.
     pub blur: f64,
     /// What every sample is multiplied by, from 0 to 1; 1 leaves it.
     pub brightness: f64,
@@ -23,7 +24,8 @@ impl Degradation {
     /// The largest blur: a face of any size is a pixel then.
     const MAX_BLUR: f64 = 1e4;
 
-    /// The same faces made worse, in memory; as they are where nothing is asked for. What cannot be decoded is left out.
+    /// The same faces made worse, in memory; as they are where nothing is asked for. What cannot be decoded
+    /// is left out.
     ///
     /// # Errors
     /// [`Error::Argument`] for a blur outside 1 to 10⁴ or a brightness outside 0 to 1.

@@ -32,19 +32,20 @@ impl Default for PointingOptions {
     }
 }
 
-/// Reads the photographs of the folders `Person01`, `Person02` … below `root`, by name. Targets are pan and tilt in
-/// degrees.
+/// Reads the photographs of the folders `Person01`, `Person02` … below `root`, by name. Targets are pan and
+/// tilt in degrees.
 ///
 /// `person01146+15-30.jpg` is of person 01, series 1, number 46, tilt 15, pan −30. The `.txt` of the same name has the
-/// face's box: after the lines with the image's name and with `Face` its centre's column and row, its width and its
-/// height, in pixels. The crop is a square about the centre; see [`PointingOptions::scale`].
+/// face's box: after the lines with the image's name and with `Face` its centre's column and row, its width
+/// and its height, in pixels. The crop is a square about the centre; see [`PointingOptions::scale`].
 ///
-/// A photograph is defective if its name tells no pose or another person than its folder, its box is missing, not four
-/// numbers, empty or without a pixel of the image, or the image's header cannot be read.
+/// A photograph is defective if its name tells no pose or another person than its folder, its box is missing,
+/// not four numbers, empty or without a pixel of the image, or the image's header cannot be read.
 ///
 /// # Errors
 /// [`Error::Io`] for what cannot be listed, [`Error::Format`] for a folder without photographs,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of their domain.
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of their
+/// domain.
 pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
     if !(options.scale > 0. && options.scale <= 100.) {
         let detail = format!("{} is no scale of a crop; give a positive one, such as 1.3", options.scale);

@@ -78,12 +78,12 @@ impl Split {
         Ok(self.moved(from, to, drawn, &group_of))
     }
 
-    /// For cross-validation, one split for each of `count` shares of the groups of the part `from`, drawn as by
-    /// [`Split::draw_groups`] and as equal as can be: the share is the new part `to`.
+    /// For cross-validation, one split for each of `count` shares of the groups of the part `from`, drawn as
+    /// by [`Split::draw_groups`] and as equal as can be: the share is the new part `to`.
     ///
     /// # Errors
-    /// [`Error::Split`] if there is no part `from`, there is a part `to`, or there are fewer than two shares or groups
-    /// for them.
+    /// [`Error::Split`] if there is no part `from`, there is a part `to`, or there are fewer than two shares
+    /// or groups for them.
     pub fn folds(
         &self,
         from: &str,

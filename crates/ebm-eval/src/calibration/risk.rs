@@ -3,14 +3,14 @@
 use super::check;
 use crate::error::Result;
 
-/// The risk-coverage curve: for each of the `fractions`, the mean of the `errors` over the ⌈fraction · n⌉ examples with
-/// the smallest `uncertainty`, such as the width of a predicted region. Of equal uncertainties the earlier comes first.
-/// Where the uncertainty tells nothing, all are the mean error.
+/// The risk-coverage curve: for each of the `fractions`, the mean of the `errors` over the ⌈fraction · n⌉
+/// examples with the smallest `uncertainty`, such as the width of a predicted region. Of equal uncertainties
+/// the earlier comes first. Where the uncertainty tells nothing, all are the mean error.
 ///
 /// # Errors
 /// [`Error::Empty`](crate::Error::Empty), [`Error::Lengths`](crate::Error::Lengths), and
-/// [`Error::Value`](crate::Error::Value) for an error or an uncertainty that is no number, or a fraction outside
-/// (0, 1\].
+/// [`Error::Value`](crate::Error::Value) for an error or an uncertainty that is no number, or a fraction
+/// outside (0, 1\].
 pub fn risk_at_coverage(errors: &[f64], uncertainty: &[f64], fractions: &[f64]) -> Result<Vec<f64>> {
     check::values("errors", errors, "finite", f64::is_finite)?;
     check::lengths("uncertainties", uncertainty.len(), errors.len())?;

@@ -5,8 +5,8 @@ use candle_core::{DType, Device, Tensor};
 use super::{Backbone, ImageSize};
 use crate::{Error, Result};
 
-/// The frozen part of a backbone alone, with g_x the means of its map over the cells of a grid, row by row: unlike the
-/// mean of a whole map they tell where something is, and so where a head looks.
+/// The frozen part of a backbone alone, with g_x the means of its map over the cells of a grid, row by row:
+/// unlike the mean of a whole map they tell where something is, and so where a head looks.
 #[derive(Debug)]
 pub(crate) struct MapGrid {
     network: Box<dyn Backbone>,
@@ -15,11 +15,12 @@ pub(crate) struct MapGrid {
 }
 
 impl MapGrid {
-    /// A grid of `cells` × `cells` over the map that the frozen part of `network` makes of images with sides of `size`
-    /// pixels.
+    /// A grid of `cells` × `cells` over the map that the frozen part of `network` makes of images with sides
+    /// of `size` pixels.
     ///
     /// # Errors
-    /// [`Error::Config`] when nothing of the network is frozen, or its map has fewer rows or columns than the grid.
+    /// [`Error::Config`] when nothing of the network is frozen, or its map has fewer rows or columns than the
+    /// grid.
     pub fn new(network: Box<dyn Backbone>, cells: usize, size: usize) -> Result<Self> {
         let image = Tensor::zeros((1, 3, size, size), DType::F32, &Device::Cpu)?;
         let map = network.frozen_maps(&image)?;

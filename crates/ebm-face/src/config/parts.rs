@@ -214,8 +214,8 @@ settings! {
     pub struct FrozenConfig {
         /// How many views of a training image have features or maps: the image itself and augmented ones.
         pub views: usize where 1..=1000,
-        /// Along each side the cells of the grid over the map of the trunk's frozen blocks whose means are g_x; with 0 g_x
-        /// is the trunk's.
+        /// Along each side the cells of the grid over the map of the trunk's frozen blocks whose means are
+        /// g_x; with 0 g_x is the trunk's.
         #[serde(default)]
         pub grid: usize where 0..=64,
         /// How the backbone is trained before it is frozen; without it, its weights are given.

@@ -50,7 +50,8 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The rows of `saved` networks on `faces`, refined with the energy models among them. `ascent` replaces what
-/// these recorded. With the faces `held_out`, which taught the networks nothing, densities are calibrated on them.
+/// these recorded. With the faces `held_out`, which taught the networks nothing, densities are calibrated on
+/// them.
 ///
 /// # Errors
 /// [`Error::Config`] when the networks are not of one task, or nothing says how to refine; else when an image

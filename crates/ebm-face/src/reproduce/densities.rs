@@ -16,8 +16,8 @@ use crate::network::ENERGY;
 use crate::saved::TrainedHead;
 use crate::{EnergyHead, Result};
 
-/// Coordinates of a y whose densities are computed for every image: with one more the product of their grids is too
-/// large.
+/// Coordinates of a y whose densities are computed for every image: with one more the product of their grids
+/// is too large.
 const MAX_DIM: usize = 2;
 /// Images that are searched for the densities of such a y.
 const SEARCHED: usize = 48;
@@ -25,8 +25,8 @@ const SEARCHED: usize = 48;
 /// The fewest validation images: a region of nine of ten y can not be told from fewer.
 pub(super) const FEWEST: usize = 9;
 
-/// The energy model alone, for the table of errors, and for each coordinate how good an entry's densities are, where
-/// there are enough validation images beside those of the results.
+/// The energy model alone, for the table of errors, and for each coordinate how good an entry's densities
+/// are, where there are enough validation images beside those of the results.
 pub(super) fn density_rows(config: &ExperimentConfig, entry: &Entry) -> Result<(Vec<Row>, Vec<DensityRow>)> {
     let mut rows = Vec::new();
     if config.dim() > MAX_DIM {

@@ -56,8 +56,8 @@ pub(super) fn examples(
         .collect()
 }
 
-/// p(y | x) of a y with two coordinates at the points of the grid for both: a list for each value of the first. None
-/// for other y.
+/// p(y | x) of a y with two coordinates at the points of the grid for both: a list for each value of the
+/// first. None for other y.
 fn joint(head: &EnergyHead, g_x: &Tensor, grid: &Grid, dim: usize) -> Result<Option<Vec<Vec<f64>>>> {
     if dim != 2 {
         return Ok(None);

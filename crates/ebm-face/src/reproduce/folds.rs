@@ -1,4 +1,5 @@
-//! Table 5's form on Pointing'04: every person's photographs are the results of networks that have not seen that person.
+//! Table 5's form on Pointing'04: every person's photographs are the results of networks that have not seen
+//! that person.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ const FOLDS: usize = 5;
 const VALIDATION_PEOPLE: usize = 2;
 
 impl Data {
-    /// The five folds of Pointing'04 in the folder `root`: of the fifteen people three are for the results of a fold,
-    /// two others for validation, and ten for training.
+    /// The five folds of Pointing'04 in the folder `root`: of the fifteen people three are for the results of
+    /// a fold, two others for validation, and ten for training.
     ///
     /// # Errors
     /// When the folder is missing, has too many defects, or fewer people than folds.
@@ -40,8 +41,8 @@ impl Data {
     }
 }
 
-/// Heads on the features of the backbone in the file `weights`, trained, chosen and measured in each fold apart, with
-/// the runs of each in a folder of its own.
+/// Heads on the features of the backbone in the file `weights`, trained, chosen and measured in each fold
+/// apart, with the runs of each in a folder of its own.
 ///
 /// # Errors
 /// As [`frozen`]; [`Error::Io`] where a fold's folder can not be made.

@@ -72,8 +72,9 @@ pub struct DensityRow {
     /// Likelihood, coverage and width on the images of the results, calibrated on those of validation.
     #[serde(flatten)]
     pub calibration: Calibration,
-    /// The mean absolute error, in the unit of y, over the share [`ANSWERED`](Self::ANSWERED) of the images whose 50 %
-    /// regions are narrowest: of a baseline's estimate before refinement, of the median of the energy model's density.
+    /// The mean absolute error, in the unit of y, over the share [`ANSWERED`](Self::ANSWERED) of the images
+    /// whose 50 % regions are narrowest: of a baseline's estimate before refinement, of the median of the
+    /// energy model's density.
     pub risk_coverage: Vec<f64>,
 }
 
@@ -95,7 +96,8 @@ pub struct Example {
     pub estimate: [Vec<f64>; 2],
     /// p(y | x) of each coordinate by the energy model.
     pub density: Vec<GridDensity>,
-    /// p(y | x) on the product of both coordinates' grids, a list for each value of the first, where there are two.
+    /// p(y | x) on the product of both coordinates' grids, a list for each value of the first, where there
+    /// are two.
     pub joint: Option<Vec<Vec<f64>>>,
 }
 
@@ -104,8 +106,8 @@ pub struct Example {
 pub struct Outcome {
     /// One for each method, seed, before and after refinement.
     pub rows: Vec<Row>,
-    /// One for each method, seed and coordinate with a density, where there are validation images beside those of the
-    /// results.
+    /// One for each method, seed and coordinate with a density, where there are validation images beside
+    /// those of the results.
     pub calibration: Vec<DensityRow>,
     /// One for each proposal, where asked for.
     pub ablation: Vec<AblationRow>,

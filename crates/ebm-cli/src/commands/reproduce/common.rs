@@ -30,7 +30,8 @@ pub enum Scale {
     Frozen,
     /// Age: the last blocks of a pretrained MobileFaceNet, trained with each head.
     Finetuned,
-    /// Head pose: heads on the fixed features of a pretrained MobileFaceNet, in five folds over the people of Pointing'04.
+    /// Head pose: heads on the fixed features of a pretrained MobileFaceNet, in five folds over the people of
+    /// Pointing'04.
     Pointing,
     /// The paper's data and networks.
     Paper,

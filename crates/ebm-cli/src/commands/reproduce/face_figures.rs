@@ -13,8 +13,8 @@ use ebm_plot::{DensityMaps, DensityPanel};
 use crate::density_panel::density_panel;
 use crate::picture::{beside, stack};
 
-/// One sheet of all examples, a row for each: the image, then the density of each coordinate, or of both where there are
-/// two.
+/// One sheet of all examples, a row for each: the image, then the density of each coordinate, or of both
+/// where there are two.
 pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Outcome) -> Result<()> {
     if outcome.examples.is_empty() {
         return Ok(());

@@ -146,7 +146,8 @@ pub fn ablation(outcome: &Outcome) -> Result<Table> {
 }
 
 /// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
-/// calibrated, and `sigma.csv` where proposals were compared; each row begins with when, on what and with which images it was measured.
+/// calibrated, and `sigma.csv` where proposals were compared; each row begins with when, on what and with
+/// which images it was measured.
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,

@@ -1,10 +1,11 @@
 //! Trained networks in their run directories, and back.
 //!
 //! ```text
-//! runs/<table>/<method>-<seed>/   config.toml          RunConfig   model.safetensors    the parameters:
-//! `head.…`, and `trunk.…` where it was trained with the head; in its metadata a RunConfig and,
-//! of an energy model, Algorithm S2 with the λ that the validation split chose   …                    what
-//! ebm-train leaves
+//! runs/<table>/<method>-<seed>/
+//!   config.toml          RunConfig
+//!   model.safetensors    the parameters: `head.…`, and `trunk.…` where it was trained with the head; in its metadata a RunConfig and,
+//!                        of an energy model, Algorithm S2 with the λ that the validation split chose
+//!   …                    what ebm-train leaves
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -261,8 +262,8 @@ impl Saved {
 /// if that is the file's. A residual network's sizes are told from the file.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`]; [`Error::Config`]
-/// for a grid that the network's map does not have.
+/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`]; [`Error::Config`] for
+/// a grid that the network's map does not have.
 pub fn open_backbone(
     experiment: &ExperimentConfig,
     path: &Path,

@@ -176,7 +176,8 @@ fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> ebm_face::r
 #[test]
 fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let (config, dir) = (config(), tempfile::tempdir().unwrap());
-    let data = Data { train: faces(32), validation: faces(8), test: Some(faces(12)), split: None };
+    let data =
+        Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
     let outcome = reproduce(&config, &data, dir.path());
     // Eight baselines, refined and not, and three readings of the density; two seeds.
     assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));

@@ -57,6 +57,8 @@ pub struct Data {
     pub validation: Arc<Faces>,
     /// The results are computed on these; without them, on the validation split.
     pub test: Option<Arc<Faces>>,
+    /// All of them, where other parts of them are used as well and features are computed together.
+    pub whole: Option<Arc<Faces>>,
     /// What was drawn for validation and perhaps for the results, where it was drawn.
     pub split: Option<Split>,
 }
@@ -124,6 +126,7 @@ impl Data {
             train: part(TRAIN),
             validation: part(VALIDATION),
             test: test.map(Arc::new).or_else(|| report.then(|| part(REPORT))),
+            whole: None,
             split: Some(split),
         })
     }
@@ -157,7 +160,7 @@ impl Data {
         }
         progress.end();
         let [train, validation, test] = <[Arc<Faces>; 3]>::try_from(made).unwrap_or_default();
-        Ok(Self { train, validation, test: Some(test), split: None })
+        Ok(Self { train, validation, test: Some(test), whole: None, split: None })
     }
 
     /// The images that the results are of.

@@ -27,7 +27,7 @@ impl Data {
     /// # Errors
     /// When the folder is missing, has too many defects, or fewer people than folds.
     pub fn folds(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Self>> {
-        let all = load(root, &PointingOptions::default())?;
+        let all = Arc::new(load(root, &PointingOptions::default())?);
         report_defects(&all, progress);
         let mut folds = Vec::new();
         for split in whole(&all)?.folds(TRAIN, TEST, FOLDS, folder_of)? {
@@ -35,7 +35,8 @@ impl Data {
             let mut drawn = split.apply(&all)?;
             let mut part = |name: &str| Arc::new(drawn.remove(name).unwrap_or_default());
             let (train, validation, test) = (part(TRAIN), part(VALIDATION), Some(part(TEST)));
-            folds.push(Self { train, validation, test, split: Some(split) });
+            let whole = Some(Arc::clone(&all));
+            folds.push(Self { train, validation, test, whole, split: Some(split) });
         }
         Ok(folds)
     }

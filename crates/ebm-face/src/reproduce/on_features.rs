@@ -135,7 +135,10 @@ impl Tables {
         let mut table = |name: &str, faces: &Arc<Faces>, augment: Option<u64>| {
             let key = Key::new(SHARED_SEED).split("view").index(augment.unwrap_or(0));
             let transform = if augment.is_some() { config.input.transform(true) } else { plain.clone() };
-            cache.table(name, faces, &transform, key, progress)
+            match &data.whole {
+                Some(all) => cache.table("features", all, &transform, key, progress)?.of(all, faces),
+                None => cache.table(name, faces, &transform, key, progress),
+            }
         };
         let validation = table("features, validation", &data.validation, None)?;
         let results = data.test.as_ref().map(|test| table("features, test", test, None)).transpose()?;

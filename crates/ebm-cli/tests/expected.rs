@@ -50,7 +50,7 @@ fn rows(path: &Path) -> Vec<BTreeMap<String, String>> {
 #[test]
 fn every_configuration_says_what_it_should_come_to() {
     let found = configurations();
-    assert_eq!(found.len(), 17);
+    assert_eq!(found.len(), 19);
     for (path, expected) in found {
         let path = path.display();
         assert!(expected.command.starts_with("ebm "), "{path}: {}", expected.command);
@@ -146,7 +146,7 @@ fn the_papers_figures_are_the_same_everywhere() {
     }
     for name in ["age_paper", "head_pose_paper"] {
         for method in ebm_face::config::ExperimentConfig::embedded(name).unwrap().methods {
-            let published = [(false, Some(method.published)), (true, method.published_refined)];
+            let published = [(false, method.published), (true, method.published_refined)];
             for (refined, wanted) in
                 published.into_iter().filter_map(|(refined, figure)| Some((refined, figure?)))
             {

@@ -109,6 +109,26 @@ fn age_is_reproduced_scored_again_and_predicted() {
             "{row} {other}"
         );
     }
+    // With other images to calibrate on, and worse ones to look at.
+    let validation = dir.path().join("datasets/generated/age/validation-64-16");
+    let (others, list) = (validation.join("images"), validation.join("split.csv"));
+    let given =
+        ["eval", "age", "--run", text(&run), "--images", text(&images), "--split", text(&split), "--json"];
+    let held_out = ["--validation", text(&list), "--validation-images", text(&others)];
+    let calibrated = json(&[&given[..], &held_out].concat());
+    assert_eq!(calibrated["rows"], scored["rows"]);
+    for row in calibrated["calibration"].as_array().unwrap() {
+        let same = |other: &&Value| ["method", "seed"].iter().all(|key| other[key] == row[key]);
+        let other = object["calibration"].as_array().unwrap().iter().find(same).unwrap();
+        assert!(
+            (other["crps"].as_f64().unwrap() - row["crps"].as_f64().unwrap()).abs() < 1e-3,
+            "{row} {other}"
+        );
+    }
+    let worse = json(&[&given[..], &held_out, &["--blur", "8", "--darken", "0.3"]].concat());
+    assert_eq!(worse["images"], 24);
+    assert_ne!(worse["rows"], scored["rows"]);
+    refused(&[&given[..], &["--blur", "0"]].concat(), "blur: 0");
     let one =
         json(&["eval", "age", "--run", text(&run.join("gaussian-1")), "--images", text(&images), "--json"]);
     let methods: Vec<&str> =
@@ -225,6 +245,50 @@ fn head_pose_is_reproduced_and_predicted() {
             .map(|x| format!("{:.3}", x.as_f64().unwrap()));
         assert_eq!(cells(line)[4..], angles.collect::<Vec<_>>());
     }
+}
+
+/// Writes six people's photographs in the layout of Pointing'04, and a MobileFaceNet that has learnt nothing.
+fn pointing(root: &Path) {
+    for person in 1..=6 {
+        let folder = root.join(format!("datasets/pointing04/Person{person:02}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (number, pan) in [-75, -45, 0, 45, 75].into_iter().enumerate() {
+            let stem = folder.join(format!("person{person:02}1{number:02}+15{pan:+}"));
+            let image = ebm_data::Image::filled(40, 30, [(128 + pan) as u8; 3]).unwrap();
+            ebm_data::encode::write_png(&stem.with_extension("png"), &image).unwrap();
+            std::fs::write(stem.with_extension("txt"), "photograph\n\nFace\n20\n15\n12\n12\n").unwrap();
+        }
+    }
+    let store = ebm_nn::params::ParamStore::new(ebm_seed::Key::new(1));
+    let vb = store.var_builder(candle_core::DType::F32, &candle_core::Device::Cpu);
+    ebm_nn::mobilefacenet::MobileFaceNet::new(ebm_nn::mobilefacenet::MobileFaceNet::NORM, &vb).unwrap();
+    let weights = root.join("weights/mobilefacenet.safetensors");
+    std::fs::create_dir_all(weights.parent().unwrap()).unwrap();
+    ebm_nn::import::save_safetensors(&weights, &store.tensors().unwrap()).unwrap();
+}
+
+#[test]
+fn pan_and_tilt_are_measured_in_folds_over_people() {
+    let dir = tempfile::tempdir().unwrap();
+    pointing(dir.path());
+    let more = ["--scale", "pointing", "--set", "input.size=48", "--set", "density.num_points=15"];
+    let (object, _) = reproduce(dir.path(), "head-pose", &more);
+    let run = dir.path().join("runs/head-pose-pointing-smoke-1");
+    assert_eq!(object["coordinates"], serde_json::json!(["pan", "tilt"]));
+    assert_eq!((object["images"].as_u64(), object["step_lengths"].as_array().unwrap().len()), (Some(30), 5));
+    // Five folds, two seeds: six baselines before and after, three estimates of the energy model; five
+    // densities of two coordinates.
+    let count = |key: &str| object[key].as_array().unwrap().len();
+    assert_eq!((count("rows"), count("calibration")), (5 * 2 * 15, 5 * 2 * 5 * 2));
+    let lines = |file: &str| std::fs::read_to_string(run.join(file)).unwrap().lines().count();
+    assert_eq!((lines("results.csv"), lines("calibration.csv")), (1 + 150, 1 + 100));
+    for file in ["report.md", "densities.png", "fold-0/split.json", "fold-4/ebm-1/model.safetensors"] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+    let face = dir.path().join("datasets/pointing04/Person01/person01100+15-75.png");
+    let fold = run.join("fold-2");
+    let line = json(&["predict", "head-pose", text(&face), "--run", text(&fold)]);
+    assert_eq!(line["predictions"].as_array().unwrap().len(), 2);
 }
 
 /// Settings of one's own, with figures that the first row misses.

@@ -4,7 +4,7 @@
 use ebm_eval::Error;
 use ebm_eval::calibration::{
     PitHistogram, SplitConformal, calibration_curve, calibration_error, coverage, crps_of_cdf,
-    crps_of_samples, interval_score, mean_width, nll,
+    crps_of_samples, interval_score, mean_width, nll, risk_at_coverage,
 };
 use ebm_seed::{Key, Rng};
 use proptest::prelude::*;
@@ -147,6 +147,30 @@ fn coverage_and_width_of_unions_of_intervals() {
     ] {
         assert!(matches!(mean_width(&[vec![], bad]), Err(Error::Value { what: "regions", index: 1, .. })));
     }
+}
+
+#[test]
+fn errors_are_averaged_over_the_most_certain() {
+    let (errors, widths) = ([4.0, 1.0, 3.0, 2.0], [8.0, 1.0, f64::INFINITY, 2.0]);
+    let risk = |fractions: &[f64]| risk_at_coverage(&errors, &widths, fractions);
+    assert_eq!(risk(&[0.25, 0.5, 0.75, 1.0]).unwrap(), [1.0, 1.5, 7.0 / 3.0, 2.5]);
+    // At least one, and never fewer than the share.
+    assert_eq!(risk(&[1e-9, 0.26]).unwrap(), [1.0, 1.5]);
+    // Of equal widths the earlier.
+    assert_eq!(risk_at_coverage(&errors, &[5.0; 4], &[0.5]).unwrap(), [2.5]);
+    // An ideal uncertainty of |N(0, 1)| errors: over the half below the median m of |z|, E = 2 (φ(0) − φ(m))
+    // / 0.5.
+    let mut rng = Key::new(5).rng();
+    let errors: Vec<f64> = (0..20_000).map(|_| normal(&mut rng).abs()).collect();
+    let found = risk_at_coverage(&errors, &errors, &[0.5, 1.0]).unwrap();
+    let expected = [4.0 * (pdf(0.0) - pdf(0.674_489_75)), 2.0 * pdf(0.0)];
+    assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.02), "{found:?}");
+    assert!(
+        matches!(risk(&[0.0]), Err(Error::Value { .. })) && matches!(risk(&[1.1]), Err(Error::Value { .. }))
+    );
+    assert!(matches!(risk_at_coverage(&errors, &[1.0], &[0.5]), Err(Error::Lengths { .. })));
+    assert!(matches!(risk_at_coverage(&[1.0], &[f64::NAN], &[0.5]), Err(Error::Value { .. })));
+    assert!(matches!(risk_at_coverage(&[], &[], &[0.5]), Err(Error::Empty { .. })));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Predicted densities beside what was observed, and how well they know their own uncertainty.
 
 use ebm_core::GridDensity;
-use ebm_eval::calibration::{SplitConformal, calibration_error, crps_of_cdf, mean_width, nll};
+use ebm_eval::calibration::{SplitConformal, calibration_error, crps_of_cdf, nll};
 use serde::Serialize;
 
 use crate::Result;
@@ -19,7 +19,7 @@ use crate::Result;
 /// let ideal = Predictions { densities: vec![gaussian; 100], y };
 /// let calibration = ideal.calibration(&ideal)?;
 /// assert!(calibration.coverage == 0.9 && calibration.ece < 1e-6);
-/// assert!((calibration.width - 2.0 * 1.645).abs() < 1e-3 && (ideal.conformal_mass()? - 0.91).abs() < 1e-6);
+/// assert!((calibration.width - 2.0 * 1.645).abs() < 1e-3 && (ideal.conformal_mass(0.9)? - 0.91).abs() < 1e-6);
 /// # Ok::<(), ebm_experiment::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -47,11 +47,21 @@ pub struct Calibration {
     pub conformal_coverage: f64,
     /// Their mean total width.
     pub conformal_width: f64,
+    /// The same of the 50 % regions, before and after.
+    pub coverage_50: f64,
+    /// Their mean total width.
+    pub width_50: f64,
+    /// After calibration.
+    pub conformal_coverage_50: f64,
+    /// Their mean total width.
+    pub conformal_width_50: f64,
 }
 
 impl Calibration {
     /// The mass of the regions.
     pub const LEVEL: f64 = 0.9;
+    /// That of the narrower ones.
+    pub const NARROW: f64 = 0.5;
 }
 
 impl Predictions {
@@ -63,13 +73,21 @@ impl Predictions {
         Ok(nll(&self.pairs().map(|(p, y)| p.log_prob(y)).collect::<Vec<_>>())?)
     }
 
-    /// The mass of highest-density regions that hold nine of ten y, found on these predictions for others
-    /// (see [`SplitConformal`]); 1 at most.
+    /// The mass of highest-density regions that hold the share `level` of all y, found on these predictions
+    /// for others (see [`SplitConformal`]); 1 at most.
     ///
     /// # Errors
-    /// Those of [`SplitConformal::calibrate`], for fewer than nine predictions among them.
-    pub fn conformal_mass(&self) -> Result<f64> {
-        Ok(SplitConformal::calibrate(&self.masses(), 1.0 - Calibration::LEVEL)?.threshold.min(1.0))
+    /// Those of [`SplitConformal::calibrate`], for fewer than nine predictions and nine of ten y among them.
+    pub fn conformal_mass(&self, level: f64) -> Result<f64> {
+        Ok(SplitConformal::calibrate(&self.masses(), 1.0 - level)?.threshold.min(1.0))
+    }
+
+    /// The total width of the highest-density region of this mass, of each density.
+    ///
+    /// # Errors
+    /// For a mass outside (0, 1\].
+    pub fn widths(&self, mass: f64) -> Result<Vec<f64>> {
+        self.densities.iter().map(|p| Ok(p.highest_density_region(mass)?.width())).collect()
     }
 
     /// All figures of these predictions; `held_out` are those of the same network for inputs that neither
@@ -82,23 +100,25 @@ impl Predictions {
         let masses = self.masses();
         let within =
             |mass: f64| masses.iter().filter(|&&own| own <= mass).count() as f64 / masses.len() as f64;
-        let width = |mass: f64| -> Result<f64> {
-            let regions = self.densities.iter().map(|p| Ok(p.highest_density_region(mass)?.intervals));
-            Ok(mean_width(&regions.collect::<Result<Vec<_>>>()?)?)
-        };
+        let width = |mass: f64| Ok::<_, crate::Error>(mean(&self.widths(mass)?));
         let pit: Vec<f64> = self.pairs().map(|(p, y)| p.cdf(y)).collect();
         let crps = self.pairs().map(|(p, y)| Ok(crps_of_cdf(&p.grid().points(), p.cdf_values(), y)?));
         let crps = crps.collect::<Result<Vec<_>>>()?;
         let levels: Vec<f64> = (1..20).map(|index| f64::from(index) / 20.0).collect();
-        let mass = held_out.conformal_mass()?;
+        let (level, narrow) = (Calibration::LEVEL, Calibration::NARROW);
+        let [mass, mass_50] = [held_out.conformal_mass(level)?, held_out.conformal_mass(narrow)?];
         Ok(Calibration {
             nll: self.nll()?,
-            crps: crps.iter().sum::<f64>() / crps.len() as f64,
+            crps: mean(&crps),
             ece: calibration_error(&pit, &levels)?,
-            coverage: within(Calibration::LEVEL),
-            width: width(Calibration::LEVEL)?,
+            coverage: within(level),
+            width: width(level)?,
             conformal_coverage: within(mass),
             conformal_width: width(mass)?,
+            coverage_50: within(narrow),
+            width_50: width(narrow)?,
+            conformal_coverage_50: within(mass_50),
+            conformal_width_50: width(mass_50)?,
         })
     }
 
@@ -110,4 +130,8 @@ impl Predictions {
     fn masses(&self) -> Vec<f64> {
         self.pairs().map(|(p, y)| p.mass_above(p.log_prob(y))).collect()
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }

@@ -55,17 +55,77 @@ pub fn refined(head: &EnergyHead, g_x: &Tensor, y0: &Tensor, ascent: &GradientAs
     })
 }
 
-/// p(y | x) on `grid` for each of the images with features g_x `(N, X)`; y has one coordinate.
+/// The density of each coordinate of y on its one of the `grids`, for each of the images with features g_x
+/// `(N, X)`: N lists of D.
 ///
 /// # Errors
-/// As [`ebm_core::Conditional::grid`].
-pub fn densities(head: &EnergyHead, g_x: &Tensor, grid: &Grid) -> Result<Vec<GridDensity>> {
+/// As [`ebm_core::Conditional::marginals`].
+pub fn densities(head: &EnergyHead, g_x: &Tensor, grids: &[Grid]) -> Result<Vec<Vec<GridDensity>>> {
     let mut densities = Vec::with_capacity(g_x.dim(0)?);
     for (start, count) in chunks(g_x.dim(0)?) {
         let features = head.features(&g_x.narrow(0, start, count)?)?;
-        densities.extend(head.bind(&features, count).grid(grid)?);
+        densities.extend(head.bind(&features, count).marginals(grids)?);
     }
     Ok(densities)
+}
+
+/// The same of a baseline with its head's `outputs` `(N, P)`; none for one without a density.
+///
+/// # Errors
+/// As [`densities`].
+pub fn baseline_densities(
+    model: &Baseline,
+    outputs: &Tensor,
+    grids: &[Grid],
+) -> Result<Option<Vec<Vec<GridDensity>>>> {
+    let mut densities = Vec::with_capacity(outputs.dim(0)?);
+    for (start, count) in chunks(outputs.dim(0)?) {
+        let outputs = outputs.narrow(0, start, count)?.contiguous()?;
+        match AsEnergy(model).bind(&outputs, count).marginals(grids) {
+            Err(ebm_core::Error::InconsistentRanks { .. } | ebm_core::Error::Unsupported { .. }) => {
+                return Ok(None);
+            }
+            found => densities.extend(found?),
+        }
+    }
+    Ok(Some(densities))
+}
+
+/// A baseline's density as an energy model: f is its logarithm, the features are its head's outputs.
+struct AsEnergy<'a>(&'a Baseline);
+
+impl EnergyModel for AsEnergy<'_> {
+    type Features = Tensor;
+
+    fn score(&self, outputs: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
+        self.0.log_prob(outputs, y)?.ok_or(ebm_core::Error::Unsupported {
+            what: "a density",
+            remedy: "this baseline has an estimate alone",
+        })
+    }
+}
+
+/// The mean of −log p(y | x) of the energy model at the targets `(N, D)`, in nats, with the log Z(x) of its
+/// [`densities`].
+///
+/// # Errors
+/// As [`ebm_core::Conditional::log_prob`].
+pub fn energy_nll(
+    head: &EnergyHead,
+    g_x: &Tensor,
+    y: &Tensor,
+    densities: &[Vec<GridDensity>],
+) -> Result<f64> {
+    // The integral of a coordinate's density before normalisation is that of exp f over all coordinates.
+    let log_z: Vec<f64> = densities.iter().filter_map(|of_image| Some(of_image.first()?.log_z())).collect();
+    let mut log_probs = Vec::with_capacity(log_z.len());
+    for (start, count) in chunks(g_x.dim(0)?) {
+        let features = head.features(&g_x.narrow(0, start, count)?)?;
+        let y = y.narrow(0, start, count)?.unsqueeze(1)?;
+        let found = head.bind(&features, count).log_prob(&y, &log_z[start..start + count])?;
+        log_probs.extend(found.into_iter().flatten());
+    }
+    Ok(ebm_eval::calibration::nll(&log_probs)?)
 }
 
 /// The error of estimates `y` `(N, D)` at the targets `(N, D)`.

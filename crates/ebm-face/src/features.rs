@@ -81,6 +81,22 @@ impl FeatureTable {
         Ok([self.features.narrow(0, row, 1)?, self.targets.narrow(0, row, 1)?])
     }
 
+    /// The rows of those of the faces `all`, of which this is the table, that are among `part`, by name.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub(crate) fn of(&self, all: &Faces, part: &Faces) -> Result<Self> {
+        let name = |index: u32| Some(all.faces.get(index as usize)?.name.as_str());
+        let rows: BTreeMap<&str, u32> =
+            self.indices.iter().zip(0u32..).filter_map(|(&index, row)| Some((name(index)?, row))).collect();
+        let row = |name: &str| rows.get(name).copied();
+        let found = part.faces.iter().zip(0u32..).filter_map(|(face, index)| Some((row(&face.name)?, index)));
+        let (rows, indices): (Vec<u32>, Vec<u32>) = found.unzip();
+        let rows = Tensor::from_slice(&rows, rows.len(), &Device::Cpu)?;
+        let chosen = |tensor: &Tensor| tensor.index_select(&rows, 0);
+        Ok(Self { features: chosen(&self.features)?, targets: chosen(&self.targets)?, indices })
+    }
+
     /// Runs `trunk`, whose parameters are on `device`, over all faces as they are.
     pub(crate) fn of_faces(
         trunk: &dyn Backbone,

@@ -22,6 +22,7 @@ use ebm_train::model_file::file_digest;
 use ebm_train::{BaseNetwork, ModelMetadata};
 use serde::{Deserialize, Serialize};
 
+use crate::backbone::MapGrid;
 use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
 use crate::{
@@ -243,7 +244,7 @@ impl Saved {
                 let beside = file.file_name().map(|name| runs.join(name)).filter(|path| path.exists());
                 let found = if there.exists() { None } else { beside };
                 let file = weights.map(Path::to_owned).or(found).unwrap_or(there);
-                open_backbone(&experiment.trunk, &file, Some(sha256))?
+                open_backbone(experiment, &file, Some(sha256))?
             }
         };
         let num_features = trunk.num_features();
@@ -257,16 +258,25 @@ impl Saved {
     }
 }
 
-/// The backbone of the kind of `config` in a weight file, for prediction; with `sha256`, only if that is the
-/// file's. A residual network's sizes are told from the file.
+/// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with `sha256`, only
+/// if that is the file's. A residual network's sizes are told from the file.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`].
+/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`]; [`Error::Config`] for
+/// a grid that the network's map does not have.
 pub fn open_backbone(
-    config: &BackboneConfig,
+    experiment: &ExperimentConfig,
     path: &Path,
     sha256: Option<&str>,
 ) -> Result<Box<dyn Backbone>> {
+    let trunk = open_whole(&experiment.trunk, path, sha256)?;
+    match experiment.frozen.as_ref().map_or(0, |frozen| frozen.grid) {
+        0 => Ok(trunk),
+        cells => Ok(Box::new(MapGrid::new(trunk, cells, experiment.input.size)?)),
+    }
+}
+
+fn open_whole(config: &BackboneConfig, path: &Path, sha256: Option<&str>) -> Result<Box<dyn Backbone>> {
     if let Some(expected) = sha256 {
         let found = file_digest(path)?;
         if found != expected {

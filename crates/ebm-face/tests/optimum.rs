@@ -162,8 +162,8 @@ fn the_energy_model_finds_the_density_of_its_data() {
         panic!("an energy model")
     };
     let g_x = Tensor::new(&[[0f32], [1.0]], &CPU).unwrap();
-    let densities = densities(&head, &g_x, &Grid::new(0.0, 100.0, 1001).unwrap()).unwrap();
-    for (p, (mean, deviation)) in densities.iter().zip(truth) {
+    let densities = densities(&head, &g_x, &[Grid::new(0.0, 100.0, 1001).unwrap()]).unwrap();
+    for (p, (mean, deviation)) in densities.iter().flatten().zip(truth) {
         assert!((p.mean() - mean).abs() < 0.5, "mean {} instead of {mean}", p.mean());
         // The cross-entropy is never below the entropy, ½ log 2πe σ², and near it; 101 quantiles stand for it
         // up to 0.01.

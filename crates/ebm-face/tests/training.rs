@@ -176,7 +176,8 @@ fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> ebm_face::r
 #[test]
 fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let (config, dir) = (config(), tempfile::tempdir().unwrap());
-    let data = Data { train: faces(32), validation: faces(8), test: Some(faces(12)), split: None };
+    let data =
+        Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
     let outcome = reproduce(&config, &data, dir.path());
     // Eight baselines, refined and not, and three readings of the density; two seeds.
     assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));
@@ -214,7 +215,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     assert_eq!(found.len(), 2 * 9);
     let load = |path: &Path| Saved::load(path, None).unwrap();
     let saved = found.iter().map(|path| load(path)).collect();
-    let scored = evaluate(saved, data.results(), None, &mut ()).unwrap();
+    let scored = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
     assert_eq!(scored.step_length, outcome.step_length);
     for row in &outcome.rows {
         let same = |other: &&ebm_face::reproduce::Row| {
@@ -277,7 +278,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
     let form = MobileFaceNetConfig { trained_blocks: 2, frozen_norm: false };
     config.trunk = BackboneConfig::Mobilefacenet(form);
     config.methods.retain(|method| ["direct_l2", "gaussian"].contains(&method.key.as_str()));
-    config.frozen = Some(FrozenConfig { views: 2, trunk: None });
+    config.frozen = Some(FrozenConfig { views: 2, grid: 0, trunk: None });
     let weights = dir.path().join("weights.safetensors");
     let store = ParamStore::new(Key::new(4));
     config.trunk.build(&store, "", DType::F32, &CPU).unwrap();
@@ -304,7 +305,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
 
     // From the images themselves, without half precision between the blocks.
     let saved = runs(&options.run).unwrap().iter().map(|run| Saved::load(run, None).unwrap()).collect();
-    let again = evaluate(saved, data.results(), None, &mut ()).unwrap();
+    let again = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
     for row in &outcome.rows {
         let same = |other: &&Row| (&other.method, other.refined) == (&row.method, row.refined);
         let found = again.rows.iter().find(same).unwrap();

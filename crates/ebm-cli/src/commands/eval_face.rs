@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
+use ebm_data::faces::{Degradation, Faces, Tolerance, biwi, utkface};
 use ebm_eval::Table;
 use ebm_face::prediction::{Initial, Predictor, PredictorOptions};
 use ebm_face::reproduce::{Outcome, evaluate, runs};
@@ -13,6 +13,7 @@ use ebm_face::saved::Saved;
 use serde_json::json;
 
 use super::dataset_name;
+use super::reproduce::face_tables::calibration;
 use crate::progress::Console;
 use crate::schema::document;
 
@@ -63,9 +64,32 @@ pub struct AgeArgs {
     /// the directory with the age in its name.
     #[arg(long)]
     split: Option<PathBuf>,
+    /// What is to be added to each age of --split, where names tell none: 0, or 21 for ages less 21.
+    #[arg(long, requires = "split")]
+    shift: Option<f32>,
+    /// Such a CSV of other images, of the directory --validation-images or --images, that the networks have
+    /// not learnt from: densities are calibrated on these and measured on the others.
+    #[arg(long)]
+    validation: Option<PathBuf>,
+    /// The directory of the images of --validation.
+    #[arg(long, requires = "validation")]
+    validation_images: Option<PathBuf>,
+    #[command(flatten)]
+    degradation: DegradationArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// What is done to the images before they are looked at; not to those of --validation.
+#[derive(Args)]
+struct DegradationArgs {
+    /// Blurred as if taken from so many times further away.
+    #[arg(long, default_value_t = 1.0)]
+    blur: f64,
+    /// What every sample is multiplied by, at most 1.
+    #[arg(long, default_value_t = 1.0)]
+    darken: f64,
 }
 
 /// Arguments of `ebm eval head-pose`.
@@ -84,20 +108,42 @@ pub struct PoseArgs {
 /// Runs `ebm eval age`.
 pub fn age(args: &AgeArgs) -> Result<()> {
     let faces = match &args.split {
-        Some(split) => utkface::load(&args.images, split, &utkface::UtkOptions::default())?,
+        Some(split) => {
+            let options = utkface::UtkOptions { shift: args.shift, ..utkface::UtkOptions::default() };
+            utkface::load(&args.images, split, &options)?
+        }
         None => utkface::load_directory(&args.images, &Tolerance::default())?,
     };
-    let source = args.split.as_deref().unwrap_or(&args.images);
-    score(&args.model, faces, dataset_name(source), 1, args.json)
+    let DegradationArgs { blur, darken } = args.degradation;
+    let faces = Degradation { blur, brightness: darken }.of(faces)?;
+    let images = args.validation_images.as_ref().unwrap_or(&args.images);
+    let read = |split| utkface::load(images, split, &utkface::UtkOptions::default());
+    let held_out = args.validation.as_deref().map(read).transpose()?;
+    let dataset = dataset_name(args.split.as_deref().unwrap_or(&args.images));
+    score(&args.model, Scored { faces, held_out, dataset, dim: 1, json: args.json })
 }
 
 /// Runs `ebm eval head-pose`.
 pub fn pose(args: &PoseArgs) -> Result<()> {
     let faces = biwi::read_npz(&args.npz, &biwi::NpzOptions::default())?;
-    score(&args.model, faces, dataset_name(&args.npz), 3, args.json)
+    score(
+        &args.model,
+        Scored { faces, held_out: None, dataset: dataset_name(&args.npz), dim: 3, json: args.json },
+    )
 }
 
-fn score(model: &RunArgs, faces: Faces, dataset: String, dim: usize, as_json: bool) -> Result<()> {
+/// What networks are scored on.
+struct Scored {
+    faces: Faces,
+    /// What densities are calibrated on.
+    held_out: Option<Faces>,
+    dataset: String,
+    /// D.
+    dim: usize,
+    json: bool,
+}
+
+fn score(model: &RunArgs, Scored { faces, held_out, dataset, dim, json: as_json }: Scored) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
     ensure!(
@@ -113,15 +159,19 @@ fn score(model: &RunArgs, faces: Faces, dataset: String, dim: usize, as_json: bo
     }
     let ascent = model.step_length.map(|length| config.refinement.ascent(length));
     let images = faces.faces.len();
-    let outcome = evaluate(saved, &Arc::new(faces), ascent, &mut Console::new())?;
+    let held_out = held_out.map(Arc::new);
+    let outcome = evaluate(saved, &Arc::new(faces), held_out.as_ref(), ascent, &mut Console::new())?;
     if as_json {
         let object = json!({
             "dataset": dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
-            "step_length": outcome.step_length, "rows": outcome.rows,
+            "step_length": outcome.step_length(), "rows": outcome.rows, "calibration": outcome.calibration,
         });
         println!("{}", document(if dim == 1 { "eval age" } else { "eval head-pose" }, object));
     } else {
         println!("{}", table(&config.coordinates, &outcome)?.render());
+        if !outcome.calibration.is_empty() {
+            println!("{}", calibration(&outcome.calibration)?.render());
+        }
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 mod augment;
 pub mod biwi;
+mod degradation;
 pub mod loader;
+pub mod pointing04;
 mod region;
 pub mod split;
 mod tolerance;
@@ -17,6 +19,7 @@ use crate::files::read_limited;
 use crate::image::Image;
 use crate::quarantine::Quarantine;
 
+pub use degradation::Degradation;
 pub use tolerance::Tolerance;
 
 /// Where the pixels of a face are.
@@ -83,7 +86,7 @@ pub struct Face {
     pub name: String,
     /// The image.
     pub pixels: Pixels,
-    /// D numbers: the age in years, or yaw, pitch and roll in degrees.
+    /// D numbers: the age in years, or yaw, pitch and roll or pan and tilt in degrees.
     pub target: Vec<f32>,
 }
 

@@ -64,32 +64,70 @@ impl Split {
     /// # Errors
     /// Those of [`Split::draw`].
     pub fn draw_groups(
-        mut self,
+        self,
         from: &str,
         to: &str,
         count: usize,
         group_of: impl Fn(&str) -> &str,
     ) -> Result<Self> {
+        let groups = self.shuffled_groups(from, to, &group_of)?;
+        let Some(drawn) = groups.get(..count) else {
+            let detail = format!("{count} cannot be drawn from the {} of part {from:?}", groups.len());
+            return Err(Error::Split { detail });
+        };
+        Ok(self.moved(from, to, drawn, &group_of))
+    }
+
+    /// For cross-validation, one split for each of `count` shares of the groups of the part `from`, drawn as
+    /// by [`Split::draw_groups`] and as equal as can be: the share is the new part `to`.
+    ///
+    /// # Errors
+    /// [`Error::Split`] if there is no part `from`, there is a part `to`, or there are fewer than two shares
+    /// or groups for them.
+    pub fn folds(
+        &self,
+        from: &str,
+        to: &str,
+        count: usize,
+        group_of: impl Fn(&str) -> &str,
+    ) -> Result<Vec<Self>> {
+        let groups = self.shuffled_groups(from, to, &group_of)?;
+        let len = groups.len();
+        if !(2..=len).contains(&count) {
+            let detail =
+                format!("part {from:?} has {len} groups, which make 2 to {len} folds and not {count}");
+            return Err(Error::Split { detail });
+        }
+        // The first shares are one larger where the groups do not divide evenly.
+        let start = |fold: usize| fold * (len / count) + fold.min(len % count);
+        let share = |fold: usize| groups.get(start(fold)..start(fold + 1)).unwrap_or_default();
+        Ok((0..count).map(|fold| self.clone().moved(from, to, share(fold), &group_of)).collect())
+    }
+
+    /// The groups of a part in the order in which they are drawn for a new part.
+    fn shuffled_groups(&self, from: &str, to: &str, group_of: impl Fn(&str) -> &str) -> Result<Vec<String>> {
         let fail = |detail: String| Error::Split { detail };
         if self.parts.contains_key(to) {
             return Err(fail(format!("part {to:?} is drawn already")));
         }
-        let Some(names) = self.parts.remove(from) else {
+        let Some(names) = self.parts.get(from) else {
             let parts: Vec<_> = self.parts.keys().collect();
             return Err(fail(format!("there is no part {from:?}, only {parts:?}")));
         };
         let groups: BTreeSet<&str> = names.iter().map(|name| group_of(name)).collect();
         let groups: Vec<&str> = groups.into_iter().collect();
-        if count > groups.len() {
-            return Err(fail(format!("{count} cannot be drawn from the {} of part {from:?}", groups.len())));
-        }
         let mut order: Vec<usize> = (0..groups.len()).collect();
         shuffle(&mut order, &mut Key::new(self.seed).split("faces").split("split").split(to).rng());
-        let drawn: BTreeSet<&str> =
-            order.iter().take(count).filter_map(|&index| groups.get(index).copied()).collect();
-        let (drawn, left) = names.iter().cloned().partition(|name| drawn.contains(group_of(name)));
+        Ok(order.iter().filter_map(|&index| groups.get(index).map(|group| (*group).to_owned())).collect())
+    }
+
+    /// Moves the names of these groups from one part to another.
+    fn moved(mut self, from: &str, to: &str, groups: &[String], group_of: impl Fn(&str) -> &str) -> Self {
+        let groups: BTreeSet<&str> = groups.iter().map(String::as_str).collect();
+        let names = self.parts.remove(from).unwrap_or_default();
+        let (drawn, left) = names.into_iter().partition(|name| groups.contains(group_of(name)));
         self.parts.extend([(to.to_owned(), drawn), (from.to_owned(), left)]);
-        Ok(self)
+        self
     }
 
     /// Reads what [`Split::write`] has written.

@@ -9,6 +9,7 @@
 //! | How good are the densities, all in all? | [`nll`], [`crps_of_cdf`], [`crps_of_samples`] |
 //! | Is y where the density says, as often as it says? | [`PitHistogram`], [`calibration_curve`], [`calibration_error`], [`coverage`] |
 //! | How narrow are the regions? | [`mean_width`] |
+//! | What is the error where predictions are certain? | [`risk_at_coverage`] |
 //! | Which regions hold y with a guaranteed frequency? | [`SplitConformal`] |
 
 mod check;
@@ -18,6 +19,7 @@ mod crps;
 mod curve;
 mod nll;
 mod pit;
+mod risk;
 mod sharpness;
 
 pub use conformal::{SplitConformal, interval_score};
@@ -26,4 +28,5 @@ pub use crps::{crps_of_cdf, crps_of_samples};
 pub use curve::{calibration_curve, calibration_error};
 pub use nll::nll;
 pub use pit::PitHistogram;
+pub use risk::risk_at_coverage;
 pub use sharpness::mean_width;

@@ -3,6 +3,7 @@
 mod convnext;
 mod dinov2;
 mod efficientnet;
+mod map_grid;
 mod mobilefacenet;
 mod parameters;
 mod resnet;
@@ -12,6 +13,7 @@ mod weights;
 pub use convnext::{ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
 pub use dinov2::{Dinov2, Dinov2Config};
 pub use efficientnet::{EfficientNetLite0Backbone, EfficientNetLite0Config};
+pub(crate) use map_grid::MapGrid;
 pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
 pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use parts::{
     AblationConfig, BackboneTraining, EnergyConfig, FrozenConfig, GeneratedConfig, HeadConfig, InputConfig,
-    MethodConfig, RefinementConfig, TrainingConfig,
+    MethodConfig, QuotedConfig, RefinementConfig, TrainingConfig,
 };
 
 use crate::error::Result;
@@ -45,6 +45,9 @@ settings! {
         pub ablation: AblationConfig,
         /// The rows of the table.
         pub methods: Vec<MethodConfig>,
+        /// Rows that are quoted beside them.
+        #[serde(default)]
+        pub quoted: Vec<QuotedConfig>,
         /// Training of heads on fixed features; without it the whole network is trained for each row.
         #[serde(default)]
         pub frozen: Option<FrozenConfig>,
@@ -70,6 +73,7 @@ impl Settings for ExperimentConfig {
         ("head_pose_paper", include_str!("../../configs/head_pose_paper.toml")),
         ("head_pose_frozen", include_str!("../../configs/head_pose_frozen.toml")),
         ("head_pose_mini", include_str!("../../configs/head_pose_mini.toml")),
+        ("head_pose_pointing", include_str!("../../configs/head_pose_pointing.toml")),
     ];
 
     fn check(&self) -> std::result::Result<(), String> {
@@ -99,6 +103,10 @@ impl Settings for ExperimentConfig {
                 let key = &method.key;
                 return Err(format!("methods.{key}.published_coordinates: {figures} for {dim} coordinates"));
             }
+        }
+        if let Some(quoted) = self.quoted.iter().find(|quoted| quoted.published_coordinates.len() != dim) {
+            let figures = quoted.published_coordinates.len();
+            return Err(format!("quoted.{}: {figures} figures for {dim} coordinates", quoted.title));
         }
         if self.ablation.sigmas.len() != self.ablation.published.len() {
             return Err("ablation: as many published figures as sigmas are needed".into());

@@ -182,8 +182,9 @@ settings! {
         pub key: String,
         /// Its name in tables.
         pub title: String,
-        /// The paper's MAE and its spread.
-        pub published: [f64; 2] where 0.0..=1e6,
+        /// The paper's MAE and its spread, where the paper has the row.
+        #[serde(default)]
+        pub published: Option<[f64; 2]> where 0.0..=1e6,
         /// The same after refinement, where the paper has it.
         #[serde(default)]
         pub published_refined: Option<[f64; 2]> where 0.0..=1e6,
@@ -197,12 +198,30 @@ settings! {
 }
 
 settings! {
+    /// Another method's figures, as the paper quotes them.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct QuotedConfig {
+        /// Its name in tables.
+        pub title: String,
+        /// The mean absolute error.
+        pub published: f64 where 0.0..=1e6,
+        /// That of each coordinate.
+        pub published_coordinates: Vec<f64> where 0.0..=1e6,
+    }
+}
+
+settings! {
     /// Training of heads on fixed features.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct FrozenConfig {
         /// How many views of a training image have features or maps: the image itself and augmented ones.
         pub views: usize where 1..=1000,
+        /// Along each side the cells of the grid over the map of the trunk's frozen blocks whose means are
+        /// g_x; with 0 g_x is the trunk's.
+        #[serde(default)]
+        pub grid: usize where 0..=64,
         /// How the backbone is trained before it is frozen; without it, its weights are given.
         #[serde(default)]
         pub trunk: Option<BackboneTraining>,

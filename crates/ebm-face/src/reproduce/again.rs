@@ -11,7 +11,8 @@ use ebm_data::faces::Faces;
 use ebm_train::Progress;
 
 use super::Outcome;
-use super::heads::{Entry, Seen, choose_step_length, compare, coordinate_densities};
+use super::densities::{FEWEST, coordinate_densities};
+use super::heads::{Entry, Seen, choose_step_length, compare};
 use crate::features::FeatureTable;
 use crate::network::ENERGY;
 use crate::saved::{BackboneSource, RunConfig, Saved, TrainedHead};
@@ -49,7 +50,8 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The rows of `saved` networks on `faces`, refined with the energy models among them. `ascent` replaces what
-/// these recorded.
+/// these recorded. With the faces `held_out`, which taught the networks nothing, densities are calibrated on
+/// them.
 ///
 /// # Errors
 /// [`Error::Config`] when the networks are not of one task, or nothing says how to refine; else when an image
@@ -57,6 +59,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
 pub fn evaluate(
     saved: Vec<Saved>,
     faces: &Arc<Faces>,
+    held_out: Option<&Arc<Faces>>,
     ascent: Option<GradientAscent>,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
@@ -67,6 +70,9 @@ pub fn evaluate(
     if saved.iter().any(|saved| saved.config.experiment.coordinates != config.coordinates) {
         return Err(fail("the networks are of different tasks"));
     }
+    if held_out.is_some_and(|faces| faces.faces.len() < FEWEST) {
+        return Err(fail("densities are calibrated on 9 validation images or more"));
+    }
     let is_energy = |saved: &Saved| matches!(saved.head, TrainedHead::Energy(_));
     let recorded = saved.iter().find_map(|saved| saved.refinement.clone());
     let ascent = match ascent.or(recorded) {
@@ -75,24 +81,28 @@ pub fn evaluate(
         None => return Err(fail("the energy model says no step length; give one")),
     };
     // Heads on one backbone share its features.
-    let mut tables: BTreeMap<String, Rc<Seen>> = BTreeMap::new();
+    let mut tables: BTreeMap<String, [Rc<Seen>; 2]> = BTreeMap::new();
     let mut entries = Vec::new();
     for (number, Saved { config, trunk, head, .. }) in saved.into_iter().enumerate() {
         let name = match &config.trunk {
             BackboneSource::File { sha256, .. } => sha256.clone(),
             BackboneSource::Own(_) => number.to_string(),
         };
-        let seen = match tables.get(&name) {
-            Some(seen) => Rc::clone(seen),
+        let [validation, results] = match tables.get(&name) {
+            Some(seen) => seen.clone(),
             None => {
-                let plain = config.experiment.input.transform(false);
-                let table = FeatureTable::of_faces(&*trunk, &Device::Cpu, plain, faces, "images", progress)?;
-                let seen = Rc::new(Seen { g_x: table.features(None)?, y: table.targets().clone() });
-                tables.insert(name, Rc::clone(&seen));
-                seen
+                let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
+                    let plain = config.experiment.input.transform(false);
+                    let table =
+                        FeatureTable::of_faces(&*trunk, &Device::Cpu, plain, faces, "images", progress)?;
+                    Ok(Rc::new(Seen { g_x: table.features(None)?, y: table.targets().clone() }))
+                };
+                let results = see(faces)?;
+                let validation = held_out.map(see).transpose()?.unwrap_or_else(|| Rc::clone(&results));
+                tables.insert(name, [Rc::clone(&validation), Rc::clone(&results)]);
+                [validation, results]
             }
         };
-        let (validation, results) = (Rc::clone(&seen), seen);
         entries.push(Entry { method: config.method, seed: config.seed, head, validation, results });
     }
     compare(&config, &entries, &ascent, "given")

@@ -41,9 +41,9 @@ const RAW_BIWI: &str = "biwi/hpdb";
 /// The recordings that protocol 2 tests on; which ones FSA-Net drew is only known through its files.
 const TEST_RECORDINGS: usize = 8;
 /// The parts of the split.
-const TRAIN: &str = "train";
-const VALIDATION: &str = "validation";
-const TEST: &str = "test";
+pub(super) const TRAIN: &str = "train";
+pub(super) const VALIDATION: &str = "validation";
+pub(super) const TEST: &str = "test";
 const REPORT: &str = "report";
 /// Root of the seeds of generated faces.
 const DATA_SEED: u64 = 2020;
@@ -57,6 +57,8 @@ pub struct Data {
     pub validation: Arc<Faces>,
     /// The results are computed on these; without them, on the validation split.
     pub test: Option<Arc<Faces>>,
+    /// All of them, where other parts of them are used as well and features are computed together.
+    pub whole: Option<Arc<Faces>>,
     /// What was drawn for validation and perhaps for the results, where it was drawn.
     pub split: Option<Split>,
 }
@@ -104,11 +106,7 @@ impl Data {
                 (read(&source)?, test.is_file().then(|| read(&test)).transpose()?, 1010.0 / 10613.0)
             }
         };
-        for faces in std::iter::once(&train).chain(&test) {
-            if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
-                progress.message(&format!("{count} entries are left out, the first: {first}"));
-            }
-        }
+        std::iter::once(&train).chain(&test).for_each(|faces| report_defects(faces, progress));
         let usable = |test: &Faces| test.quarantine.defects.len() * 1000 <= test.faces.len();
         let test = test.filter(|test| !test.faces.is_empty() && usable(test));
         let count = (train.faces.len() as f64 * share).round() as usize;
@@ -128,6 +126,7 @@ impl Data {
             train: part(TRAIN),
             validation: part(VALIDATION),
             test: test.map(Arc::new).or_else(|| report.then(|| part(REPORT))),
+            whole: None,
             split: Some(split),
         })
     }
@@ -161,7 +160,7 @@ impl Data {
         }
         progress.end();
         let [train, validation, test] = <[Arc<Faces>; 3]>::try_from(made).unwrap_or_default();
-        Ok(Self { train, validation, test: Some(test), split: None })
+        Ok(Self { train, validation, test: Some(test), whole: None, split: None })
     }
 
     /// The images that the results are of.
@@ -191,8 +190,15 @@ impl Data {
     }
 }
 
+/// Says what is left out.
+pub(super) fn report_defects(faces: &Faces, progress: &mut dyn Progress) {
+    if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
+        progress.message(&format!("{count} entries are left out, the first: {first}"));
+    }
+}
+
 /// All faces in one part.
-fn whole(faces: &Faces) -> Result<Split> {
+pub(super) fn whole(faces: &Faces) -> Result<Split> {
     let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
     Ok(Split::whole(TRAIN, &names, SPLIT_SEED)?)
 }

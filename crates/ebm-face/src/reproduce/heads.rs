@@ -1,16 +1,18 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
-use candle_core::{DType, Tensor};
-use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Grid, GridDensity};
+use candle_core::Tensor;
+use ebm_core::{GaussianMixture, GradientAscent};
 use ebm_data::faces::Faces;
 use ebm_nn::params::ParamStore;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::Options;
 use super::data::Data;
-use super::results::{AblationRow, Example, Outcome, Row};
+use super::densities::density_rows;
+use super::examples::examples;
+use super::results::{AblationRow, Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
-use crate::evaluation::{absolute_error, densities, estimates, nll, outputs, refined};
+use crate::evaluation::{absolute_error, estimates, nll, outputs, refined};
 use crate::network::{ENERGY, num_clamped};
 use crate::saved::{BackboneSource, RunConfig, TrainedHead, save, save_refinement};
 use crate::training::{BatchSource, FaceTask};
@@ -35,7 +37,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// f(x, y), if that is what the head is.
-    fn energy(&self) -> Option<&EnergyHead> {
+    pub fn energy(&self) -> Option<&EnergyHead> {
         self.head.energy()
     }
 }
@@ -232,8 +234,9 @@ pub(crate) fn compare(
     ascent: &GradientAscent,
     part: &'static str,
 ) -> Result<Outcome> {
-    let step_length = ascent.step_length.first().copied().unwrap_or_default();
-    let mut outcome = Outcome { part, step_length, ..Outcome::default() };
+    let step_lengths = ascent.step_length.first().copied().into_iter().collect();
+    let images = entries.first().map_or(Ok(0), |entry| entry.results.y.dim(0))?;
+    let mut outcome = Outcome { part, step_lengths, images, ..Outcome::default() };
     let mut shown = None;
     for entry in entries {
         let TrainedHead::Baseline(model, baseline) = &entry.head else { continue };
@@ -251,86 +254,12 @@ pub(crate) fn compare(
         }
     }
     for entry in entries {
-        let (Some(head), 1) = (entry.energy(), config.dim()) else { continue };
-        let densities = densities(head, &entry.results.g_x, &config.density)?;
-        outcome.rows.extend(alone(entry.seed, &densities, &entry.results.y)?);
+        let (rows, calibration) = density_rows(config, entry)?;
+        outcome.rows.extend(rows);
+        outcome.calibration.extend(calibration);
     }
     if let Some((energy, head, estimates)) = shown {
         outcome.examples = examples(head, &energy.results, &estimates, &config.density)?;
     }
     Ok(outcome)
-}
-
-/// The energy model without a baseline: mean, median and mode of its density, for a y with one coordinate.
-fn alone(seed: u64, densities: &[GridDensity], y: &Tensor) -> Result<Vec<Row>> {
-    let targets = y.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
-    let log_probs: Vec<f64> = densities.iter().zip(&targets).map(|(p, &y)| p.log_prob(y)).collect();
-    let likelihood = ebm_eval::calibration::nll(&log_probs)?;
-    let medians = densities.iter().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?;
-    let means = densities.iter().map(GridDensity::mean).collect::<Vec<f64>>();
-    let modes = densities.iter().map(GridDensity::mode).collect::<Vec<f64>>();
-    let row = |name: &str, values: Vec<f64>| -> Result<Row> {
-        let error = ebm_eval::AbsoluteError::new(&values, &targets, 1)?;
-        Ok(Row { nll: Some(likelihood), ..Row::new(&format!("{ENERGY}_{name}"), false, seed, error) })
-    };
-    Ok(vec![row("mean", means)?, row("median", medians)?, row("mode", modes)?])
-}
-
-/// How far, in nats, log p has to fall between two modes that count.
-const PROMINENCE: f64 = 0.3;
-/// Images that are searched for a pose's densities: three coordinates take a product of grids for each.
-const SEARCHED: usize = 48;
-
-/// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has several coordinates.
-pub(super) fn coordinate_densities(
-    head: &EnergyHead,
-    seen: &Seen,
-    grid: &Grid,
-) -> Result<Vec<Vec<GridDensity>>> {
-    if seen.y.dim(1)? == 1 {
-        return Ok(densities(head, &seen.g_x, grid)?.into_iter().map(|density| vec![density]).collect());
-    }
-    let count = SEARCHED.min(seen.g_x.dim(0)?);
-    let features = head.features(&seen.g_x.narrow(0, 0, count)?)?;
-    let grids = vec![*grid; seen.y.dim(1)?];
-    Ok(head.bind(&features, count).marginals(&grids)?)
-}
-
-/// The most certain and the least certain images, and those with the most modes.
-fn examples(head: &EnergyHead, seen: &Seen, estimates: &[Tensor; 2], grid: &Grid) -> Result<Vec<Example>> {
-    let densities = coordinate_densities(head, seen, grid)?;
-    let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
-    let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
-    let mut by_entropy: Vec<usize> = (0..densities.len()).collect();
-    by_entropy.sort_by(|&a, &b| entropy(a).total_cmp(&entropy(b)));
-    let mut by_modes = by_entropy.clone();
-    // Stable: among equals the most certain one, whose modes are the clearest.
-    by_modes.sort_by_key(|&index| std::cmp::Reverse(modes(index)));
-    let ends = [by_entropy.first(), by_entropy.get(densities.len() / 2), by_entropy.last()];
-    let named = ends.into_iter().zip(["certain", "typical", "uncertain"]);
-    let mut chosen: Vec<(usize, &'static str)> = Vec::new();
-    let several = by_modes
-        .iter()
-        .filter(|&&index| modes(index) > seen.y.dims()[1])
-        .map(|index| (Some(index), "multimodal"));
-    for (index, reason) in named.chain(several.take(3)) {
-        if let Some(&index) = index
-            && chosen.iter().all(|(known, _)| *known != index)
-        {
-            chosen.push((index, reason));
-        }
-    }
-    let row = |tensor: &Tensor, index: usize| tensor.get(index)?.to_dtype(DType::F64)?.to_vec1::<f64>();
-    chosen
-        .into_iter()
-        .map(|(index, reason)| {
-            Ok(Example {
-                index,
-                reason,
-                target: row(&seen.y, index)?,
-                estimate: [row(&estimates[0], index)?, row(&estimates[1], index)?],
-                density: densities[index].clone(),
-            })
-        })
-        .collect()
 }

@@ -5,11 +5,15 @@
 //! | mini | generated faces | a small backbone is trained, then heads on its fixed features |
 //! | frozen | UTKFace or BIWI | heads on the fixed features of a pretrained ResNet-50 |
 //! | finetuned | UTKFace or BIWI | the last blocks of a pretrained MobileFaceNet are trained with each head |
+//! | pointing | Pointing'04 | heads on the fixed features of a pretrained MobileFaceNet, in five folds over people |
 //! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
 
 mod again;
 mod data;
+mod densities;
 mod end_to_end;
+mod examples;
+mod folds;
 mod heads;
 mod on_features;
 mod results;
@@ -17,8 +21,9 @@ mod results;
 pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task};
 pub use end_to_end::{dry_run, paper};
+pub use folds::cross_validated;
 pub use on_features::{frozen, mini};
-pub use results::{AblationRow, Example, Outcome, Row};
+pub use results::{AblationRow, DensityRow, Example, Outcome, Row};
 
 use std::path::PathBuf;
 

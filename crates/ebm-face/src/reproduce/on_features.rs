@@ -41,7 +41,7 @@ pub fn frozen(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, trunk: None });
+    let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, grid: 0, trunk: None });
     let tables = Tables::compute(config, &frozen, data, weights, depth, options, progress)?;
     let source = BackboneSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
     let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| match depth {
@@ -122,8 +122,11 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let trunk = open_backbone(&config.trunk, weights, None)?;
+        let trunk = open_backbone(config, weights, None)?;
         let trunk_digest = match depth {
+            Depth::Features if frozen.grid > 0 => {
+                format!("{} {:?} {}", file_digest(weights)?, config.trunk, frozen.grid)
+            }
             Depth::Features => file_digest(weights)?,
             Depth::FrozenMaps => format!("{} {:?}", file_digest(weights)?, config.trunk),
         };
@@ -132,7 +135,10 @@ impl Tables {
         let mut table = |name: &str, faces: &Arc<Faces>, augment: Option<u64>| {
             let key = Key::new(SHARED_SEED).split("view").index(augment.unwrap_or(0));
             let transform = if augment.is_some() { config.input.transform(true) } else { plain.clone() };
-            cache.table(name, faces, &transform, key, progress)
+            match &data.whole {
+                Some(all) => cache.table("features", all, &transform, key, progress)?.of(all, faces),
+                None => cache.table(name, faces, &transform, key, progress),
+            }
         };
         let validation = table("features, validation", &data.validation, None)?;
         let results = data

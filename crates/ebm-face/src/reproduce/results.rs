@@ -2,11 +2,15 @@
 
 use ebm_core::GridDensity;
 use ebm_eval::AbsoluteError;
+use ebm_experiment::Calibration;
 use serde::{Deserialize, Serialize};
 
 /// One method, one seed, before or after refinement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    /// Which part of the people was left for the results, where they are divided into folds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fold: Option<usize>,
     /// The method's key.
     pub method: String,
     /// Whether its estimates were refined with f of the same seed.
@@ -27,6 +31,7 @@ impl Row {
     /// A row with the error of its estimates.
     pub fn new(method: &str, refined: bool, seed: u64, error: AbsoluteError) -> Self {
         Self {
+            fold: None,
             method: method.to_owned(),
             refined,
             seed,
@@ -52,6 +57,32 @@ pub struct AblationRow {
     pub published: f64,
 }
 
+/// How good the densities of one network are, for one coordinate of y.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DensityRow {
+    /// As in [`Row`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<usize>,
+    /// The method's key.
+    pub method: String,
+    /// The seed.
+    pub seed: u64,
+    /// The name of the coordinate.
+    pub coordinate: String,
+    /// Likelihood, coverage and width on the images of the results, calibrated on those of validation.
+    #[serde(flatten)]
+    pub calibration: Calibration,
+    /// The mean absolute error, in the unit of y, over the share [`ANSWERED`](Self::ANSWERED) of the images
+    /// whose 50 % regions are narrowest: of a baseline's estimate before refinement, of the median of the
+    /// energy model's density.
+    pub risk_coverage: Vec<f64>,
+}
+
+impl DensityRow {
+    /// The shares of [`risk_coverage`](Self::risk_coverage).
+    pub const ANSWERED: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
+}
+
 /// One image with all that is known of its y.
 #[derive(Clone, Debug)]
 pub struct Example {
@@ -65,6 +96,9 @@ pub struct Example {
     pub estimate: [Vec<f64>; 2],
     /// p(y | x) of each coordinate by the energy model.
     pub density: Vec<GridDensity>,
+    /// p(y | x) on the product of both coordinates' grids, a list for each value of the first, where there
+    /// are two.
+    pub joint: Option<Vec<Vec<f64>>>,
 }
 
 /// What a reproduction finds.
@@ -72,12 +106,24 @@ pub struct Example {
 pub struct Outcome {
     /// One for each method, seed, before and after refinement.
     pub rows: Vec<Row>,
+    /// One for each method, seed and coordinate with a density, where there are validation images beside
+    /// those of the results.
+    pub calibration: Vec<DensityRow>,
     /// One for each proposal, where asked for.
     pub ablation: Vec<AblationRow>,
     /// A few images with their densities, by the first seed.
     pub examples: Vec<Example>,
-    /// λ, chosen on the validation split.
-    pub step_length: f64,
+    /// λ, chosen on the validation split; of each fold, where there are folds.
+    pub step_lengths: Vec<f64>,
+    /// How many images the rows are of.
+    pub images: usize,
     /// The split that the rows are of: `test`, `validation` or `report`.
     pub part: &'static str,
+}
+
+impl Outcome {
+    /// λ, where all rows have the same.
+    pub fn step_length(&self) -> Option<f64> {
+        <[f64; 1]>::try_from(self.step_lengths.as_slice()).ok().map(|[one]| one)
+    }
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use ebm_experiment::plan::Plan;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::features::Depth;
-use ebm_face::reproduce::{Data, Options, Outcome, Task, dry_run, frozen, mini, paper};
+use ebm_face::reproduce::{Data, Options, Outcome, Task, cross_validated, dry_run, frozen, mini, paper};
 use serde_json::json;
 
 use super::common::{Place, Reproduction, Scale, TaskArgs};
@@ -56,6 +56,9 @@ const TRUNKS: [&str; 4] = [
     "resnet50_pruned_int8_imagenet.safetensors",
 ];
 
+/// Where Pointing'04 is below the datasets.
+const POINTING: &str = "pointing04";
+
 /// The published MobileFaceNet, as it is and as `ebm weights convert` writes it.
 const MOBILE_TRUNKS: [&str; 2] = ["mobilefacenet.safetensors", "mobilefacenet.params"];
 
@@ -82,7 +85,10 @@ impl Reproduction for Faces {
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
-        let data = Data::source(self.task, &self.args().datasets);
+        let data = match scale {
+            Scale::Pointing => self.args().datasets.join(POINTING),
+            _ => Data::source(self.task, &self.args().datasets),
+        };
         let mut missing = Vec::new();
         if !data.exists() {
             missing.push(data.display().to_string());
@@ -108,23 +114,25 @@ impl Reproduction for Faces {
     }
 
     fn plan(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Plan> {
-        let data = self.data(config, at, progress)?;
+        let data = self.data(config, at, progress)?.remove(0);
         let weights = self.trunk(at.scale).with_context(|| self.missing_trunk(at.scale))?;
         Ok(dry_run(config, &data, &weights, &at.device, &self.options(at), progress)?)
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        let (data, options) = (self.data(config, at, progress)?, self.options(at));
+        let (parts, options) = (self.data(config, at, progress)?, self.options(at));
+        let data = parts.first().context("there are no images")?;
         data.record(at.run)?;
         let trunk = || self.trunk(at.scale).with_context(|| self.missing_trunk(at.scale));
         let outcome = match at.scale {
-            Scale::Paper => paper(config, &data, &trunk()?, &at.device, &options, progress)?,
-            Scale::Frozen => frozen(config, &data, &trunk()?, Depth::Features, &options, progress)?,
-            Scale::Finetuned => frozen(config, &data, &trunk()?, Depth::FrozenMaps, &options, progress)?,
-            _ => mini(config, &data, &options, progress)?,
+            Scale::Pointing => cross_validated(config, &parts, &trunk()?, &options, progress)?,
+            Scale::Paper => paper(config, data, &trunk()?, &at.device, &options, progress)?,
+            Scale::Frozen => frozen(config, data, &trunk()?, Depth::Features, &options, progress)?,
+            Scale::Finetuned => frozen(config, data, &trunk()?, Depth::FrozenMaps, &options, progress)?,
+            _ => mini(config, data, &options, progress)?,
         };
-        tables::csv_files(at.run, config, at.scale.name(), &data, &outcome)?;
-        figures(at.run, config, &data, &outcome)?;
+        tables::csv_files(at.run, config, at.scale.name(), data, &outcome)?;
+        figures(at.run, config, data, &outcome)?;
         Ok(Study {
             title: match self.task {
                 Task::Age => "Table 4",
@@ -135,11 +143,13 @@ impl Reproduction for Faces {
                 "unit": config.unit,
                 "coordinates": config.coordinates,
                 "split": outcome.part,
-                "images": data.results().faces.len(),
-                "step_length": outcome.step_length,
+                "images": outcome.images,
+                "step_length": outcome.step_length(),
+                "step_lengths": outcome.step_lengths,
+                "calibration": outcome.calibration,
                 "ablation": outcome.ablation,
             }),
-            tables: report(config, &data, &outcome)?,
+            tables: report(config, &outcome)?,
             appendix: "",
             files: "figures, the trained networks",
         })
@@ -159,14 +169,17 @@ impl Faces {
         format!("{weights} lacks {}, one of {known}; see weights/README.md", network(scale))
     }
 
-    fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Data> {
+    /// The images; of each fold, where there are folds.
+    fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
         let datasets = &self.args().datasets;
-        if at.scale != Scale::Mini {
-            return Ok(Data::read(self.task, datasets, config.report, progress)?);
+        match at.scale {
+            Scale::Mini => {}
+            Scale::Pointing => return Ok(Data::folds(&datasets.join(POINTING), progress)?),
+            _ => return Ok(vec![Data::read(self.task, datasets, config.report, progress)?]),
         }
         let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
         let root = datasets.join("generated").join(self.task.key());
-        Ok(Data::generated(self.task, &root, config.input.size, &sizes, progress)?)
+        Ok(vec![Data::generated(self.task, &root, config.input.size, &sizes, progress)?])
     }
 
     fn options(&self, at: &Place<'_>) -> Options {
@@ -182,26 +195,36 @@ impl Faces {
 
 /// The names of a scale's pretrained backbones, best first.
 fn trunks(scale: Scale) -> &'static [&'static str] {
-    if scale == Scale::Finetuned { &MOBILE_TRUNKS } else { &TRUNKS }
+    if matches!(scale, Scale::Finetuned | Scale::Pointing) { &MOBILE_TRUNKS } else { &TRUNKS }
 }
 
 /// What they are.
 fn network(scale: Scale) -> &'static str {
-    if scale == Scale::Finetuned { "a MobileFaceNet" } else { "a ResNet-50" }
+    if matches!(scale, Scale::Finetuned | Scale::Pointing) { "a MobileFaceNet" } else { "a ResNet-50" }
 }
 
 /// The tables for people.
-fn report(config: &ExperimentConfig, data: &Data, outcome: &Outcome) -> Result<String> {
+fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
+    let lengths: Vec<String> = outcome.step_lengths.iter().map(f64::to_string).collect();
+    let over = if lengths.len() > 1 { "folds and seeds" } else { "seeds" };
     let mut text = format!(
-        "MAE in {} on the {} split ({} images), mean ± standard deviation over seeds; λ = {} by the validation split.\n\n",
+        "MAE in {} on the {} split ({} images), mean ± standard deviation over {over}; λ = {} by the validation split.\n\n",
         config.unit,
         outcome.part,
-        data.results().faces.len(),
-        outcome.step_length
+        outcome.images,
+        lengths.join(", ")
     );
     text += &tables::methods(config, outcome)?.render();
     if config.dim() > 1 {
         text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?.render());
+    }
+    if !outcome.calibration.is_empty() {
+        text += &format!(
+            "\nDensities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE \
+             where the 50 % regions are narrowest:\n\n{}",
+            config.unit,
+            tables::calibration(&outcome.calibration)?.render()
+        );
     }
     if !outcome.ablation.is_empty() {
         text += &format!(

@@ -3,14 +3,18 @@
 use std::path::Path;
 
 use anyhow::Result;
+use ebm_data::Image;
 use ebm_data::encode::write_png;
 use ebm_face::config::ExperimentConfig;
-use ebm_face::reproduce::{Data, Outcome};
+use ebm_face::reproduce::{Data, Example, Outcome};
+
+use ebm_plot::{DensityMaps, DensityPanel};
 
 use crate::density_panel::density_panel;
 use crate::picture::{beside, stack};
 
-/// One sheet of all examples, a row for each: the image, then the density of each coordinate.
+/// One sheet of all examples, a row for each: the image, then the density of each coordinate, or of both
+/// where there are two.
 pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Outcome) -> Result<()> {
     if outcome.examples.is_empty() {
         return Ok(());
@@ -20,6 +24,10 @@ pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Out
     for example in &outcome.examples {
         let Some(face) = data.results().faces.get(example.index) else { continue };
         let image = face.pixels.decode()?;
+        if let Some(density) = &example.joint {
+            rows.push(beside(&image, &[joint_panel(config, example, density)?])?);
+            continue;
+        }
         let mut curves = Vec::new();
         for (k, name) in config.coordinates.iter().enumerate() {
             let [before, after] = example.estimate.each_ref().map(|estimate| estimate[k]);
@@ -33,4 +41,16 @@ pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Out
         rows.push(beside(&image, &curves)?);
     }
     Ok(write_png(&run.join("densities.png"), &stack(&rows)?)?)
+}
+
+/// p(y | x) of a y with two coordinates, with the truth as a point.
+fn joint_panel(config: &ExperimentConfig, example: &Example, density: &[Vec<f64>]) -> Result<Image> {
+    let range = || config.density.lo()..config.density.hi();
+    let title = format!(
+        "{}: {} against {} in {}",
+        example.reason, config.coordinates[1], config.coordinates[0], config.unit
+    );
+    let points: Vec<(f64, f64)> = example.target.chunks_exact(2).map(|y| (y[0], y[1])).collect();
+    let panels = [DensityPanel { title: &title, density, points: &points }];
+    Ok(ebm_plot::render(&DensityMaps { x: range(), y: range(), panels: &panels })?)
 }

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use ebm_bench::{Machine, today};
-use ebm_data::faces::Faces;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{AblationRow, Data, Outcome, Row};
+use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, Row};
 
 /// Mean ± standard deviation of a value of the rows of a method.
 fn cell(
@@ -40,9 +39,14 @@ pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
             cell(outcome, &method.key, false, mae)?,
             cell(outcome, &method.key, true, mae)?,
             cell(outcome, &method.key, false, |row| row.nll)?,
-            published(Some(method.published)),
+            published(method.published),
             published(method.published_refined),
         ])?;
+    }
+    for row in &config.quoted {
+        let none = || "–".to_owned();
+        let published = format!("{:.2}", row.published);
+        table.push([row.title.clone(), none(), none(), none(), published, none()])?;
     }
     for name in ["mean", "median", "mode"] {
         let key = format!("{ENERGY}_{name}");
@@ -74,6 +78,56 @@ pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table
             table.push(row)?;
         }
     }
+    for quoted in &config.quoted {
+        let none = config.coordinates.iter().map(|_| "–".to_owned());
+        let figures = quoted.published_coordinates.iter().map(|figure| format!("{figure:.2}"));
+        table.push(std::iter::once(quoted.title.clone()).chain(none).chain(figures))?;
+    }
+    Ok(table)
+}
+
+/// The figures of a [`DensityRow`] and their columns.
+fn density_figures(row: &DensityRow) -> Vec<(&'static str, f64)> {
+    let c = &row.calibration;
+    let mut figures = vec![
+        ("nll", c.nll),
+        ("crps", c.crps),
+        ("ece", c.ece),
+        ("coverage_50", c.coverage_50),
+        ("width_50", c.width_50),
+        ("conformal_coverage_50", c.conformal_coverage_50),
+        ("conformal_width_50", c.conformal_width_50),
+        ("coverage", c.coverage),
+        ("width", c.width),
+        ("conformal_coverage", c.conformal_coverage),
+        ("conformal_width", c.conformal_width),
+    ];
+    figures
+        .extend(["mae_25", "mae_50", "mae_75", "mae_100"].into_iter().zip(row.risk_coverage.iter().copied()));
+    figures
+}
+
+/// What is known of the densities, the mean over folds and seeds.
+pub fn calibration(rows: &[DensityRow]) -> Result<Table> {
+    let names =
+        rows.first().map(density_figures).unwrap_or_default().into_iter().map(|(name, _)| name.to_owned());
+    let mut table = Table::new(["method".to_owned(), "of".to_owned()].into_iter().chain(names));
+    let mut groups: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        let group = (row.method.as_str(), row.coordinate.as_str());
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    for (method, coordinate) in groups {
+        let own =
+            rows.iter().filter(|row| (row.method.as_str(), row.coordinate.as_str()) == (method, coordinate));
+        let figures: Vec<Vec<(&str, f64)>> = own.map(density_figures).collect();
+        let count = figures.first().map_or(0, Vec::len);
+        let mean = |k: usize| figures.iter().map(|row| row[k].1).sum::<f64>() / figures.len() as f64;
+        let cells = (0..count).map(|k| format!("{:.2}", mean(k)));
+        table.push([method.to_owned(), coordinate.to_owned()].into_iter().chain(cells))?;
+    }
     Ok(table)
 }
 
@@ -91,8 +145,9 @@ pub fn ablation(outcome: &Outcome) -> Result<Table> {
     Ok(table)
 }
 
-/// `results.csv`, a row for each method, seed, before and after refinement, and `sigma.csv` where proposals
-/// were compared; each row begins with when, on what and with which images it was measured.
+/// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
+/// calibrated, and `sigma.csv` where proposals were compared; each row begins with when, on what and with
+/// which images it was measured.
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,
@@ -101,7 +156,10 @@ pub fn csv_files(
     outcome: &Outcome,
 ) -> Result<()> {
     let (date, device) = (today(), Machine::here().short());
-    let taken = |split, faces: &Faces| (&date, &device, scale, split, faces.faces.len());
+    let taken = |split, images: usize| (&date, &device, scale, split, images);
+    // Only where there are folds.
+    let folds = outcome.rows.iter().any(|row| row.fold.is_some());
+    let fold: &[&str] = if folds { &["fold"] } else { &[] };
     let common = ["date", "device", "scale", "split", "images"];
     let number = |value: f64| format!("{value:.4}");
 
@@ -109,13 +167,29 @@ pub fn csv_files(
     // One coordinate is the mean itself.
     let angles: Vec<&str> =
         config.coordinates.iter().filter(|_| config.dim() > 1).map(String::as_str).collect();
-    file.write_record([&common[..], &["method", "refined", "seed", "mae"], &angles, &["nll"]].concat())?;
+    file.write_record(
+        [&common[..], fold, &["method", "refined", "seed", "mae"], &angles, &["nll"]].concat(),
+    )?;
     for row in &outcome.rows {
         let errors: Vec<String> = row.coordinates.iter().take(angles.len()).copied().map(number).collect();
         let key = (&row.method, row.refined, row.seed, number(row.mae));
-        file.serialize((taken(outcome.part, data.results()), key, errors, row.nll.map(number)))?;
+        let fold: Vec<usize> = row.fold.into_iter().collect();
+        file.serialize((taken(outcome.part, outcome.images), fold, key, errors, row.nll.map(number)))?;
     }
     file.flush()?;
+    if let Some(first) = outcome.calibration.first() {
+        let mut file = csv::Writer::from_path(run.join("calibration.csv"))?;
+        let figures: Vec<&str> = density_figures(first).into_iter().map(|(name, _)| name).collect();
+        file.write_record([&common[..], fold, &["method", "seed", "coordinate"], &figures].concat())?;
+        for row in &outcome.calibration {
+            let fold: Vec<usize> = row.fold.into_iter().collect();
+            let figures: Vec<String> =
+                density_figures(row).into_iter().map(|(_, value)| number(value)).collect();
+            let key = (&row.method, row.seed, &row.coordinate);
+            file.serialize((taken(outcome.part, outcome.images), fold, key, figures))?;
+        }
+        file.flush()?;
+    }
     if outcome.ablation.is_empty() {
         return Ok(());
     }
@@ -123,7 +197,7 @@ pub fn csv_files(
     file.write_record([&common[..], &["sigmas", "seed", "step_length", "mae", "published"]].concat())?;
     for row in &outcome.ablation {
         let figures = (sigmas(row, " "), 0, row.step_length, number(row.mae), row.published);
-        file.serialize((taken("validation", &data.validation), figures))?;
+        file.serialize((taken("validation", data.validation.faces.len()), figures))?;
     }
     Ok(file.flush()?)
 }

@@ -5,7 +5,7 @@ mod detection;
 mod detection_tables;
 mod face;
 mod face_figures;
-mod face_tables;
+pub mod face_tables;
 pub mod outcome;
 mod toy;
 mod toy_figures;

@@ -1,0 +1,160 @@
+//! Pointing'04: fifteen people, each photographed twice in 93 poses of the head.
+
+use std::path::Path;
+
+use super::tolerance::{Collector, Tolerance};
+use super::{Face, Faces, Pixels};
+use crate::decode::read_header;
+use crate::error::{Error, Result};
+use crate::files::{files_in, read_utf8};
+use crate::quarantine::{DefectCode, Finding};
+
+/// The largest box file, in bytes; the published ones have less than 100.
+const MAX_BOX_BYTES: u64 = 4 << 10;
+/// How the folder of a person begins; its number follows.
+const PERSON: &str = "Person";
+/// The largest angle, in degrees.
+const MAX_ANGLE: i16 = 90;
+
+/// How to read the folder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointingOptions {
+    /// The side of the crop over the longer side of the face's box.
+    pub scale: f64,
+    /// How much may be defective.
+    pub tolerance: Tolerance,
+}
+
+impl Default for PointingOptions {
+    /// A crop 1.3 times as long as the box, 1 defect in 1000.
+    fn default() -> Self {
+        Self { scale: 1.3, tolerance: Tolerance::default() }
+    }
+}
+
+/// Reads the photographs of the folders `Person01`, `Person02` … below `root`, by name. Targets are pan and
+/// tilt in degrees.
+///
+/// `person01146+15-30.jpg` is of person 01, series 1, number 46, tilt 15, pan −30. The `.txt` of the same name has the
+/// face's box: after the lines with the image's name and with `Face` its centre's column and row, its width
+/// and its height, in pixels. The crop is a square about the centre; see [`PointingOptions::scale`].
+///
+/// A photograph is defective if its name tells no pose or another person than its folder, its box is missing,
+/// not four numbers, empty or without a pixel of the image, or the image's header cannot be read.
+///
+/// # Errors
+/// [`Error::Io`] for what cannot be listed, [`Error::Format`] for a folder without photographs,
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of their
+/// domain.
+pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
+    if !(options.scale > 0. && options.scale <= 100.) {
+        let detail = format!("{} is no scale of a crop; give a positive one, such as 1.3", options.scale);
+        return Err(Error::Argument { name: "scale", detail });
+    }
+    let mut collector = Collector::new(&options.tolerance)?;
+    let mut found = false;
+    for folder in people(root)? {
+        let person = folder.trim_start_matches(PERSON);
+        for file in files_in(&root.join(&folder), &["jpg", "jpeg", "png"])? {
+            found = true;
+            let path = root.join(&folder).join(&file);
+            let name = format!("{folder}/{}", path.file_stem().unwrap_or_default().to_string_lossy());
+            let outcome = face(&path, person, options.scale).map(|(region, target)| {
+                let pixels = Pixels::Region { path: path.clone(), region };
+                Face { name: name.clone(), pixels, target }
+            });
+            collector.push(&path, &name, outcome);
+        }
+    }
+    if !found {
+        let detail =
+            "no folder such as Person01 with images such as person01146+0+0.jpg; give the folder that they \
+                      are in"
+                .to_owned();
+        return Err(Error::Format { path: root.to_owned(), expected: "the folder of Pointing'04", detail });
+    }
+    collector.finish()
+}
+
+/// The names of the people's folders, in order.
+fn people(root: &Path) -> Result<Vec<String>> {
+    let fail = |source| Error::io("list", root, source);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name().into_string().ok().filter(|_| entry.path().is_dir());
+        names.extend(name.filter(|name| name.strip_prefix(PERSON).is_some_and(is_number)));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The crop and the pose of a photograph.
+fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4], Vec<f32>), Finding> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
+    let file = path.with_extension("txt");
+    if !file.is_file() {
+        return Err(Finding::new(DefectCode::MissingAnnotation, file.display().to_string()));
+    }
+    let [x, y, width, height] = read_box(&file)
+        .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("{}: {detail}", file.display())))?;
+    let header =
+        read_header(path).map_err(|error| Finding::new(DefectCode::UnreadableImage, error.to_string()))?;
+    let say = |what: &str| format!("{}: the box {x} {y} {width} {height} {what}", file.display());
+    if !(width > 0. && height > 0.) {
+        return Err(Finding::new(DefectCode::BoxEmpty, say("is empty")));
+    }
+    let [columns, rows] = [header.width, header.height].map(|side| side as f64);
+    let overlaps =
+        |centre: f64, side: f64, length: f64| centre + side / 2. > 0. && centre - side / 2. < length;
+    if !(overlaps(x, width, columns) && overlaps(y, height, rows) && width <= columns && height <= rows) {
+        let of = format!("does not lie in the image of {columns}x{rows} pixels");
+        return Err(Finding::new(DefectCode::BoxOutside, say(&of)));
+    }
+    let side = (scale * width.max(height)).round().max(1.);
+    let [x0, y0] = [x, y].map(|centre| (centre - side / 2.).round());
+    Ok(([x0, y0, x0 + side, y0 + side].map(|corner| corner as i64), target))
+}
+
+/// Pan and tilt of the name of an image of `person`, or why it tells none.
+fn pose(stem: &str, person: &str) -> std::result::Result<Vec<f32>, String> {
+    let fail = || {
+        format!("the name {stem:?} is not of the form person01146+15-30: person, series, number, tilt, pan")
+    };
+    let rest = stem.strip_prefix("person").ok_or_else(fail)?;
+    let start = rest.find(['+', '-']).ok_or_else(fail)?;
+    let (digits, angles) = rest.split_at(start);
+    let split = angles.rfind(['+', '-']).filter(|&split| split > 0).ok_or_else(fail)?;
+    if digits.len() != 5 || !is_number(digits) {
+        return Err(fail());
+    }
+    if digits.get(..2) != Some(person) {
+        return Err(format!("the name {stem:?} is of another person than its folder; move it there"));
+    }
+    let (tilt, pan) = angles.split_at(split);
+    let angle = |text: &str| {
+        let angle = text.parse::<i16>().ok().filter(|_| text.get(1..).is_some_and(is_number));
+        let angle = angle.filter(|angle| angle.abs() <= MAX_ANGLE);
+        angle.map(f32::from).ok_or_else(|| format!("{text:?} of {stem:?} is no angle of -90 to 90 degrees"))
+    };
+    Ok(vec![angle(pan)?, angle(tilt)?])
+}
+
+/// The centre's column and row, the width and the height of a box.
+fn read_box(path: &Path) -> std::result::Result<[f64; 4], String> {
+    let bytes = read_utf8(path, MAX_BOX_BYTES).map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| error.to_string())?;
+    let words: Vec<&str> = text.split_whitespace().skip_while(|word| *word != "Face").skip(1).collect();
+    let numbers = words.iter().map(|word| word.parse::<f64>().ok().filter(|number| number.abs() <= 1e6));
+    let numbers: Option<Vec<f64>> = numbers.collect();
+    let four = numbers.and_then(|numbers| <[f64; 4]>::try_from(numbers).ok());
+    four.ok_or_else(|| {
+        "four numbers after `Face` are needed: the centre's column and row, width, height".to_owned()
+    })
+}
+
+/// Whether a text is of digits alone.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -174,7 +174,7 @@ fn densities_are_calibrated_on_other_images() {
     saved(&config, "gaussian", dir.path(), normal);
     let given = faces(&[&[20.0], &[35.0], &[62.0]]);
     // Nine ages 2.1 standard deviations away: only a region of all that mass holds nine of ten such.
-    let held_out = faces(&[&[61.0]; 9]);
+    let held_out = faces(&[&[61.0][..]; 9]);
     let outcome = evaluate(networks(), &given, Some(&held_out), None, &mut ()).unwrap();
     let [row] = &outcome.calibration[..] else { panic!("{:?}", outcome.calibration) };
     assert_eq!((row.method.as_str(), row.coordinate.as_str(), row.fold), ("gaussian", "age", None));
@@ -193,7 +193,7 @@ fn densities_are_calibrated_on_other_images() {
         assert_near(*found, expected, 1e-3);
     }
     assert!(evaluate(networks(), &given, None, None, &mut ()).unwrap().calibration.is_empty());
-    let few = evaluate(networks(), &given, Some(&faces(&[&[61.0]; 8])), None, &mut ()).unwrap_err();
+    let few = evaluate(networks(), &given, Some(&faces(&[&[61.0][..]; 8])), None, &mut ()).unwrap_err();
     assert!(few.to_string().contains('9'), "{few}");
 }
 

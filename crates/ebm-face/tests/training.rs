@@ -182,7 +182,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     // Eight baselines, refined and not, and three readings of the density; two seeds.
     assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));
     assert_eq!((outcome.part, outcome.ablation.len()), ("test", 1));
-    assert!(config.refinement.step_lengths.contains(&outcome.step_length));
+    assert!(config.refinement.step_lengths.contains(&outcome.step_length().unwrap()));
     assert!(!outcome.examples.is_empty());
     let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;
     assert!(nll("gaussian").is_some() && nll("ebm_median").is_some() && nll("direct_l2").is_none());
@@ -216,7 +216,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let load = |path: &Path| Saved::load(path, None).unwrap();
     let saved = found.iter().map(|path| load(path)).collect();
     let scored = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
-    assert_eq!(scored.step_length, outcome.step_length);
+    assert_eq!(scored.step_length, outcome.step_length().unwrap());
     for row in &outcome.rows {
         let same = |other: &&ebm_face::reproduce::Row| {
             (&other.method, other.refined, other.seed) == (&row.method, row.refined, row.seed)
@@ -284,7 +284,8 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
     config.trunk.build(&store, "", DType::F32, &CPU).unwrap();
     store.save(&weights).unwrap();
 
-    let data = Data { train: faces(32), validation: faces(8), test: Some(faces(12)), split: None };
+    let data =
+        Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
     let options = Options {
         seeds: 1,
         ablation: false,

@@ -216,7 +216,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let load = |path: &Path| Saved::load(path, None).unwrap();
     let saved = found.iter().map(|path| load(path)).collect();
     let scored = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
-    assert_eq!(scored.step_length, outcome.step_length().unwrap());
+    assert_eq!(scored.step_length(), outcome.step_length());
     for row in &outcome.rows {
         let same = |other: &&ebm_face::reproduce::Row| {
             (&other.method, other.refined, other.seed) == (&row.method, row.refined, row.seed)

@@ -119,6 +119,18 @@ fn patterns_and_files_of_one_name_have_their_own_lines_and_pictures() {
     );
     assert!(said.contains("1 image, 0 detections of --min-score 1.1 or more, "), "{said}");
 
+    std::fs::write(place.path("b/broken.jpg"), "no image").unwrap();
+    let broken = ["predict", "detection", "--detector", DETECTOR, "b", "--min-score", "0.3"];
+    let output = place.command(&broken).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("1 of 3 images cannot be read and were left out") && said.contains("b/broken.jpg"));
+    let others = lines(&String::from_utf8(output.stdout).unwrap());
+    let first = |line: &&Value| line["image"] == "b/X.png" || line["image"] == "b/x.jpg";
+    assert!(
+        !others.is_empty() && others.iter().all(|line| first(&line)) && output.status.code() == Some(3),
+        "{said}"
+    );
+
     place.refused(&["c/*.jpg"], "\"c/*.jpg\" matches no file");
     let before = std::fs::read(place.path("b/X.png")).unwrap();
     place.refused(&["b/X.png", "--out", "b"], "b/X.png is an input; choose another folder with --out");

@@ -194,7 +194,7 @@ fn results_are_refined_and_all_else_is_kept() {
 }
 
 #[test]
-fn a_calibration_widens_intervals_and_enters_scores() {
+fn a_calibration_sizes_intervals_and_enters_scores() {
     let place = Place::new();
     place.train("run", &["--steps", "2", "--step-factor", "1"]);
     let annotations = place.path("a/annotations.json");
@@ -214,7 +214,7 @@ fn a_calibration_widens_intervals_and_enters_scores() {
         [&args[..], &to, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let said = succeeds(&strs(&calibrate("r.json", "calibrated.safetensors", &["--step-factor", "0"])));
-    assert!(said.contains("intervals are widened by") && said.contains("with the power"), "{said}");
+    assert!(said.contains("intervals are multiplied by") && said.contains("with the power"), "{said}");
     let again = calibrate("r.json", "calibrated.safetensors", &[]);
     assert!(String::from_utf8_lossy(&ebm(&strs(&again)).stderr).contains("exists already"));
     let said = succeeds(&strs(&calibrate("few.json", "few.safetensors", &["--step-factor", "0"])));

@@ -12,6 +12,7 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     error::{Error, Result},
+    faster_rcnn::Objects,
     foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
@@ -242,14 +243,10 @@ impl BoxHead {
 
     /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and
     /// labels.
-    fn sample(
-        &self,
-        proposals: &[Vec<Proposal>],
-        objects: &[(Vec<BBox>, Vec<usize>)],
-        rng: &mut dyn RngCore,
-    ) -> Sample {
+    fn sample(&self, proposals: &[Vec<Proposal>], objects: &[Objects], rng: &mut dyn RngCore) -> Sample {
         let mut sample = Sample::default();
-        for (image, (proposals, (objects, classes))) in (0u32..).zip(proposals.iter().zip(objects)) {
+        for (image, (proposals, own)) in (0u32..).zip(proposals.iter().zip(objects)) {
+            let Objects { boxes: objects, classes } = own;
             let (pool, matches) = self.assign(proposals, objects);
             let (positives, negatives) = self.sampler().sample(&matches, rng);
             for index in positives.into_iter().chain(negatives) {
@@ -276,7 +273,7 @@ impl BoxHead {
         pyramid: &[Tensor],
         image: u32,
         proposals: &[Proposal],
-        (objects, classes): &(Vec<BBox>, Vec<usize>),
+        Objects { boxes: objects, classes }: &Objects,
     ) -> Result<ForegroundPool> {
         let (pool, matches) = self.assign(proposals, objects);
         let (mut boxes, mut labels, mut targets) = (vec![], vec![], vec![]);
@@ -298,7 +295,7 @@ impl BoxHead {
         &self,
         pyramid: &[Tensor],
         proposals: &[Vec<Proposal>],
-        objects: &[(Vec<BBox>, Vec<usize>)],
+        objects: &[Objects],
         rng: &mut dyn RngCore,
     ) -> Result<(Tensor, Tensor, usize)> {
         let sample = self.sample(proposals, objects, rng);
@@ -358,7 +355,7 @@ mod tests {
         let offsets = head.offsets(&scored).unwrap();
         assert_eq!(head.candidates(&scored, &offsets, &[(160, 160); 2]), [vec![], vec![]]);
 
-        let pool = head.foreground(&pyramid, 0, &[], &(vec![], vec![])).unwrap();
+        let pool = head.foreground(&pyramid, 0, &[], &Objects::default()).unwrap();
         let sample = ForegroundPool::sample(&[&pool], &mut Key::new(2).rng()).unwrap();
         assert_eq!((sample.labels.len(), sample.hidden.dim(0).unwrap(), sample.sample_size), (0, 0, 0));
     }

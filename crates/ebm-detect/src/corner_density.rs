@@ -5,6 +5,8 @@
 //! widths of the kernels follow Silverman's rule for the effective sample size, which broadens what it shows
 //! by a few per cent.
 
+mod corner_map;
+
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, Region};
 use ebm_nn::boxes::{BBox, BoxConvention};
@@ -14,6 +16,8 @@ use crate::{
     energy_head::BoxFeatures,
     error::{Error, Result},
 };
+
+pub use corner_map::CornerMap;
 
 /// One of the four corners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,26 @@ impl Corner {
     }
 }
 
+/// Boxes in the images of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedBoxes<'a> {
+    /// The image of each box.
+    pub images: &'a [u32],
+    /// The class of each.
+    pub labels: &'a [u32],
+    /// In input pixels.
+    pub boxes: &'a [BBox],
+}
+
+/// What a density is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling<'a> {
+    /// The mixture of Eq. 5, as in training.
+    pub proposal: &'a GaussianMixture,
+    /// Samples of each box.
+    pub num_samples: usize,
+}
+
 /// Weighted samples of p(y | x) about one box, as edges in pixels: `[left, top, right, bottom]` with
 /// exclusive ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +74,19 @@ pub struct BoxDensity {
     effective_sample_size: f64,
     /// Columns and rows of the image, where edges end at its border.
     bounds: Option<[f64; 2]>,
-    /// What intervals of [`LEVEL`](Self::LEVEL) are widened by at both ends, in pixels.
-    margins: Option<[f64; 4]>,
+    /// What a calibration knows of each edge.
+    calibrated: Option<[CalibratedEdge; 4]>,
+}
+
+/// How an edge's interval follows from p(y | x) where a calibration tells how wide it has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CalibratedEdge {
+    /// The refined edge, about which the interval lies.
+    pub edge: f64,
+    /// What half the width that p(y | x) says is added to, …
+    pub least: f64,
+    /// … and what the sum is multiplied by.
+    pub factor: f64,
 }
 
 /// Rounds in which a quarter of the samples finds where the density is.
@@ -73,8 +108,7 @@ impl BoxDensity {
     /// The probability of [`edge_intervals`](Self::edge_intervals).
     pub const LEVEL: f64 = 0.9;
 
-    /// The densities about `boxes`, box i of class `labels[i]` in image `images[i]` of the `pyramid`, each
-    /// from `num_samples` samples. Eq. 5's mixture about the box, in the coordinates of f,
+    /// The densities about the boxes `placed` in the images of the `pyramid`. Eq. 5's mixture about the box, in the coordinates of f,
     /// `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference, finds the density; a mixture
     /// about what it found draws the samples.
     ///
@@ -86,17 +120,17 @@ impl BoxDensity {
     pub fn about<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         pyramid: &[Tensor],
-        (images, labels, boxes): (&[u32], &[u32], &[BBox]),
+        placed: PlacedBoxes<'_>,
         convention: BoxConvention,
-        (proposal, num_samples): (&GaussianMixture, usize),
+        sampling: Sampling<'_>,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<Self>> {
         // In the layout that pooling reads, once for all boxes.
         let pyramid = &BoxFeatures::readable(pyramid)?;
-        let objects = images.iter().zip(labels).zip(boxes);
+        let objects = placed.images.iter().zip(placed.labels).zip(placed.boxes);
         let density = |((&image, &label), &bbox): ((&u32, &u32), &BBox)| {
             let features = BoxFeatures::new(pyramid, vec![image], vec![label], &[bbox], convention)?;
-            Self::of_object(head, &features, (proposal, num_samples), &mut *rng)
+            Self::of_object(head, &features, sampling, &mut *rng)
         };
         objects.map(density).collect()
     }
@@ -105,7 +139,7 @@ impl BoxDensity {
     fn of_object<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         features: &BoxFeatures,
-        (proposal, num_samples): (&GaussianMixture, usize),
+        Sampling { proposal, num_samples }: Sampling<'_>,
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
         let mut center = features.targets()?.squeeze(1)?;
@@ -130,7 +164,7 @@ impl BoxDensity {
             weights: densities.iter().flat_map(|density| density.weights().to_vec()).collect(),
             effective_sample_size: densities.iter().map(ImportanceDensity::effective_sample_size).sum(),
             bounds: None,
-            margins: None,
+            calibrated: None,
         })
     }
 
@@ -153,16 +187,16 @@ impl BoxDensity {
         Self { bounds: Some(size), ..self }
     }
 
-    /// The same with [`edge_intervals`](Self::edge_intervals) that a calibration widens at both ends by
-    /// `margins` of left, top, right and bottom, in pixels.
+    /// The same with [`edge_intervals`](Self::edge_intervals) of a calibration: of left, top, right and bottom
+    /// in pixels.
     #[must_use]
-    pub fn calibrated(self, margins: [f64; 4]) -> Self {
-        Self { margins: Some(margins), ..self }
+    pub fn calibrated(self, edges: [CalibratedEdge; 4]) -> Self {
+        Self { calibrated: Some(edges), ..self }
     }
 
-    /// Whether a calibration tells by how much intervals are too narrow.
+    /// Whether a calibration tells how wide intervals have to be.
     pub fn is_calibrated(&self) -> bool {
-        self.margins.is_some()
+        self.calibrated.is_some()
     }
 
     /// Where each edge lies with probability `level` as p(y | x) says, the smallest sets: left, top, right,
@@ -182,8 +216,8 @@ impl BoxDensity {
     /// When the samples have no spread.
     pub fn edge_intervals(&self) -> Result<[Region; 4]> {
         let mut regions = self.edge_regions(Self::LEVEL)?;
-        for (region, margin) in regions.iter_mut().zip(self.margins.into_iter().flatten()) {
-            widen(&mut region.intervals, margin);
+        for (region, calibrated) in regions.iter_mut().zip(self.calibrated.into_iter().flatten()) {
+            region.intervals = vec![calibrated.interval(region)];
         }
         Ok(self.bounded(regions))
     }
@@ -291,19 +325,16 @@ impl BoxDensity {
     }
 }
 
-/// Moves both ends of each interval outwards by `margin`, and joins those that then meet. One that a negative
-/// margin would end becomes its middle.
-fn widen(intervals: &mut Vec<[f64; 2]>, margin: f64) {
-    let mut widened: Vec<[f64; 2]> = Vec::with_capacity(intervals.len());
-    for [from, to] in intervals.drain(..) {
-        let middle = (from + to) / 2.0;
-        let [from, to] = [(from - margin).min(middle), (to + margin).max(middle)];
-        match widened.last_mut() {
-            Some(last) if last[1] >= from => last[1] = to,
-            _ => widened.push([from, to]),
-        }
+impl CalibratedEdge {
+    /// Half of the interval for a factor of 1, given what p(y | x) says of the edge.
+    pub(crate) fn scale(&self, region: &Region) -> f64 {
+        0.5 * region.width() + self.least
     }
-    *intervals = widened;
+
+    fn interval(&self, region: &Region) -> [f64; 2] {
+        let half = self.factor * self.scale(region);
+        [self.edge - half, self.edge + half]
+    }
 }
 
 /// A mixture about the mean of `found`: its own standard deviations, and twice those for the tails. A few
@@ -347,40 +378,6 @@ impl Axis {
                 each(point, scale * (-0.5 * z * z).exp());
             }
         }
-    }
-}
-
-/// The marginal density of a corner on a grid of points.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CornerMap {
-    /// The point (x, y) in the first row and column, in pixels …
-    pub first: [f64; 2],
-    /// … and the step (x, y) between points.
-    pub step: [f64; 2],
-    /// Points along each side.
-    pub size: usize,
-    /// The probability of each point's cell, in rows; the sum is 1.
-    pub p: Vec<f64>,
-}
-
-impl CornerMap {
-    /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have
-    /// `mass` or a little more together.
-    pub fn level(&self, mass: f64) -> f64 {
-        let mut falling = self.p.clone();
-        falling.sort_by(|a, b| b.total_cmp(a));
-        let mut sum = 0.0;
-        let reached = falling.iter().find(|p| {
-            sum += **p;
-            sum >= mass
-        });
-        reached.or(falling.last()).copied().unwrap_or(0.0)
-    }
-
-    /// The area of that set, in square pixels.
-    pub fn area(&self, mass: f64) -> f64 {
-        let level = self.level(mass);
-        self.p.iter().filter(|p| **p >= level).count() as f64 * self.step[0] * self.step[1]
     }
 }
 

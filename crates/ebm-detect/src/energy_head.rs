@@ -247,7 +247,8 @@ impl EnergyHead {
     /// `(B, M)` on the CPU.
     fn predict(
         &self,
-        (hidden, labels): (&Tensor, &Tensor),
+        hidden: &Tensor,
+        labels: &Tensor,
         pooled: &Pooled,
         (b, m): (usize, usize),
     ) -> Result<Tensor> {
@@ -262,7 +263,7 @@ impl EnergyHead {
         let pooled = self.pool(features, y)?;
         let labels = self.labels(features, &pooled, m)?;
         let hidden = self.mlp.forward(&pooled.features)?;
-        Ok(self.predict((&hidden, &labels), &pooled, (b, m))?.to_device(y.device())?)
+        Ok(self.predict(&hidden, &labels, &pooled, (b, m))?.to_device(y.device())?)
     }
 
     /// f and ∂f/∂y, back through the layers and the pooling by hand: autograd would also make the weights'
@@ -273,7 +274,7 @@ impl EnergyHead {
         let pooled = self.pool(features, &on_host)?;
         let labels = self.labels(features, &pooled, m)?;
         let activations = self.mlp.activations(&pooled.features)?;
-        let f = self.predict((&activations[1], &labels), &pooled, (b, m))?.detach();
+        let f = self.predict(&activations[1], &labels, &pooled, (b, m))?.detach();
 
         let weight = self.weight.detach().index_select(&labels, 0)?;
         let gradient = self.mlp.input_gradient(&activations, &weight)?.detach();

@@ -157,8 +157,14 @@ pub fn evaluate(
 
         for (refiner, refined) in heads.refiners.iter().zip(&mut evaluation.refined) {
             let (start, config) = (Instant::now(), detector.config());
-            let placed = (&candidates[..], &images.sizes[..]);
-            let refinements = refine_candidates(refiner.head, &pyramid, placed, &refiner.ascent, config)?;
+            let refinements = refine_candidates(
+                refiner.head,
+                &pyramid,
+                &candidates,
+                &images.sizes,
+                &refiner.ascent,
+                config,
+            )?;
             refined.duration += decoded + start.elapsed();
             for (sample, refinement) in batch.samples.iter().zip(refinements) {
                 refined.before.extend(results.of_image(&refinement.before, sample));

@@ -29,8 +29,29 @@ pub struct ImageBatch {
     pub sizes: Vec<(usize, usize)>,
 }
 
-/// What the detector is trained on: boxes in input pixels and their classes.
-pub type Objects = (Vec<BBox>, Vec<usize>);
+/// What the detector is trained on: the objects of an image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objects {
+    /// In input pixels.
+    pub boxes: Vec<BBox>,
+    /// Of each box, its class.
+    pub classes: Vec<usize>,
+}
+
+impl Objects {
+    /// Those at these places, in their order.
+    pub(crate) fn chosen(&self, mut places: Vec<usize>) -> Self {
+        places.sort_unstable();
+        places.into_iter().map(|i| (self.boxes[i], self.classes[i])).collect()
+    }
+}
+
+impl FromIterator<(BBox, usize)> for Objects {
+    fn from_iter<I: IntoIterator<Item = (BBox, usize)>>(objects: I) -> Self {
+        let (boxes, classes) = objects.into_iter().unzip();
+        Self { boxes, classes }
+    }
+}
 
 /// The four losses of Faster-RCNN, each a scalar.
 pub struct DetectorLosses {
@@ -164,7 +185,7 @@ impl FasterRcnn {
         rng: &mut dyn RngCore,
     ) -> Result<DetectorLosses> {
         let output = self.rpn_output(pyramid)?;
-        let boxes: Vec<Vec<BBox>> = objects.iter().map(|(boxes, _)| boxes.clone()).collect();
+        let boxes: Vec<Vec<BBox>> = objects.iter().map(|of_image| of_image.boxes.clone()).collect();
         let (objectness, rpn_box, anchors) = self.rpn.losses(&output, &boxes, rng)?;
         let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
         let (classifier, box_reg, proposals) = self.box_head.losses(pyramid, &proposals, objects, rng)?;

@@ -62,7 +62,8 @@ impl FeatureCache {
         convention: BoxConvention,
         device: &Device,
         maps: &dyn Fn(&ImageBatch) -> Result<Vec<Tensor>>,
-        (stage, total): (&str, usize),
+        stage: &str,
+        total: usize,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
         let mut cache = Self::default();
@@ -108,7 +109,7 @@ impl FeatureCache {
 
     /// Positions of the images that hold an object.
     pub fn with_objects(&self) -> Vec<usize> {
-        (0..self.len()).filter(|&i| !self.images[i].objects.0.is_empty()).collect()
+        (0..self.len()).filter(|&i| !self.images[i].objects.boxes.is_empty()).collect()
     }
 
     /// The batch of these images, by position, each padded with zeros to the largest of them.
@@ -182,7 +183,7 @@ mod tests {
         };
         for stored in [&|map: &Tensor| map.clone(), &innermost as &dyn Fn(&Tensor) -> Tensor] {
             let mut cache = FeatureCache::default();
-            let objects = || vec![(vec![[0.0, 0.0, 4.0, 4.0]], vec![1])];
+            let objects = || vec![Objects { boxes: vec![[0.0, 0.0, 4.0, 4.0]], classes: vec![1] }];
             cache.push(&[stored(&ones(3, 2))], &[(12, 8)], objects()).unwrap();
             cache.push(&[stored(&ones(2, 4))], &[(8, 16)], objects()).unwrap();
             let batch = cache.batch(&[1, 0]).unwrap();

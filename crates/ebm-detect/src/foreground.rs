@@ -115,7 +115,7 @@ mod tests {
     use std::rc::Rc;
 
     use crate::{
-        FeatureCache, ImageBatch,
+        FeatureCache, ImageBatch, Objects,
         config::{ExperimentConfig, Settings},
         feature_cache::shuffled,
         training::ForegroundSource,
@@ -131,8 +131,8 @@ mod tests {
         let pixels = Tensor::from_vec(noise, (2, 3, 96, 96), &device).unwrap();
         let images = ImageBatch { pixels, sizes: vec![(96, 96); 2] };
         let objects = vec![
-            (vec![[5., 5., 50., 60.], [40., 30., 90., 80.]], vec![2, 3]),
-            (vec![[10., 20., 70., 80.]], vec![1]),
+            Objects { boxes: vec![[5., 5., 50., 60.], [40., 30., 90., 80.]], classes: vec![2, 3] },
+            Objects { boxes: vec![[10., 20., 70., 80.]], classes: vec![1] },
         ];
         let pyramid = detector.features(&images.pixels, false).unwrap();
         let together = detector.foreground(&pyramid, &images, &objects).unwrap();

@@ -55,7 +55,8 @@ pub type Head = dyn EnergyModel<Features = BoxFeatures>;
 pub fn refine_candidates(
     head: &Head,
     pyramid: &[Tensor],
-    (candidates, sizes): (&[Vec<Candidate>], &[(usize, usize)]),
+    candidates: &[Vec<Candidate>],
+    sizes: &[(usize, usize)],
     ascent: &BoxAscent,
     config: &DetectorConfig,
 ) -> Result<Vec<RefinedCandidates>> {
@@ -222,8 +223,9 @@ mod tests {
         let mut refined = |clip_refined| -> Vec<Vec<BBox>> {
             config.clip_refined = clip_refined;
             // Of 40 columns and of 64.
-            let placed = (&candidates[..], &[(30, 40), (30, 64)][..]);
-            let found = refine_candidates(&ToTheRight, &pyramid, placed, &ascent, &config).unwrap();
+            let sizes = [(30, 40), (30, 64)];
+            let found =
+                refine_candidates(&ToTheRight, &pyramid, &candidates, &sizes, &ascent, &config).unwrap();
             found.iter().map(|image| image.after.iter().map(|c| c.bbox.map(f32::round)).collect()).collect()
         };
         let free = [vec![[35., 5., 45., 15.], [49., 5., 59., 15.]], vec![[35., 5., 45., 15.]]];
@@ -243,8 +245,9 @@ mod tests {
         let ascent = BoxAscent { ascent, coordinates: Coordinates::Relative };
         for (guided, left) in [(true, 13.0), (false, 10.0)] {
             config.guided_suppression = guided;
-            let placed = (&candidates[..], &[(60, 60)][..]);
-            let found = refine_candidates(&ToTheRight, &pyramid, placed, &ascent, &config).unwrap();
+            let sizes = [(60, 60)];
+            let found =
+                refine_candidates(&ToTheRight, &pyramid, &candidates, &sizes, &ascent, &config).unwrap();
             let [kept] = &found[0].before[..] else { unreachable!() };
             assert_eq!((kept.bbox[0], kept.score), (left, 0.9));
         }

@@ -101,7 +101,7 @@ pub fn objects(sample: &Sample, convention: BoxConvention) -> Objects {
         }
     };
     let objects = sample.boxes.iter().map(corners).zip(sample.labels.iter().copied());
-    objects.filter(|([x0, y0, x1, y1], _)| x1 > x0 && y1 > y0).unzip()
+    objects.filter(|([x0, y0, x1, y1], _)| x1 > x0 && y1 > y0).collect()
 }
 
 /// A box of the input as `[x, y, width, height]` in pixels of the image file: the corners are multiplied by
@@ -152,8 +152,8 @@ mod tests {
             (BoxConvention::HalfOpen, false, half_open),
         ] {
             let sample = sample(flipped);
-            let (boxes, labels) = objects(&sample, convention);
-            assert_eq!(labels, [3]);
+            let Objects { boxes, classes } = objects(&sample, convention);
+            assert_eq!(classes, [3]);
             close(&boxes[0].map(f64::from), &expected);
             if !flipped {
                 close(&to_original(&boxes[0], &sample, convention), &[30.0, 60.0, 90.0, 120.0]);
@@ -170,7 +170,7 @@ mod tests {
         let mut sample = sample(false);
         sample.boxes.push([10.0, 10.0, 11.0, 100.0]);
         sample.labels.push(4);
-        assert_eq!(objects(&sample, BoxConvention::Inclusive).1, [3]);
-        assert_eq!(objects(&sample, BoxConvention::HalfOpen).1, [3, 4]);
+        assert_eq!(objects(&sample, BoxConvention::Inclusive).classes, [3]);
+        assert_eq!(objects(&sample, BoxConvention::HalfOpen).classes, [3, 4]);
     }
 }

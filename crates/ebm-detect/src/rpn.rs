@@ -96,14 +96,15 @@ impl Rpn {
         let phase = usize::from(!train);
         let objectness = output.objectness.detach().to_vec2::<f32>()?;
         let images = objectness.iter().zip(sizes).enumerate();
-        images.map(|(image, (logits, &size))| self.select(output, (image, logits), size, phase)).collect()
+        images.map(|(image, (logits, &size))| self.select(output, image, logits, size, phase)).collect()
     }
 
     /// The proposals of an image, given the objectness of its anchors.
     fn select(
         &self,
         output: &RpnOutput,
-        (image, logits): (usize, &[f32]),
+        image: usize,
+        logits: &[f32],
         size: (usize, usize),
         phase: usize,
     ) -> Result<Vec<Proposal>> {

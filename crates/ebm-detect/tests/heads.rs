@@ -105,7 +105,7 @@ impl BatchSource for Always {
     fn batch(&mut self, _: usize) -> ebm_detect::Result<CachedBatch> {
         let of_image = |image: u32| {
             let own = (0..BOXES.len()).filter(|&i| IMAGES[i] == image);
-            own.map(|i| (BOXES[i], LABELS[i] as usize)).unzip()
+            own.map(|i| (BOXES[i], LABELS[i] as usize)).collect()
         };
         let pixels = Tensor::zeros((2, 3, 160, 160), DType::F32, &Device::Cpu)?;
         Ok(CachedBatch {
@@ -137,10 +137,10 @@ fn step(method: &MethodConfig) -> (f64, ParamStore, GradStore) {
     let frozen = ParamStore::new(Key::new(0));
     frozen.freeze(|_| true);
     let detector = FasterRcnn::new(&config.detector, frozen.var_builder(DType::F32, &device)).unwrap();
-    let head = (branch, store.clone());
     let source = BranchSource::Images(Box::new(Always));
     let training = config.training(method).unwrap();
-    let mut task = BranchTask::new(Rc::new(detector), head, source, method, &training, key).unwrap();
+    let mut task =
+        BranchTask::new(Rc::new(detector), branch, store.clone(), source, method, &training, key).unwrap();
     let (report, gradients) = task.step(0).unwrap();
     (report.loss, store, gradients.gradients)
 }

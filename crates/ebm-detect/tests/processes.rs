@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, thread};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_detect::{
-    Branch, CachedBatch, FasterRcnn, ImageBatch,
+    Branch, CachedBatch, FasterRcnn, ImageBatch, Objects,
     config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchSource, BranchTask},
 };
@@ -48,7 +48,11 @@ impl BatchSource for Always {
         Ok(CachedBatch {
             maps: (2..).zip([40, 20, 10, 5, 3]).map(level).collect::<candle_core::Result<_>>()?,
             images: ImageBatch { pixels, sizes: SIZES[self.0.clone()].to_vec() },
-            objects: self.0.clone().map(|i| (BOXES[i].to_vec(), labels[i].clone())).collect(),
+            objects: self
+                .0
+                .clone()
+                .map(|i| Objects { boxes: BOXES[i].to_vec(), classes: labels[i].clone() })
+                .collect(),
         })
     }
 }
@@ -65,7 +69,7 @@ fn step(method: &str, images: Range<usize>, key: Key, group: &Group) -> (f64, Ve
     let detector = FasterRcnn::new(&config.detector, frozen.var_builder(DType::F32, &device)).unwrap();
     let (detector, source) = (Rc::new(detector), BranchSource::Images(Box::new(Always(images))));
     let training = config.training(method).unwrap();
-    let task = BranchTask::new(detector, (branch, store.clone()), source, method, &training, key).unwrap();
+    let task = BranchTask::new(detector, branch, store.clone(), source, method, &training, key).unwrap();
     let (report, update) = task.over(group).step(0).unwrap();
     let values = |var: &candle_core::Var| match update.gradients.get(var) {
         Some(gradient) => gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap(),

@@ -8,7 +8,7 @@ use ebm_data::Image;
 use ebm_detect::config::{RefinerConfig, Settings};
 use ebm_detect::training::{BatchSource, RefinerSource, RefinerTask};
 use ebm_detect::weights::refiner_metadata;
-use ebm_detect::{BoxRefiner, CachedBatch, ImageBatch, LabelledBox, RefinerNetwork, RefinerOptions};
+use ebm_detect::{BoxRefiner, CachedBatch, ImageBatch, LabelledBox, Objects, RefinerNetwork, RefinerOptions};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
@@ -54,7 +54,7 @@ impl BatchSource for Rectangles {
             let [x1, y1] = [x0, y0].map(|start| start + rng.random_range(16..36));
             let lit = |i: usize| (x0..x1).contains(&(i % 64)) && (y0..y1).contains(&(i / 64 % 64));
             pixels.extend((0..3 * 64 * 64).map(|i| if lit(i) { 2f32 } else { -1.0 }));
-            objects.push((vec![[x0, y0, x1, y1].map(|v| v as f32)], vec![1]));
+            objects.push(Objects { boxes: vec![[x0, y0, x1, y1].map(|v| v as f32)], classes: vec![1] });
         }
         let pixels = Tensor::from_vec(pixels, (2, 3, 64, 64), &Device::Cpu)?;
         Ok(CachedBatch { maps: vec![], images: ImageBatch { pixels, sizes: vec![(64, 64); 2] }, objects })
@@ -62,8 +62,9 @@ impl BatchSource for Rectangles {
 }
 
 fn task(config: &RefinerConfig, body: &Path) -> RefinerTask {
-    let network = RefinerNetwork::with_body(config, body, &Device::Cpu, Key::new(2)).unwrap();
-    RefinerTask::new(network, RefinerSource::Images(Box::new(Rectangles)), config, Key::new(3)).unwrap()
+    let (network, store) = RefinerNetwork::with_body(config, body, &Device::Cpu, Key::new(2)).unwrap();
+    let source = RefinerSource::Images(Box::new(Rectangles));
+    RefinerTask::new(network, store, source, config, Key::new(3)).unwrap()
 }
 
 /// The losses of these steps.

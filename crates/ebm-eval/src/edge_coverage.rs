@@ -38,7 +38,8 @@ const EDGES: [&str; 4] = ["left", "top", "right", "bottom"];
 /// [`Error::Detection`] naming an entry whose intervals have another form; else those of [`diagnose`].
 pub fn edge_coverage(
     truth: &GroundTruth,
-    (entries, detections): (&[ResultEntry], &[Detection]),
+    entries: &[ResultEntry],
+    detections: &[Detection],
     origin: &str,
 ) -> Result<Option<EdgeCoverage>> {
     if entries.iter().all(|entry| entry.get("edges_90").is_none()) {
@@ -111,7 +112,7 @@ mod tests {
         let text = format!("[{}]", entries.join(","));
         let entries = parse_entries("r.json".as_ref(), text.as_bytes())?;
         let found: Vec<Detection> = entries.iter().map(|entry| entry.detection().unwrap()).collect();
-        edge_coverage(&truth(), (&entries, &found), "r.json")
+        edge_coverage(&truth(), &entries, &found, "r.json")
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl Plan {
     /// When a step fails.
     pub fn take_steps<T: TrainTask>(
         &mut self,
-        (key, title): (&str, &str),
+        key: &str,
+        title: &str,
         task: &mut T,
         progress: &mut dyn Progress,
     ) -> Result<()> {

@@ -119,7 +119,7 @@ impl Progress for StopAfter {
 type Kept = Option<(usize, f64)>;
 
 fn go(task: &mut Task, root: &Path, resume: bool, progress: &mut dyn Progress) -> Result<Kept, Error> {
-    let spec = RunSpec { resume, checkpoint_every: 3, ..RunSpec::new((root, "run"), "", 0, 1) };
+    let spec = RunSpec { resume, checkpoint_every: 3, ..RunSpec::new(root, "run", "", 0, 1) };
     let mut session = Session { group: &Group::alone(), device: &Device::Cpu, progress };
     let best = train(task, &Run { spec, validate_every: 2 }, &mut session)?;
     Ok(best.map(|best| (best.step, best.value)))

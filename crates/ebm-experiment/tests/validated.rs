@@ -25,7 +25,7 @@ fn the_best_parameters_are_kept() {
         Ok(f64::from(store.var("w").unwrap().to_vec1::<f32>()?[0] - 1.0).abs())
     };
     let mut best = KeptBest { file: folder.path().join("best.safetensors"), loss: distance_from_1 };
-    let spec = RunSpec::new((folder.path(), "run"), "steps = 3", 3, 0);
+    let spec = RunSpec::new(folder.path(), "run", "steps = 3", 3, 0);
     let run = Run { spec, validate_every: 1 };
     let mut session = Session { group: &Group::alone(), device: &Device::Cpu, progress: &mut () };
     let found = train_validated(&run, &mut task, &mut best, &mut session).unwrap().unwrap();

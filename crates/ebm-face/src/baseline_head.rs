@@ -8,6 +8,9 @@ use ebm_nn::ops::{linear, relu};
 
 use crate::{Error, Result};
 
+/// The name of CORAL's biases.
+pub(crate) const RANKS: &str = "ranks.bias";
+
 /// From g_x to the outputs `(B, P)` that a [`Baseline`] expects: one or more branches, each a layer with ReLU
 /// and a linear one, side by side.
 ///
@@ -57,7 +60,7 @@ impl BaselineHead {
             Ok(Branch { hidden: init::linear(num_features, hidden, vb.pp("fc1"))?, out })
         };
         let branches = branches(baseline)?.into_iter().map(branch).collect::<Result<_>>()?;
-        let ranks = |outputs| vb.get_with_hints(outputs, "ranks.bias", Init::Const(0.0));
+        let ranks = |outputs| vb.get_with_hints(outputs, RANKS, Init::Const(0.0));
         Ok(Self { branches, ranks: coral.then(|| ranks(baseline.num_outputs())).transpose()? })
     }
 

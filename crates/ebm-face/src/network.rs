@@ -1,13 +1,14 @@
 //! A whole network: g_x, and a head with what it is trained by.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::parametric::{Baseline, Parametric};
+use ebm_core::parametric::{Baseline, OrdinalHead, Parametric};
 use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_data::faces::Faces;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use rand::RngCore;
 
+use crate::baseline_head::RANKS;
 use crate::config::{ExperimentConfig, MethodConfig, TrainingConfig};
 use crate::{Backbone, BaselineHead, EnergyHead, Result};
 
@@ -57,6 +58,30 @@ impl Head {
                 (head, &config.training)
             }
         })
+    }
+
+    /// Sets aside in `store` what the parameters of this method's head begin with where the configuration has that of
+    /// the training `targets`: to be called before [`of`](Self::of).
+    ///
+    /// # Errors
+    /// When there is no such method.
+    pub fn preload(
+        config: &ExperimentConfig,
+        method: &str,
+        store: &ParamStore,
+        targets: impl IntoIterator<Item = f64>,
+    ) -> Result<()> {
+        if method == ENERGY || !config.head.ranks_at_log_odds {
+            return Ok(());
+        }
+        if let Baseline::Ordinal(model) = &config.method(method)?.baseline
+            && model.head() == OrdinalHead::Coral
+        {
+            let biases = model.log_odds(targets);
+            let biases = Tensor::from_slice(&biases, biases.len(), &Device::Cpu)?;
+            store.preload([(format!("{HEAD}.{RANKS}"), biases)].into());
+        }
+        Ok(())
     }
 
     /// The head of a baseline on g_x of length `num_features`, its parameters under `head` in `store`.

@@ -1,5 +1,5 @@
 //! Pointing'04 in five folds, on a few generated photographs in its layout.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

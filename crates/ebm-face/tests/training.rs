@@ -14,7 +14,7 @@ use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
 use ebm_face::config::{ExperimentConfig, FrozenConfig};
 use ebm_face::features::{Depth, FeatureCache, FeatureTable};
-use ebm_face::network::ENERGY;
+use ebm_face::network::{ENERGY, Head};
 use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, Row, evaluate, frozen, mini, runs};
 use ebm_face::saved::{BackboneSource, RunConfig, Saved, TrainedHead, save};
@@ -182,7 +182,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     // Eight baselines, refined and not, and three readings of the density; two seeds.
     assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));
     assert_eq!((outcome.part, outcome.ablation.len()), ("test", 1));
-    assert!(config.refinement.step_lengths.contains(&outcome.step_length));
+    assert!(config.refinement.step_lengths.contains(&outcome.step_length().unwrap()));
     assert!(!outcome.examples.is_empty());
     let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;
     assert!(nll("gaussian").is_some() && nll("ebm_median").is_some() && nll("direct_l2").is_none());
@@ -216,7 +216,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let load = |path: &Path| Saved::load(path, None).unwrap();
     let saved = found.iter().map(|path| load(path)).collect();
     let scored = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
-    assert_eq!(scored.step_length, outcome.step_length);
+    assert_eq!(scored.step_length, outcome.step_length().unwrap());
     for row in &outcome.rows {
         let same = |other: &&ebm_face::reproduce::Row| {
             (&other.method, other.refined, other.seed) == (&row.method, row.refined, row.seed)
@@ -258,7 +258,7 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     let trunk = BackboneSource::Own(config.trunk.clone());
     let saved = RunConfig { method: ENERGY.to_owned(), seed: 1, trunk, experiment: config.clone() };
     let text = saved.to_toml().unwrap();
-    let spec = RunSpec::new((dir.path(), "ebm-1"), &text, 3, 1);
+    let spec = RunSpec::new(dir.path(), "ebm-1", &text, 3, 1);
     let run = train_run(&spec, &mut task, &mut ()).unwrap();
     let (network, store) = task.into_network();
     save(&store, run.path(), &saved).unwrap();
@@ -284,7 +284,8 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
     config.trunk.build(&store, "", DType::F32, &CPU).unwrap();
     store.save(&weights).unwrap();
 
-    let data = Data { train: faces(32), validation: faces(8), test: Some(faces(12)), split: None };
+    let data =
+        Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
     let options = Options {
         seeds: 1,
         ablation: false,
@@ -311,4 +312,22 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
         let found = again.rows.iter().find(same).unwrap();
         assert!((found.mae - row.mae).abs() < 0.02 * row.mae, "{row:?} and {found:?}");
     }
+}
+
+#[test]
+fn ranks_begin_with_the_log_odds_where_the_settings_say_so() {
+    let mut config = config();
+    let biases = |config: &ExperimentConfig, method: &str| {
+        let store = ParamStore::new(Key::new(1));
+        Head::preload(config, method, &store, [30.0, 50.0]).unwrap();
+        Head::of(config, method, 4, &store, &CPU).unwrap();
+        store.var("head.ranks.bias").map(|biases| biases.to_vec1::<f32>().unwrap())
+    };
+    assert_eq!(biases(&config, "cao").unwrap(), [0.0; 39]);
+    config.head.ranks_at_log_odds = true;
+    // Both are above 21, one above 30, none above 50.
+    let found = biases(&config, "cao").unwrap();
+    let expected = [(0, 5f32.ln()), (9, 0.0), (28, 0.0), (29, -(5f32.ln()))];
+    assert!(expected.iter().all(|&(rank, logit)| (found[rank] - logit).abs() < 1e-6), "{found:?}");
+    assert!(biases(&config, "niu").is_none() && biases(&config, ENERGY).is_none());
 }

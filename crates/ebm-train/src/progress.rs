@@ -67,7 +67,7 @@ impl<'a> RunSpec<'a> {
     pub const CHECKPOINT_EVERY: usize = 200;
 
     /// A new run with the usual checkpoints.
-    pub fn new((root, name): (&'a Path, &'a str), config: &'a str, steps: usize, seed: u64) -> Self {
+    pub fn new(root: &'a Path, name: &'a str, config: &'a str, steps: usize, seed: u64) -> Self {
         let (checkpoint_every, resume, changeable) = (Self::CHECKPOINT_EVERY, false, &[]);
         Self { root, name, config, steps, seed, checkpoint_every, resume, changeable }
     }

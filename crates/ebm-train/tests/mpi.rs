@@ -38,7 +38,7 @@ fn join() -> ebm_distributed::Result<Group> {
 }
 
 fn train(root: &Path, group: &Group, fault: Fault) -> Result<Vec<f32>, Error> {
-    let spec = RunSpec::new((root, "run"), "lr = 0.05\n", STEPS, 1);
+    let spec = RunSpec::new(root, "run", "lr = 0.05\n", STEPS, 1);
     let mut task = Regression::new(group, fault);
     train_together(&RunSpec { checkpoint_every: 5, ..spec }, &mut task, &mut (), group)?;
     group.finish().unwrap();

@@ -29,7 +29,7 @@ fn ranks<T: Send>(world: usize, work: impl Fn(Group) -> T + Sync) -> Vec<T> {
 }
 
 fn spec(root: &Path) -> RunSpec<'_> {
-    let spec = RunSpec::new((root, "run"), "lr = 0.05\n", STEPS, 1);
+    let spec = RunSpec::new(root, "run", "lr = 0.05\n", STEPS, 1);
     RunSpec { checkpoint_every: 5, resume: true, ..spec }
 }
 

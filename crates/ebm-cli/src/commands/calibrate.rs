@@ -33,7 +33,7 @@ pub struct CalibrateArgs {
     /// Folder of the images.
     #[arg(long)]
     images: PathBuf,
-    /// Where the refiner goes that knows the step length, the temperature and the margins of its intervals, and
+    /// Where the refiner goes that knows the step length, the temperature and the factors of its intervals, and
     /// how f enters scores.
     #[arg(long)]
     out: PathBuf,
@@ -91,9 +91,9 @@ impl Fit<'_> {
             ));
             return Ok(said);
         };
-        let Calibration { temperature, margins: [left, top, right, bottom], rescoring } = found;
+        let Calibration { temperature, factors: [left, top, right, bottom], rescoring } = found;
         progress.message(&format!(
-            "temperature {temperature}; intervals are widened by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} of the box (left, top, right, bottom); \
+            "temperature {temperature}; intervals are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom); \
              f enters scores with the power {}",
             rescoring.power
         ));

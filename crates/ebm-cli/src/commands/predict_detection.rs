@@ -116,7 +116,8 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let mut drawn = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {
         // Annotated boxes are those of the stored pixels.
-        let image = if args.annotations.is_some() { read_image(path)? } else { read_upright(path)? };
+        let read = if args.annotations.is_some() { read_image(path) } else { read_upright(path) };
+        let Some(image) = session.readable(read) else { continue };
         let at = args.fps.map(|rate| (number, number as f64 / rate));
         drawn.extend(session.look(&Frame { path, image: &image, at, name })?);
     }
@@ -126,6 +127,5 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     for (path, name) in &videos {
         session.video(path, name)?;
     }
-    session.end();
-    Ok(())
+    session.end()
 }

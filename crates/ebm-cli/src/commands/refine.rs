@@ -111,7 +111,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     for (done, (id, boxes)) in (1..).zip(std::mem::take(&mut work.images)) {
         match args.image(files.get(&id)) {
             Ok(image) => {
-                refined += args.refine_image(&refiner, (id, &image), &boxes, &mut work, &mut entries)?
+                refined += args.refine_image(&refiner, id, &image, &boxes, &mut work, &mut entries)?
             }
             Err(reason) => {
                 let problem = BoxProblem::Unreadable { image_id: id, reason };
@@ -251,7 +251,8 @@ impl RefineArgs {
     fn refine_image(
         &self,
         refiner: &BoxRefiner,
-        (id, image): (u64, &Image),
+        id: u64,
+        image: &Image,
         boxes: &[(usize, LabelledBox)],
         work: &mut Work,
         entries: &mut [ResultEntry],

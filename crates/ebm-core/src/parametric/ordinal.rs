@@ -54,6 +54,18 @@ impl Ordinal {
         self.head
     }
 
+    /// The logit of each question's frequency of "yes" among `targets`, with half an answer more of each kind: the
+    /// answers of who knows nothing of x.
+    pub fn log_odds(&self, targets: impl IntoIterator<Item = f64>) -> Vec<f64> {
+        let mut above = vec![0usize; self.num_questions()];
+        let mut count = 0;
+        for y in targets {
+            count += 1;
+            above[..self.ranks.nearest(y)].iter_mut().for_each(|above| *above += 1);
+        }
+        above.into_iter().map(|above| ((above as f64 + 0.5) / ((count - above) as f64 + 0.5)).ln()).collect()
+    }
+
     /// K − 1.
     fn num_questions(&self) -> usize {
         self.ranks.len() - 1

@@ -37,9 +37,9 @@ fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) ->
     let found = BoxDensity::about(
         model,
         &pyramid,
-        (&[0], &[1], &[from]),
+        PlacedBoxes { images: &[0], labels: &[1], boxes: &[from] },
         BoxConvention::HalfOpen,
-        (&proposal, samples),
+        Sampling { proposal: &proposal, num_samples: samples },
         &mut Key::new(7).rng(),
     );
     found.unwrap().remove(0)
@@ -168,4 +168,17 @@ fn samples_without_spread_are_refused() {
     let one = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 1);
     assert!(matches!(one.edge(0), Err(Error::NonFinite { .. })));
     assert!(matches!(one.corner(Corner::TopRight, 50), Err(Error::NonFinite { .. })));
+}
+
+#[test]
+fn calibrated_intervals_lie_about_the_given_edges() {
+    let density = normal().within([61.0, 100.0]);
+    let regions = density.edge_regions(BoxDensity::LEVEL).unwrap();
+    let edges = [25.0, 30.0, 60.0, 50.0].map(|edge| CalibratedEdge { edge, least: 2.0, factor: 0.5 });
+    let found = density.calibrated(edges).edge_intervals().unwrap();
+    for (place, (region, found)) in regions.iter().zip(found).enumerate() {
+        let half = 0.5 * (0.5 * region.width() + 2.0);
+        let high = (edges[place].edge + half).min([61.0, 100.0][place % 2]);
+        assert_eq!(found.intervals, [[edges[place].edge - half, high]]);
+    }
 }

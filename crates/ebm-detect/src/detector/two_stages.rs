@@ -18,7 +18,7 @@ use crate::{
     box_head::Candidate,
     branch::Branch,
     config::ExperimentConfig,
-    corner_density::BoxDensity,
+    corner_density::{BoxDensity, PlacedBoxes, Sampling},
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
@@ -83,7 +83,7 @@ impl TwoStages {
         let mut config = options.config.clone().map_or_else(|| weights.configuration(), Ok)?;
         config.detector.backbone.maps = options.maps;
         let network = weights.detector(&config.detector)?;
-        let open = |file| TrainedBranch::open(file, (weights, &config), options);
+        let open = |file| TrainedBranch::open(file, weights, &config, options);
         let branch = branch.map(open).transpose()?;
         Ok(Self { config, network, branch, device: options.device.clone() })
     }
@@ -121,9 +121,9 @@ impl TwoStages {
         let wanted: Vec<usize> = (0..after.len()).filter(is_wanted).collect();
         let object = |&i: &usize| (after[i].label as u32, after[i].bbox);
         let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.iter().map(object).unzip();
-        let about = (&vec![0; boxes.len()][..], &labels[..], &boxes[..]);
-        let densities =
-            BoxDensity::about(&head, &view.pyramid, about, convention, (proposal, options.samples), rng)?;
+        let placed = PlacedBoxes { images: &vec![0; boxes.len()], labels: &labels, boxes: &boxes };
+        let sampling = Sampling { proposal, num_samples: options.samples };
+        let densities = BoxDensity::about(&head, &view.pyramid, placed, convention, sampling, rng)?;
         let factors = original_pixel(&view.sample);
         let (height, width) = view.sample.original;
         let of_image = |density: BoxDensity| {
@@ -165,8 +165,7 @@ impl TwoStages {
         let refinement = match (heads.refiners.first(), heads.parametric.first()) {
             (Some(Refiner { head, ascent }), _) => {
                 let candidates = self.network.decode(&scored, None, &images)?;
-                let refined =
-                    refine_candidates(*head, &pyramid, (&candidates, &images.sizes), ascent, config)?;
+                let refined = refine_candidates(*head, &pyramid, &candidates, &images.sizes, ascent, config)?;
                 refined.into_iter().next().unwrap_or_default()
             }
             (None, density) => {
@@ -199,7 +198,8 @@ impl TrainedBranch {
     /// The branch in `file`, for the detector in the file `weights` with `config`.
     fn open(
         file: &WeightFile,
-        (weights, config): (&WeightFile, &ExperimentConfig),
+        weights: &WeightFile,
+        config: &ExperimentConfig,
         options: &DetectorOptions,
     ) -> Result<Self> {
         let (path, said) = (file.path(), file.metadata());

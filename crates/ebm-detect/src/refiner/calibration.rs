@@ -1,14 +1,11 @@
-//! What validation images teach about a trained refiner beside its step length: by how much the intervals of
-//! edges are too narrow, and how much f says of what a detection is worth.
+//! What validation images teach about a trained refiner beside its step length: how wide the intervals of
+//! edges have to be, and how much f says of what a detection is worth.
 
 use std::collections::BTreeMap;
 
-use ebm_core::Region;
 use ebm_data::decode::read_image;
 use ebm_eval::{
-    Detection, GroundTruth, Outcome,
-    calibration::{SplitConformal, interval_score},
-    diagnose, evaluate_coco_in_memory,
+    Detection, GroundTruth, Outcome, calibration::SplitConformal, diagnose, evaluate_coco_in_memory,
 };
 use ebm_experiment::best;
 use ebm_seed::Key;
@@ -17,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BoxRefiner, Draw, RefinedBox, RefinedResults};
 use crate::{
-    corner_density::BoxDensity,
+    corner_density::{BoxDensity, CalibratedEdge},
     error::{Error, Result},
 };
 
@@ -27,9 +24,10 @@ use crate::{
 pub struct Calibration {
     /// p(y | x) is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
     pub temperature: f64,
-    /// What the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge are widened by at both ends, in widths or heights of the refined box, to hold the edge that often on the
-    /// validation images ([`SplitConformal`]). Negative where they were too wide.
-    pub margins: [f64; 4],
+    /// Half the width of the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge,
+    /// in units of what p(y | x) says of it and [`LEAST`](Self::LEAST), to hold the edge that often on the
+    /// validation images: locally weighted [`SplitConformal`] (Lei et al., 2018, Section 5.2).
+    pub factors: [f64; 4],
     /// How f enters a detection's score.
     pub rescoring: Rescoring,
 }
@@ -71,6 +69,10 @@ impl Calibration {
     /// needed for a conformal interval of probability 0.9.
     pub const FEWEST: usize = 9;
 
+    /// What is added to half the width of each interval of p(y | x), in widths or heights of the box: no edge
+    /// is as certain as some densities say.
+    pub const LEAST: f64 = 0.1;
+
     /// Among these the one is chosen whose intervals are the narrowest when they hold nine of ten edges.
     pub const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 
@@ -97,8 +99,8 @@ impl Calibration {
         }
         let f = right.keys().filter_map(|index| refined.get(index)).map(|refined| f64::from(refined.f));
         let rescoring = Self::rescoring(results, &refined, f.collect())?;
-        let (temperature, margins) = Self::intervals(refiner, results, &right, options, progress)?;
-        Ok(Some(Self { temperature, margins, rescoring }))
+        let (temperature, factors) = Self::intervals(refiner, results, &right, options, progress)?;
+        Ok(Some(Self { temperature, factors, rescoring }))
     }
 
     /// The power with the best AP.
@@ -120,7 +122,7 @@ impl Calibration {
         Ok(with(power))
     }
 
-    /// The temperature whose corrected intervals are the narrowest, with their margins.
+    /// The temperature whose calibrated intervals are the narrowest, with their factors.
     fn intervals(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
@@ -147,26 +149,35 @@ impl Calibration {
             progress.advance(done, "");
         }
         progress.end();
-        let corrected = found.iter().map(Intervals::corrected).collect::<Result<Vec<_>>>()?;
-        let tempered = Self::TEMPERATURES.into_iter().zip(corrected);
+        let calibrated = found.iter().map(Intervals::calibrated).collect::<Result<Vec<_>>>()?;
+        let tempered = Self::TEMPERATURES.into_iter().zip(calibrated);
         let narrowest = tempered.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
-        Ok(narrowest.map_or((1.0, [0.0; 4]), |(temperature, (margins, _))| (temperature, margins)))
+        Ok(narrowest.map_or((1.0, [1.0; 4]), |(temperature, (factors, _))| (temperature, factors)))
     }
 
-    /// The margins of a refined box `[x, y, width, height]`, in pixels.
-    pub fn margins_of(&self, [_, _, width, height]: [f64; 4]) -> [f64; 4] {
-        let [left, top, right, bottom] = self.margins;
-        [left * width, top * height, right * width, bottom * height]
+    /// What is known of the edges of a refined box `[x, y, width, height]`.
+    pub fn edges_of(&self, bbox: [f64; 4]) -> [CalibratedEdge; 4] {
+        with_factors(bbox, self.factors)
     }
 }
 
-/// The intervals of right detections at one temperature, in sides of their refined boxes.
+/// The edges of a refined box with the least half width of an interval there.
+fn with_factors(bbox: [f64; 4], factors: [f64; 4]) -> [CalibratedEdge; 4] {
+    let edges = edges(bbox);
+    [0, 1, 2, 3].map(|place| CalibratedEdge {
+        edge: edges[place],
+        least: Calibration::LEAST * bbox[2 + place % 2],
+        factor: factors[place],
+    })
+}
+
+/// The edges of right detections at one temperature.
 #[derive(Default)]
 struct Intervals {
-    /// Of each edge how far it is outside of them, or, negative, inside.
+    /// Of each edge how far the annotated one is away, in half intervals of a factor of 1.
     distances: [Vec<f64>; 4],
-    /// The sum of the widths of all.
-    width: f64,
+    /// The sums of these half intervals, in sides of the refined boxes.
+    scales: [f64; 4],
 }
 
 impl Intervals {
@@ -177,28 +188,24 @@ impl Intervals {
             Err(Error::NonFinite { .. }) => return Ok(()),
             regions => regions?,
         };
-        for (place, (region, edge)) in regions.iter().zip(edges(truth)).enumerate() {
-            let side = bbox[2 + place % 2];
-            self.distances[place].push(distance(region, edge) / side);
-            self.width += region.width() / side;
+        let refined = with_factors(bbox, [1.0; 4]).into_iter().zip(&regions);
+        for (place, ((refined, region), edge)) in refined.zip(edges(truth)).enumerate() {
+            let scale = refined.scale(region);
+            self.distances[place].push((edge - refined.edge).abs() / scale);
+            self.scales[place] += scale / bbox[2 + place % 2];
         }
         Ok(())
     }
 
-    /// The conformal margins, and the mean width with them.
-    fn corrected(&self) -> Result<([f64; 4], f64)> {
-        let mut margins = [0.0; 4];
-        for (margin, distances) in margins.iter_mut().zip(&self.distances) {
-            *margin = SplitConformal::calibrate(distances, 1.0 - BoxDensity::LEVEL)?.threshold;
+    /// The conformal factors, and the sum of the mean widths with them.
+    fn calibrated(&self) -> Result<([f64; 4], f64)> {
+        let (mut factors, mut width) = ([0.0; 4], 0.0);
+        for (place, distances) in self.distances.iter().enumerate() {
+            factors[place] = SplitConformal::calibrate(distances, 1.0 - BoxDensity::LEVEL)?.threshold;
+            width += 2.0 * factors[place] * self.scales[place] / distances.len() as f64;
         }
-        let count = self.distances.iter().map(Vec::len).sum::<usize>() as f64;
-        Ok((margins, self.width / count + 2.0 * margins.iter().sum::<f64>() / 4.0))
+        Ok((factors, width))
     }
-}
-
-/// How far y is outside of all intervals, or, negative, inside of one.
-fn distance(region: &Region, y: f64) -> f64 {
-    region.intervals.iter().map(|interval| interval_score(*interval, y)).fold(f64::INFINITY, f64::min)
 }
 
 /// Left, top, right and bottom of `[x, y, width, height]`.
@@ -219,22 +226,22 @@ fn right(truth: &GroundTruth, found: &[Detection]) -> Result<BTreeMap<usize, [f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebm_core::Region;
 
     const CALIBRATION: Calibration = Calibration {
         temperature: 2.0,
-        margins: [0.1, -0.2, 0.0, -5.0],
+        factors: [0.5, 2.0, 1.0, 4.0],
         rescoring: Rescoring { center: 4.0, scale: 2.0, power: 2.0 },
     };
 
     #[test]
-    fn margins_are_fractions_of_the_box() {
-        assert_eq!(CALIBRATION.margins_of([3.0, 4.0, 20.0, 50.0]), [2.0, -10.0, 0.0, -250.0]);
-    }
-
-    #[test]
-    fn a_distance_is_negative_inside_of_an_interval() {
+    fn intervals_lie_about_the_refined_edges() {
+        let edges = CALIBRATION.edges_of([3.0, 4.0, 20.0, 50.0]);
+        let found = edges.map(|edge| (edge.edge, edge.least, edge.factor));
+        assert_eq!(found, [(3.0, 2.0, 0.5), (4.0, 5.0, 2.0), (23.0, 2.0, 1.0), (54.0, 5.0, 4.0)]);
         let region = Region { intervals: vec![[8.0, 17.0], [88.0, 93.0]], log_level: 0.0, mass: 0.9 };
-        assert_eq!([20.0, 9.0, 95.0].map(|y| distance(&region, y)), [3.0, -1.0, 2.0]);
+        // Half of 9 + 5 and the least.
+        assert_eq!(edges.map(|edge| edge.scale(&region)), [9.0, 12.0, 9.0, 12.0]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use rand::RngCore;
 
 use crate::{
     config::{RefinerConfig, Settings},
-    corner_density::BoxDensity,
+    corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::{BoxFeatures, Coordinates},
     error::{Error, Result},
     faster_rcnn::ImageBatch,
@@ -234,9 +234,9 @@ impl BoxRefiner {
         let temperature = self.calibration.map_or(1.0, |calibration| calibration.temperature);
         let draw = Draw { samples, temperature };
         for (refined, density) in refined.iter_mut().zip(self.densities(&seen, boxes, &corners, draw, rng)?) {
-            let margins = self.calibration.map(|calibration| calibration.margins_of(refined.bbox));
-            refined.density = Some(match margins {
-                Some(margins) => density.calibrated(margins),
+            let edges = self.calibration.map(|calibration| calibration.edges_of(refined.bbox));
+            refined.density = Some(match edges {
+                Some(edges) => density.calibrated(edges),
                 None => density,
             });
         }
@@ -255,9 +255,9 @@ impl BoxRefiner {
         let densities = BoxDensity::about(
             &Tempered::new(self.network.head(), temperature)?,
             &seen.pyramid,
-            (&vec![0; boxes.len()], &self.labels(boxes), corners),
+            PlacedBoxes { images: &vec![0; boxes.len()], labels: &self.labels(boxes), boxes: corners },
             CONVENTION,
-            (&self.proposal()?, samples),
+            Sampling { proposal: &self.proposal()?, num_samples: samples },
             rng,
         )?;
         let (factors, (height, width)) = (original_pixel(&seen.sample), seen.sample.original);

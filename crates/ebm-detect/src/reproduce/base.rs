@@ -92,7 +92,7 @@ impl BaseOptions {
         };
         let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
         let (text, steps) = (config.to_toml()?, config.base.steps);
-        let spec = RunSpec::new((&study.run, "detector"), &text, steps, seed);
+        let spec = RunSpec::new(&study.run, "detector", &text, steps, seed);
         train_run(&RunSpec { resume: study.resume, ..spec }, &mut task, progress)?;
         Ok(store)
     }

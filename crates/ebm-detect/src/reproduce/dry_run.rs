@@ -56,7 +56,7 @@ pub fn dry_run(
 
     let (annotations, images) = options.split("train");
     let (dataset, origin) = if annotations.is_file() {
-        let dataset = load_dataset((&annotations, &images), Purpose::Train, &config.detector)?;
+        let dataset = load_dataset(&annotations, &images, Purpose::Train, &config.detector)?;
         (dataset, annotations.display().to_string())
     } else {
         let set = scenes::generate(&scratch.join("dry-run"), &SceneConfig::default(), 4, Key::new(0))?;
@@ -82,12 +82,13 @@ pub fn dry_run(
         let Some(training) = config.training(&method) else { continue };
         plan.line(format!("{title}: {}", settings(&method, &training)));
         let (seed, density) = (Key::new(0).split(&key), method.density.as_ref());
-        let branch = Branch::new(density, &config.detector, &weights, device, seed.split("init"))?;
-        plan.line(format!("{title}: {} new parameters", branch.1.num_elements()));
+        let (branch, store) = Branch::new(density, &config.detector, &weights, device, seed.split("init"))?;
+        plan.line(format!("{title}: {} new parameters", store.num_elements()));
         let batches = source(&method, DRY_BATCH, seed.split("data"), progress)?;
-        let detector = detector.clone();
-        let mut task = BranchTask::new(detector, branch, batches, &method, &training, seed.split("train"))?;
-        plan.take_steps((&key, &title), &mut task, progress)?;
+        let (detector, key_of_training) = (detector.clone(), seed.split("train"));
+        let mut task =
+            BranchTask::new(detector, branch, store, batches, &method, &training, key_of_training)?;
+        plan.take_steps(&key, &title, &mut task, progress)?;
     }
     Ok(plan)
 }

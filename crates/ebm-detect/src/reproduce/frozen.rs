@@ -56,7 +56,8 @@ impl FrozenFeatures {
             self.config.detector.convention.into(),
             &self.device,
             &|images| self.detector.features(&images.pixels, false),
-            ("features of the training images", self.dataset.images.len()),
+            "features of the training images",
+            self.dataset.images.len(),
             progress,
         )
     }

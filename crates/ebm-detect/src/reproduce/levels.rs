@@ -32,7 +32,7 @@ pub fn levels(
     let trained = setup.trained(&methods, seeds, progress)?;
     let mut rows = Vec::new();
     for split in levels {
-        let found = setup.compare(split, &trained, (&methods, seeds), progress)?;
+        let found = setup.compare(split, &trained, &methods, seeds, progress)?;
         rows.extend(found.into_iter().map(|row| LevelRow { level: split.name.clone(), row }));
     }
     Ok(rows)

@@ -51,13 +51,12 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
     let count = if options.base.from_scratch { scenes.base } else { scenes.heads };
     let train = options.generate(&format!("train-{count}"), Difficulty::Normal, count)?;
     progress.advance(1, "train");
-    let validation =
-        options.split("validation", (Difficulty::Normal, scenes.validation), &config.detector)?;
+    let validation = options.split("validation", Difficulty::Normal, scenes.validation, &config.detector)?;
     progress.advance(2, "validation");
-    let test = options.split("test", (Difficulty::Normal, scenes.test), &config.detector)?;
+    let test = options.split("test", Difficulty::Normal, scenes.test, &config.detector)?;
     progress.end();
 
-    let load = || load_dataset((&train.annotations, &train.images), Purpose::Train, &config.detector);
+    let load = || load_dataset(&train.annotations, &train.images, Purpose::Train, &config.detector);
     let weights = options.base.open(config, load, DATA_SEED, study, progress)?;
     let detector = Rc::new(weights.detector(&config.detector)?);
     let mut dataset = load()?;
@@ -91,17 +90,18 @@ impl MiniOptions {
     /// When they can not be written.
     pub fn levels(&self, config: &ExperimentConfig) -> Result<Vec<Split>> {
         let count = config.scenes()?.test;
-        LEVELS.into_iter().map(|(name, level)| self.split(name, (level, count), &config.detector)).collect()
+        LEVELS.into_iter().map(|(name, level)| self.split(name, level, count, &config.detector)).collect()
     }
 
     fn split(
         &self,
         name: &str,
-        (difficulty, count): (Difficulty, usize),
+        difficulty: Difficulty,
+        count: usize,
         detector: &DetectorConfig,
     ) -> Result<Split> {
         let set = self.generate(name, difficulty, count)?;
-        Split::open(name, (set.annotations, set.images), BATCH, detector)
+        Split::open(name, set.annotations, set.images, BATCH, detector)
     }
 
     fn generate(&self, name: &str, difficulty: Difficulty, count: usize) -> Result<GeneratedSet> {

@@ -45,7 +45,7 @@ pub fn real(config: &ExperimentConfig, options: &RealOptions, progress: &mut dyn
     let images = options.data.join("images");
     let open = |name: &str| {
         let annotations = options.data.join(format!("{name}.json"));
-        Split::open(name, (annotations, images.clone()), 1, &config.detector)
+        Split::open(name, annotations, images.clone(), 1, &config.detector)
     };
     progress.begin("reading annotations", 3);
     let train = training_images(&options.data, &images, &config.detector)?;
@@ -90,7 +90,7 @@ fn training_images(folder: &Path, images: &Path, detector: &DetectorConfig) -> R
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_training).collect();
     files.sort();
-    let load = |path: PathBuf| Ok((path.clone(), load_dataset((&path, images), Purpose::Train, detector)?));
+    let load = |path: PathBuf| Ok((path.clone(), load_dataset(&path, images, Purpose::Train, detector)?));
     let mut datasets = files.into_iter().map(load).collect::<Result<Vec<_>>>()?.into_iter();
     let (_, first) = datasets.next().ok_or_else(|| refuse("it has no train*.json".to_owned()))?;
     Ok(first.joined(datasets)?)

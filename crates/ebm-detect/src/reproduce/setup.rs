@@ -51,11 +51,12 @@ impl Split {
     /// When they can not be read, or an image is not there.
     pub fn open(
         name: &str,
-        (annotations, images): (PathBuf, PathBuf),
+        annotations: PathBuf,
+        images: PathBuf,
         batch: usize,
         detector: &DetectorConfig,
     ) -> Result<Self> {
-        let dataset = Arc::new(load_dataset((&annotations, &images), Purpose::Eval, detector)?);
+        let dataset = Arc::new(load_dataset(&annotations, &images, Purpose::Eval, detector)?);
         let truth = GroundTruth::read(&annotations)?;
         Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
     }
@@ -68,7 +69,8 @@ impl Split {
 
 /// The annotated images, with the detector's labels.
 pub(super) fn load_dataset(
-    (annotations, images): (&Path, &Path),
+    annotations: &Path,
+    images: &Path,
     purpose: Purpose,
     detector: &DetectorConfig,
 ) -> Result<CocoDataset> {
@@ -256,12 +258,13 @@ impl Setup {
         let metadata = self.metadata(wanted)?;
         let key = Key::new(*seed).split(&method.key);
         let (density, init) = (method.density.as_ref(), key.split("init"));
-        let branch = Branch::new(density, detector, &self.weights, &self.study.device, init)?;
+        let (branch, store) = Branch::new(density, detector, &self.weights, &self.study.device, init)?;
         let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
         let network = self.detector.clone();
-        let mut task = BranchTask::new(network, branch, source, method, &training, key.split("train"))?;
+        let mut task =
+            BranchTask::new(network, branch, store, source, method, &training, key.split("train"))?;
         let text = self.config.with_method(method).to_toml()?;
-        let spec = RunSpec::new((&self.study.run, name), &text, training.steps, *seed);
+        let spec = RunSpec::new(&self.study.run, name, &text, training.steps, *seed);
         train_run(&RunSpec { resume: self.study.resume, ..spec }, &mut task, progress)?;
         let (_, store) = task.into_branch();
         let path = wanted.file(&self.study.run);

@@ -48,7 +48,7 @@ pub fn table2(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
     let trained = setup.trained(methods, seeds, progress)?;
-    setup.compare(&setup.test, &trained, (methods, seeds), progress)
+    setup.compare(&setup.test, &trained, methods, seeds, progress)
 }
 
 impl Setup {
@@ -86,7 +86,8 @@ impl Setup {
         &self,
         split: &Split,
         trained: &[Trained],
-        (methods, seeds): (&[MethodConfig], u64),
+        methods: &[MethodConfig],
+        seeds: u64,
         progress: &mut dyn Progress,
     ) -> Result<Vec<Row>> {
         let evaluation = self.evaluate(split, &heads(trained), progress)?;

@@ -48,7 +48,8 @@ impl BranchTask {
     /// When the method's proposal is not possible.
     pub fn new(
         detector: Rc<FasterRcnn>,
-        (branch, store): (Branch, ParamStore),
+        branch: Branch,
+        store: ParamStore,
         source: BranchSource,
         method: &MethodConfig,
         training: &TrainingConfig,
@@ -104,7 +105,7 @@ impl BranchTask {
                 let features = self.true_boxes(&pyramid, &objects)?;
                 let y = features.targets()?.squeeze(1)?;
                 let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
-                Ok((loss, objects.iter().map(|(boxes, _)| boxes.len()).sum()))
+                Ok((loss, objects.iter().map(|of_image| of_image.boxes.len()).sum()))
             }
             (Branch::Density(head), _) => {
                 let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
@@ -124,7 +125,7 @@ impl BranchTask {
 
     fn true_boxes(&self, pyramid: &[Tensor], objects: &[Objects]) -> Result<BoxFeatures> {
         let (mut images, mut labels, mut boxes) = (vec![], vec![], Vec::<BBox>::new());
-        for (image, (corners, classes)) in (0u32..).zip(objects) {
+        for (image, Objects { boxes: corners, classes }) in (0u32..).zip(objects) {
             images.extend(std::iter::repeat_n(image, corners.len()));
             labels.extend(classes.iter().map(|&class| class as u32));
             boxes.extend(corners);
@@ -143,7 +144,7 @@ pub(super) fn mean_loss(
     let (mut sum, mut count) = (0.0, 0);
     for (number, batch) in (0u64..).zip(batches) {
         let batch = batch?;
-        if batch.objects.iter().all(|(boxes, _)| boxes.is_empty()) {
+        if batch.objects.iter().all(|of_image| of_image.boxes.is_empty()) {
             continue;
         }
         let (loss, terms) = loss(&batch, key.index(number))?;
@@ -156,15 +157,11 @@ pub(super) fn mean_loss(
 /// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no
 /// more.
 fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
-    let mut some = |(boxes, classes): &Objects| {
-        if boxes.len() <= OBJECTS_OF_AN_IMAGE {
-            return (boxes.clone(), classes.clone());
-        }
-        let mut chosen = index::sample(rng, boxes.len(), OBJECTS_OF_AN_IMAGE).into_vec();
-        chosen.sort_unstable();
-        chosen.into_iter().map(|i| (boxes[i], classes[i])).unzip()
+    let some = |of_image: &Objects| match of_image.boxes.len() {
+        0..=OBJECTS_OF_AN_IMAGE => of_image.clone(),
+        count => of_image.chosen(index::sample(rng, count, OBJECTS_OF_AN_IMAGE).into_vec()),
     };
-    objects.iter().map(&mut some).collect()
+    objects.iter().map(some).collect()
 }
 
 impl GradientTask for BranchTask {
@@ -203,12 +200,12 @@ mod tests {
     #[test]
     fn a_crowded_image_gives_a_bounded_part_of_its_objects() {
         let image = |count: usize| -> Objects {
-            ((0..count).map(|i| [i as f32, 0.0, i as f32 + 2.0, 2.0]).collect(), (0..count).collect())
+            (0..count).map(|i| ([i as f32, 0.0, i as f32 + 2.0, 2.0], i)).collect()
         };
         let draw = |seed| drawn(&[image(5), image(10_000)], &mut Key::new(seed).rng());
         let objects = draw(1);
         assert_eq!(objects[0], image(5));
-        let (boxes, classes) = &objects[1];
+        let Objects { boxes, classes } = &objects[1];
         assert_eq!((boxes.len(), classes.len()), (OBJECTS_OF_AN_IMAGE, OBJECTS_OF_AN_IMAGE));
         assert!(classes.is_sorted_by(|a, b| a < b), "each once");
         assert!(boxes.iter().zip(classes).all(|(bbox, &class)| bbox[0] == class as f32));

@@ -145,7 +145,7 @@ mod tests {
             let (height, width) = if number % 2 == 0 { (2, 4) } else { (4, 2) };
             let map = Tensor::full(number as f32, (1, height, width, 3), &Device::Cpu).unwrap();
             let map = ops::of_channels_last(&map.to_dtype(DType::F16).unwrap()).unwrap();
-            cache.push(&[map], &[(8 * height, 8 * width)], vec![(vec![], vec![])]).unwrap();
+            cache.push(&[map], &[(8 * height, 8 * width)], vec![Default::default()]).unwrap();
         }
         let order = MapOrder { batch_size: 2, part: 0..2, key: Key::new(1) };
         let mut maps = MirroredMaps { cache, order };

@@ -68,7 +68,8 @@ impl RefinerTask {
     /// # Errors
     /// When the objective's proposal is not possible, or maps were kept of a body that is trained.
     pub fn new(
-        (network, store): (RefinerNetwork, ParamStore),
+        network: RefinerNetwork,
+        store: ParamStore,
         source: RefinerSource,
         config: &RefinerConfig,
         key: Key,
@@ -121,9 +122,9 @@ impl RefinerTask {
         let (count, power) = (self.config.objects, self.config.size_power);
         let objects: Vec<Objects> =
             large.iter().map(|of_image| drawn(of_image, count, power, &mut rng)).collect();
-        let boxes: Vec<BBox> = objects.iter().flat_map(|(boxes, _)| boxes).copied().collect();
+        let boxes: Vec<BBox> = objects.iter().flat_map(|of_image| &of_image.boxes).copied().collect();
         let agnostic = self.config.network.is_class_agnostic();
-        let classes = objects.iter().flat_map(|(_, classes)| classes);
+        let classes = objects.iter().flat_map(|of_image| &of_image.classes);
         let labels = classes.map(|&class| if agnostic { 0 } else { class as u32 }).collect();
         let images = vec![0; boxes.len()];
         let features = BoxFeatures::with_history(&pyramid, images, labels, &boxes, BoxConvention::HalfOpen)?;
@@ -136,11 +137,11 @@ impl RefinerTask {
     /// The objects that are trained on: those of some size, or else the largest.
     fn large_enough(&self, objects: &[Objects]) -> Vec<Objects> {
         let side = |[x0, y0, x1, y1]: BBox| (x1 - x0).min(y1 - y0);
-        let of_image = |(boxes, classes): &Objects| -> Objects {
+        let of_image = |Objects { boxes, classes }: &Objects| -> Objects {
             let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
             let least = self.config.min_object.min(largest);
             let kept = boxes.iter().copied().zip(classes.iter().copied());
-            kept.filter(|(bbox, _)| side(*bbox) >= least).unzip()
+            kept.filter(|(bbox, _)| side(*bbox) >= least).collect()
         };
         objects.iter().map(of_image).collect()
     }
@@ -148,16 +149,14 @@ impl RefinerTask {
 
 /// At most `count` of an image's objects in their order, drawn one after the other with weights that are the
 /// root of their area to the `power` (Efraimidis and Spirakis, 2006).
-fn drawn((boxes, classes): &Objects, count: usize, power: f64, rng: &mut Rng) -> Objects {
+fn drawn(objects: &Objects, count: usize, power: f64, rng: &mut Rng) -> Objects {
     let key = |&[x0, y0, x1, y1]: &BBox| {
         let weight = f64::from((x1 - x0) * (y1 - y0)).sqrt().powf(power);
         rng.random::<f64>().ln() / weight
     };
-    let mut keys: Vec<(f64, usize)> = boxes.iter().map(key).zip(0..).collect();
+    let mut keys: Vec<(f64, usize)> = objects.boxes.iter().map(key).zip(0..).collect();
     keys.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut chosen: Vec<usize> = keys.into_iter().take(count).map(|(_, index)| index).collect();
-    chosen.sort_unstable();
-    chosen.into_iter().map(|i| (boxes[i], classes[i])).unzip()
+    objects.chosen(keys.into_iter().take(count).map(|(_, place)| place).collect())
 }
 
 impl GradientTask for RefinerTask {
@@ -166,7 +165,7 @@ impl GradientTask for RefinerTask {
     fn loss(&mut self, step: usize) -> Result<Loss> {
         let (mut sum, mut terms): (Option<Tensor>, usize) = (None, 0);
         for (number, image) in (0u64..).zip(self.source.images(step)?) {
-            if image.objects.iter().all(|(boxes, _)| boxes.is_empty()) {
+            if image.objects.iter().all(|of_image| of_image.boxes.is_empty()) {
                 continue;
             }
             let (loss, count) =
@@ -201,14 +200,14 @@ mod tests {
     #[test]
     fn large_objects_are_drawn_more_often() {
         let boxes: Vec<BBox> = [1f32, 2.0, 3.0, 4.0].map(|side| [0.0, 0.0, side, side]).to_vec();
-        let image: Objects = (boxes, vec![1, 2, 3, 4]);
+        let image = Objects { boxes, classes: vec![1, 2, 3, 4] };
         let mut rng = Key::new(1).rng();
         assert_eq!(drawn(&image, 9, 1.0, &mut rng), image);
         const DRAWS: usize = 20_000;
         for power in [0.0, 1.0, 2.0] {
             let mut counts = [0; 4];
             for _ in 0..DRAWS {
-                let (_, classes) = drawn(&image, 1, power, &mut rng);
+                let Objects { classes, .. } = drawn(&image, 1, power, &mut rng);
                 counts[classes[0] - 1] += 1;
             }
             let weights = [1.0, 2.0, 3.0, 4.0].map(|side: f64| side.powf(power));
@@ -217,7 +216,7 @@ mod tests {
                 assert!((count as f64 / DRAWS as f64 - expected).abs() < 0.015, "{power} {counts:?}");
             }
         }
-        let (two, classes) = drawn(&image, 2, 1.0, &mut rng);
+        let Objects { boxes: two, classes } = drawn(&image, 2, 1.0, &mut rng);
         assert!(two.len() == 2 && classes[0] < classes[1]);
     }
 }

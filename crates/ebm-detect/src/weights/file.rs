@@ -55,7 +55,8 @@ impl WeightFile {
     /// # Errors
     /// When the file cannot be read, or two of its names are ours for the same parameter.
     pub fn open(path: &Path, device: &Device) -> Result<Self> {
-        Self::of(path, import::load_with_metadata(path, device)?, device)
+        let (found, metadata) = import::load_with_metadata(path, device)?;
+        Self::of(path, found, metadata, device)
     }
 
     /// The same of a file's bytes; `path` is what errors call it.
@@ -63,12 +64,14 @@ impl WeightFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn of_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<Self> {
-        Self::of(path, import::of_bytes(path, bytes, device)?, device)
+        let (found, metadata) = import::of_bytes(path, bytes, device)?;
+        Self::of(path, found, metadata, device)
     }
 
     fn of(
         path: &Path,
-        (found, all_metadata): (BTreeMap<String, Tensor>, Metadata),
+        found: BTreeMap<String, Tensor>,
+        all_metadata: Metadata,
         device: &Device,
     ) -> Result<Self> {
         let mut file = Self {

@@ -56,6 +56,10 @@ settings! {
         pub y_layers: Vec<usize> where 1..=65_536,
         /// The width of the hidden layer of every head.
         pub hidden: usize where 1..=65_536,
+        /// Whether the biases of Cao et al.'s ranks begin with the log-odds of the training targets instead of 0,
+        /// from which few steps do not carry them far enough.
+        #[serde(default)]
+        pub ranks_at_log_odds: bool,
     }
 }
 

@@ -107,7 +107,7 @@ pub fn dry_run(
             WholeTraining { config: &config, method: &method, seed: 0, faces, weights, device, group };
         let mut new = training.start()?;
         let parameters = new.task.store().num_elements();
-        plan.take_steps((&name, &name), &mut new.task, progress)?;
+        plan.take_steps(&name, &name, &mut new.task, progress)?;
         let updates = if name == method { "updates a seed" } else { "updates of seed 0" };
         let sigmas = config.energy.objective.gaussian().filter(|_| method == ENERGY);
         let sigmas = sigmas.map_or_else(String::new, |mixture| format!(", σ = {:?}", mixture.sigmas()));

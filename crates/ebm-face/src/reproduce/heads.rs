@@ -67,7 +67,7 @@ impl Wanted<'_> {
         let (method, experiment) = (self.method.to_owned(), self.config.clone());
         let saved = RunConfig { method, seed: self.seed, trunk, experiment };
         let text = saved.to_toml()?;
-        let spec = RunSpec::new((&options.run, self.name), &text, steps, self.seed);
+        let spec = RunSpec::new(&options.run, self.name, &text, steps, self.seed);
         // The trunk's file is known by its digest, wherever it lies.
         let spec = RunSpec { resume: options.resume, changeable: &["path"], ..spec };
         let run = train_run(&spec, &mut task, progress)?;

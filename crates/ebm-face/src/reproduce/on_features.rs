@@ -95,7 +95,7 @@ fn train_trunk(
     let steps = training.steps(faces.faces.len());
     let mut task = FaceTask::new(network, store, source, training, key.split("train"));
     let text = config.to_toml()?;
-    let spec = RunSpec::new((&options.run, "trunk"), &text, steps, SHARED_SEED);
+    let spec = RunSpec::new(&options.run, "trunk", &text, steps, SHARED_SEED);
     train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
     let (_, store) = task.into_network();
     let prefix = format!("{TRUNK}.");
@@ -141,7 +141,11 @@ impl Tables {
             }
         };
         let validation = table("features, validation", &data.validation, None)?;
-        let results = data.test.as_ref().map(|test| table("features, test", test, None)).transpose()?;
+        let results = data
+            .test
+            .as_ref()
+            .map(|test| table(&format!("features, {}", data.part()), test, None))
+            .transpose()?;
         let mut train = vec![table("features, training, as they are", &data.train, None)?];
         for view in 1..frozen.views as u64 {
             train.push(table(&format!("features, training, view {view}"), &data.train, Some(view))?);
@@ -208,6 +212,8 @@ impl Tables {
     ) -> Result<ParamStore> {
         let Wanted { config, method, seed, .. } = *wanted;
         let key = Key::new(seed).split(method);
+        let targets = self.train[0].targets().flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+        Head::preload(config, method, &store, targets)?;
         let (head, training) = Head::of(config, method, num_features, &store, &Device::Cpu)?;
         let batches = CachedSource::new(Rc::clone(&self.train), training.batch_size, key.split("data"))?;
         let (steps, network) = (training.steps(self.train[0].len()), Network { trunk, head });

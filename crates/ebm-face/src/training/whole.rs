@@ -56,6 +56,8 @@ impl WholeTraining<'_> {
         let store = ParamStore::new(key.split("init"));
         let form = self.preload(&store)?;
         let trunk = form.build(&store, TRUNK, DType::F32, device)?;
+        let targets = faces.faces.iter().flat_map(|face| &face.target).map(|&number| f64::from(number));
+        Head::preload(config, method, &store, targets)?;
         let (head, training) = Head::of(config, method, trunk.num_features(), &store, device)?;
         let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
         let loader = match group.world() {

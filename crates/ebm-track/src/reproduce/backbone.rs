@@ -65,7 +65,7 @@ impl BackboneSource {
             // It is written when its training is done.
             Self::Trained(path) if path.is_file() => path.clone(),
             Self::Trained(path) => {
-                let spec = RunSpec { resume, ..RunSpec::new((run, "backbone"), "", 0, 0) };
+                let spec = RunSpec { resume, ..RunSpec::new(run, "backbone", "", 0, 0) };
                 train(config, videos, &spec, path, device, progress)?;
                 path.clone()
             }

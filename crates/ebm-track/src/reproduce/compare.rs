@@ -123,7 +123,7 @@ impl Setup<'_> {
         let training = ModuleTraining { config, method, name: &variant.key(), seed, backbone, device, group };
         let mut task = training.start(pairs)?;
         let text = config.with_method(method).to_toml()?;
-        let spec = RunSpec::new((self.run, &name), &text, config.training.steps(), seed);
+        let spec = RunSpec::new(self.run, &name, &text, config.training.steps(), seed);
         train_run(&RunSpec { resume: self.resume, ..spec }, &mut task, progress)?;
         let (module, store) = task.into_module();
         let network =

@@ -203,7 +203,7 @@ pub fn dry_run(
         let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(&backbone));
         let (objective, training) = (&method.objective, &config.training);
         let mut task = BoxModuleTask::new(module, store, pairs, objective, training, key)?;
-        plan.take_steps((&method.key, &method.title), &mut task, progress)?;
+        plan.take_steps(&method.key, &method.title, &mut task, progress)?;
     }
     let BoxTraining { epochs, pairs_per_epoch, batch_size, .. } = config.training;
     plan.line(format!("box module: {:.2} M trainable parameters", parameters as f64 / 1e6));

@@ -14,7 +14,8 @@ use crate::progress::Console;
 /// before and after refinement, or with a density under its method's name; and the images.
 pub fn detect(
     args: &ModelArgs,
-    (source, load): (&Path, &dyn Fn(Option<usize>) -> Result<CocoDataset>),
+    source: &Path,
+    load: &dyn Fn(Option<usize>) -> Result<CocoDataset>,
     limit: Option<usize>,
     workers: usize,
 ) -> Result<(Vec<Set>, CocoDataset)> {

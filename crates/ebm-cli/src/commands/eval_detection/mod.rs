@@ -131,7 +131,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     }
     if let (Some(path), [report], [(_, detections)]) = (&args.results, &mut reports[..], &sets[..]) {
         let entries = read_entries(path)?;
-        report.edges = edge_coverage(&truth, (&entries, detections), &path.display().to_string())?;
+        report.edges = edge_coverage(&truth, &entries, detections, &path.display().to_string())?;
     }
     let sheet = match (&args.contact_sheet, &dataset, sets.last()) {
         (Some(path), Some(dataset), Some((name, detections))) => {
@@ -193,7 +193,7 @@ fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<(Vec<Set>, Opti
 /// What the model finds on the images, and the images.
 fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, CocoDataset)> {
     let load = |labels| args.dataset(labels);
-    detect(&args.model, (args.source(), &load), args.limit, args.workers.count())
+    detect(&args.model, args.source(), &load, args.limit, args.workers.count())
 }
 
 /// Writes the files for the server that alone knows the annotations.

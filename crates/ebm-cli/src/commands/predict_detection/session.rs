@@ -46,6 +46,8 @@ pub struct Session<'a> {
     detections: usize,
     /// Frames of videos without a detection.
     without: usize,
+    /// What images could not be read for.
+    unreadable: Vec<ebm_data::Error>,
 }
 
 impl<'a> Session<'a> {
@@ -63,6 +65,7 @@ impl<'a> Session<'a> {
             images: 0,
             detections: 0,
             without: 0,
+            unreadable: Vec::new(),
         })
     }
 
@@ -72,6 +75,11 @@ impl<'a> Session<'a> {
         if total > 1 && !std::io::stdout().is_terminal() {
             self.progress.begin(name, total);
         }
+    }
+
+    /// The image, if it could be read; what else there is of it waits for the [end](Self::end).
+    pub fn readable(&mut self, read: Result<Image, ebm_data::Error>) -> Option<Image> {
+        read.map_err(|error| self.unreadable.push(error)).ok()
     }
 
     /// Prints what is found and draws it; the picture's place.
@@ -152,9 +160,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says what was done.
-    pub fn end(mut self) {
+    /// Says what was done, and names the images that could not be read.
+    ///
+    /// # Errors
+    /// That of the first of those images.
+    pub fn end(mut self) -> Result<()> {
         let Self { images, detections, without, .. } = self;
+        let left_out = self.unreadable.len();
+        let mut unreadable = std::mem::take(&mut self.unreadable).into_iter();
+        let first = unreadable.next();
+        for error in unreadable {
+            self.progress.message(&error.to_string());
+        }
         let plural =
             |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut said = format!(
@@ -171,6 +188,10 @@ impl<'a> Session<'a> {
             said.push_str(&format!("; pictures in {}", out.display()));
         }
         self.progress.end_with(&said);
+        first.map_or(Ok(()), |error| {
+            let all = images + left_out;
+            Err(error).with_context(|| format!("{left_out} of {all} images cannot be read and were left out"))
+        })
     }
 }
 

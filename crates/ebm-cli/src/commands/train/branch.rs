@@ -110,7 +110,7 @@ impl Training for BranchArgs {
         // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
         let key = common.key().split(&method.key);
         let density = method.density.as_ref();
-        let branch =
+        let (branch, store) =
             Branch::new(density, &config.detector, weights.tensors(), session.device, key.split("init"))?;
         let batches = (training.batch_size, key.split("data"));
         let source = if common.cache {
@@ -129,8 +129,15 @@ impl Training for BranchArgs {
             let convention = config.detector.convention.into();
             BranchSource::Images(Box::new(common.stream(loader, convention, images, batches.1, session)?))
         };
-        let task =
-            BranchTask::new(Rc::clone(detector), branch, source, method, training, key.split("train"))?;
+        let task = BranchTask::new(
+            Rc::clone(detector),
+            branch,
+            store,
+            source,
+            method,
+            training,
+            key.split("train"),
+        )?;
         let network = task.over(session.group);
         Ok(Built { network, settings: config.to_toml()?, steps: training.steps })
     }

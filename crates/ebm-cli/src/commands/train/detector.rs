@@ -110,15 +110,15 @@ impl CommonArgs {
     /// process's share of the batches.
     pub fn mirrored_maps(
         &self,
-        (input, convention): (&InputConfig, BoxConvention),
+        input: &InputConfig,
+        convention: BoxConvention,
         dataset: &Arc<CocoDataset>,
         maps: &dyn Fn(&Tensor) -> ebm_detect::Result<Vec<Tensor>>,
-        (batch_size, key): (usize, Key),
-        Session { group, device, progress, .. }: &mut Session<'_>,
+        order: MapOrder,
+        Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<MirroredMaps> {
         let loader = LoaderConfig::eval(input.transform(), 1).with_workers(self.workers.count());
         let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
-        let order = MapOrder { batch_size, part: group.share_of(batch_size)?, key };
         Ok(MirroredMaps::compute(dataset, &loader, convention, maps, order, device, *progress)?)
     }
 
@@ -135,8 +135,8 @@ impl CommonArgs {
         let loader = LoaderConfig { tolerance: self.data.tolerance_of_images(), ..loader };
         let loader = Loader::new(dataset, loader.with_workers(self.workers.count()), Key::new(0))?;
         let convention = config.detector.convention.into();
-        let stage = ("features of the frozen layers", all);
-        Ok(Rc::new(FeatureCache::compute(&loader, convention, device, maps, stage, *progress)?))
+        let stage = "features of the frozen layers";
+        Ok(Rc::new(FeatureCache::compute(&loader, convention, device, maps, stage, all, *progress)?))
     }
 
     /// Writes the parameters of `store` to `path` with what they say of themselves.
@@ -259,16 +259,16 @@ impl Training for DetectorArgs {
                 detector
             }
         };
-        let batches = (config.base.batch_size, key.split("data"));
-        let input = (&config.detector.input, config.detector.convention.into());
+        let (batch_size, batches) = (config.base.batch_size, key.split("data"));
+        let convention = config.detector.convention.into();
         let source: Box<dyn BatchSource> = if common.cache {
             let maps = |pixels: &Tensor| detector.body(pixels, false);
-            Box::new(common.mirrored_maps(input, &images, &maps, batches, session)?)
+            let order = MapOrder { batch_size, part: session.group.share_of(batch_size)?, key: batches };
+            let input = &config.detector.input;
+            Box::new(common.mirrored_maps(input, convention, &images, &maps, order, session)?)
         } else {
-            let (batch_size, key) = batches;
-            let batches = LoaderConfig::train(config.detector.input.transform(), batch_size);
-            let convention = config.detector.convention.into();
-            Box::new(common.stream(batches, convention, images, key, session)?)
+            let loader = LoaderConfig::train(config.detector.input.transform(), batch_size);
+            Box::new(common.stream(loader, convention, images, batches, session)?)
         };
         let task = DetectorTask::new(detector, store, source, &config.base, key.split("train"));
         let network = task.over(session.group);

@@ -11,7 +11,7 @@ use ebm_data::coco::CocoDataset;
 use ebm_data::loader::LoaderConfig;
 use ebm_data::object_crop::ObjectCrop;
 use ebm_detect::config::{RefinerConfig, Settings};
-use ebm_detect::training::{RefinerSource, RefinerTask, each_image};
+use ebm_detect::training::{MapOrder, RefinerSource, RefinerTask, each_image};
 use ebm_detect::weights::{classes, refiner_metadata};
 use ebm_detect::{CalibrationOptions, RefinedResults, RefinerNetwork, RefinerOptions, jittered};
 use ebm_eval::{Detection, GroundTruth, detections::check_ids, read_results};
@@ -150,20 +150,21 @@ impl Training for RefinerArgs {
         let key = common.key();
         let (network, store) =
             RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
-        let batches = (config.training.batch_size, key.split("data"));
-        let input = (&config.input, BoxConvention::HalfOpen);
+        let (batch_size, batches) = (config.training.batch_size, key.split("data"));
+        let convention = BoxConvention::HalfOpen;
         let source = if common.cache {
             ensure!(config.crop.is_none(), "--cache keeps whole images, and `crop` shows others each time");
             ensure!(config.trained_stages == 0, "--cache keeps the output of a frozen body: leave it out");
             let maps = |pixels: &Tensor| network.maps(pixels);
-            RefinerSource::Maps(common.mirrored_maps(input, &images, &maps, batches, session)?)
+            let order = MapOrder { batch_size, part: session.group.share_of(batch_size)?, key: batches };
+            let maps = common.mirrored_maps(&config.input, convention, &images, &maps, order, session)?;
+            RefinerSource::Maps(maps)
         } else {
-            let mut batches = LoaderConfig::train(config.input.transform(), config.training.batch_size);
-            batches.recipe.crop = config.crop.map(ObjectCrop::from);
-            let (convention, key) = (BoxConvention::HalfOpen, key.split("data"));
-            RefinerSource::Images(Box::new(common.stream(batches, convention, images, key, session)?))
+            let mut loader = LoaderConfig::train(config.input.transform(), batch_size);
+            loader.recipe.crop = config.crop.map(ObjectCrop::from);
+            RefinerSource::Images(Box::new(common.stream(loader, convention, images, batches, session)?))
         };
-        let task = RefinerTask::new((network, store), source, config, key.split("train"))?;
+        let task = RefinerTask::new(network, store, source, config, key.split("train"))?;
         let network = task.over(session.group);
         Ok(Built { network, settings: config.to_toml()?, steps: config.training.steps })
     }

@@ -58,7 +58,7 @@ impl RunArgs {
         let root = self.run.parent().unwrap_or(Path::new("."));
         let name = self.run.file_name().and_then(|name| name.to_str());
         let name = name.context("--run needs a directory's name")?;
-        let spec = RunSpec::new((root, name), "", 0, self.seed);
+        let spec = RunSpec::new(root, name, "", 0, self.seed);
         let spec = RunSpec { resume: self.resume, checkpoint_every: self.checkpoint_every, ..spec };
         Ok(Run { spec, validate_every: self.validate_every })
     }

@@ -180,3 +180,13 @@ fn the_prediction_of_coral_is_the_median() {
     let median = median.unwrap().0;
     assert!((median - scalar(&model.predict(&outputs).unwrap())).abs() < 0.5, "{median}");
 }
+
+#[test]
+fn log_odds_are_those_of_the_targets_beyond_each_rank() {
+    let model = Ordinal::new(Bins::uniform(1.0, 1.0, 4).unwrap(), OrdinalHead::Coral);
+    // Above 1 are five of six, above 2 and above 3 three: half an answer more of each kind.
+    let found = model.log_odds([1.2, 2.0, 1.9, 4.0, 3.6, 9.0]);
+    let expected = [(5.5f64 / 1.5).ln(), 0.0, 0.0];
+    assert!(found.len() == 3 && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+    assert_eq!(model.log_odds([]), [0.0; 3]);
+}

@@ -58,6 +58,9 @@ const GAP: i32 = 52;
 const BAR_GAP: i32 = 44;
 const BAR_WIDTH: i32 = 24;
 const BAR_LABELS: i32 = 84;
+const LABEL_GAP: i32 = 16;
+/// At least the width of a digit of a label.
+const DIGIT: i32 = 17;
 /// A single panel is no wider than this.
 const MAX_PANEL_WIDTH: i32 = 760;
 const POINT_RADIUS: u32 = 3;
@@ -129,7 +132,11 @@ impl Figure for DensityMaps<'_> {
     fn size(&self) -> Result<(u32, u32)> {
         let (width, height) = self.panel_size();
         let count = self.panels.len() as i32;
-        let width = LEFT + count * width + (count - 1) * GAP + BAR_GAP + BAR_WIDTH + BAR_LABELS;
+        let labels = scale_axis(self.scale().0);
+        let longest = labels.ticks().iter().map(|&tick| labels.label(tick).chars().count()).max();
+        // Densities of several coordinates have many decimals.
+        let room = BAR_LABELS.max(LABEL_GAP + DIGIT * longest.unwrap_or(0) as i32);
+        let width = LEFT + count * width + (count - 1) * GAP + BAR_GAP + BAR_WIDTH + room;
         Ok((width.unsigned_abs(), (TOP + height + BELOW).unsigned_abs()))
     }
 
@@ -188,6 +195,11 @@ fn draw_points<B: DrawingBackend>(canvas: &mut Canvas<B>, axes: &Axes, points: &
     Ok(())
 }
 
+/// The densities beside the bar.
+fn scale_axis(darkest: f64) -> Axis {
+    Axis::linear(0.0..darkest, 5)
+}
+
 /// The bar beside the last panel that tells which colour is which density.
 fn draw_scale<B: DrawingBackend>(
     canvas: &mut Canvas<B>,
@@ -199,7 +211,7 @@ fn draw_scale<B: DrawingBackend>(
         corner: (beside.right() + BAR_GAP, beside.corner.1),
         size: (BAR_WIDTH, beside.size.1),
         x: Axis::linear(0.0..1.0, 1),
-        y: Axis::linear(0.0..darkest, 5),
+        y: scale_axis(darkest),
     };
     let ((left, top), (right, bottom)) = (bar.corner, (bar.right(), bar.bottom()));
     for (fraction, colour) in shades() {
@@ -214,8 +226,25 @@ fn draw_scale<B: DrawingBackend>(
     for &tick in bar.y.ticks() {
         let row = bar.row(tick);
         canvas.line(&[(right, row), (right + 8, row)], THIN, AXIS)?;
-        canvas.text(&bar.y.label(tick), (right + 16, row), label)?;
+        canvas.text(&bar.y.label(tick), (right + LABEL_GAP, row), label)?;
     }
     let name = TextStyle::new(LABEL_EM, INK).italic().anchored(HPos::Center, VPos::Top);
     canvas.text("p(y | x)", (right + 8, bottom + NAME_GAP), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_densities_have_room_for_their_decimals() {
+        let size = |p: f64| {
+            let density = vec![vec![p; 3]; 3];
+            let panel = DensityPanel { title: "", density: &density, points: &[] };
+            DensityMaps { x: 0.0..1.0, y: 0.0..1.0, panels: &[panel] }.size().unwrap()
+        };
+        // "0.8" and "0.0008".
+        assert_eq!(size(1e-3).0 - size(1.0).0, 16 + 17 * 6 - 84);
+        assert_eq!(size(1.0).1, size(1e-3).1);
+    }
 }

@@ -67,9 +67,10 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
         Ok(predict(&network::Counter::new(&store.constants()?)?, &validation)?.nll()?)
     };
     let mut best = KeptBest { file: run.join("best.safetensors"), loss };
-    let place = run.parent().zip(run.file_name().and_then(OsStr::to_str)).context("RUN names no folder")?;
+    let (root, name) =
+        run.parent().zip(run.file_name().and_then(OsStr::to_str)).context("RUN names no folder")?;
     let text = config.to_toml()?;
-    let spec = RunSpec { resume: true, ..RunSpec::new(place, &text, config.steps, config.seed) };
+    let spec = RunSpec { resume: true, ..RunSpec::new(root, name, &text, config.steps, config.seed) };
     let mut session = Session { group: &Group::alone(), device: &Device::Cpu, progress: &mut () };
     let run = Run { spec, validate_every: config.validate_every };
     let kept = train_validated(&run, &mut task, &mut best, &mut session)?.context("nothing was validated")?;
@@ -104,7 +105,7 @@ fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
         y_label: "natural logarithm of their number",
         grid: &p.grid().points(),
         curves: &[("p".to_owned(), p.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
-        regions: &p.highest_density_region(held_out.conformal_mass()?)?.intervals,
+        regions: &p.highest_density_region(held_out.conformal_mass(0.9)?)?.intervals,
         marks: &[(test.y[0], "true".to_owned())],
     };
     ebm_plot::write(&drawing, &run.join("density"))?;

@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Tensor};
-use common::{CPU, assert_near, assert_summary, fill, formula, golden, summary, to_vec};
+use common::{CPU, assert_summary, assert_training_step, fill, formula, golden, to_vec};
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::params::ParamStore;
@@ -56,29 +56,8 @@ fn a_training_step_has_torchs_gradients_and_statistics() {
     let golden = golden("efficientnet");
     let (store, net) = build(EfficientNetLite0::NORM, DType::F64);
     let maps = forward(&net, &input(&[2, 3, 33, 52], DType::F64), true);
-    let loss = (maps.iter().enumerate())
-        .map(|(i, m)| (m * formula(&format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
-        .reduce(|a, b| (a + b).unwrap())
-        .unwrap();
-    assert_near("loss", &[loss.to_scalar().unwrap()], &to_vec(&golden["train.loss"]), 1e-9);
-    let grads = loss.backward().unwrap();
+    let [gradients, count] = assert_training_step(&golden, &store, &maps, 1e-6, 1e-18, "");
     let trainable = store.trainable();
-    for (name, var) in &trainable {
-        let (gradient, expected) = (grads.get(var).unwrap(), &golden[&format!("train.grad.{name}")]);
-        // What a later normalisation takes away again has no gradient.
-        if to_vec(expected)[33] < 1e-18 {
-            assert!(summary(gradient)[33] < 1e-18, "{name}");
-            continue;
-        }
-        assert_summary(name, gradient, expected, 1e-6);
-    }
-    let buffers = golden.iter().filter_map(|(name, t)| Some((name.strip_prefix("train.buffer.")?, t)));
-    let mut count = 0;
-    for (name, expected) in buffers {
-        assert_summary(name, store.var(name).unwrap().as_tensor(), expected, 1e-9);
-        count += 1;
-    }
-    let gradients = golden.keys().filter(|name| name.starts_with("train.grad.")).count();
     assert_eq!((trainable.len(), store.names().len()), (gradients, gradients + count));
 }
 

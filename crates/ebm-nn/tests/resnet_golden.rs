@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::DType;
-use common::{CPU, assert_summary, fill, formula, golden, to_vec};
+use common::{CPU, assert_summary, assert_training_step, fill, formula, golden, to_vec};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig, is_norm};
 use ebm_seed::Key;
@@ -76,25 +76,8 @@ fn a_training_step_has_torchs_gradients_and_statistics() {
     let golden = golden("resnet");
     let (store, net) = build(&narrow(), DType::F64);
     let maps = net.forward(&formula("input", &[2, 3, 65, 97]), true).unwrap();
-    let loss = (maps.iter().enumerate())
-        .map(|(i, m)| (m * formula(&format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
-        .reduce(|a, b| (a + b).unwrap())
-        .unwrap();
-    let expected = to_vec(&golden["train.loss"])[0];
-    assert!((loss.to_scalar::<f64>().unwrap() / expected - 1.).abs() < 1e-9);
-    let grads = loss.backward().unwrap();
-    let trainable = store.trainable();
-    for (name, var) in &trainable {
-        assert_summary(name, grads.get(var).unwrap(), &golden[&format!("train.grad.{name}")], 1e-8);
-    }
-    let buffers = golden.iter().filter_map(|(name, t)| Some((name.strip_prefix("train.buffer.")?, t)));
-    let mut count = 0;
-    for (name, expected) in buffers {
-        assert_summary(name, store.var(name).unwrap().as_tensor(), expected, 1e-9);
-        count += 1;
-    }
-    let gradients = golden.keys().filter(|name| name.starts_with("train.grad.")).count();
-    assert_eq!((trainable.len(), count), (gradients, 40));
+    let [gradients, count] = assert_training_step(&golden, &store, &maps, 1e-8, 0., "");
+    assert_eq!((store.trainable().len(), count), (gradients, 40));
     assert_eq!(store.names().len(), gradients + count);
 }
 

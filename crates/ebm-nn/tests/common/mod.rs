@@ -88,6 +88,41 @@ pub fn assert_summary(what: &str, found: &Tensor, golden: &Tensor, tolerance: f6
     assert!((found[32] - expected[32]).abs() < allowed, "{what}: Σx {} is not {}", found[32], expected[32]);
 }
 
+/// A training step of the network of `store` against `golden`: the loss Σ output · [`formula`], its gradients but
+/// that of `without`, and the running statistics. A gradient that a later normalisation takes away has squares
+/// that sum to less than `vanishing`. How many gradients and statistics are golden.
+#[track_caller]
+pub fn assert_training_step(
+    golden: &BTreeMap<String, Tensor>,
+    store: &ParamStore,
+    outputs: &[Tensor],
+    tolerance: f64,
+    vanishing: f64,
+    without: &str,
+) -> [usize; 2] {
+    let loss = (outputs.iter().enumerate())
+        .map(|(i, m)| (m * formula(&format!("out{i}"), m.dims())).unwrap().sum_all().unwrap())
+        .reduce(|a, b| (a + b).unwrap())
+        .unwrap();
+    assert_near("loss", &[loss.to_scalar().unwrap()], &to_vec(&golden["train.loss"]), 1e-9);
+    let grads = loss.backward().unwrap();
+    for (name, var) in store.trainable().iter().filter(|(name, _)| name != without) {
+        let (gradient, expected) = (grads.get(var).unwrap(), &golden[&format!("train.grad.{name}")]);
+        if to_vec(expected)[33] < vanishing {
+            assert!(summary(gradient)[33] < vanishing, "{name}");
+            continue;
+        }
+        assert_summary(name, gradient, expected, tolerance);
+    }
+    let buffers = golden.iter().filter_map(|(name, t)| Some((name.strip_prefix("train.buffer.")?, t)));
+    let mut count = 0;
+    for (name, expected) in buffers {
+        assert_summary(name, store.var(name).unwrap().as_tensor(), expected, 1e-9);
+        count += 1;
+    }
+    [golden.keys().filter(|name| name.starts_with("train.grad.")).count(), count]
+}
+
 pub fn crc32(data: &[u8]) -> u32 {
     !data.iter().fold(!0u32, |mut crc, &byte| {
         crc ^= u32::from(byte);

@@ -40,8 +40,7 @@ pub fn nll(model: &Baseline, outputs: &Tensor, targets: &Tensor) -> Result<Optio
         other => other?,
     };
     let Some(log_prob) = log_prob else { return Ok(None) };
-    let values = log_prob.detach().flatten_all()?.to_dtype(DType::F64)?.to_vec1()?;
-    Ok(Some(ebm_eval::calibration::nll(&values)?))
+    Ok(Some(ebm_eval::calibration::nll(&numbers(&log_prob.detach())?)?))
 }
 
 /// The estimates `y0`, `(N, D)`, refined with f of the images with features g_x `(N, X)`.
@@ -133,8 +132,12 @@ pub fn energy_nll(
 /// # Errors
 /// As [`AbsoluteError::new`].
 pub fn absolute_error(y: &Tensor, targets: &Tensor) -> Result<AbsoluteError> {
-    let numbers = |tensor: &Tensor| tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     Ok(AbsoluteError::new(&numbers(y)?, &numbers(targets)?, targets.dim(1)?)?)
+}
+
+/// All numbers of a tensor, row by row.
+pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f64>> {
+    Ok(tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?)
 }
 
 /// `f` of the rows of `tensors`, some at a time.

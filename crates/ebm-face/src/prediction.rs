@@ -12,7 +12,7 @@ use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_seed::Key;
 
-use crate::evaluation::{estimates, outputs};
+use crate::evaluation::{estimates, numbers, outputs};
 use crate::network::ENERGY;
 use crate::reproduce::runs;
 use crate::saved::{RunConfig, Saved, TrainedHead};
@@ -250,7 +250,7 @@ impl Predictor {
         let features = head.features(&g_x)?;
         let y0 = Tensor::from_slice(&initial, (1, 1, initial.len()), &Device::Cpu)?.to_dtype(DType::F32)?;
         let refined = refine(head, &features, &y0, &self.ascent)?;
-        let y = refined.y.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?;
+        let y = numbers(&refined.y)?;
         Ok(Prediction { initial, y, density })
     }
 
@@ -302,5 +302,5 @@ fn estimate(saved: &Saved, pixels: &Pixels) -> Result<Vec<f64>> {
         return Err(Error::Config { part: "predictor", reason: "it has no baseline".to_owned() });
     };
     let outputs = outputs(head, &g_x(saved, pixels)?)?;
-    Ok(estimates(model, &outputs)?.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?)
+    numbers(&estimates(model, &outputs)?)
 }

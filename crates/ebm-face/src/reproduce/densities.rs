@@ -11,7 +11,7 @@ use ebm_experiment::{Calibration, Predictions};
 use super::heads::{Entry, Seen};
 use super::results::{DensityRow, Row};
 use crate::config::ExperimentConfig;
-use crate::evaluation::{baseline_densities, densities, energy_nll, estimates, outputs};
+use crate::evaluation::{baseline_densities, densities, energy_nll, estimates, numbers, outputs};
 use crate::network::ENERGY;
 use crate::saved::TrainedHead;
 use crate::{EnergyHead, Result};
@@ -111,10 +111,6 @@ fn alone(seed: u64, head: &EnergyHead, seen: &Seen, densities: &[Vec<GridDensity
 
 fn medians(densities: &[Vec<GridDensity>]) -> Result<Vec<f64>> {
     Ok(densities.iter().flatten().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?)
-}
-
-fn numbers(tensor: &Tensor) -> Result<Vec<f64>> {
-    Ok(tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?)
 }
 
 /// The densities of each coordinate beside its targets, of y `(N, D)`.

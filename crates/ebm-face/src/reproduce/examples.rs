@@ -6,6 +6,7 @@ use ebm_core::{EnergyModel, Grid, GridDensity};
 use super::densities::coordinate_densities;
 use super::heads::Seen;
 use super::results::Example;
+use crate::evaluation::numbers;
 use crate::{EnergyHead, Result};
 
 /// How far, in nats, log p has to fall between two modes that count.
@@ -68,7 +69,7 @@ fn joint(head: &EnergyHead, g_x: &Tensor, grid: &Grid, dim: usize) -> Result<Opt
     for &first in &points {
         let y: Vec<f32> = points.iter().flat_map(|&second| [first as f32, second as f32]).collect();
         let f = conditional.score(&Tensor::from_vec(y, (1, points.len(), 2), &Device::Cpu)?)?;
-        columns.push(f.detach().flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?);
+        columns.push(numbers(&f.detach())?);
     }
     let marginals = conditional.marginals(&[*grid; 2])?;
     let log_z = marginals.first().and_then(|axes| axes.first()).map_or(0.0, GridDensity::log_z);

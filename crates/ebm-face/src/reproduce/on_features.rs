@@ -18,6 +18,7 @@ use super::heads::{Entry, Seen, Wanted, reproduce};
 use super::{Options, Outcome};
 use crate::backbone::OnMaps;
 use crate::config::{BackboneTraining, ExperimentConfig, FrozenConfig, Settings};
+use crate::evaluation::numbers;
 use crate::features::{Depth, FeatureCache, FeatureTable};
 use crate::network::{Head, Network, TRUNK};
 use crate::saved::{BackboneSource, TrainedHead, open_backbone};
@@ -171,13 +172,9 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Entry> {
-        let store = ParamStore::new(Key::new(wanted.seed).split(wanted.method).split("init"));
-        let num_features = self.train[0].num_features();
+        let (store, num_features) = (initial(wanted), self.train[0].num_features());
         let start = Start { store, trunk: None, num_features, source: trunk.clone() };
-        let store = self.trained(wanted, start, options, progress)?;
-        let head = TrainedHead::new(wanted.config, wanted.method, num_features, &store)?;
-        let [validation, results] = self.seen(None)?;
-        Ok(Entry { method: wanted.method.to_owned(), seed: wanted.seed, head, validation, results })
+        self.trained(wanted, start, options, progress)
     }
 
     /// Trains a head with the blocks below it on the maps and shows it the splits.
@@ -189,37 +186,43 @@ impl Tables {
         progress: &mut dyn Progress,
     ) -> Result<Entry> {
         let (form, device) = (&wanted.config.trunk, &Device::Cpu);
-        let store = ParamStore::new(Key::new(wanted.seed).split(wanted.method).split("init"));
+        let store = initial(wanted);
         preload_backbone(&store, TRUNK, form, weights, device)?;
         let trunk = form.build(&store, TRUNK, DType::F32, device)?;
         let num_features = trunk.num_features();
         let (trunk, source) = (Some(Box::new(OnMaps(trunk)) as _), BackboneSource::Own(form.clone()));
-        let start = Start { store, trunk, num_features, source };
-        let store = self.trained(wanted, start, options, progress)?;
-        let head = TrainedHead::new(wanted.config, wanted.method, num_features, &store)?;
-        let trunk = form.build(&store.constants()?, TRUNK, DType::F32, device)?;
-        let [validation, results] = self.seen(Some(&*trunk))?;
-        Ok(Entry { method: wanted.method.to_owned(), seed: wanted.seed, head, validation, results })
+        self.trained(wanted, Start { store, trunk, num_features, source }, options, progress)
     }
 
-    /// The parameters of the network that is `wanted`, trained.
+    /// Trains the network that is `wanted` and shows it the splits.
     fn trained(
         &self,
         wanted: &Wanted<'_>,
         Start { store, trunk, num_features, source }: Start,
         options: &Options,
         progress: &mut dyn Progress,
-    ) -> Result<ParamStore> {
+    ) -> Result<Entry> {
         let Wanted { config, method, seed, .. } = *wanted;
-        let key = Key::new(seed).split(method);
-        let targets = self.train[0].targets().flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
-        Head::preload(config, method, &store, targets)?;
+        let (key, is_finetuned) = (Key::new(seed).split(method), trunk.is_some());
+        Head::preload(config, method, &store, numbers(self.train[0].targets())?)?;
         let (head, training) = Head::of(config, method, num_features, &store, &Device::Cpu)?;
         let batches = CachedSource::new(Rc::clone(&self.train), training.batch_size, key.split("data"))?;
         let (steps, network) = (training.steps(self.train[0].len()), Network { trunk, head });
         let task = FaceTask::new(network, store, batches, training, key.split("train"));
-        wanted.train(task, steps, source, options, progress)
+        let store = wanted.train(task, steps, source, options, progress)?;
+        let head = TrainedHead::new(config, method, num_features, &store)?;
+        let build = || -> Result<Box<dyn Backbone>> {
+            config.trunk.build(&store.constants()?, TRUNK, DType::F32, &Device::Cpu)
+        };
+        let trunk = is_finetuned.then(build).transpose()?;
+        let [validation, results] = self.seen(trunk.as_deref())?;
+        Ok(Entry { method: method.to_owned(), seed, head, validation, results })
     }
+}
+
+/// The parameters of a network before any is made or loaded.
+fn initial(wanted: &Wanted<'_>) -> ParamStore {
+    ParamStore::new(Key::new(wanted.seed).split(wanted.method).split("init"))
 }
 
 /// A network before its head is made.

@@ -9,10 +9,12 @@
 //! | a network in training that is judged and kept | [`Validation`], [`train_validated`] |
 //! | its validations | [`read_validations`] |
 //! | predicted densities: their likelihood, coverage, calibration | [`Predictions`] |
+//! | what a change does to the error of the same items | [`PairedDifference`] |
 
 mod choice;
 pub mod config;
 mod error;
+mod paired;
 pub mod plan;
 mod predictions;
 mod record;
@@ -21,6 +23,7 @@ mod validated;
 
 pub use choice::best;
 pub use error::{Error, Result};
+pub use paired::PairedDifference;
 pub use predictions::{Calibration, Predictions};
 pub use record::{Validated, read_validations};
 pub use training::{Built, Inputs, Run, Session, Training, train};

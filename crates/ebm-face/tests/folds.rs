@@ -63,7 +63,7 @@ fn each_person_is_measured_by_networks_that_have_not_seen_them() {
     let weights = dir.path().join("trunk.safetensors");
     ebm_nn::import::save_safetensors(&weights, &store.tensors().unwrap()).unwrap();
     let (cache, run) = (dir.path().join("cache"), dir.path().join("run"));
-    let options = Options { seeds: 1, ablation: false, cache, run: run.clone(), resume: false };
+    let options = Options { seeds: 1, ablations: Vec::new(), cache, run: run.clone(), resume: false };
     let outcome = cross_validated(&config, &folds, &weights, &options, &mut ()).unwrap();
     // Six baselines before and after refinement, three estimates of the energy model; five methods with a
     // density of two coordinates.

@@ -16,7 +16,7 @@ use ebm_face::config::{ExperimentConfig, FrozenConfig};
 use ebm_face::features::{Depth, FeatureCache, FeatureTable};
 use ebm_face::network::{ENERGY, Head};
 use ebm_face::prediction::Predictor;
-use ebm_face::reproduce::{Data, Options, Row, evaluate, frozen, mini, runs};
+use ebm_face::reproduce::{Ablation, Data, Options, Outcome, Row, evaluate, frozen, mini, runs};
 use ebm_face::saved::{BackboneSource, RunConfig, Saved, TrainedHead, save};
 use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
 use ebm_face::{BackboneConfig, Error, MobileFaceNetConfig};
@@ -162,15 +162,64 @@ fn every_image_comes_once_in_an_epoch_of_features() {
     assert!(matches!(CachedSource::new(Rc::new(vec![]), 4, Key::new(7)), Err(Error::Config { .. })));
 }
 
-fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> ebm_face::reproduce::Outcome {
+fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> Outcome {
     let options = Options {
         seeds: 2,
-        ablation: true,
+        ablations: vec![Ablation::Sigma],
         cache: root.join("features"),
         run: root.join("run"),
         resume: false,
     };
     mini(config, data, &options, &mut ()).unwrap()
+}
+
+/// What refinement changes is told three times: in the table, by part of the axis, and by λ.
+fn assert_effects_agree(outcome: &Outcome) {
+    let mae = |method: &str, refined: bool| {
+        let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
+        rows.map(|row| row.mae).sum::<f64>() / 2.0
+    };
+    assert_eq!((outcome.paired.len(), outcome.bands.len()), (8, 8 * 5));
+    for row in &outcome.paired {
+        let [before, after] = [false, true].map(|refined| mae(&row.method, refined));
+        let (found, [low, high]) = (row.difference.mean, row.difference.interval);
+        assert!((found - (after - before)).abs() < 1e-5 && low <= found && found <= high, "{row:?}");
+        let chosen = outcome.step_length();
+        let of_length =
+            outcome.by_step_length.iter().find(|r| r.method == row.method && Some(r.step_length) == chosen);
+        assert!((of_length.unwrap().mae - after).abs() < 1e-5, "{row:?}");
+        let own: Vec<_> = outcome.bands.iter().filter(|band| band.method == row.method).collect();
+        // Two seeds, twelve images each.
+        assert_eq!(own.iter().map(|band| band.images).sum::<usize>(), 24);
+        let total = |k: usize| own.iter().map(|band| band.mae[k] * band.images as f64).sum::<f64>() / 24.0;
+        assert!((total(0) - before).abs() < 1e-5 && (total(1) - after).abs() < 1e-5, "{own:?}");
+        assert!(own.windows(2).all(|pair| pair[0].range[1] <= pair[1].range[0]), "{own:?}");
+    }
+}
+
+/// The energy models of both studies are trained, and compared on the same baselines.
+#[test]
+fn energy_models_that_were_trained_otherwise_are_compared() {
+    let (config, dir) = (config(), tempfile::tempdir().unwrap());
+    let config = ExperimentConfig {
+        methods: vec![config.method("direct_l2").unwrap().clone()],
+        objectives: config.objectives.iter().filter(|other| other.key == "nce").cloned().collect(),
+        ..config
+    };
+    let data = Data { train: faces(16), validation: faces(8), test: None, whole: None, split: None };
+    let ablations = vec![Ablation::Sigma, Ablation::Objective];
+    let [run, cache] = ["run", "features"].map(|name| dir.path().join(name));
+    let options = Options { seeds: 1, ablations, cache, run: run.clone(), resume: false };
+    let rows = mini(&config, &data, &options, &mut ()).unwrap().ablation;
+    let told: Vec<_> = rows.iter().map(|row| (row.sigmas.as_slice(), row.objective.as_deref())).collect();
+    assert_eq!(told, [(&[1.0, 20.0][..], None), (&[], Some("ebm")), (&[], Some("nce"))]);
+    assert!(rows.iter().all(|row| row.mae_before == rows[0].mae_before));
+    for row in &rows {
+        assert_eq!(row.lowered, usize::from(row.mae < row.mae_before), "{row:?}");
+    }
+    let saved = RunConfig::of_model(&run.join("objective-nce")).unwrap();
+    assert_eq!(saved.experiment.energy.objective, config.objectives[0].objective);
+    assert_eq!(runs(&run).unwrap(), [run.join("direct_l2-0"), run.join("ebm-0")]);
 }
 
 #[test]
@@ -184,6 +233,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     assert_eq!((outcome.part, outcome.ablation.len()), ("test", 1));
     assert!(config.refinement.step_lengths.contains(&outcome.step_length().unwrap()));
     assert!(!outcome.examples.is_empty());
+    assert_effects_agree(&outcome);
     let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;
     assert!(nll("gaussian").is_some() && nll("ebm_median").is_some() && nll("direct_l2").is_none());
 
@@ -193,7 +243,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
             run: dir.path().join("again"),
             resume: false,
             seeds: 2,
-            ablation: false,
+            ablations: Vec::new(),
             cache: dir.path().join("features"),
         };
         mini(&config, &data, &options, &mut ()).unwrap()
@@ -204,7 +254,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     std::fs::remove_dir_all(dir.path().join("again/ebm-1")).unwrap();
     let resumed = {
         let [run, cache] = ["again", "features"].map(|name| dir.path().join(name));
-        mini(&config, &data, &Options { run, cache, seeds: 2, ablation: false, resume: true }, &mut ())
+        mini(&config, &data, &Options { run, cache, seeds: 2, ablations: Vec::new(), resume: true }, &mut ())
             .unwrap()
     };
     assert_eq!(resumed.rows, outcome.rows);
@@ -288,7 +338,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
         Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
     let options = Options {
         seeds: 1,
-        ablation: false,
+        ablations: Vec::new(),
         cache: dir.path().join("features"),
         run: dir.path().join("run"),
         resume: false,

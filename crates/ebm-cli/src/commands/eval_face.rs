@@ -165,6 +165,7 @@ fn score(model: &RunArgs, Scored { faces, held_out, dataset, dim, json: as_json 
         let object = json!({
             "dataset": dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
             "step_length": outcome.step_length(), "rows": outcome.rows, "calibration": outcome.calibration,
+            "paired": outcome.paired, "bands": outcome.bands, "by_step_length": outcome.by_step_length,
         });
         println!("{}", document(if dim == 1 { "eval age" } else { "eval head-pose" }, object));
     } else {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use parts::{
     AblationConfig, BackboneTraining, EnergyConfig, FrozenConfig, GeneratedConfig, HeadConfig, InputConfig,
-    MethodConfig, QuotedConfig, RefinementConfig, TrainingConfig,
+    MethodConfig, ObjectiveConfig, QuotedConfig, RefinementConfig, TrainingConfig,
 };
 
 use crate::error::Result;
@@ -43,6 +43,9 @@ settings! {
         pub density: Grid,
         /// The proposals that the supplement compares.
         pub ablation: AblationConfig,
+        /// Objectives that are compared with the energy model's own.
+        #[serde(default)]
+        pub objectives: Vec<ObjectiveConfig>,
         /// The rows of the table.
         pub methods: Vec<MethodConfig>,
         /// Rows that are quoted beside them.

@@ -2,7 +2,7 @@
 
 use candle_core::Var;
 use ebm_core::parametric::Baseline;
-use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule};
+use ebm_core::{AnyObjective, GradientAscent, StepRule};
 use ebm_data::faces::loader::{Augmentation, FaceTransform};
 use ebm_data::transform::{ChannelOrder, Normalise};
 use ebm_experiment::config::settings;
@@ -125,11 +125,17 @@ settings! {
     }
 }
 
-impl EnergyConfig {
-    /// The same, trained with samples from `proposal`.
-    #[must_use]
-    pub fn with_proposal(&self, proposal: GaussianMixture) -> Self {
-        Self { objective: self.objective.clone().with_gaussian(proposal), ..self.clone() }
+settings! {
+    /// The energy model trained with another objective.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ObjectiveConfig {
+        /// Its name in result files.
+        pub key: String,
+        /// Its name in tables.
+        pub title: String,
+        /// The loss, in the place of the table's.
+        pub objective: AnyObjective,
     }
 }
 

@@ -10,7 +10,7 @@ use ebm_experiment::plan::Plan;
 use ebm_train::{Group, Progress};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, Wanted, methods, other_proposals, reproduce};
+use super::heads::{Entry, Seen, Wanted, methods, reproduce};
 use super::{Options, Outcome};
 use crate::config::ExperimentConfig;
 use crate::features::FeatureTable;
@@ -99,8 +99,11 @@ pub fn dry_run(
     });
     plan.line(format!("trunk from {}", weights.display()));
     let rows = methods(config).into_iter().map(|method| (method.clone(), method, config.clone()));
-    let others = if options.ablation { other_proposals(config)? } else { Vec::new() };
-    let others = others.into_iter().map(|(name, config)| (name, ENERGY.to_owned(), config));
+    let mut others = Vec::new();
+    for ablation in &options.ablations {
+        let variants = ablation.variants(config)?.into_iter();
+        others.extend(variants.filter_map(|other| Some((other.name, ENERGY.to_owned(), other.config?))));
+    }
     for (name, method, config) in rows.chain(others) {
         let (faces, weights, group) = (&data.train, Some(weights), &Group::alone());
         let training =

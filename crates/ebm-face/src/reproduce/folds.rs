@@ -68,11 +68,15 @@ pub fn cross_validated(
         let mut found = frozen(config, data, weights, Depth::Features, &options, progress)?;
         found.rows.iter_mut().for_each(|row| row.fold = Some(fold));
         found.calibration.iter_mut().for_each(|row| row.fold = Some(fold));
+        found.paired.iter_mut().for_each(|row| row.fold = Some(fold));
+        found.by_step_length.iter_mut().for_each(|row| row.fold = Some(fold));
         if fold == 0 {
             (all.examples, all.part) = (found.examples, found.part);
         }
         all.rows.extend(found.rows);
         all.calibration.extend(found.calibration);
+        all.paired.extend(found.paired);
+        all.by_step_length.extend(found.by_step_length);
         all.step_lengths.extend(found.step_lengths);
         all.images += found.images;
     }

@@ -1,7 +1,7 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
 use candle_core::Tensor;
-use ebm_core::{GaussianMixture, GradientAscent};
+use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
 use ebm_nn::params::ParamStore;
 use ebm_train::{Progress, RunSpec, train_run};
@@ -9,8 +9,9 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::Options;
 use super::data::Data;
 use super::densities::density_rows;
+use super::effect::{Refinement, bands, by_step_length, paired};
 use super::examples::examples;
-use super::results::{AblationRow, Outcome, Row};
+use super::results::{Outcome, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, estimates, nll, outputs, refined};
 use crate::network::{ENERGY, num_clamped};
@@ -99,10 +100,10 @@ pub(super) fn reproduce(
         }
     }
     let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
-    if options.ablation {
-        outcome.ablation = ablation(config, &entries, |name, config| {
+    for ablation in &options.ablations {
+        outcome.ablation.extend(ablation.rows(config, &entries, |name, config| {
             train(&Wanted { config, method: ENERGY, name, seed: 0, measured: false }, progress)
-        })?;
+        })?);
     }
     Ok(outcome)
 }
@@ -120,10 +121,11 @@ fn report_clamped(config: &ExperimentConfig, faces: &Faces, progress: &mut dyn P
     }
 }
 
-/// λ with the lowest mean error over `estimates` `(N, D)` of a split.
+/// λ with the lowest mean error over several baselines' estimates `(N, D)` of a split.
 pub(super) struct Choice {
     pub step_length: f64,
-    pub mae: f64,
+    /// The error of each baseline, refined.
+    pub errors: Vec<f64>,
 }
 
 /// Grid search of λ, as in the paper: the mean error of several baselines' estimates `(N, D)`, refined.
@@ -133,16 +135,18 @@ pub(super) fn choose_step_length(
     seen: &Seen,
     estimates: &[Tensor],
 ) -> Result<Choice> {
-    let mut best = Choice { step_length: 0.0, mae: f64::INFINITY };
+    let mut best = Choice { step_length: 0.0, errors: Vec::new() };
+    let mut lowest = f64::INFINITY;
     for &step_length in &refinement.step_lengths {
         let ascent = refinement.ascent(step_length);
-        let mut sum = 0.0;
+        let mut errors = Vec::new();
         for y0 in estimates {
-            sum += absolute_error(&refined(energy, &seen.g_x, y0, &ascent)?, &seen.y)?.mean;
+            errors.push(absolute_error(&refined(energy, &seen.g_x, y0, &ascent)?, &seen.y)?.mean);
         }
-        let mae = sum / estimates.len() as f64;
-        if mae < best.mae {
-            best = Choice { step_length, mae };
+        let sum = errors.iter().sum();
+        if sum < lowest {
+            lowest = sum;
+            best = Choice { step_length, errors };
         }
     }
     Ok(best)
@@ -158,47 +162,6 @@ pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<T
         }
     }
     Ok(found)
-}
-
-/// The energy models of the supplement's study of σ that are not the table's own: the name of each one's run,
-/// and its configuration.
-pub(super) fn other_proposals(config: &ExperimentConfig) -> Result<Vec<(String, ExperimentConfig)>> {
-    let mut others = Vec::new();
-    for (number, sigmas) in config.ablation.sigmas.iter().enumerate() {
-        let proposal = GaussianMixture::isotropic(sigmas, config.dim())?;
-        if config.energy.objective.gaussian().as_ref() != Some(&proposal) {
-            let energy = config.energy.with_proposal(proposal);
-            others.push((format!("ablation-{number}"), ExperimentConfig { energy, ..config.clone() }));
-        }
-    }
-    Ok(others)
-}
-
-/// The supplement's study of σ: the energy model of each proposal, trained with seed 0, refines that seed's
-/// baselines on the validation split. `train` trains the energy model of a configuration in the run of a
-/// name.
-fn ablation(
-    config: &ExperimentConfig,
-    entries: &[Entry],
-    mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
-) -> Result<Vec<AblationRow>> {
-    let estimates = validation_estimates(entries, 0)?;
-    let mut others = other_proposals(config)?.into_iter().peekable();
-    let mut rows = Vec::new();
-    for (sigmas, &published) in config.ablation.sigmas.iter().zip(&config.ablation.published) {
-        let proposal = Some(GaussianMixture::isotropic(sigmas, config.dim())?);
-        let trained = match others.next_if(|(_, other)| other.energy.objective.gaussian() == proposal) {
-            Some((name, other)) => Some(train(&name, &other)?),
-            None => None,
-        };
-        let own = entries.iter().find(|entry| entry.seed == 0 && entry.energy().is_some());
-        let Some(entry) = trained.as_ref().or(own) else { continue };
-        let Some(energy) = entry.energy() else { continue };
-        let Choice { step_length, mae } =
-            choose_step_length(&config.refinement, energy, &entry.validation, &estimates)?;
-        rows.push(AblationRow { sigmas: sigmas.clone(), step_length, mae, published });
-    }
-    Ok(rows)
 }
 
 /// Chooses λ, leaves it with the energy models, and compares.
@@ -237,7 +200,7 @@ pub(crate) fn compare(
     let step_lengths = ascent.step_length.first().copied().into_iter().collect();
     let images = entries.first().map_or(Ok(0), |entry| entry.results.y.dim(0))?;
     let mut outcome = Outcome { part, step_lengths, images, ..Outcome::default() };
-    let mut shown = None;
+    let mut refinements = Vec::new();
     for entry in entries {
         let TrainedHead::Baseline(model, baseline) = &entry.head else { continue };
         let seen = &entry.results;
@@ -250,7 +213,8 @@ pub(crate) fn compare(
         if let Some((energy, head)) = energy.into_iter().find_map(|entry| Some((entry, entry.energy()?))) {
             let after = refined(head, &energy.results.g_x, &before, ascent)?;
             outcome.rows.push(Row::new(&entry.method, true, entry.seed, absolute_error(&after, &seen.y)?));
-            shown.get_or_insert((energy, head, [before, after]));
+            let energy = (head, &*energy.results);
+            refinements.push(Refinement { method: &entry.method, energy, before, after });
         }
     }
     for entry in entries {
@@ -258,8 +222,11 @@ pub(crate) fn compare(
         outcome.rows.extend(rows);
         outcome.calibration.extend(calibration);
     }
-    if let Some((energy, head, estimates)) = shown {
-        outcome.examples = examples(head, &energy.results, &estimates, &config.density)?;
+    outcome.paired = paired(&refinements)?;
+    outcome.bands = bands(&refinements)?;
+    outcome.by_step_length = by_step_length(&config.refinement, &refinements)?;
+    if let Some(Refinement { energy: (head, seen), before, after, .. }) = refinements.into_iter().next() {
+        outcome.examples = examples(head, seen, &[before, after], &config.density)?;
     }
     Ok(outcome)
 }

@@ -8,9 +8,11 @@
 //! | pointing | Pointing'04 | heads on the fixed features of a pretrained MobileFaceNet, in five folds over people |
 //! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
 
+mod ablation;
 mod again;
 mod data;
 mod densities;
+mod effect;
 mod end_to_end;
 mod examples;
 mod folds;
@@ -18,12 +20,13 @@ mod heads;
 mod on_features;
 mod results;
 
+pub use ablation::Ablation;
 pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task};
 pub use end_to_end::{dry_run, paper};
 pub use folds::cross_validated;
 pub use on_features::{frozen, mini};
-pub use results::{AblationRow, DensityRow, Example, Outcome, Row};
+pub use results::{AblationRow, BandRow, DensityRow, Example, Outcome, PairedRow, Row, StepLengthRow};
 
 use std::path::PathBuf;
 
@@ -32,8 +35,8 @@ use std::path::PathBuf;
 pub struct Options {
     /// Seeds 0 … `seeds` − 1 of each head.
     pub seeds: u64,
-    /// Whether to train an energy model with each proposal of the supplement's study of σ.
-    pub ablation: bool,
+    /// Studies of the energy model to make as well.
+    pub ablations: Vec<Ablation>,
     /// Features are kept here.
     pub cache: PathBuf,
     /// Checkpoints, metrics, parameters.

@@ -2,7 +2,7 @@
 
 use ebm_core::GridDensity;
 use ebm_eval::AbsoluteError;
-use ebm_experiment::Calibration;
+use ebm_experiment::{Calibration, PairedDifference};
 use serde::{Deserialize, Serialize};
 
 /// One method, one seed, before or after refinement.
@@ -42,19 +42,71 @@ impl Row {
     }
 }
 
-/// A row of the supplement's study of σ: the validation error of estimates refined by a model trained with
-/// this proposal.
+/// A row of a study of the energy model: the validation error of the baselines of seed 0, refined by one that was
+/// trained otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
-    /// σ_l of Eq. 5.
+    /// σ_l of Eq. 5, where these are varied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sigmas: Vec<f64>,
+    /// The key of the objective, where this is varied; `ebm` is the table's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
     /// λ that was best on the validation split.
     pub step_length: f64,
     /// MAE on the validation split, the mean over the refined baselines of seed 0.
     pub mae: f64,
+    /// The same before refinement.
+    pub mae_before: f64,
+    /// How many of the baselines have a lower error refined.
+    pub lowered: usize,
     /// The paper's figure.
-    #[serde(rename = "published_mae")]
-    pub published: f64,
+    #[serde(rename = "published_mae", default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
+}
+
+/// By how much refinement changes a method's absolute error of the same images, over images and seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PairedRow {
+    /// As in [`Row`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<usize>,
+    /// The method's key.
+    pub method: String,
+    /// Refined less unrefined, in the unit of y.
+    #[serde(flatten)]
+    pub difference: PairedDifference,
+}
+
+/// What refinement does to the estimates of a part of the axis of y, over images and seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BandRow {
+    /// The method's key.
+    pub method: String,
+    /// The lowest and the highest estimate, before refinement.
+    pub range: [f64; 2],
+    /// How many estimates.
+    pub images: usize,
+    /// Their mean absolute error before and after.
+    pub mae: [f64; 2],
+    /// By how much they are too high in the mean, before and after.
+    pub bias: [f64; 2],
+    /// The mean derivative of f in y where the ascent begins.
+    pub slope: f64,
+}
+
+/// A method's error on the images of the results, refined with one λ; the mean over seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepLengthRow {
+    /// As in [`Row`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<usize>,
+    /// The method's key.
+    pub method: String,
+    /// λ.
+    pub step_length: f64,
+    /// The mean absolute error.
+    pub mae: f64,
 }
 
 /// How good the densities of one network are, for one coordinate of y.
@@ -109,7 +161,13 @@ pub struct Outcome {
     /// One for each method, seed and coordinate with a density, where there are validation images beside
     /// those of the results.
     pub calibration: Vec<DensityRow>,
-    /// One for each proposal, where asked for.
+    /// One for each method that was refined.
+    pub paired: Vec<PairedRow>,
+    /// Five for each method that was refined, where y has one coordinate.
+    pub bands: Vec<BandRow>,
+    /// One for each method that was refined, and each λ that was to choose from.
+    pub by_step_length: Vec<StepLengthRow>,
+    /// One for each energy model of a study, where asked for.
     pub ablation: Vec<AblationRow>,
     /// A few images with their densities, by the first seed.
     pub examples: Vec<Example>,

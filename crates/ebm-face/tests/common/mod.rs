@@ -22,6 +22,7 @@ pub fn config() -> ExperimentConfig {
         training = { epochs = 4.0, batch_size = 8, milestones = [] }
         energy = { objective = { num_samples = 16, proposal.gaussian.sigmas = [0.5, 10.0] }, training = { epochs = 4.0, batch_size = 8, milestones = [] } }
         ablation = { sigmas = [[1.0, 20.0]], published = [5.12] }
+        objectives.nce.objective.num_samples = 16
         density = { lo = 0.0, hi = 100.0, num_points = 51 }
         [frozen]
         views = 2

@@ -8,7 +8,9 @@ use clap::{Args, ValueEnum};
 use ebm_experiment::plan::Plan;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::features::Depth;
-use ebm_face::reproduce::{Data, Options, Outcome, Task, cross_validated, dry_run, frozen, mini, paper};
+use ebm_face::reproduce::{
+    Ablation, Data, Options, Outcome, Task, cross_validated, dry_run, frozen, mini, paper,
+};
 use serde_json::json;
 
 use super::common::{Place, Reproduction, Scale, TaskArgs};
@@ -18,9 +20,20 @@ use super::outcome::Study;
 use crate::progress::Console;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Ablation {
+enum AblationArg {
     /// The σ of the proposal: an energy model for each pair in the paper's supplement, with seed 0.
     Sigma,
+    /// The objective: an energy model for each of the settings' `objectives`, with seed 0.
+    Objective,
+}
+
+impl From<AblationArg> for Ablation {
+    fn from(asked: AblationArg) -> Self {
+        match asked {
+            AblationArg::Sigma => Self::Sigma,
+            AblationArg::Objective => Self::Objective,
+        }
+    }
 }
 
 /// Arguments of `ebm reproduce age` and `ebm reproduce head-pose`.
@@ -28,9 +41,9 @@ enum Ablation {
 pub struct FaceArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// A study of the supplement to make as well.
-    #[arg(long, value_enum)]
-    ablation: Option<Ablation>,
+    /// Studies of the energy model to make as well, with commas between.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    ablation: Vec<AblationArg>,
     /// The backbone's weights, of the kind that the settings name; by default a known ResNet-50 in --weights, or
     /// of --scale finetuned a MobileFaceNet.
     #[arg(long)]
@@ -147,6 +160,9 @@ impl Reproduction for Faces {
                 "step_length": outcome.step_length(),
                 "step_lengths": outcome.step_lengths,
                 "calibration": outcome.calibration,
+                "paired": outcome.paired,
+                "bands": outcome.bands,
+                "by_step_length": outcome.by_step_length,
                 "ablation": outcome.ablation,
             }),
             tables: report(config, &outcome)?,
@@ -185,7 +201,7 @@ impl Faces {
     fn options(&self, at: &Place<'_>) -> Options {
         Options {
             seeds: self.args().seeds,
-            ablation: self.args.ablation == Some(Ablation::Sigma),
+            ablations: self.args.ablation.iter().map(|&asked| asked.into()).collect(),
             cache: self.args.cache.clone(),
             run: at.run.to_owned(),
             resume: self.args().resume.is_some(),
@@ -218,6 +234,13 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     if config.dim() > 1 {
         text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?.render());
     }
+    if !outcome.paired.is_empty() {
+        text += &format!(
+            "\nRefined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the share \
+             of images that come nearer, and the λ that would have been best there:\n\n{}",
+            tables::paired(config, outcome)?.render()
+        );
+    }
     if !outcome.calibration.is_empty() {
         text += &format!(
             "\nDensities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE \
@@ -228,8 +251,8 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     }
     if !outcome.ablation.is_empty() {
         text += &format!(
-            "\nProposals, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
-            tables::ablation(outcome)?.render()
+            "\nOther energy models, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
+            tables::ablation(config, outcome)?.render()
         );
     }
     Ok(text)

@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use ebm_bench::{Machine, today};
 use ebm_eval::{Spread, Summary, Table};
+use ebm_experiment::PairedDifference;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, Row};
+use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, Row, StepLengthRow};
 
 /// Mean ± standard deviation of a value of the rows of a method.
 fn cell(
@@ -131,23 +132,48 @@ pub fn calibration(rows: &[DensityRow]) -> Result<Table> {
     Ok(table)
 }
 
-/// The supplement's study of σ.
-pub fn ablation(outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(["σ", "λ", "MAE", "paper: MAE"]);
-    for row in &outcome.ablation {
+/// What refinement changes, the mean over folds.
+pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
+    let mut table = Table::new(["method", "fold", "difference", "95 %", "nearer", "best λ"]);
+    for row in &outcome.paired {
+        let of_row = |other: &&StepLengthRow| other.method == row.method && other.fold == row.fold;
+        let best = outcome.by_step_length.iter().filter(of_row).min_by(|a, b| a.mae.total_cmp(&b.mae));
+        let PairedDifference { mean, interval: [low, high], lower } = row.difference;
         table.push([
-            sigmas(row, ", "),
+            config.method(&row.method)?.title.clone(),
+            row.fold.map_or_else(|| "–".into(), |fold| fold.to_string()),
+            format!("{mean:+.3}"),
+            format!("{low:+.3} to {high:+.3}"),
+            format!("{lower:.2}"),
+            best.map_or_else(|| "–".into(), |best| best.step_length.to_string()),
+        ])?;
+    }
+    Ok(table)
+}
+
+/// The studies of the energy model.
+pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
+    let mut table = Table::new(["σ or objective", "λ", "MAE", "before", "lowered", "paper: MAE"]);
+    for row in &outcome.ablation {
+        let title = |key: &String| {
+            let known = config.objectives.iter().find(|objective| objective.key == *key);
+            known.map_or_else(|| "the table's own".to_owned(), |objective| objective.title.clone())
+        };
+        table.push([
+            row.objective.as_ref().map_or_else(|| sigmas(row, ", "), title),
             row.step_length.to_string(),
             format!("{:.2}", row.mae),
-            format!("{:.2}", row.published),
+            format!("{:.2}", row.mae_before),
+            row.lowered.to_string(),
+            row.published.map_or_else(|| "–".into(), |mae| format!("{mae:.2}")),
         ])?;
     }
     Ok(table)
 }
 
 /// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
-/// calibrated, and `sigma.csv` where proposals were compared; each row begins with when, on what and with
-/// which images it was measured.
+/// calibrated, and `sigma.csv` and `objective.csv` where energy models were compared; each of their rows begins with
+/// when, on what and with which images it was measured. Beside them [`effect_files`].
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,
@@ -190,14 +216,55 @@ pub fn csv_files(
         }
         file.flush()?;
     }
-    if outcome.ablation.is_empty() {
+    effect_files(run, outcome)?;
+    for (name, varied) in [("sigma.csv", true), ("objective.csv", false)] {
+        let rows: Vec<&AblationRow> =
+            outcome.ablation.iter().filter(|row| row.objective.is_none() == varied).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let mut file = csv::Writer::from_path(run.join(name))?;
+        let what = if varied { "sigmas" } else { "objective" };
+        let figures = ["seed", "step_length", "mae", "mae_before", "lowered", "published"];
+        file.write_record([&common[..], &[what], &figures].concat())?;
+        for row in rows {
+            let what = row.objective.clone().unwrap_or_else(|| sigmas(row, " "));
+            let mae = [row.mae, row.mae_before].map(number);
+            let figures = (what, 0, row.step_length, mae, row.lowered, row.published);
+            file.serialize((taken("validation", data.validation.faces.len()), figures))?;
+        }
+        file.flush()?;
+    }
+    Ok(())
+}
+
+/// `paired.csv`, `bands.csv` and `step_lengths.csv`: what refinement changes, where it does, and what other λ would.
+fn effect_files(run: &Path, outcome: &Outcome) -> Result<()> {
+    let number = |value: f64| format!("{value:.4}");
+    if !outcome.paired.is_empty() {
+        let mut file = csv::Writer::from_path(run.join("paired.csv"))?;
+        file.write_record(["fold", "method", "difference", "low", "high", "nearer"])?;
+        for row in &outcome.paired {
+            let PairedDifference { mean, interval: [low, high], lower } = row.difference;
+            file.serialize((row.fold, &row.method, [mean, low, high, lower].map(number)))?;
+        }
+        file.flush()?;
+        let mut file = csv::Writer::from_path(run.join("step_lengths.csv"))?;
+        file.write_record(["fold", "method", "step_length", "mae"])?;
+        for row in &outcome.by_step_length {
+            file.serialize((row.fold, &row.method, row.step_length, number(row.mae)))?;
+        }
+        file.flush()?;
+    }
+    if outcome.bands.is_empty() {
         return Ok(());
     }
-    let mut file = csv::Writer::from_path(run.join("sigma.csv"))?;
-    file.write_record([&common[..], &["sigmas", "seed", "step_length", "mae", "published"]].concat())?;
-    for row in &outcome.ablation {
-        let figures = (sigmas(row, " "), 0, row.step_length, number(row.mae), row.published);
-        file.serialize((taken("validation", data.validation.faces.len()), figures))?;
+    let mut file = csv::Writer::from_path(run.join("bands.csv"))?;
+    let figures = ["from", "to", "images", "mae", "mae_refined", "bias", "bias_refined", "slope"];
+    file.write_record([&["method"][..], &figures].concat())?;
+    for row in &outcome.bands {
+        let (range, mae, bias) = (row.range.map(number), row.mae.map(number), row.bias.map(number));
+        file.serialize((&row.method, range, row.images, mae, bias, number(row.slope)))?;
     }
     Ok(file.flush()?)
 }

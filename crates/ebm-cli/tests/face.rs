@@ -166,6 +166,39 @@ fn age_is_reproduced_scored_again_and_predicted() {
     };
     assert_eq!((alone("cao-0"), alone("ebm-0")), (initial("cao"), mode));
 
+    // A box: the crop about it is what is looked at; the whole image is a crop of its own.
+    let boxed = |bbox: &str| {
+        json(&["predict", "age", text(&faces[0]), "--run", text(&run), "--box", bbox])["predictions"].clone()
+    };
+    let third = 64.0 / 3.0;
+    assert_eq!(
+        boxed(&format!("{},{},{},{}", third / 2.0, third / 2.0, 2.0 * third, 2.0 * third)),
+        line["predictions"]
+    );
+    assert_ne!(boxed("0,0,20,20"), line["predictions"]);
+    let with_box = |images: &[&str], bbox: &str, reason: &str| {
+        refused(&[&["predict", "age", "--run", text(&run), "--box", bbox], images].concat(), reason);
+    };
+    with_box(&[text(&faces[0])], "70,0,20,20", "no pixel of the image");
+    with_box(&[text(&faces[0])], "1,2,3", "write x,y,width,height");
+    with_box(&[text(&faces[0]), text(&faces[1])], "0,0,20,20", "of one image, not of 2");
+    refused(&["predict", "head-pose", text(&faces[0])], "give --run");
+
+    // Packed in half precision, with the backbone once: nearly the same numbers.
+    let packed = dir.path().join("packed");
+    let output = ebm(&["weights", "pack", text(&run), text(&packed)]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let given =
+        ["eval", "age", "--run", text(&packed), "--images", text(&images), "--split", text(&split), "--json"];
+    let half = json(&given);
+    assert_eq!(half["rows"].as_array().unwrap().len(), rows.len());
+    for (row, other) in half["rows"].as_array().unwrap().iter().zip(scored["rows"].as_array().unwrap()) {
+        assert_eq!(row["method"], other["method"]);
+        let [mae, whole] = [row, other].map(|row| row["mae"].as_f64().unwrap());
+        assert!((mae - whole).abs() < 0.05, "{row} {other}");
+    }
+    refused(&["weights", "pack", text(&run), text(&packed)], "is there already");
+
     let run = text(&run);
     refused(&["predict", "head-pose", text(&faces[0]), "--run", run], "not for the head pose");
     refused(&["predict", "age", text(&split), "--run", run], "split.csv");

@@ -22,7 +22,7 @@ use ebm_train::model_file::file_digest;
 use ebm_train::{BaseNetwork, ModelMetadata};
 use serde::{Deserialize, Serialize};
 
-use crate::backbone::MapGrid;
+use crate::backbone::{MapGrid, read_backbone};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
 use crate::{
@@ -32,6 +32,8 @@ use crate::{
 
 /// The file of a run's parameters.
 const MODEL: &str = "model.safetensors";
+/// The file of the backbone of [`pack`]ed networks.
+const BACKBONE: &str = "trunk.safetensors";
 
 settings! {
     /// What a run's `config.toml` says.
@@ -238,13 +240,7 @@ impl Saved {
         let trunk = match &config.trunk {
             BackboneSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
             BackboneSource::File { path: file, sha256 } => {
-                let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
-                let there = runs.join(file);
-                // Beside a run that was moved it has moved too, and is known by its content.
-                let beside = file.file_name().map(|name| runs.join(name)).filter(|path| path.exists());
-                let found = if there.exists() { None } else { beside };
-                let file = weights.map(Path::to_owned).or(found).unwrap_or(there);
-                open_backbone(experiment, &file, Some(sha256))?
+                open_backbone(experiment, &weights_of(&path, file, weights), Some(sha256))?
             }
         };
         let num_features = trunk.num_features();
@@ -256,6 +252,65 @@ impl Saved {
         }
         Ok(Self { head: head.into(), config, trunk, refinement })
     }
+}
+
+/// Where the backbone's `file` of the model at `path` is, or `weights` where that is given.
+fn weights_of(path: &Path, file: &Path, weights: Option<&Path>) -> PathBuf {
+    let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
+    let there = runs.join(file);
+    // Beside a run that was moved it has moved too, and is known by its content.
+    let beside = file.file_name().map(|name| runs.join(name)).filter(|path| path.exists());
+    let found = if there.exists() { None } else { beside };
+    weights.map(Path::to_owned).or(found).unwrap_or(there)
+}
+
+/// Writes the networks of `runs` in half precision to the folder `out`, for others to use: each in a folder of its own,
+/// and beside them, once, the backbone that they stand on. `weights` is where that is if it is no longer where it was.
+///
+/// # Errors
+/// [`Error::Config`] when they stand on several backbones or `out` is there already; else when a file can not be read
+/// or written.
+pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> {
+    let fail = |reason: String| Error::Config { part: "packed networks", reason };
+    if out.exists() {
+        return Err(fail(format!("{} is there already; give another folder", out.display())));
+    }
+    let create = |path: &Path| {
+        let fail = |source| Error::Io { action: "create", path: path.to_owned(), source };
+        std::fs::create_dir_all(path).map_err(fail)
+    };
+    let mut backbone: Option<(String, String)> = None;
+    for run in runs {
+        let path = run.join(MODEL);
+        let mut stored = Stored::read(&path)?;
+        if let BackboneSource::File { path: file, sha256 } = &stored.run.trunk {
+            let packed = out.join(BACKBONE);
+            let digest = match &backbone {
+                Some((of, digest)) if of == sha256 => digest.clone(),
+                Some(_) => {
+                    let reason =
+                        format!("{} stands on another backbone than the run before it", run.display());
+                    return Err(fail(reason));
+                }
+                None => {
+                    let file = weights_of(&path, file, weights);
+                    let mut tensors = read_backbone(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
+                    import::halve(&mut tensors)?;
+                    create(out)?;
+                    import::save_safetensors(&packed, &tensors)?;
+                    file_digest(&packed)?
+                }
+            };
+            backbone = Some((sha256.clone(), digest.clone()));
+            stored.run.trunk = BackboneSource::File { path: BACKBONE.into(), sha256: digest };
+        }
+        let mut tensors = import::load(&path, &Device::Cpu)?;
+        import::halve(&mut tensors)?;
+        let dir = out.join(format!("{}-{}", stored.run.method, stored.run.seed));
+        create(&dir)?;
+        stored.metadata()?.save(&dir.join(MODEL), &tensors)?;
+    }
+    Ok(())
 }
 
 /// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with `sha256`, only

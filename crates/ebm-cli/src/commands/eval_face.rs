@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_data::faces::{Degradation, Faces, Tolerance, biwi, utkface};
 use ebm_eval::Table;
-use ebm_face::prediction::{Initial, Predictor, PredictorOptions};
 use ebm_face::reproduce::{Outcome, evaluate, runs};
 use ebm_face::saved::Saved;
 use serde_json::json;
@@ -24,12 +23,19 @@ pub struct RunArgs {
     /// model.safetensors of one.
     #[arg(long)]
     run: PathBuf,
+    #[command(flatten)]
+    how: NetworkArgs,
+}
+
+/// How saved networks are opened.
+#[derive(Args)]
+pub struct NetworkArgs {
     /// The backbone's weights, if they are no longer where they were in training.
     #[arg(long)]
-    weights: Option<PathBuf>,
+    pub weights: Option<PathBuf>,
     /// λ of the refinement, in place of the one that the validation split chose.
     #[arg(long)]
-    step_length: Option<f64>,
+    pub step_length: Option<f64>,
 }
 
 impl RunArgs {
@@ -40,15 +46,7 @@ impl RunArgs {
 
     /// The network of a run.
     pub fn open(&self, run: &Path) -> Result<Saved> {
-        Ok(Saved::load(run, self.weights.as_deref())?)
-    }
-
-    /// What predicts with them: the energy model, and the baseline of this name whose estimate is refined, or
-    /// the usual.
-    pub fn predictor(&self, title: &str, baseline: Option<&str>) -> Result<Predictor> {
-        let initial = baseline.map_or(Initial::Usual, Initial::from);
-        let (weights, step_length) = (self.weights.clone(), self.step_length);
-        Ok(Predictor::open(&self.run, title, &PredictorOptions { weights, step_length, initial })?)
+        Ok(Saved::load(run, self.how.weights.as_deref())?)
     }
 }
 
@@ -157,7 +155,7 @@ fn score(model: &RunArgs, Scored { faces, held_out, dataset, dim, json: as_json 
     for defect in &faces.quarantine.defects {
         eprintln!("left out: {defect}");
     }
-    let ascent = model.step_length.map(|length| config.refinement.ascent(length));
+    let ascent = model.how.step_length.map(|length| config.refinement.ascent(length));
     let images = faces.faces.len();
     let held_out = held_out.map(Arc::new);
     let outcome = evaluate(saved, &Arc::new(faces), held_out.as_ref(), ascent, &mut Console::new())?;

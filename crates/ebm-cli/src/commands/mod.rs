@@ -29,12 +29,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_data::quarantine::Quarantine;
+use ebm_data::sequences::Rect;
 use ebm_detect::config::ExperimentConfig;
 use ebm_experiment::config::{Configured, Overrides};
 
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
     Ok(Configured::load(name_or_path, &Overrides::default())?.settings)
+}
+
+/// A box of an argument, x,y,width,height.
+pub fn parse_box(text: &str) -> Result<Rect, String> {
+    let numbers = text.split(',').map(|word| word.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
+    let expected = || format!("{text:?} is no box; write x,y,width,height, for instance 57,21,31,45");
+    numbers.map_err(|_| expected())?.try_into().map_err(|_| expected())
 }
 
 /// Creates a directory with its parents.

@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::{Image, decode::read_upright, faces::Pixels};
+use ebm_data::faces::{Pixels, crop_face};
+use ebm_data::sequences::Rect;
+use ebm_data::{Image, decode::read_upright};
 use ebm_face::config::ExperimentConfig;
-use ebm_face::prediction::Prediction;
+use ebm_face::prediction::{AGE, Initial, Prediction, Predictor, PredictorOptions};
 use ebm_train::Progress;
 use serde_json::json;
 
-use super::eval_face::RunArgs;
+use super::eval_face::NetworkArgs;
+use super::parse_box;
 use super::predict_inputs::{PictureFolder, image_files, picture_names};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
@@ -28,8 +31,16 @@ pub struct FaceArgs {
     /// upright as its orientation tag turns it.
     #[arg(required = true)]
     images: Vec<PathBuf>,
+    /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of
+    /// one. Without it, for ages those of the repository, weights/age.
+    #[arg(long)]
+    run: Option<PathBuf>,
     #[command(flatten)]
-    model: RunArgs,
+    how: NetworkArgs,
+    /// The face's box in the image, as x,y,width,height in pixels: a square about it, half as long again, is looked at.
+    /// Without it the whole image is taken for such a crop.
+    #[arg(long = "box", value_parser = parse_box)]
+    bbox: Option<Rect>,
     /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By
     /// default direct_l2, where --run has it, or the only baseline that it has.
     #[arg(long)]
@@ -39,10 +50,45 @@ pub struct FaceArgs {
     out: Option<PathBuf>,
 }
 
+/// The networks for ages that are in the repository.
+const AGE_RUN: &str = "weights/age";
+/// The side of the crop over the longer side of a face's box, as in UTKFace.
+const CROP: f64 = 1.5;
+
+impl FaceArgs {
+    fn predictor(&self, title: &str) -> Result<Predictor> {
+        let run = match &self.run {
+            Some(run) => run.as_path(),
+            None => {
+                let known = Path::new(AGE_RUN);
+                ensure!(
+                    title == AGE,
+                    "there are no weights for the {title} here; give --run, a run of `ebm train head-pose`"
+                );
+                ensure!(
+                    known.is_dir(),
+                    "{AGE_RUN} is not in this folder; go to the repository's, or give --run"
+                );
+                known
+            }
+        };
+        let initial = self.baseline.as_deref().map_or(Initial::Usual, Initial::from);
+        let NetworkArgs { weights, step_length } = &self.how;
+        let options = PredictorOptions { weights: weights.clone(), step_length: *step_length, initial };
+        Ok(Predictor::open(run, title, &options)?)
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     let images = image_files(&args.images)?;
-    let predictor = args.model.predictor(title, args.baseline.as_deref())?;
+    ensure!(args.bbox.is_none() || images.len() == 1, "--box is of one image, not of {}", images.len());
+    let predictor = args.predictor(title)?;
+    if args.bbox.is_none() {
+        eprintln!(
+            "the whole image is taken for a crop of a face; give --box x,y,width,height where it shows more"
+        );
+    }
     let config = &predictor.energy().config.experiment;
     let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, &images)).transpose()?;
     let mut progress = Console::new();
@@ -50,7 +96,10 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
         progress.begin("looking at faces", images.len());
     }
     for (i, (path, name)) in images.iter().zip(picture_names(&images)).enumerate() {
-        let image = Arc::new(read_upright(path)?);
+        let image = read_upright(path)?;
+        let cropped =
+            args.bbox.map(|bbox| crop_face(&image, bbox, CROP).with_context(|| path.display().to_string()));
+        let image = Arc::new(cropped.transpose()?.unwrap_or(image));
         let prediction = predictor.predict(Pixels::Memory(image.clone()))?;
         println!("{}", line(path, config, &prediction)?);
         if let Some(pictures) = &pictures {

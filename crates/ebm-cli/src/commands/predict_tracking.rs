@@ -14,8 +14,8 @@ use ebm_track::{Error as TrackError, Tracker, TrackerOptions};
 use ebm_train::Progress;
 use serde_json::json;
 
-use super::create_dir;
 use super::predict_inputs::{images_in, is_video};
+use super::{create_dir, parse_box};
 use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
 use crate::schema::document;
@@ -62,12 +62,6 @@ pub struct TrackingArgs {
     /// Print one JSON object for each frame.
     #[arg(long)]
     json: bool,
-}
-
-fn parse_box(text: &str) -> Result<Rect, String> {
-    let numbers = text.split(',').map(|word| word.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
-    let expected = || format!("{text:?} is no box; write x,y,width,height, for instance 57,21,31,45");
-    numbers.map_err(|_| expected())?.try_into().map_err(|_| expected())
 }
 
 /// Runs the command.

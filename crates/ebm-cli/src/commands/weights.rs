@@ -7,6 +7,8 @@ use clap::{Args, Subcommand};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::fetch::sha256_of;
 use ebm_detect::weights::{ConvertOptions, classes, convert};
+use ebm_face::reproduce::runs;
+use ebm_face::saved::pack;
 use serde_json::json;
 
 use crate::schema::document;
@@ -17,6 +19,9 @@ pub enum Weights {
     /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision,
     /// maskrcnn-benchmark or Detectron, a ResNet or MobileFaceNet.
     Convert(ConvertArgs),
+    /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
+    /// they stand on, for others to use.
+    Pack(PackArgs),
     /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
     /// read.
     Card(super::weights_card::CardArgs),
@@ -48,10 +53,23 @@ pub struct ConvertArgs {
     json: bool,
 }
 
+/// Arguments of `ebm weights pack`.
+#[derive(Args)]
+pub struct PackArgs {
+    /// The directory of the reproduction, or a run in it.
+    run: PathBuf,
+    /// The folder to make.
+    output: PathBuf,
+    /// The backbone's weights, if they are no longer where they were in training.
+    #[arg(long)]
+    weights: Option<PathBuf>,
+}
+
 /// Runs the command.
 pub fn run(command: Weights) -> Result<()> {
     match command {
         Weights::Convert(args) => run_convert(&args),
+        Weights::Pack(args) => run_pack(&args),
         Weights::Card(args) => super::weights_card::run(&args),
     }
 }
@@ -97,6 +115,13 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     }
     println!("written        {output}, {bytes} bytes");
     println!("sha256         {sha256}");
+    Ok(())
+}
+
+fn run_pack(args: &PackArgs) -> Result<()> {
+    let networks = runs(&args.run)?;
+    pack(&networks, args.weights.as_deref(), &args.output)?;
+    println!("{} networks in {}", networks.len(), args.output.display());
     Ok(())
 }
 

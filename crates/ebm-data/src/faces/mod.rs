@@ -20,6 +20,7 @@ use crate::image::Image;
 use crate::quarantine::Quarantine;
 
 pub use degradation::Degradation;
+pub use region::crop_face;
 pub use tolerance::Tolerance;
 
 /// Where the pixels of a face are.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::region::square_about;
 use super::tolerance::{Collector, Tolerance};
 use super::{Face, Faces, Pixels};
 use crate::decode::read_header;
@@ -112,9 +113,7 @@ fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4],
         let of = format!("does not lie in the image of {columns}x{rows} pixels");
         return Err(Finding::new(DefectCode::BoxOutside, say(&of)));
     }
-    let side = (scale * width.max(height)).round().max(1.);
-    let [x0, y0] = [x, y].map(|centre| (centre - side / 2.).round());
-    Ok(([x0, y0, x0 + side, y0 + side].map(|corner| corner as i64), target))
+    Ok((square_about([x, y, width, height], scale), target))
 }
 
 /// Pan and tilt of the name of an image of `person`, or why it tells none.

@@ -1,5 +1,6 @@
 //! Parts of images.
 
+use crate::Error;
 use crate::decode::DecodeLimits;
 use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding};
@@ -43,6 +44,40 @@ pub(super) fn crop(
     Ok(Image { width, height, pixels })
 }
 
+/// The square about the centre of a face's box, `scale` times as long as its longer side: `[x0, y0, x1, y1]`,
+/// half-open, in pixels. The box is its centre and its lengths.
+pub(super) fn square_about([x, y, width, height]: [f64; 4], scale: f64) -> [i64; 4] {
+    let side = (scale * width.max(height)).round().max(1.);
+    let [x0, y0] = [x, y].map(|centre| (centre - side / 2.).round());
+    [x0, y0, x0 + side, y0 + side].map(|corner| corner as i64)
+}
+
+/// The crop of a face whose box `[x, y, width, height]` in `image` is given, as the datasets here have it: a square
+/// about the box's centre, `scale` times as long as its longer side, black beyond the image.
+///
+/// # Errors
+/// [`Error::Argument`] for a box without an area, that is no number, or none of which lies in the image, and for a
+/// scale that is not positive.
+pub fn crop_face(image: &Image, bbox: [f64; 4], scale: f64) -> crate::Result<Image> {
+    let [x, y, width, height] = bbox;
+    let say = |detail: String| Error::Argument { name: "box", detail };
+    if !(bbox.iter().all(|number| number.abs() < 1e9)
+        && width > 0.
+        && height > 0.
+        && scale > 0.
+        && scale < 1e3)
+    {
+        return Err(say(format!("{x},{y},{width},{height} at {scale} times its size has no area")));
+    }
+    let [columns, rows] = [image.width, image.height].map(|side| side as f64);
+    if x + width <= 0. || y + height <= 0. || x >= columns || y >= rows {
+        let size = format!("{} wide and {} high", image.width, image.height);
+        return Err(say(format!("{x},{y},{width},{height} has no pixel of the image, which is {size}")));
+    }
+    let region = square_about([x + width / 2., y + height / 2., width, height], scale);
+    crop(image, region, &DecodeLimits::default(), Vec::new()).map_err(|finding| say(finding.detail))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +104,24 @@ mod tests {
                 assert_eq!(pixel, expected, "{x} {y}");
             }
         }
+    }
+
+    #[test]
+    fn a_face_is_a_square_about_its_box() {
+        let image = Image::new(4, 4, (0..48).collect()).unwrap();
+        assert_eq!(crop_face(&image, [0.0, 0.0, 4.0, 2.0], 1.0).unwrap(), crop_region(&image, [0, -1, 4, 3]));
+        assert_eq!(crop_face(&image, [1.0, 1.0, 2.0, 2.0], 2.0).unwrap(), image);
+        for bad in
+            [[0.0, 0.0, 0.0, 2.0], [f64::NAN, 0.0, 1.0, 1.0], [4.0, 0.0, 1.0, 1.0], [-3.0, 0.0, 3.0, 1.0]]
+        {
+            let error = crop_face(&image, bad, 1.0).unwrap_err().to_string();
+            assert!(error.contains("no area") || error.contains("no pixel"), "{error}");
+        }
+        assert!(crop_face(&image, [1.0, 1.0, 2.0, 2.0], 0.0).is_err());
+    }
+
+    fn crop_region(image: &Image, region: [i64; 4]) -> Image {
+        crop(image, region, &DecodeLimits::default(), Vec::new()).unwrap()
     }
 
     #[test]

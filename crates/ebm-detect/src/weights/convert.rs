@@ -92,9 +92,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
     metadata.insert(FAMILY.to_owned(), family.name().to_owned());
     let mut tensors = file.tensors;
     if options.half {
-        for tensor in tensors.values_mut().filter(|tensor| tensor.dtype() == DType::F32) {
-            *tensor = tensor.to_dtype(DType::F16)?;
-        }
+        import::halve(&mut tensors)?;
     }
     import::save_safetensors_with(output, &tensors, &metadata)?;
     Ok(Conversion {

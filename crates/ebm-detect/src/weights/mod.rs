@@ -87,9 +87,7 @@ pub fn new_head(
 pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadata) -> Result<()> {
     let mut tensors = store.tensors()?;
     if half {
-        for tensor in tensors.values_mut().filter(|t| t.dtype() == DType::F32) {
-            *tensor = tensor.to_dtype(DType::F16)?;
-        }
+        ebm_nn::import::halve(&mut tensors)?;
     }
     Ok(metadata.save(path, &tensors)?)
 }

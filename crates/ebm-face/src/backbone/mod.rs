@@ -18,6 +18,7 @@ pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
 pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
 pub use weights::preload_backbone;
+pub(crate) use weights::read_backbone;
 
 use std::collections::BTreeSet;
 

@@ -1,25 +1,27 @@
 //! Backbones from weight files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 
 use super::BackboneConfig;
+use crate::network::TRUNK;
 use crate::{Error, Result, shapes};
 
-/// Sets aside the weights at `path`, safetensors, torch's `.pth` or MXNet's `.params` with the published names, as the
-/// first values of the parameters of the backbone of `config` in `store`, under `prefix` (may be empty): to be
-/// called before [`BackboneConfig::build`]. What the backbone does without is left out: the classifier, torch's
-/// counters of batches, DINOv2's `mask_token`, and MobileFaceNet's embedding. Of a residual network the configuration need not
-/// be known: see [`preload_resnet`](crate::preload_resnet).
+/// Sets aside the weights at `path`, safetensors, torch's `.pth` or MXNet's `.params` with the published names, or the
+/// model of a run whose backbone was trained with its head, as the first values of the parameters of the backbone of
+/// `config` in `store`, under `prefix` (may be empty): to be called before [`BackboneConfig::build`]. What the backbone
+/// does without is left out: the classifier, torch's counters of batches, DINOv2's `mask_token`, and MobileFaceNet's
+/// embedding. Of a residual network the configuration need not be known: see
+/// [`preload_resnet`](crate::preload_resnet).
 ///
 /// # Errors
-/// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file
-/// cannot be read.
+/// As [`read_backbone`].
 pub fn preload_backbone(
     store: &ParamStore,
     prefix: &str,
@@ -27,8 +29,26 @@ pub fn preload_backbone(
     path: &Path,
     device: &Device,
 ) -> Result<()> {
+    let tensors = read_backbone(config, path, device)?;
+    store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
+    Ok(())
+}
+
+/// The parameters of the backbone of `config` in such a file, by their names in it.
+///
+/// # Errors
+/// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file
+/// cannot be read.
+pub(crate) fn read_backbone(
+    config: &BackboneConfig,
+    path: &Path,
+    device: &Device,
+) -> Result<BTreeMap<String, Tensor>> {
     let mut tensors = import::load(path, device)?;
-    if let BackboneConfig::Mobilefacenet(_) = config {
+    let of_run = format!("{TRUNK}.");
+    if tensors.keys().any(|name| name.starts_with(&of_run)) {
+        tensors = import::rename(tensors, |name| name.strip_prefix(&of_run).map(str::to_owned))?;
+    } else if let BackboneConfig::Mobilefacenet(_) = config {
         tensors = import::rename(tensors, |name| Some(MobileFaceNet::parameter(name)))?;
     }
     tensors.retain(|name, _| !is_surplus(config, name));
@@ -37,8 +57,7 @@ pub fn preload_backbone(
         let reason = format!("the names and shapes are not those of {config:?}: {report}");
         return Err(Error::Weights { path: path.to_owned(), reason });
     }
-    store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
-    Ok(())
+    Ok(tensors)
 }
 
 /// What a published file has besides the backbone.

@@ -72,6 +72,7 @@ impl Settings for ExperimentConfig {
         ("age_paper", include_str!("../../configs/age_paper.toml")),
         ("age_frozen", include_str!("../../configs/age_frozen.toml")),
         ("age_finetuned", include_str!("../../configs/age_finetuned.toml")),
+        ("age_shared", include_str!("../../configs/age_shared.toml")),
         ("age_mini", include_str!("../../configs/age_mini.toml")),
         ("head_pose_paper", include_str!("../../configs/head_pose_paper.toml")),
         ("head_pose_frozen", include_str!("../../configs/head_pose_frozen.toml")),

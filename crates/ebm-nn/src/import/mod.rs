@@ -15,7 +15,7 @@ mod zip;
 pub use pth::{load_pth, load_pth_key};
 pub use report::{LoadPolicy, LoadReport, Mismatch};
 pub use tensors::{
-    fixed_point, load_safetensors, metadata, save_safetensors, save_safetensors_with, to_safetensors,
+    fixed_point, halve, load_safetensors, metadata, save_safetensors, save_safetensors_with, to_safetensors,
 };
 
 use std::collections::BTreeMap;

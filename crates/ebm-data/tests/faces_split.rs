@@ -150,3 +150,25 @@ fn faces_are_divided_by_name() {
     let long: Vec<_> = ["a", "b", "c", "d"].into_iter().chain(["k", "l", "m", "n", "o", "p", "q"]).collect();
     assert!(error(&long).contains("k, l, m, n, o and 2 more"), "{}", error(&long));
 }
+
+#[test]
+fn photographs_of_two_parts_are_found_by_their_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let part = |files: &[(&str, &[u8])]| {
+        let face = |&(name, bytes): &(&str, &[u8])| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            Face { name: name.to_owned(), pixels: Pixels::File(path), target: vec![1.0] }
+        };
+        Faces { faces: files.iter().map(face).collect(), ..Faces::default() }
+    };
+    let train = part(&[("a.jpg", b"one"), ("b.jpg", b"two")]);
+    let validation = part(&[("c.jpg", b"three"), ("d.jpg", b"one"), ("e.jpg", b"onetwo")]);
+    let names = |faces: Vec<&Face>| faces.iter().map(|face| face.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(validation.repeated_in(&train).unwrap()), ["d.jpg"]);
+    assert!(train.repeated_in(&Faces::default()).unwrap().is_empty());
+    // A file that is not there is nobody's.
+    std::fs::remove_file(dir.path().join("b.jpg")).unwrap();
+    std::fs::remove_file(dir.path().join("c.jpg")).unwrap();
+    assert_eq!(names(validation.repeated_in(&train).unwrap()), ["d.jpg"]);
+}

@@ -122,13 +122,13 @@ impl Data {
         }
         let mut drawn = split.apply(&train)?;
         let mut part = |name: &str| Arc::new(drawn.remove(name).unwrap_or_default());
-        Ok(Self {
-            train: part(TRAIN),
-            validation: part(VALIDATION),
-            test: test.map(Arc::new).or_else(|| report.then(|| part(REPORT))),
-            whole: None,
-            split: Some(split),
-        })
+        let (train, validation) = (part(TRAIN), part(VALIDATION));
+        let test = test.map(Arc::new).or_else(|| report.then(|| part(REPORT)));
+        report_repeated(&validation, &train, VALIDATION, progress)?;
+        if let Some(test) = &test {
+            report_repeated(test, &train, if report { REPORT } else { TEST }, progress)?;
+        }
+        Ok(Self { train, validation, test, whole: None, split: Some(split) })
     }
 
     /// Generated faces of `size` pixels in `root`, made if they are not there yet.
@@ -195,6 +195,21 @@ pub(super) fn report_defects(faces: &Faces, progress: &mut dyn Progress) {
     if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
         progress.message(&format!("{count} entries are left out, the first: {first}"));
     }
+}
+
+/// Says how many of the faces of the part of this name are photographs that are learnt from.
+///
+/// # Errors
+/// As [`Faces::repeated_in`].
+pub fn report_repeated(faces: &Faces, train: &Faces, name: &str, progress: &mut dyn Progress) -> Result<()> {
+    let repeated = faces.repeated_in(train)?;
+    if let Some(first) = repeated.first() {
+        let (count, all, first) = (repeated.len(), faces.faces.len(), &first.name);
+        progress.message(&format!(
+            "{count} of the {name} split's {all} images are, byte for byte, among those learnt from, the first {first}"
+        ));
+    }
+    Ok(())
 }
 
 /// All faces in one part.

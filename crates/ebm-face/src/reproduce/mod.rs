@@ -22,7 +22,7 @@ mod results;
 
 pub use ablation::Ablation;
 pub use again::{choose_refinement, evaluate, runs};
-pub use data::{Data, Task};
+pub use data::{Data, Task, report_repeated};
 pub use end_to_end::{dry_run, paper};
 pub use folds::cross_validated;
 pub use on_features::{frozen, mini};

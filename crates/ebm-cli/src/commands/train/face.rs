@@ -10,7 +10,7 @@ use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::choose_refinement;
+use ebm_face::reproduce::{choose_refinement, report_repeated};
 use ebm_face::saved::{RunConfig, Saved, save, save_refinement};
 use ebm_face::training::{Batch, FaceTask, StreamSource, WholeNetwork, WholeTraining, whole_batches};
 use ebm_seed::Key;
@@ -133,6 +133,7 @@ impl<I: FaceImages> Training for FaceArgs<I> {
             session.progress.message(&format!("left out: {defect}"));
         }
         let [faces, held_out] = parts(&faces, self.validation)?;
+        report_repeated(&held_out, &faces, "validation", session.progress)?;
         let batches = if session.group.is_first() {
             whole_batches(&config, &held_out, session.device)?
         } else {

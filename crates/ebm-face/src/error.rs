@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::ImageSize;
 
@@ -81,3 +81,9 @@ pub enum Error {
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Makes a directory with its parents.
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    let fail = |source| Error::Io { action: "create", path: path.to_owned(), source };
+    std::fs::create_dir_all(path).map_err(fail)
+}

@@ -12,8 +12,9 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 use sha2::{Digest, Sha256};
 
+use crate::error::create_dir;
 use crate::training::{images, targets};
-use crate::{Backbone, Error, Result};
+use crate::{Backbone, Result};
 
 /// What a backbone makes of one view of a list of images, row by row, with the targets. An image that could not be
 /// read has no row.
@@ -212,11 +213,7 @@ impl FeatureCache<'_> {
             FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
         let (trunk, total) = (self.trunk, faces.faces.len());
         let table = FeatureTable::compute(trunk, self.depth, &Device::Cpu, &loader, name, total, progress)?;
-        std::fs::create_dir_all(&self.dir).map_err(|source| Error::Io {
-            action: "create",
-            path: self.dir.clone(),
-            source,
-        })?;
+        create_dir(&self.dir)?;
         let metadata =
             BTreeMap::from([("inputs".to_owned(), digest), ("content".to_owned(), table.checksum()?)]);
         import::save_safetensors_with(&path, &table.to_tensors()?, &metadata)?;

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backbone::{MapGrid, read_backbone};
 use crate::config::ExperimentConfig;
+use crate::error::create_dir;
 use crate::network::{Head, TRUNK};
 use crate::{
     Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, ResNetFile, Result, load_resnet,
@@ -275,10 +276,6 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
     if out.exists() {
         return Err(fail(format!("{} is there already; give another folder", out.display())));
     }
-    let create = |path: &Path| {
-        let fail = |source| Error::Io { action: "create", path: path.to_owned(), source };
-        std::fs::create_dir_all(path).map_err(fail)
-    };
     let mut backbone: Option<(String, String)> = None;
     for run in runs {
         let path = run.join(MODEL);
@@ -296,7 +293,7 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
                     let file = weights_of(&path, file, weights);
                     let mut tensors = read_backbone(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
                     import::halve(&mut tensors)?;
-                    create(out)?;
+                    create_dir(out)?;
                     import::save_safetensors(&packed, &tensors)?;
                     file_digest(&packed)?
                 }
@@ -307,7 +304,7 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
         let mut tensors = import::load(&path, &Device::Cpu)?;
         import::halve(&mut tensors)?;
         let dir = out.join(format!("{}-{}", stored.run.method, stored.run.seed));
-        create(&dir)?;
+        create_dir(&dir)?;
         stored.metadata()?.save(&dir.join(MODEL), &tensors)?;
     }
     Ok(())

@@ -10,7 +10,7 @@ from torch import nn
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 THREADS = 1
-CASES = ["step 32 112 18", "step 32 112 11", "step 32 112 4", "frozen 32 112 18", "frozen 32 112 4",
+CASES = ["infer 1 112", "infer 32 112", "step 32 112 18", "step 32 112 11", "step 32 112 4", "frozen 32 112 18", "frozen 32 112 4",
          "depthwise 32 64 56 1", "depthwise 32 128 56 2", "depthwise 32 128 28 1", "depthwise 32 256 14 1",
          "depthwise 32 512 14 2"]
 
@@ -58,6 +58,21 @@ def step(form, n, side, count, frozen=False):
     return lambda: torch.autograd.grad(rest(maps).square().mean(), leaves)
 
 
+def infer(form, n, side):
+    net = nn.Sequential(*blocks()).eval()
+    net = net.to(memory_format=torch.channels_last) if form != "eager" else net
+    x = torch.randn(n, 3, side, side)
+    x = x.to(memory_format=torch.channels_last) if form != "eager" else x
+    if form == "script":
+        net = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(net, x)))
+
+    def work():
+        with torch.no_grad():
+            return net(x)
+
+    return work
+
+
 def depthwise(form, n, c, side, stride):
     conv = nn.Conv2d(c, c, 3, stride, 1, groups=c, bias=False)
     x = torch.randn(n, c, side, side)
@@ -81,9 +96,10 @@ def main():
     for case in [case for case in CASES if not sys.argv[2:] or any(case.startswith(name) for name in sys.argv[2:])]:
         name, *sizes = case.split()
         sizes = [int(size) for size in sizes]
-        make = depthwise if name == "depthwise" else lambda form, *sizes: step(form, *sizes, name == "frozen")
-        works = {form: make(form, *sizes) for form in ("eager", "channels_last")}
-        for work in works.values():
+        makes = {"depthwise": depthwise, "infer": infer, "step": step, "frozen": lambda *given: step(*given, True)}
+        forms = ["eager", "channels_last"] + ["script"] * (name == "infer")
+        works = {form: makes[name](form, *sizes) for form in forms}
+        for work in list(works.values()) * 3:
             work()
         times = {form: [] for form in ["ours", *works]}
         for _ in range(ROUNDS):

@@ -8,7 +8,7 @@
 //!
 //! Requests: `step N SIDE BLOCKS` (forward by the batch's statistics of the last blocks on what the others made of
 //! the images, the mean of the squares of the last map, gradients in the parameters), `frozen N SIDE BLOCKS` (the
-//! same with fixed normalisation), `depthwise N C SIDE STRIDE` (forward and backward from ones); each answers
+//! same with fixed normalisation), `infer N SIDE` (the last map of all blocks, with constant parameters), `depthwise N C SIDE STRIDE` (forward and backward from ones); each answers
 //! milliseconds, of the second time on what the first has set up. The number of threads is rayon's
 //! (`RAYON_NUM_THREADS`).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
@@ -43,6 +43,19 @@ fn step([n, side, blocks]: [usize; 3], frozen: bool) -> Work {
     })
 }
 
+fn infer([n, side]: [usize; 2]) -> Work {
+    let store = ParamStore::new(Key::new(0));
+    let build = |store: &ParamStore| {
+        MobileFaceNet::new(MobileFaceNet::NORM, &store.var_builder(DType::F32, &Device::Cpu)).unwrap()
+    };
+    let _filled = build(&store);
+    let net = build(&store.constants().unwrap());
+    let images = Tensor::randn(0f32, 1.0, (n, side, side, 3), &Device::Cpu).unwrap();
+    Box::new(move || {
+        net.forward_channels_last(&images, 0..MobileFaceNet::BLOCKS, false).unwrap();
+    })
+}
+
 fn depthwise([n, c, side, stride]: [usize; 4]) -> Work {
     let var = |shape: &[usize]| Var::randn(0f32, 1.0, shape, &Device::Cpu).unwrap();
     let (x, w) = (var(&[n, side, side, c]), var(&[c, 1, 3, 3]));
@@ -62,6 +75,7 @@ fn main() {
             work = match (name, &sizes[..]) {
                 ("step", &[n, side, blocks]) => step([n, side, blocks], false),
                 ("frozen", &[n, side, blocks]) => step([n, side, blocks], true),
+                ("infer", &[n, side]) => infer([n, side]),
                 ("depthwise", &[n, c, side, stride]) => depthwise([n, c, side, stride]),
                 _ => panic!("unknown request {line}"),
             };

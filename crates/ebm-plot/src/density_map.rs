@@ -26,6 +26,8 @@ pub struct DensityMaps<'a> {
     pub x: Range<f64>,
     /// From the first to the last row of every density.
     pub y: Range<f64>,
+    /// What x and y are.
+    pub names: [&'a str; 2],
     /// From left to right.
     pub panels: &'a [DensityPanel<'a>],
 }
@@ -148,8 +150,8 @@ impl Figure for DensityMaps<'_> {
             draw_points(canvas, &axes, panel.points)?;
             axes.frame(canvas)?;
             axes.title(canvas, panel.title, 0)?;
-            axes.x_axis(canvas, "x", TextStyle::new(LABEL_EM, INK).italic())?;
-            axes.y_axis(canvas, (index == 0).then_some("y"))?;
+            axes.x_axis(canvas, self.names[0], TextStyle::new(LABEL_EM, INK).italic())?;
+            axes.y_axis(canvas, (index == 0).then_some(self.names[1]))?;
         }
         draw_scale(canvas, &self.axes(self.panels.len() - 1), darkest, largest)
     }
@@ -241,7 +243,7 @@ mod tests {
         let size = |p: f64| {
             let density = vec![vec![p; 3]; 3];
             let panel = DensityPanel { title: "", density: &density, points: &[] };
-            DensityMaps { x: 0.0..1.0, y: 0.0..1.0, panels: &[panel] }.size().unwrap()
+            DensityMaps { x: 0.0..1.0, y: 0.0..1.0, names: ["x", "y"], panels: &[panel] }.size().unwrap()
         };
         // "0.8" and "0.0008".
         assert_eq!(size(1e-3).0 - size(1.0).0, 16 + 17 * 6 - 84);

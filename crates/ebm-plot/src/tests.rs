@@ -26,7 +26,7 @@ fn panel<'a>(title: &'a str, density: &'a [Vec<f64>]) -> DensityPanel<'a> {
 }
 
 fn maps<'a>(panels: &'a [DensityPanel<'a>]) -> DensityMaps<'a> {
-    DensityMaps { x: -3.0..3.0, y: -1.5..1.5, panels }
+    DensityMaps { x: -3.0..3.0, y: -1.5..1.5, names: ["x", "y"], panels }
 }
 
 /// The figure as files, of which the SVG is well-formed and of the PNG's size.

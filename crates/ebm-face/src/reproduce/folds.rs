@@ -11,9 +11,10 @@ use ebm_train::Progress;
 use super::data::{Data, TEST, TRAIN, VALIDATION, report_defects, whole};
 use super::on_features::frozen;
 use super::{Options, Outcome};
+use crate::Result;
 use crate::config::ExperimentConfig;
+use crate::error::create_dir;
 use crate::features::Depth;
-use crate::{Error, Result};
 
 /// How many parts the people are divided into.
 const FOLDS: usize = 5;
@@ -46,7 +47,7 @@ impl Data {
 /// apart, with the runs of each in a folder of its own.
 ///
 /// # Errors
-/// As [`frozen`]; [`Error::Io`] where a fold's folder can not be made.
+/// As [`frozen`]; [`Error::Io`](crate::Error::Io) where a fold's folder can not be made.
 pub fn cross_validated(
     config: &ExperimentConfig,
     folds: &[Data],
@@ -58,11 +59,7 @@ pub fn cross_validated(
     for (fold, data) in folds.iter().enumerate() {
         progress.message(&format!("fold {} of {}", fold + 1, folds.len()));
         let run = options.run.join(format!("fold-{fold}"));
-        std::fs::create_dir_all(&run).map_err(|source| Error::Io {
-            action: "create",
-            path: run.clone(),
-            source,
-        })?;
+        create_dir(&run)?;
         data.record(&run)?;
         let options = Options { run, ..options.clone() };
         let mut found = frozen(config, data, weights, Depth::Features, &options, progress)?;

@@ -51,6 +51,9 @@ pub struct FaceArgs {
     /// Where features of images are kept.
     #[arg(long, default_value = "runs/features")]
     cache: PathBuf,
+    /// Results of the validation images, to choose settings by: those that results are otherwise of are not looked at.
+    #[arg(long)]
+    on_validation: bool,
 }
 
 /// A table of the paper for faces.
@@ -187,6 +190,19 @@ impl Faces {
 
     /// The images; of each fold, where there are folds.
     fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
+        let mut parts = self.all_data(config, at, progress)?;
+        if self.args.on_validation {
+            parts.iter_mut().for_each(|data| data.test = None);
+        }
+        Ok(parts)
+    }
+
+    fn all_data(
+        &self,
+        config: &ExperimentConfig,
+        at: &Place<'_>,
+        progress: &mut Console,
+    ) -> Result<Vec<Data>> {
         let datasets = &self.args().datasets;
         match at.scale {
             Scale::Mini => {}

@@ -46,11 +46,9 @@ pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Out
 /// p(y | x) of a y with two coordinates, with the truth as a point.
 fn joint_panel(config: &ExperimentConfig, example: &Example, density: &[Vec<f64>]) -> Result<Image> {
     let range = || config.density.lo()..config.density.hi();
-    let title = format!(
-        "{}: {} against {} in {}",
-        example.reason, config.coordinates[1], config.coordinates[0], config.unit
-    );
+    let title = format!("{}, {}", example.reason, config.unit);
     let points: Vec<(f64, f64)> = example.target.chunks_exact(2).map(|y| (y[0], y[1])).collect();
     let panels = [DensityPanel { title: &title, density, points: &points }];
-    Ok(ebm_plot::render(&DensityMaps { x: range(), y: range(), panels: &panels })?)
+    let names = [0, 1].map(|k| config.coordinates[k].as_str());
+    Ok(ebm_plot::render(&DensityMaps { x: range(), y: range(), names, panels: &panels })?)
 }

@@ -110,7 +110,7 @@ fn density_maps(
         })
         .collect();
     let [low, high] = [shown.first(), shown.last()].map(|y| y.copied().unwrap_or_default());
-    let figure = DensityMaps { x: RANGE[0]..RANGE[1], y: low..high, panels: &panels };
+    let figure = DensityMaps { x: RANGE[0]..RANGE[1], y: low..high, names: ["x", "y"], panels: &panels };
     ebm_plot::write(&figure, &run.join(format!("figure2_{}", dataset.name)))?;
     Ok(())
 }

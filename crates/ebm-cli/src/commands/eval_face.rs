@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::faces::{Degradation, Faces, Tolerance, biwi, utkface};
+use ebm_data::faces::{Degradation, Faces, Tolerance, utkface};
 use ebm_eval::Table;
+use ebm_face::prediction::{AGE, HEAD_POSE};
 use ebm_face::reproduce::{Outcome, evaluate, runs};
-use ebm_face::saved::Saved;
+use ebm_face::saved::{RunConfig, Saved};
 use serde_json::json;
 
 use super::dataset_name;
 use super::reproduce::face_tables::calibration;
+use super::train::face::{FaceImages, PoseImages};
 use crate::progress::Console;
 use crate::schema::document;
 
@@ -95,9 +97,8 @@ struct DegradationArgs {
 pub struct PoseArgs {
     #[command(flatten)]
     model: RunArgs,
-    /// Images and poses as FSA-Net's BIWI files have them.
-    #[arg(long)]
-    npz: PathBuf,
+    #[command(flatten)]
+    images: PoseImages,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -118,16 +119,16 @@ pub fn age(args: &AgeArgs) -> Result<()> {
     let read = |split| utkface::load(images, split, &utkface::UtkOptions::default());
     let held_out = args.validation.as_deref().map(read).transpose()?;
     let dataset = dataset_name(args.split.as_deref().unwrap_or(&args.images));
-    score(&args.model, Scored { faces, held_out, dataset, dim: 1, json: args.json })
+    score(&args.model, Scored { faces, held_out, dataset, task: AGE, json: args.json })
 }
 
 /// Runs `ebm eval head-pose`.
 pub fn pose(args: &PoseArgs) -> Result<()> {
-    let faces = biwi::read_npz(&args.npz, &biwi::NpzOptions::default())?;
-    score(
-        &args.model,
-        Scored { faces, held_out: None, dataset: dataset_name(&args.npz), dim: 3, json: args.json },
-    )
+    let run = args.model.runs()?;
+    let first = run.first().context("there is no network")?;
+    let faces = args.images.read(&RunConfig::of_model(first)?.experiment.coordinates)?;
+    let dataset = args.images.source().map(dataset_name).unwrap_or_default();
+    score(&args.model, Scored { faces, held_out: None, dataset, task: HEAD_POSE, json: args.json })
 }
 
 /// What networks are scored on.
@@ -136,21 +137,16 @@ struct Scored {
     /// What densities are calibrated on.
     held_out: Option<Faces>,
     dataset: String,
-    /// D.
-    dim: usize,
+    /// The title of its configurations.
+    task: &'static str,
     json: bool,
 }
 
-fn score(model: &RunArgs, Scored { faces, held_out, dataset, dim, json: as_json }: Scored) -> Result<()> {
+fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json }: Scored) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
-    ensure!(
-        config.dim() == dim,
-        "{} holds networks for the {}, which has {} coordinates instead of {dim}",
-        model.run.display(),
-        config.title,
-        config.dim()
-    );
+    let (place, known) = (model.run.display(), &config.title);
+    ensure!(known == task, "{place} holds networks for the {known}, not for the {task}");
     let skipped = faces.quarantine.defects.len();
     for defect in &faces.quarantine.defects {
         eprintln!("left out: {defect}");
@@ -165,7 +161,7 @@ fn score(model: &RunArgs, Scored { faces, held_out, dataset, dim, json: as_json 
             "step_length": outcome.step_length(), "rows": outcome.rows, "calibration": outcome.calibration,
             "paired": outcome.paired, "bands": outcome.bands, "by_step_length": outcome.by_step_length,
         });
-        println!("{}", document(if dim == 1 { "eval age" } else { "eval head-pose" }, object));
+        println!("{}", document(if task == AGE { "eval age" } else { "eval head-pose" }, object));
     } else {
         println!("{}", table(&config.coordinates, &outcome)?.render());
         if !outcome.calibration.is_empty() {

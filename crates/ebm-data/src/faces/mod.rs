@@ -3,6 +3,7 @@
 mod augment;
 pub mod biwi;
 mod degradation;
+pub mod listed;
 pub mod loader;
 pub mod pointing04;
 mod region;

@@ -3,19 +3,20 @@
 //! Cao, Mirjalili and Raschka published the split that the paper uses: 13 147 images to train on and 3 287 to
 //! test on, ages 21 to 60, as two CSV files whose label is the age minus 21. Here the target is the age.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::listed::{Row, not_a_list, read_rows};
 use super::tolerance::{Collector, Tolerance};
 use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
-use crate::files::{files_in, read_limited, stays_inside};
+use crate::files::files_in;
 use crate::quarantine::{DefectCode, Finding};
 
 /// The oldest age that is believed, in years.
 const MAX_AGE: f32 = 120.;
-/// The largest CSV file, in bytes; the published ones have less than 1 MB.
-const MAX_CSV_BYTES: u64 = 64 << 20;
+/// What a split is.
+const LIST: &str = "a list of files and ages";
 /// What is added to a label to get the age: the conventions that are told apart.
 const SHIFTS: [f32; 2] = [0., 21.];
 
@@ -70,22 +71,15 @@ pub fn age_of_name(name: &str) -> Result<f32> {
 /// the tolerated fraction; [`Error::Argument`] for options out of their domain.
 pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> {
     let mut collector = Collector::new(&options.tolerance)?;
-    let rows = read_rows(split)?;
+    let rows = read_rows(split, &["age"], LIST)?;
     let shift = match options.shift {
         Some(shift) if shift.is_finite() => shift,
         Some(shift) => {
             return Err(Error::Argument { name: "shift", detail: format!("{shift} is no finite number") });
         }
-        None => tell_shift(&rows).map_err(|detail| not_a_list(split, detail))?,
+        None => tell_shift(&rows).map_err(|detail| not_a_list(split, LIST, detail))?,
     };
-    let mut seen = HashSet::new();
-    for row in &rows {
-        let mut outcome = check_row(row, shift, images, options);
-        if outcome.is_ok() && !seen.insert(row.file.as_str()) {
-            outcome = Err(Finding::new(DefectCode::DuplicateFileName, format!("line {}", row.line)));
-        }
-        collector.push(split, &row.file, outcome);
-    }
+    collector.push_rows(split, &rows, |row| check_row(row, shift, images, options));
     collector.finish()
 }
 
@@ -114,58 +108,19 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
     collector.finish()
 }
 
-/// A line of the list.
-struct Row {
-    /// Counted from 1.
-    line: u64,
-    file: String,
-    label: String,
-}
-
-impl Row {
-    fn label(&self) -> std::result::Result<f32, Finding> {
-        let label = self.label.trim().parse::<f32>().ok().filter(|label| label.is_finite());
-        label.ok_or_else(|| {
-            Finding::new(DefectCode::BadAge, format!("line {}: label {:?}", self.line, self.label))
-        })
-    }
-}
-
-fn read_rows(split: &Path) -> Result<Vec<Row>> {
-    let bytes = read_limited(split, MAX_CSV_BYTES)?;
-    let fail = |error: csv::Error| not_a_list(split, error.to_string());
-    let mut reader = csv::Reader::from_reader(&bytes[..]);
-    let header = reader.headers().map_err(fail)?.clone();
-    let column = |name: &str| {
-        let mut found = header.iter().enumerate().filter(|(_, field)| *field == name);
-        match (found.next(), found.next()) {
-            (Some((index, _)), None) => Ok(index),
-            (found, _) => {
-                let count = if found.is_none() { "no column" } else { "two columns" };
-                let header: Vec<_> = header.iter().take(8).collect();
-                Err(not_a_list(split, format!("the header {header:?} has {count} {name:?}")))
-            }
-        }
-    };
-    let (file, age) = (column("file")?, column("age")?);
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(fail)?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let field = |index| record.get(index).unwrap_or_default().to_owned();
-        rows.push(Row { line, file: field(file), label: field(age) });
-    }
-    if rows.is_empty() {
-        return Err(not_a_list(split, "it lists no file".to_owned()));
-    }
-    Ok(rows)
+/// The label of a row.
+fn label(row: &Row) -> std::result::Result<f32, Finding> {
+    let label = row.numbers[0].trim().parse::<f32>().ok().filter(|label| label.is_finite());
+    label.ok_or_else(|| {
+        Finding::new(DefectCode::BadAge, format!("line {}: label {:?}", row.line, row.numbers[0]))
+    })
 }
 
 /// The shift under which more than half of the labels agree with the names, or what was found instead.
 fn tell_shift(rows: &[Row]) -> std::result::Result<f32, String> {
     let mut counts = BTreeMap::<String, usize>::new();
     for row in rows {
-        if let (Ok(age), Ok(label)) = (age_of_name(&row.file), row.label()) {
+        if let (Ok(age), Ok(label)) = (age_of_name(&row.file), label(row)) {
             *counts.entry((age - label).to_string()).or_insert(0) += 1;
         }
     }
@@ -191,25 +146,19 @@ fn check_row(
     images: &Path,
     options: &UtkOptions,
 ) -> std::result::Result<Face, Finding> {
-    if !stays_inside(&row.file) {
-        return Err(Finding::new(DefectCode::BadFileName, format!("line {}: {:?}", row.line, row.file)));
-    }
-    let age = row.label()? + shift;
+    row.check_name()?;
+    let age = label(row)? + shift;
     check_age(age)
         .map_err(|detail| Finding::new(DefectCode::BadAge, format!("line {}: {detail}", row.line)))?;
     if options.shift.is_none() {
         let named = age_of_name(&row.file).map_err(bad_age)?;
         if named != age {
-            let label = &row.label;
+            let label = &row.numbers[0];
             let detail = format!("line {}: label {label} is age {age}, the name tells {named}", row.line);
             return Err(Finding::new(DefectCode::AgeMismatch, detail));
         }
     }
-    let path = images.join(&row.file);
-    if options.check_files && !path.is_file() {
-        return Err(Finding::new(DefectCode::MissingFile, path.display().to_string()));
-    }
-    Ok(face(&row.file, path, age))
+    Ok(face(&row.file, row.path(images, options.check_files)?, age))
 }
 
 fn check_age(age: f32) -> std::result::Result<f32, String> {
@@ -222,8 +171,4 @@ fn bad_age(error: Error) -> Finding {
 
 fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {
     Face { name: name.to_owned(), pixels: Pixels::File(path), target: vec![age] }
-}
-
-fn not_a_list(path: &Path, detail: String) -> Error {
-    Error::Format { path: path.to_owned(), expected: "a list of files and ages", detail }
 }

@@ -1,12 +1,12 @@
 //! `ebm train age` and `ebm train head-pose`: a network on one's own faces, end to end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use ebm_data::faces::split::Split;
-use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
+use ebm_data::faces::{Faces, Tolerance, biwi, listed, utkface};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
@@ -43,8 +43,8 @@ pub trait FaceImages: Args {
     /// The name of the embedded settings.
     const SETTINGS: &'static str;
 
-    /// Reads them.
-    fn read(&self) -> Result<Faces>;
+    /// Reads them, with targets of these coordinates.
+    fn read(&self, coordinates: &[String]) -> Result<Faces>;
 }
 
 /// Images with ages.
@@ -61,7 +61,7 @@ pub struct AgeImages {
 impl FaceImages for AgeImages {
     const SETTINGS: &'static str = "age_paper";
 
-    fn read(&self) -> Result<Faces> {
+    fn read(&self, _: &[String]) -> Result<Faces> {
         Ok(match &self.split {
             Some(split) => utkface::load(&self.images, split, &utkface::UtkOptions::default())?,
             None => utkface::load_directory(&self.images, &Tolerance::default())?,
@@ -73,15 +73,34 @@ impl FaceImages for AgeImages {
 #[derive(Args)]
 pub struct PoseImages {
     /// Images and poses as FSA-Net's BIWI files have them.
-    #[arg(long)]
-    npz: PathBuf,
+    #[arg(long, required_unless_present = "split", conflicts_with = "split")]
+    npz: Option<PathBuf>,
+    /// The directory of the images of --split.
+    #[arg(long, requires = "split")]
+    images: Option<PathBuf>,
+    /// CSV with the column file and one of each coordinate: yaw, pitch and roll, or with Pointing'04's settings pan and
+    /// tilt; in degrees.
+    #[arg(long, requires = "images")]
+    split: Option<PathBuf>,
+}
+
+impl PoseImages {
+    /// What was given, for messages.
+    pub fn source(&self) -> Option<&Path> {
+        self.npz.as_deref().or(self.split.as_deref())
+    }
 }
 
 impl FaceImages for PoseImages {
     const SETTINGS: &'static str = "head_pose_paper";
 
-    fn read(&self) -> Result<Faces> {
-        Ok(biwi::read_npz(&self.npz, &biwi::NpzOptions::default())?)
+    fn read(&self, coordinates: &[String]) -> Result<Faces> {
+        let names: Vec<&str> = coordinates.iter().map(String::as_str).collect();
+        Ok(match (&self.npz, &self.images, &self.split) {
+            (_, Some(images), Some(split)) => listed::load(images, split, &names, &Tolerance::default())?,
+            (Some(npz), ..) => biwi::read_npz(npz, &biwi::NpzOptions::default())?,
+            _ => bail!("give --npz, or --images and --split"),
+        })
     }
 }
 
@@ -128,7 +147,7 @@ impl<I: FaceImages> Training for FaceArgs<I> {
 
     fn open(&mut self, session: &mut Session<'_>) -> Result<FaceData> {
         let config: ExperimentConfig = self.run.settings(I::SETTINGS)?;
-        let faces = self.images.read()?;
+        let faces = self.images.read(&config.coordinates)?;
         for defect in &faces.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
         }

@@ -3,7 +3,7 @@
 mod branch;
 mod curve;
 mod detector;
-mod face;
+pub mod face;
 mod held_out;
 mod images;
 mod refiner;

@@ -246,6 +246,16 @@ fn head_pose_is_reproduced_and_predicted() {
     }
     assert!(pictures.join("face.png").is_file());
     refused(&["eval", "head-pose", "--run", text(&run), "--npz", text(&face)], "face.png");
+    // Poses of a list, and which columns it has to have.
+    let listed = |header: &str| {
+        let split = dir.path().join("poses.csv");
+        std::fs::write(&split, format!("{header}\nface.png,10,-5,2\n")).unwrap();
+        split
+    };
+    let given = ["eval", "head-pose", "--run", text(&run), "--json", "--images", text(dir.path()), "--split"];
+    let scored = json(&[&given[..], &[text(&listed("file,yaw,pitch,roll"))]].concat());
+    assert_eq!((scored["images"].as_u64(), scored["dataset"].as_str()), (Some(1), Some("poses")));
+    refused(&[&given[..], &[text(&listed("file,pan,tilt,roll"))]].concat(), "no column \"yaw\"");
 
     // The error of each angle, in the report and on other faces.
     let report = std::fs::read_to_string(run.join("report.md")).unwrap();
@@ -327,6 +337,50 @@ fn pan_and_tilt_are_measured_in_folds_over_people() {
     let fold = run.join("fold-2");
     let line = json(&["predict", "head-pose", text(&face), "--run", text(&fold)]);
     assert_eq!(line["predictions"].as_array().unwrap().len(), 2);
+    // To choose by: nothing of the people of the results is looked at.
+    let (chosen, _) = reproduce(dir.path(), "head-pose", &[&more[..], &["--on-validation"]].concat());
+    assert_eq!((chosen["images"].as_u64(), count("rows")), (Some(20), 150));
+    assert_ne!(chosen["rows"], object["rows"]);
+}
+
+/// In the repository no run has to be named, and its networks can be scored as any run's.
+#[test]
+fn the_repositorys_networks_tell_ages() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let dir = tempfile::tempdir().unwrap();
+    let config = ebm_synth::heads::HeadConfig { size: 64, ..Default::default() };
+    let ages = ebm_synth::heads::generate_ages(dir.path(), &config, 4, ebm_seed::Key::new(1)).unwrap();
+    let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
+    let at = |place: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_ebm"))
+            .current_dir(place)
+            .args(["predict", "age"])
+            .arg(&face)
+            .output()
+            .unwrap()
+    };
+    let output = at(root);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && message.contains("the whole image is taken"), "{message}");
+    let line = schema::document(&output.stdout, "predict age");
+    let age = line["predictions"][0]["prediction"].as_f64().unwrap();
+    assert!((15.0..80.0).contains(&age) && line["unit"] == "years", "{line}");
+    let elsewhere = at(dir.path());
+    let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert!(!elsewhere.status.success() && message.contains("give --run"), "{message}");
+    let run = root.join("weights/age");
+    let scored = json(&[
+        "eval",
+        "age",
+        "--run",
+        text(&run),
+        "--images",
+        text(&ages.images),
+        "--split",
+        text(&ages.split),
+        "--json",
+    ]);
+    assert_eq!(scored["rows"].as_array().unwrap().len(), 2 * 8 + 3);
 }
 
 /// Settings of one's own, with figures that the first row misses.

@@ -254,7 +254,13 @@ impl Course<'_> {
             folder = format!("{folder}-{pairs}");
         }
         let saved = module.training.saved(relative(self.place.path, self.place.run), step_factor);
-        saved.save(module.task.store(), &self.place.run.join(folder))?;
+        let path = self.place.run.join(folder);
+        std::fs::create_dir_all(&path).map_err(|source| Error::Io {
+            action: "make the folder",
+            path: path.clone(),
+            source,
+        })?;
+        saved.save(module.task.store(), &path)?;
         self.record.add(rows)
     }
 

@@ -159,7 +159,7 @@ impl Course<'_> {
         PooledPairs::new(Box::new(stream), size, pairs_key(seed).split("pool"))
     }
 
-    /// Trains a module of each variant, in their order: each learns from a pool before the next pool is filled.
+    /// Trains a module of each variant, in their order. Each learns from a pool before the next is filled.
     fn train(
         &mut self,
         variants: &[Variant],

@@ -7,7 +7,8 @@ mod schema;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use ebm_data::{Image, encode::write_png};
+use serde_json::{Value, json};
 
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
@@ -211,4 +212,56 @@ fn the_ablation_of_sigma_is_reproduced() {
     let report = std::fs::read_to_string(run.join("report.md")).unwrap();
     let row = report.lines().find(|line| line.contains("0.05, 0.5")).unwrap();
     assert!(["79.90", "48.71", "64.10"].iter().all(|figure| row.contains(figure)), "{row}");
+}
+
+/// Squares of one colour on another, with their boxes.
+fn annotated(dir: &Path, name: &str) -> String {
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    for id in 1..=3 {
+        let file_name = format!("{name}-{id}.png");
+        let mut image = Image::filled(96, 80, [30, 60 * id as u8, 90]).unwrap();
+        for row in 20..60 {
+            image.pixels[3 * (row * 96 + 30)..][..3 * 40].copy_from_slice(&[220, 20, 20].repeat(40));
+        }
+        write_png(&dir.join(&file_name), &image).unwrap();
+        images.push(json!({"id": id, "file_name": file_name, "width": 96, "height": 80}));
+        let bbox = [30, 20, 40, 40];
+        annotations.push(
+            json!({"id": id, "image_id": id, "category_id": 1, "bbox": bbox, "area": 1600, "iscrowd": 0}),
+        );
+    }
+    let categories = json!([{"id": 1, "name": "square"}]);
+    let file = json!({"images": images, "annotations": annotations, "categories": categories});
+    let path = dir.join(format!("{name}.json"));
+    std::fs::write(&path, file.to_string()).unwrap();
+    format!("{}={}", path.display(), dir.display())
+}
+
+#[test]
+fn box_modules_learn_from_still_images_and_are_measured_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let (train, held_out) = (annotated(dir.path(), "train"), annotated(dir.path(), "val"));
+    let out = dir.path().join("runs");
+    let args = ["reproduce", "tracking", "--scale", "stills", "--smoke", "--seeds", "1", "--json"];
+    let place = ["--out", text(&out), "--datasets", text(dir.path()), "--weights", text(dir.path())];
+    refused(&[&args[..], &place].concat(), "give --stills and --held-out");
+    let args = [&args[..], &place, &["--stills", &train, "--held-out", &held_out]].concat();
+    let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");
+    let rows = object["held_out"].as_array().unwrap();
+    let stage = |row: &Value| (row["method"].as_str().unwrap().to_owned(), row["pairs"].as_u64().unwrap());
+    let each = |pairs| ["atom", "atom_star", "ebm"].map(|method| (method.to_owned(), pairs));
+    assert_eq!(rows.iter().map(stage).collect::<Vec<_>>(), [each(4), each(12)].concat());
+    // All methods begin with the same boxes.
+    assert!(rows.iter().all(|row| row["before"] == rows[0]["before"] && row["set"] == "val"));
+    let run = out.join("tracking-stills-smoke-1");
+    for file in ["held_out.csv", "report.md", "ebm-0/model.safetensors", "ebm-0-4/model.safetensors"] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+    // Begun anew from its checkpoints it measures the last modules once more, and finds the same.
+    let record = std::fs::read_to_string(run.join("held_out.csv")).unwrap();
+    let (kept, _) = record.split_at(record.find("val,atom,0,12").unwrap());
+    std::fs::write(run.join("held_out.csv"), kept).unwrap();
+    let again: Value =
+        serde_json::from_slice(&succeeds(&[&args[..], &["--resume", text(&run)]].concat()).stdout).unwrap();
+    assert_eq!(again["held_out"], object["held_out"]);
 }

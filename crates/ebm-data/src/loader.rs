@@ -138,7 +138,8 @@ impl<R: Recipe> Shared<R> {
             for &index in &indices {
                 let place = &mut data.as_mut_slice()[samples.len() * image_len..][..image_len];
                 let mut planes = Planes::new(place, (height, width));
-                let item = Item { dataset, index, key: augment.index(index as u64), limits };
+                let key = augment.index(index as u64);
+                let item = Item { dataset, index, key, epoch: augment, limits };
                 match recipe.prepare(item, &mut planes, memory)? {
                     Ok(sample) => {
                         samples.push(sample);

@@ -133,14 +133,14 @@ impl Normalise {
     }
 
     pub(crate) fn tables(&self) -> Tables {
-        self.brightened(1.)
+        self.brightened([1.; 3])
     }
 
-    /// What normalisation makes of samples that are multiplied by `brightness`, and are white at most,
-    /// before.
-    pub(crate) fn brightened(&self, brightness: f32) -> Tables {
+    /// What normalisation makes of samples that are multiplied by their channel's factor, in the output's
+    /// order, and are white at most, before.
+    pub(crate) fn brightened(&self, factors: [f32; 3]) -> Tables {
         let number = |sample, channel: usize| {
-            let bright = (f32::from(sample) * brightness).clamp(0., 255.);
+            let bright = (f32::from(sample) * factors[channel]).clamp(0., 255.);
             (bright * self.scale - self.mean[channel]) / self.std[channel]
         };
         let table = |channel| std::array::from_fn(|sample| number(sample as u8, channel));

@@ -43,6 +43,9 @@ settings! {
         /// Generated videos, at mini scale.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
+        /// Still images, at the scale of that name.
+        #[serde(default)]
+        pub stills: Option<StillsConfig>,
     }
 }
 
@@ -75,14 +78,39 @@ settings! {
     }
 }
 
+settings! {
+    /// How box modules are trained on still images, and judged meanwhile.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct StillsConfig {
+        /// Targets whose crops are in memory at a time; a multiple of the batch.
+        pub objects: usize where 1..=1_000_000 => "targets",
+        /// Reference crops of each, and as many test crops, of which every one meets every other.
+        pub views: usize where 1..=64 => "crops",
+        /// √(width · height) of the smallest boxes that are taken.
+        pub least_side: f64 where 0.0..=1e4 => "pixels",
+        /// The weight of the generated videos, that of each set of images being 1.
+        pub video_weight: f64 where 0.0..=1e3,
+        /// Held-out boxes, of all sets together.
+        pub held_out: usize where 1..=1_000_000 => "boxes",
+        /// The first so many of them choose step lengths.
+        pub choosing: usize where 1..=1_000_000 => "boxes",
+        /// After so many pairs, and at the end, held-out boxes are measured.
+        pub curve: Vec<usize> where 1..=1_000_000_000 => "pairs",
+    }
+}
+
 /// ATOM's authors report means of five runs, and so does the paper.
 fn published_repetitions() -> usize {
     5
 }
 
 impl Settings for ExperimentConfig {
-    const EMBEDDED: &'static [(&'static str, &'static str)] =
-        &[("mini", include_str!("../configs/mini.toml")), ("paper", include_str!("../configs/paper.toml"))];
+    const EMBEDDED: &'static [(&'static str, &'static str)] = &[
+        ("mini", include_str!("../configs/mini.toml")),
+        ("paper", include_str!("../configs/paper.toml")),
+        ("stills", include_str!("../configs/stills.toml")),
+    ];
 }
 
 impl ExperimentConfig {

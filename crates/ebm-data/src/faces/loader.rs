@@ -101,7 +101,7 @@ impl Recipe for FaceTransform {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits }: Item<'_, Faces>,
+        Item { dataset, index, key, limits, .. }: Item<'_, Faces>,
         planes: &mut Planes<'_>,
         memory: &mut FaceMemory,
     ) -> Result<Prepared<FaceSample>> {

@@ -85,7 +85,7 @@ impl Recipe for DetectionRecipe {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits }: Item<'_, CocoDataset>,
+        Item { dataset, index, key, limits, .. }: Item<'_, CocoDataset>,
         planes: &mut Planes<'_>,
         memory: &mut DetectionMemory,
     ) -> Result<Prepared<Sample>> {

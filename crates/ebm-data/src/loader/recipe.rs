@@ -62,6 +62,8 @@ pub struct Item<'a, D> {
     pub index: usize,
     /// All its randomness, different in every epoch.
     pub key: Key,
+    /// That of its epoch, of which `key` is the branch `index`: what several samples have in common.
+    pub epoch: Key,
     /// How large its image may be.
     pub limits: &'a DecodeLimits,
 }

@@ -17,6 +17,7 @@ mod reader;
 pub mod sampler;
 pub mod trackingnet;
 pub mod uav;
+pub mod variation;
 
 use std::path::PathBuf;
 

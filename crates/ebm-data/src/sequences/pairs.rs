@@ -27,6 +27,7 @@ use rand_distr::StandardNormal;
 
 use super::crop::SearchArea;
 use super::sampler::{Pair, PairSampler};
+use super::variation::{Change, Variation};
 use super::{Rect, Sequence};
 use crate::decode::DecodeLimits;
 use crate::draw::unit;
@@ -45,9 +46,9 @@ use crate::transform::Normalise;
 /// √(w h) of that box on each axis. The crops are grey both or neither, each has a brightness of its own, and
 /// both are normalised.
 ///
-/// An item's key is split into `"pair"`, which [`PairSampler::draw`] gets, `"jitter"` and `"augment"`. The
-/// order of the items means nothing, so a [`LoaderConfig`](crate::loader::LoaderConfig) need not shuffle
-/// them.
+/// An item's key is split into `"pair"`, which [`PairSampler::draw`] gets, `"jitter"`, `"augment"`, and, for
+/// what else may be varied, `"vary"`. The order of the items means nothing, so a
+/// [`LoaderConfig`](crate::loader::LoaderConfig) need not shuffle them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairRecipe {
     /// What a crop shows, and its size S.
@@ -62,6 +63,11 @@ pub struct PairRecipe {
     pub brightness: f64,
     /// Normalisation.
     pub normalise: Normalise,
+    /// What else is varied.
+    pub variation: Option<Variation>,
+    /// So many pairs one after the other are of the same sequence, each with frames, crops and colours of its
+    /// own; at least 1.
+    pub views: usize,
 }
 
 impl PairRecipe {
@@ -74,7 +80,12 @@ impl PairRecipe {
         grey_probability: 0.05,
         brightness: 0.2,
         normalise: Normalise::IMAGENET,
+        variation: None,
+        views: 1,
     };
+
+    /// To train on still images, of which both crops of a pair are made.
+    pub const STILLS: Self = Self { variation: Some(Variation::STILLS), ..Self::ATOM };
 
     /// To validate as ATOM: jittered, but in the frames' own colours.
     pub const ATOM_VALIDATION: Self = Self { grey_probability: 0., brightness: 0., ..Self::ATOM };
@@ -82,12 +93,7 @@ impl PairRecipe {
     /// The box around which the test crop of a frame with the box `target` lies: two normal factors, for the
     /// width and the height, then two uniform offsets, in x and y.
     pub fn jitter(&self, target: Rect, rng: &mut dyn RngCore) -> Rect {
-        let [x, y, width, height] = target;
-        let [across, down] = [width, height]
-            .map(|side| side * (self.scale_jitter * rng.sample::<f64, _>(StandardNormal)).exp());
-        let reach = self.centre_jitter * (across * down).sqrt();
-        let [cx, cy] = [x + 0.5 * width, y + 0.5 * height].map(|centre| centre + (unit(rng) - 0.5) * reach);
-        [cx - 0.5 * across, cy - 0.5 * down, across, down]
+        jittered(target, [self.scale_jitter, self.centre_jitter], rng)
     }
 
     fn check(&self) -> Result<()> {
@@ -95,6 +101,10 @@ impl PairRecipe {
         self.normalise.check()?;
         check_probability("grey_probability", self.grey_probability)?;
         check_probability("brightness", self.brightness)?;
+        self.variation.map_or(Ok(()), |variation| variation.check())?;
+        if self.views == 0 {
+            return Err(Error::Argument { name: "views", detail: "must be at least 1".to_owned() });
+        }
         for (name, jitter) in [("scale_jitter", self.scale_jitter), ("centre_jitter", self.centre_jitter)] {
             if !(jitter >= 0. && jitter.is_finite()) {
                 return Err(Error::Argument { name, detail: format!("{jitter} is negative or not finite") });
@@ -107,28 +117,50 @@ impl PairRecipe {
         read_sample(&frame.path(), || frame.name(), frame.limits, std::mem::take(&mut memory.decoded))
     }
 
-    /// Writes the crop around `around` to the planes from row `row` on and returns the target's box in it.
-    fn write(
+    /// Cuts `image` around `around` into `pixels`; returns the target's box in the crop.
+    fn cut(
         &self,
         (frame, image): (&Frame<'_>, &Image),
         around: Rect,
-        colours: Colours,
+        pixels: &mut Vec<u8>,
+    ) -> Result<Prepared<[f32; 4]>> {
+        let placed = self.area.window(around);
+        match placed.and_then(|window| Ok((window, self.area.box_in_crop(frame.target(), around)?))) {
+            Ok((window, target)) => {
+                self.area.crop_into(image, window, pixels)?;
+                Ok(Ok(target))
+            }
+            Err(error) => {
+                let (code, detail) = (DefectCode::BoxTooLarge, error.to_string());
+                Ok(Err(Defect { file: frame.path(), sample: frame.name(), code, detail }))
+            }
+        }
+    }
+
+    /// Writes the crop to the planes from row `row` on and returns the target's box in it.
+    fn write(
+        &self,
+        shot: &Shot<'_>,
+        image: &Image,
         (planes, row): (&mut Planes<'_>, usize),
         memory: &mut PairMemory,
     ) -> Result<Prepared<[f32; 4]>> {
-        let target = frame.sequence.boxes[frame.place];
-        let placed =
-            self.area.window(around).and_then(|window| Ok((window, self.area.box_in_crop(target, around)?)));
-        let (window, target) = match placed {
-            Ok(placed) => placed,
-            Err(error) => {
-                let (code, detail) = (DefectCode::BoxTooLarge, error.to_string());
-                return Ok(Err(Defect { file: frame.path(), sample: frame.name(), code, detail }));
-            }
+        let target = match self.cut((&shot.frame, image), shot.around, &mut memory.cropped)? {
+            Ok(target) => target,
+            Err(defect) => return Ok(Err(defect)),
         };
-        self.area.crop_into(image, window, &mut memory.cropped)?;
-        let tables = self.normalise.brightened(colours.brightness as f32);
-        let size = self.area.size;
+        if let Some((frame, around)) = &shot.background {
+            let behind = match self.read(frame, memory)? {
+                Ok(image) => image,
+                Err(defect) => return Ok(Err(defect)),
+            };
+            if let Err(defect) = self.cut((frame, &behind), *around, &mut memory.background)? {
+                return Ok(Err(defect));
+            }
+        }
+        let (colours, change, size) = (shot.colours, shot.change, self.area.size);
+        let target = change.rearrange(&mut memory.cropped, &memory.background, size, target);
+        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * colours.brightness) as f32));
         for (y, pixels) in memory.cropped.chunks_exact(3 * size).enumerate() {
             let [first, second, third] = planes.rows(row + y, size);
             let targets = first.iter_mut().zip(second).zip(third);
@@ -137,7 +169,35 @@ impl PairRecipe {
                 [*first, *second, *third, _] = tables.pixel(pixel);
             }
         }
+        change.blur(planes, row, self.area)?;
         Ok(Ok(target))
+    }
+
+    /// What the reference crop and the test crop of `pair` are made of.
+    fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> Option<[Shot<'a>; 2]> {
+        let Item { dataset, key, limits, .. } = *item;
+        let sequence = dataset.sequence(pair)?;
+        let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place, limits });
+        let [first, second] = self.colours(key.split("augment"));
+        let vary = |crop: u64| key.split("vary").index(crop);
+        let own = match self.variation {
+            None => reference.target(),
+            Some(Variation { scale_jitter, centre_jitter, .. }) => {
+                let rng = &mut vary(0).split("jitter").rng();
+                jittered(reference.target(), [scale_jitter, centre_jitter], rng)
+            }
+        };
+        let around = self.jitter(test.target(), &mut key.split("jitter").rng());
+        let shot = |key: Key, frame, around, colours| {
+            let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
+            let behind = change.margins.and_then(|_| {
+                let other = dataset.draw(key.split("background"));
+                let frame = Frame { sequence: dataset.sequence(&other)?, place: other.reference, limits };
+                Some((frame, self.jitter(frame.target(), &mut key.split("behind").rng())))
+            });
+            Shot { frame, around, colours, change, background: behind }
+        };
+        Some([shot(vary(0), reference, own, first), shot(vary(1), test, around, second)])
     }
 
     /// Of the reference crop and of the test crop.
@@ -148,7 +208,18 @@ impl PairRecipe {
     }
 }
 
+/// The box `target` with its sides and its centre moved at random, see [`PairRecipe::jitter`].
+fn jittered(target: Rect, [scale, centre]: [f64; 2], rng: &mut dyn RngCore) -> Rect {
+    let [x, y, width, height] = target;
+    let [across, down] =
+        [width, height].map(|side| side * (scale * rng.sample::<f64, _>(StandardNormal)).exp());
+    let reach = centre * (across * down).sqrt();
+    let [cx, cy] = [x + 0.5 * width, y + 0.5 * height].map(|centre| centre + (unit(rng) - 0.5) * reach);
+    [cx - 0.5 * across, cy - 0.5 * down, across, down]
+}
+
 /// One frame to crop.
+#[derive(Clone, Copy)]
 struct Frame<'a> {
     sequence: &'a Sequence,
     place: usize,
@@ -163,6 +234,20 @@ impl Frame<'_> {
     fn name(&self) -> String {
         format!("frame {} of sequence {}", self.place + 1, self.sequence.name)
     }
+
+    fn target(&self) -> Rect {
+        self.sequence.boxes[self.place]
+    }
+}
+
+/// One crop to be made.
+struct Shot<'a> {
+    frame: Frame<'a>,
+    around: Rect,
+    colours: Colours,
+    change: Change,
+    /// What the object is copied onto, and the box around which that lies.
+    background: Option<(Frame<'a>, Rect)>,
 }
 
 #[derive(Clone, Copy)]
@@ -194,6 +279,7 @@ pub struct PairSample {
 pub struct PairMemory {
     decoded: Vec<u8>,
     cropped: Vec<u8>,
+    background: Vec<u8>,
 }
 
 impl Recipe for PairRecipe {
@@ -217,22 +303,20 @@ impl Recipe for PairRecipe {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits }: Item<'_, PairSampler>,
+        item: Item<'_, PairSampler>,
         planes: &mut Planes<'_>,
         memory: &mut PairMemory,
     ) -> Result<Prepared<PairSample>> {
-        let pair = dataset.draw(key.split("pair"));
-        let Some(sequence) = dataset.sequence(&pair) else { return Err(no_sample(index)) };
-        let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place, limits });
-        let (own, jittered) = (sequence.boxes[pair.reference], sequence.boxes[pair.test]);
-        let jittered = self.jitter(jittered, &mut key.split("jitter").rng());
-        let [first, second] = self.colours(key.split("augment"));
-        let image = match self.read(&reference, memory)? {
+        let Item { dataset, index, epoch, .. } = item;
+        let object = epoch.index((index - index % self.views) as u64).split("pair");
+        let pair = dataset.draw_view(object, index % self.views);
+        let Some(shots) = self.shots(&item, &pair) else { return Err(no_sample(index)) };
+        let [reference, test] = &shots;
+        let image = match self.read(&reference.frame, memory)? {
             Ok(image) => image,
             Err(defect) => return Ok(Err(defect)),
         };
-        let outcome = self.write((&reference, &image), own, first, (&mut *planes, 0), memory)?;
-        let reference_box = match outcome {
+        let reference_box = match self.write(reference, &image, (&mut *planes, 0), memory)? {
             Ok(placed) => placed,
             Err(defect) => return Ok(Err(defect)),
         };
@@ -240,12 +324,12 @@ impl Recipe for PairRecipe {
             image
         } else {
             memory.decoded = image.pixels;
-            match self.read(&test, memory)? {
+            match self.read(&test.frame, memory)? {
                 Ok(image) => image,
                 Err(defect) => return Ok(Err(defect)),
             }
         };
-        let outcome = self.write((&test, &image), jittered, second, (planes, self.area.size), memory)?;
+        let outcome = self.write(test, &image, (planes, self.area.size), memory)?;
         memory.decoded = image.pixels;
         Ok(outcome.map(|test_box| PairSample { index, pair, reference_box, test_box }))
     }

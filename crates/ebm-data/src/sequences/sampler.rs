@@ -134,11 +134,19 @@ impl PairSampler {
 
     /// The pair that `key` stands for: a pure function of the key and of what the sampler was made from.
     pub fn draw(&self, key: Key) -> Pair {
-        let rng = &mut key.rng();
-        let source = self.draw_source(rng);
+        self.draw_view(key, 0)
+    }
+
+    /// One of many pairs of the sequence that `key` stands for; the first is that of [`draw`](Self::draw).
+    pub fn draw_view(&self, key: Key, view: usize) -> Pair {
+        let mut rng = key.rng();
+        let source = self.draw_source(&mut rng);
         let usable = &self.usable[source];
-        let sequence = usable[below(usable.len(), rng)] as usize;
-        let (reference, test) = self.draw_frames(&self.sources[source].sequences[sequence], rng);
+        let sequence = usable[below(usable.len(), &mut rng)] as usize;
+        if view > 0 {
+            rng = key.split("view").index(view as u64).rng();
+        }
+        let (reference, test) = self.draw_frames(&self.sources[source].sequences[sequence], &mut rng);
         Pair { source, sequence, reference, test }
     }
 

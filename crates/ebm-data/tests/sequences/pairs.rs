@@ -9,6 +9,7 @@ use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::sequences::crop::SearchArea;
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
+use ebm_data::sequences::variation::Variation;
 use ebm_data::sequences::{Frames, Sequence};
 use ebm_data::transform::Normalise;
 use ebm_data::{Error, Image};
@@ -237,4 +238,62 @@ fn senseless_settings_are_refused() {
     assert!(refused(PairRecipe { grey_probability: 1.5, ..SMALL }));
     assert!(refused(PairRecipe { brightness: -0.1, ..SMALL }));
     assert!(refused(PairRecipe { area: SearchArea { factor: 5., size: 0 }, ..SMALL }));
+}
+
+#[test]
+fn views_are_of_one_sequence_and_each_is_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let sampler = sampler(vec![video(dir.path(), "a", 25), video(dir.path(), "b", 25)], 60);
+    let read = |views| {
+        let loader = config(PairRecipe { views, ..SMALL }, 6, 0);
+        samples(&Loader::new(Arc::clone(&sampler), loader, Key::new(4)).unwrap(), 0)
+    };
+    let (single, threefold) = (read(1), read(3));
+    for (place, views) in threefold.chunks_exact(3).enumerate() {
+        // The first view is the pair that there is without others.
+        assert!(views[0] == single[3 * place]);
+        assert!(views.iter().all(|view| view.0.pair.sequence == views[0].0.pair.sequence));
+        assert!(views[0].0.test_box != views[1].0.test_box && views[1].0.test_box != views[2].0.test_box);
+    }
+    let distinct = |views: &&[(PairSample, Planes)]| views[0].0.pair != views[1].0.pair;
+    assert!(threefold.chunks_exact(3).filter(distinct).count() > 15);
+}
+
+#[test]
+fn the_crops_of_a_still_differ_and_the_boxes_stay_on_the_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let sampler = sampler(vec![video(dir.path(), "a", 1), video(dir.path(), "b", 1)], 80);
+    // No background is redder than blue, and no tint makes it so.
+    let variation = Variation { blur: 0.5, ..Variation::STILLS };
+    let recipe = PairRecipe {
+        grey_probability: 0.,
+        scale_jitter: 0.2,
+        centre_jitter: 2.,
+        variation: Some(Variation { paste_probability: 0., ..variation }),
+        ..SMALL
+    };
+    let read =
+        |recipe| samples(&Loader::new(Arc::clone(&sampler), config(recipe, 8, 0), Key::new(3)).unwrap(), 0);
+    for (PairSample { reference_box, test_box, .. }, planes) in read(recipe) {
+        assert_ne!(reference_box, test_box);
+        for (row, place) in [(0, reference_box), (SIZE, test_box)] {
+            let [x, y, width, height] = place.map(f64::from);
+            let (centre, count) = centre_of_red(&planes, row);
+            assert!((centre[0] - 0.5 - x - width / 2.).abs() < 1.6, "{centre:?} {place:?}");
+            assert!((centre[1] - 0.5 - y - height / 2.).abs() < 1.6, "{centre:?} {place:?}");
+            assert!((count / (width * height) - 1.).abs() < 0.5, "{count} {place:?}");
+        }
+    }
+    // What is pasted stays where it was; only what is behind it changes.
+    let pasted =
+        read(PairRecipe { variation: Some(Variation { paste_probability: 1., ..variation }), ..recipe });
+    let same = |((a, first), (b, second)): &(_, _)| {
+        let (a, b): (&PairSample, &PairSample) = (a, b);
+        assert_eq!((a.reference_box, a.test_box), (b.reference_box, b.test_box));
+        first == second
+    };
+    // Plain blue looks the same wherever it is from; more often the other target is in sight too.
+    assert!(read(recipe).into_iter().zip(pasted).filter(same).count() < 40);
+    let wrong = PairRecipe { views: 0, ..SMALL };
+    assert!(Loader::new(sampler, config(wrong, 8, 0), Key::new(3)).is_err());
 }

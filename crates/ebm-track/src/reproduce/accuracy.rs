@@ -10,39 +10,37 @@ use crate::method::Refinement;
 use crate::tracker::{BoxConfig, refine_box};
 use crate::training::PairFeatures;
 
-/// The mean IoU with the true boxes before and after refinement, as the tracker refines, of one perturbed box
-/// in each test crop: for each of `refinements`, which all begin with the same boxes.
+/// The IoU with the true box before and after refinement, as the tracker refines, of one perturbed box in each
+/// test crop: for each of `refinements`, which all begin with the same boxes.
 ///
 /// # Errors
 /// When the network refuses.
 pub fn box_accuracy<B: BoxNetwork>(
     network: &B,
-    batches: &[PairFeatures],
+    batches: impl IntoIterator<Item = Result<PairFeatures>>,
     refinements: &[Refinement],
     config: &BoxConfig,
     key: Key,
-) -> Result<Vec<[f64; 2]>> {
-    let (mut sums, mut count) = (vec![[0.0, 0.0]; refinements.len()], 0.0);
-    for (number, pairs) in batches.iter().enumerate() {
+) -> Result<Vec<Vec<[f64; 2]>>> {
+    let mut overlaps = vec![Vec::new(); refinements.len()];
+    for (number, pairs) in (0..).zip(batches) {
+        let pairs = pairs?;
         let device = pairs.test_boxes.device();
         let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?.detach();
         let all = network.test_features(&pairs.test, &modulation)?.detach();
         let features = TargetFeatures::new(all, &pairs.test_boxes)?;
         let y = features.encode(&pairs.test_boxes.unsqueeze(1)?)?.squeeze(1)?;
         let truth = rects(&pairs.test_boxes)?;
-        for (sum, refinement) in sums.iter_mut().zip(refinements) {
-            let mut rng = key.index(number as u64).rng();
+        for (overlaps, refinement) in overlaps.iter_mut().zip(refinements) {
+            let mut rng = key.index(number).rng();
             let starts = features.decode(&PerturbedBoxes.sample(&y, 1, &mut rng)?)?.squeeze(1)?;
             for (i, (start, truth)) in rects(&starts)?.into_iter().zip(&truth).enumerate() {
                 let own = features.test().crop(i)?;
                 let refined = refine_box(network, own, start, refinement, config, device, &mut rng)?;
                 let after = refined.map_or(start, |(bbox, _)| bbox);
-                for (sum, bbox) in sum.iter_mut().zip([start, after]) {
-                    *sum += overlap(&bbox, truth);
-                }
+                overlaps.push([start, after].map(|bbox| overlap(&bbox, truth)));
             }
         }
-        count += truth.len() as f64;
     }
-    Ok(sums.into_iter().map(|sum| sum.map(|sum| sum / count)).collect())
+    Ok(overlaps)
 }

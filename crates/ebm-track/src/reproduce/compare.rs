@@ -11,6 +11,7 @@ use ebm_train::{Group, Progress, RunSpec, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use super::held_out::HeldOutRow;
 use super::rivals::{RivalRow, rivals};
 use super::study::Variant;
 use crate::backbone::Backbone;
@@ -41,6 +42,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// One for each dataset and tracker whose boxes were given.
     pub rivals: Vec<RivalRow>,
+    /// Of modules that were trained on still images, the held-out boxes.
+    pub held_out: Vec<HeldOutRow>,
     /// Success curves, the mean over seeds.
     pub curves: Vec<Curve>,
     /// A sequence of the first dataset with each method's boxes.
@@ -212,7 +215,7 @@ impl Comparison {
 }
 
 /// The directory of a module within a run.
-fn module_name(variant: &Variant, seed: u64) -> String {
+pub(super) fn module_name(variant: &Variant, seed: u64) -> String {
     format!("{}-{seed}", variant.key())
 }
 
@@ -231,7 +234,7 @@ fn example(sequences: &[Sequence], runs: &[FirstRun]) -> Option<Example> {
 }
 
 /// `path` as seen from `root` where it is below it, else made absolute, so that it is found from anywhere.
-fn relative(path: &Path, root: &Path) -> PathBuf {
+pub(super) fn relative(path: &Path, root: &Path) -> PathBuf {
     match path.strip_prefix(root) {
         Ok(inner) => inner.to_owned(),
         Err(_) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),

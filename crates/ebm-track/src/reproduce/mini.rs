@@ -136,9 +136,15 @@ pub(crate) fn step_factor(
 ) -> Result<f64> {
     let refinements: Vec<_> = config.step_factors.iter().map(|&factor| configured.scaled(factor)).collect();
     let key = Key::new(0).split("accuracy");
-    let found = box_accuracy(network, held_out, &refinements, &config.tracker.boxes, key)?;
-    for (factor, [before, after]) in config.step_factors.iter().zip(&found) {
+    let batches = held_out.iter().cloned().map(Ok);
+    let found = box_accuracy(network, batches, &refinements, &config.tracker.boxes, key)?;
+    let mean = |overlaps: &Vec<[f64; 2]>, which: usize| {
+        overlaps.iter().map(|pair| pair[which]).sum::<f64>() / overlaps.len() as f64
+    };
+    for (factor, overlaps) in config.step_factors.iter().zip(&found) {
+        let [before, after] = [0, 1].map(|which| mean(overlaps, which));
         progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
     }
-    Ok(best(&config.step_factors, found.iter().map(|[_, after]| *after)).map_or(1.0, |(factor, _)| factor))
+    Ok(best(&config.step_factors, found.iter().map(|overlaps| mean(overlaps, 1)))
+        .map_or(1.0, |(factor, _)| factor))
 }

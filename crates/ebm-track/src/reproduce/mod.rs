@@ -4,9 +4,11 @@ mod accuracy;
 mod backbone;
 mod compare;
 pub(crate) mod data;
+mod held_out;
 mod mini;
 mod paper;
 mod rivals;
+mod stills;
 mod study;
 
 use ebm_eval::tracking::{RunsReport, TrackingFigures};
@@ -16,10 +18,12 @@ pub use accuracy::box_accuracy;
 pub use backbone::{BackboneSource, find_backbone};
 pub use compare::{Comparison, Curve, Example, Test};
 pub use data::{Videos, coco_sequences};
+pub use held_out::HeldOutRow;
 pub(crate) use mini::step_factor;
 pub use mini::{MiniOptions, mini};
 pub use paper::{PaperOptions, dry_run, missing, paper};
 pub use rivals::RivalRow;
+pub use stills::{Annotated, StillsOptions, stills};
 pub use study::Study;
 
 use self::study::Variant;

@@ -1,12 +1,14 @@
 //! Training of the box module on features of pairs of frames.
 
 mod own;
+mod pool;
 mod small_backbone;
 mod source;
 mod stream;
 mod task;
 
 pub use own::ModuleTraining;
+pub use pool::{PoolSize, PooledPairs};
 pub use small_backbone::{PREFIX, SmallBackboneConfig, SmallBackboneTask};
 pub use source::{PairFeatures, PairSource};
 pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};

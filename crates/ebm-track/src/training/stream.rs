@@ -141,7 +141,7 @@ impl PairSource for KeptPairs {
 }
 
 /// The maps in another type, in the order in memory that they have.
-fn converted(pairs: &PairFeatures, dtype: DType) -> Result<PairFeatures> {
+pub(super) fn converted(pairs: &PairFeatures, dtype: DType) -> Result<PairFeatures> {
     let map = |x: &Tensor| -> Result<Tensor> {
         let rows = x.permute((0, 2, 3, 1))?.contiguous()?.to_dtype(dtype)?;
         Ok(rows.permute((0, 3, 1, 2))?)

@@ -58,6 +58,11 @@ impl<S: PairSource> BoxModuleTask<S> {
         Ok(sum / batches.len() as f64)
     }
 
+    /// The module, trained so far.
+    pub fn module(&self) -> &BoxModule {
+        &self.module
+    }
+
     /// The module's parameters.
     pub fn store(&self) -> &ParamStore {
         self.learner.store()

@@ -33,6 +33,8 @@ pub enum Scale {
     /// Head pose: heads on the fixed features of a pretrained MobileFaceNet, in five folds over the people of
     /// Pointing'04.
     Pointing,
+    /// Tracking: box modules learn from still images with boxes.
+    Stills,
     /// The paper's data and networks.
     Paper,
 }
@@ -47,6 +49,7 @@ impl Scale {
             Self::Frozen => "frozen",
             Self::Finetuned => "finetuned",
             Self::Pointing => "pointing",
+            Self::Stills => "stills",
             Self::Paper => "paper",
         }
     }

@@ -11,7 +11,8 @@ use ebm_experiment::plan::Plan;
 use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{
-    BackboneSource, Comparison, MiniOptions, PaperOptions, Test, dry_run, find_backbone, mini, missing, paper,
+    Annotated, BackboneSource, Comparison, MiniOptions, PaperOptions, StillsOptions, Test, dry_run,
+    find_backbone, mini, missing, paper, stills,
 };
 use serde_json::json;
 
@@ -43,10 +44,17 @@ pub struct TrackingArgs {
     /// Runs of each tracker on each sequence, instead of those of the settings.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
+    /// Stills: images to learn from, a COCO file of annotations and the folder of its images. May be given
+    /// several times.
+    #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
+    stills: Vec<Annotated>,
+    /// Stills: images to measure boxes on meanwhile and to choose step lengths on, likewise.
+    #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
+    held_out: Vec<Annotated>,
     /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
     #[arg(long)]
     small_backbone: bool,
-    /// Mini: a folder of sequences laid out like OTB to measure on as well.
+    /// Mini, stills: a folder of sequences laid out like OTB to measure on as well.
     #[arg(long)]
     sequences: Option<PathBuf>,
     /// Where generated videos go; by default below the datasets.
@@ -54,10 +62,19 @@ pub struct TrackingArgs {
     generated: Option<PathBuf>,
 }
 
+/// The two sides of the first `=`, where neither is empty.
+fn sides(text: &str) -> Option<(&str, &str)> {
+    text.split_once('=').filter(|(first, second)| !first.is_empty() && !second.is_empty())
+}
+
+fn parse_annotated(text: &str) -> Result<Annotated, String> {
+    let (annotations, images) = sides(text)
+        .ok_or_else(|| format!("{text:?} is no ANNOTATIONS=IMAGES; write for instance train.json=images"))?;
+    Ok(Annotated { annotations: annotations.into(), images: images.into() })
+}
+
 fn parse_results(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, folder) = text
-        .split_once('=')
-        .filter(|(name, folder)| !name.is_empty() && !folder.is_empty())
+    let (name, folder) = sides(text)
         .ok_or_else(|| format!("{text:?} is no NAME=DIR; write for instance SiamFC=results/siamfc"))?;
     Ok((name.to_owned(), PathBuf::from(folder)))
 }
@@ -77,9 +94,17 @@ impl Reproduction for TrackingArgs {
         "generated videos"
     }
 
-    fn missing(&self, _: Scale) -> Result<Vec<String>> {
+    fn missing(&self, scale: Scale) -> Result<Vec<String>> {
         for (name, folder) in &self.results {
             ensure!(folder.is_dir(), "--results {name}={}: there is no such folder", folder.display());
+        }
+        if scale == Scale::Stills {
+            let given = !self.stills.is_empty() && !self.held_out.is_empty();
+            ensure!(
+                given,
+                "--scale stills needs images to learn from and to measure on: give --stills and --held-out"
+            );
+            return Ok(Vec::new());
         }
         let missing = missing(&self.options(Path::new(""), &Device::Cpu))?;
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
@@ -113,13 +138,18 @@ impl Reproduction for TrackingArgs {
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
         let found = match at.scale {
             Scale::Paper => paper(config, &self.options(at.run, &at.device), progress)?,
+            Scale::Stills => {
+                let (stills_of, held_out) = (self.stills.clone(), self.held_out.clone());
+                let common = self.mini_options(at)?;
+                stills(config, &StillsOptions { common, stills: stills_of, held_out }, progress)?
+            }
             _ => mini(config, &self.mini_options(at)?, progress)?,
         };
         for failed in &found.failed {
             eprintln!("not counted: {}: {}", failed.name, failed.reason);
         }
         figures(at.run, config, &found)?;
-        let Comparison { rows, rivals, curves, failed, .. } = &found;
+        let Comparison { rows, held_out, rivals, curves, failed, .. } = &found;
         let (title, appendix) = match self.ablation {
             None => ("Table 3", "\n![success](success.png)\n"),
             Some(Ablation::Sigma) => ("The proposal's standard deviations", ""),
@@ -127,7 +157,7 @@ impl Reproduction for TrackingArgs {
         Ok(Study {
             title,
             rows: serde_json::to_value(rows)?,
-            more: json!({ "rivals": rivals, "curves": curves, "failed": failed }),
+            more: json!({ "held_out": held_out, "rivals": rivals, "curves": curves, "failed": failed }),
             tables: tables(self.compared(), config, &found, at.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",

@@ -20,6 +20,12 @@ pub fn tables(
         }
     }
     let mut text = String::new();
+    if !outcome.held_out.is_empty() {
+        text.push_str(&format!(
+            "held-out boxes, overlap in percent ± standard error\n\n{}\n\n",
+            held_out(outcome)?.render()
+        ));
+    }
     for dataset in datasets {
         let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
         let rivals: Vec<&RivalRow> = outcome.rivals.iter().filter(|row| row.dataset == dataset).collect();
@@ -91,6 +97,22 @@ fn methods(
             cells.extend([op50, op75, auc].map(figure));
         }
         table.push(cells)?;
+    }
+    Ok(table)
+}
+
+/// The boxes that no module learned from, before and after refinement.
+fn held_out(outcome: &Comparison) -> Result<Table> {
+    let mut table = Table::new(["set", "method", "seed", "pairs", "boxes", "before", "after"]);
+    for row in &outcome.held_out {
+        let with_error = |mean: f64, error: Option<f64>| match error {
+            Some(error) => format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * error),
+            None => format!("{:.2}", 100.0 * mean),
+        };
+        let counts = [row.seed as usize, row.pairs, row.boxes].map(|count| count.to_string());
+        let overlaps = [with_error(row.before, row.before_error), with_error(row.after, row.after_error)];
+        let names = [row.set.clone(), row.method.clone()];
+        table.push(names.into_iter().chain(counts).chain(overlaps))?;
     }
     Ok(table)
 }

@@ -1,0 +1,220 @@
+//! What makes two crops of one still image as unlike as two frames of a video.
+
+use ebm_seed::Key;
+
+use super::crop::SearchArea;
+use crate::draw::unit;
+use crate::error::{Error, Result};
+use crate::loader::{Planes, check_probability};
+use crate::patch::{PatchTransform, PatchView};
+
+/// The least standard deviation of a blur in pixels: it is hardly visible.
+const LEAST_BLUR: f64 = 0.2;
+/// The greatest one, so that a crop is still one.
+const MAX_BLUR: f64 = 32.;
+/// Between these parts of √(w h) of the box lie the edges of what is copied from the box's edges, each side
+/// of its own: an edge tells nothing of where the box is.
+const MARGIN: [f64; 2] = [0.1, 0.7];
+
+/// How each crop of a pair is varied, beyond what ATOM does with frames of videos and independently of the
+/// other crop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Variation {
+    /// As [`PairRecipe::scale_jitter`](super::pairs::PairRecipe::scale_jitter), of the reference crop.
+    pub scale_jitter: f64,
+    /// As [`PairRecipe::centre_jitter`](super::pairs::PairRecipe::centre_jitter), of the reference crop.
+    pub centre_jitter: f64,
+    /// The probability of mirroring left to right.
+    pub mirror_probability: f64,
+    /// Each channel is multiplied by U(1 − this, 1 + this).
+    pub tint: f64,
+    /// The probability of a blur, as of motion along rows or columns or of a lens out of focus.
+    pub blur_probability: f64,
+    /// Its standard deviations down the columns and along the rows, in pixels of the crop, are this times
+    /// U(0, 1)² each, and hardly visible at least.
+    pub blur: f64,
+    /// The probability that the object with some of what is near it is copied onto the surroundings of
+    /// another target.
+    pub paste_probability: f64,
+}
+
+impl Variation {
+    /// For still images.
+    pub const STILLS: Self = Self {
+        scale_jitter: 0.1,
+        centre_jitter: 0.3,
+        mirror_probability: 0.5,
+        tint: 0.15,
+        blur_probability: 0.3,
+        blur: 4.,
+        paste_probability: 0.25,
+    };
+
+    pub(super) fn check(&self) -> Result<()> {
+        for (name, probability) in [
+            ("mirror_probability", self.mirror_probability),
+            ("tint", self.tint),
+            ("blur_probability", self.blur_probability),
+            ("paste_probability", self.paste_probability),
+        ] {
+            check_probability(name, probability)?;
+        }
+        for (name, value, most) in [
+            ("reference scale_jitter", self.scale_jitter, f64::MAX),
+            ("reference centre_jitter", self.centre_jitter, f64::MAX),
+            ("blur", self.blur, MAX_BLUR),
+        ] {
+            if !(0. ..=most).contains(&value) {
+                return Err(Error::Argument { name, detail: format!("{value} is not in 0 to {most}") });
+            }
+        }
+        Ok(())
+    }
+
+    /// What becomes of one crop: a pure function of the key.
+    pub(super) fn draw(&self, key: Key) -> Change {
+        let rng = &mut key.rng();
+        let mut happens = |probability| unit(rng) < probability;
+        let (mirrored, blurred) = (happens(self.mirror_probability), happens(self.blur_probability));
+        let pasted = happens(self.paste_probability);
+        let mut between = |low: f64, high: f64| low + (high - low) * unit(rng);
+        let tint = [(); 3].map(|()| between(1. - self.tint, 1. + self.tint));
+        let blur = [(); 2].map(|()| (self.blur * between(0., 1.).powi(2)).max(LEAST_BLUR));
+        let margins = [(); 4].map(|()| between(MARGIN[0], MARGIN[1]));
+        let (blur, margins) = (blurred.then_some(blur), pasted.then_some(margins));
+        Change { mirrored, tint, blur, margins }
+    }
+}
+
+/// What becomes of one crop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    /// Whether it is mirrored left to right.
+    pub mirrored: bool,
+    /// Factors of its channels.
+    pub tint: [f64; 3],
+    /// Standard deviations of a blur down the columns and along the rows.
+    blur: Option<[f64; 2]>,
+    /// How far on the left, above, on the right and below what is copied reaches beyond the box, in parts of
+    /// √(w h).
+    pub margins: Option<[f64; 4]>,
+}
+
+impl Change {
+    /// Nothing.
+    pub const NONE: Self = Self { mirrored: false, tint: [1.; 3], blur: None, margins: None };
+
+    /// Puts the crop's surroundings out of `background` where the object is copied, and mirrors it; returns
+    /// where the object `(x, y, w, h)` is then.
+    pub fn rearrange(&self, crop: &mut [u8], background: &[u8], size: usize, object: [f32; 4]) -> [f32; 4] {
+        if let Some(margins) = self.margins {
+            paste(crop, background, size, object.map(f64::from), margins);
+        }
+        if !self.mirrored {
+            return object;
+        }
+        for row in crop.chunks_exact_mut(3 * size) {
+            row.as_chunks_mut::<3>().0.reverse();
+        }
+        let [x, y, width, height] = object;
+        [(size - 1) as f32 - x - width, y, width, height]
+    }
+
+    /// Blurs the crop in rows `row` to `row + S − 1` of `planes`.
+    pub fn blur(
+        &self,
+        planes: &mut Planes<'_>,
+        row: usize,
+        SearchArea { size, .. }: SearchArea,
+    ) -> Result<()> {
+        let Some(sigma) = self.blur else { return Ok(()) };
+        let view = PatchView { transform: PatchTransform::Blur { sigma }, shift: [0, 0] };
+        let mut crop: [Vec<f32>; 3] = [(); 3].map(|()| Vec::with_capacity(size * size));
+        for y in row..row + size {
+            crop.iter_mut().zip(planes.rows(y, size)).for_each(|(plane, row)| plane.extend_from_slice(row));
+        }
+        let crop = view.apply(&crop.concat(), size, size)?;
+        for (y, start) in (row..row + size).zip((0..).step_by(size)) {
+            for (row, plane) in planes.rows(y, size).into_iter().zip(crop.chunks_exact(size * size)) {
+                row.copy_from_slice(&plane[start..start + size]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lays `crop` over `background` about `object`: opaque up to half of the margins, then fading to their ends.
+fn paste(crop: &mut [u8], background: &[u8], size: usize, object: [f64; 4], margins: [f64; 4]) {
+    let [x, y, width, height] = object;
+    let margins = margins.map(|margin| margin * (width * height).sqrt());
+    let opaque = |start: f64, extent: f64, [before, after]: [f64; 2]| -> Vec<f64> {
+        let at = |place: usize| {
+            let place = place as f64;
+            let beyond = ((start - place) / before).max((place - start - extent) / after);
+            (2. - 2. * beyond).clamp(0., 1.)
+        };
+        (0..size).map(at).collect()
+    };
+    let across = opaque(x, width, [margins[0], margins[2]]);
+    let down = opaque(y, height, [margins[1], margins[3]]);
+    let rows = crop.chunks_exact_mut(3 * size).zip(background.chunks_exact(3 * size));
+    for ((crop, background), down) in rows.zip(down) {
+        let pixels = crop.as_chunks_mut::<3>().0.iter_mut().zip(background.as_chunks::<3>().0);
+        for ((pixel, behind), across) in pixels.zip(&across) {
+            let opaque = down * across;
+            let mixed = |k: usize| f64::from(pixel[k]) * opaque + f64::from(behind[k]) * (1. - opaque);
+            *pixel = std::array::from_fn(|k| mixed(k).round() as u8);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 20;
+    const OBJECT: [f32; 4] = [6., 4., 4., 4.];
+
+    #[test]
+    fn the_object_stays_and_what_is_far_from_it_is_replaced() {
+        let (mut crop, background) = (vec![200; 3 * SIZE * SIZE], vec![10; 3 * SIZE * SIZE]);
+        // √(4 · 4) = 4 pixels a unit: opaque for 1 pixel and gone after 2.
+        let change = Change { margins: Some([0.5; 4]), ..Change::NONE };
+        assert_eq!(change.rearrange(&mut crop, &background, SIZE, OBJECT), OBJECT);
+        let at = |x: usize, y: usize| crop[3 * (y * SIZE + x)];
+        assert!((5..=11).all(|x| (3..=9).all(|y| at(x, y) == 200)));
+        for (x, y) in [(4, 6), (12, 6), (8, 2), (8, 10), (0, 0), (19, 19)] {
+            assert_eq!(at(x, y), 10, "{x} {y}");
+        }
+    }
+
+    #[test]
+    fn a_mirrored_crop_has_its_object_mirrored() {
+        let mut crop = vec![0; 3 * SIZE * SIZE];
+        // The pixels from the box's first to its last edge, a pixel lying at its number.
+        for (y, x) in (4..=8).flat_map(|y| (6..=10).map(move |x| (y, x))) {
+            crop[3 * (y * SIZE + x)] = 255;
+        }
+        let change = Change { mirrored: true, ..Change::NONE };
+        let [x, y, width, height] = change.rearrange(&mut crop, &[], SIZE, OBJECT);
+        assert_eq!([x, y, width, height], [9., 4., 4., 4.]);
+        let columns: Vec<usize> = (0..SIZE).filter(|x| crop[3 * (5 * SIZE + x)] == 255).collect();
+        assert_eq!(columns, [9, 10, 11, 12, 13]);
+    }
+
+    #[test]
+    fn half_of_the_crops_are_mirrored_and_margins_keep_their_range() {
+        let changes: Vec<_> = (0..1000).map(|i| Variation::STILLS.draw(Key::new(i))).collect();
+        // 500 expected, with a standard deviation of 16; 250 and 300 with 14.
+        let count = |is: fn(&Change) -> bool| changes.iter().filter(|change| is(change)).count();
+        assert!((430..570).contains(&count(|change| change.mirrored)));
+        assert!((190..310).contains(&count(|change| change.margins.is_some())));
+        assert!((240..360).contains(&count(|change| change.blur.is_some())));
+        let margins = changes.iter().filter_map(|change| change.margins).flatten();
+        assert!(margins.into_iter().all(|margin| (MARGIN[0]..MARGIN[1]).contains(&margin)));
+        let tints = changes.iter().flat_map(|change| change.tint);
+        assert!(tints.into_iter().all(|tint| (0.85..1.15).contains(&tint)));
+        let wrong = Variation { blur: 100., ..Variation::STILLS };
+        assert!(Variation::STILLS.check().is_ok() && wrong.check().is_err());
+    }
+}

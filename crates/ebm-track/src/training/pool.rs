@@ -1,0 +1,211 @@
+//! Crops whose features are kept for a while, so that each meets many others of its target.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use candle_core::{DType, Tensor};
+use ebm_seed::Key;
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+use super::source::{PairFeatures, PairSource};
+use super::stream::converted;
+use crate::backbone::BackboneFeatures;
+use crate::error::{Error, Result};
+
+/// How many crops are kept at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Targets; a multiple of `batch_size`.
+    pub objects: usize,
+    /// Reference crops of each target, and as many test crops.
+    pub views: usize,
+    /// Pairs in a batch.
+    pub batch_size: usize,
+}
+
+impl PoolSize {
+    /// Batches until every reference crop of a target has met every test crop of it.
+    pub fn steps(&self) -> usize {
+        self.views * self.views * (self.objects / self.batch_size)
+    }
+
+    /// Refuses sizes without a batch, and objects that do not fill batches.
+    fn check(&self) -> Result<()> {
+        let Self { objects, views, batch_size } = *self;
+        if views > 0 && batch_size > 0 && objects > 0 && objects.is_multiple_of(batch_size) {
+            return Ok(());
+        }
+        let reason = format!("{objects} objects of {views} views do not fill batches of {batch_size}");
+        Err(Error::Config { part: "pool of crops", reason })
+    }
+}
+
+/// Pairs of crops out of a pool that is filled anew when each reference crop has been paired once with each
+/// test crop of its target. Its clones share the pool, so that several trainings do; a batch has each target
+/// at most once.
+#[derive(Clone)]
+pub struct PooledPairs {
+    pool: Rc<RefCell<Pool>>,
+    size: PoolSize,
+    key: Key,
+}
+
+struct Pool {
+    source: Box<dyn PairSource>,
+    /// Which pool is at hand: the batches of the source that it is made of, in half precision.
+    held: Option<(usize, Vec<PairFeatures>)>,
+}
+
+/// One of the two sides of a batch of pairs.
+type Side = fn(&PairFeatures) -> (&BackboneFeatures, &Tensor);
+
+impl PooledPairs {
+    /// Pairs of the crops of `source`, whose batches have `size.batch_size` pairs and of whose pairs
+    /// `size.views` after each other are of the same target. What meets what is drawn from `key`.
+    ///
+    /// # Errors
+    /// For objects that do not fill batches.
+    pub fn new(source: Box<dyn PairSource>, size: PoolSize, key: Key) -> Result<Self> {
+        size.check()?;
+        Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
+    }
+
+    /// How many crops are kept at a time.
+    pub fn size(&self) -> PoolSize {
+        self.size
+    }
+
+    /// The items of the reference crops and of the test crops of a batch of pool `pool`.
+    fn items(&self, pool: usize, place: usize) -> [Vec<usize>; 2] {
+        let PoolSize { objects, views, batch_size } = self.size;
+        let (key, batches) = (self.key.index(pool as u64), objects / batch_size);
+        let (pass, batch) = (place / batches, place % batches);
+        let mut order: Vec<usize> = (0..objects).collect();
+        order.shuffle(&mut key.split("order").index(pass as u64).rng());
+        let meeting = |&object: &usize| {
+            let first = key.split("first").index(object as u64).rng().random_range(0..views * views);
+            let meeting = (first + pass) % (views * views);
+            [meeting / views, meeting % views].map(|view| object * views + view)
+        };
+        let batch: Vec<[usize; 2]> = order[batch * batch_size..][..batch_size].iter().map(meeting).collect();
+        [0, 1].map(|side| batch.iter().map(|items| items[side]).collect())
+    }
+}
+
+impl Pool {
+    /// The batches of the pool `number`.
+    fn filled(&mut self, number: usize, size: &PoolSize) -> Result<&[PairFeatures]> {
+        let held = match self.held.take() {
+            Some((held, batches)) if held == number => batches,
+            _ => {
+                let count = size.objects * size.views / size.batch_size;
+                let batch = |step| converted(&self.source.batch(step)?, DType::F16);
+                (number * count..(number + 1) * count).map(batch).collect::<Result<Vec<_>>>()?
+            }
+        };
+        Ok(&self.held.insert((number, held)).1)
+    }
+}
+
+impl PairSource for PooledPairs {
+    fn batch(&mut self, step: usize) -> Result<PairFeatures> {
+        let (number, place) = (step / self.size.steps(), step % self.size.steps());
+        let [reference, test] = self.items(number, place);
+        let mut pool = self.pool.borrow_mut();
+        let batches = pool.filled(number, &self.size)?;
+        let (reference, reference_boxes) =
+            gathered(batches, &reference, |pairs| (&pairs.reference, &pairs.reference_boxes))?;
+        let (test, test_boxes) = gathered(batches, &test, |pairs| (&pairs.test, &pairs.test_boxes))?;
+        Ok(PairFeatures { reference, test, reference_boxes, test_boxes })
+    }
+}
+
+/// One side of the pairs `items`, counted over all of `batches`, in single precision.
+fn gathered(batches: &[PairFeatures], items: &[usize], side: Side) -> Result<(BackboneFeatures, Tensor)> {
+    let size = batches.first().map_or(Ok(1), |pairs| pairs.test_boxes.dim(0))?;
+    // With the channels innermost, as the maps lie in memory.
+    let map = |of: fn(&BackboneFeatures) -> &Tensor| -> Result<Tensor> {
+        let row = |&item: &usize| {
+            of(side(&batches[item / size]).0).permute((0, 2, 3, 1))?.narrow(0, item % size, 1)
+        };
+        let rows = items.iter().map(row).collect::<candle_core::Result<Vec<_>>>()?;
+        Ok(Tensor::cat(&rows, 0)?.to_dtype(DType::F32)?.permute((0, 3, 1, 2))?)
+    };
+    let row = |&item: &usize| side(&batches[item / size]).1.narrow(0, item % size, 1);
+    let boxes = items.iter().map(row).collect::<candle_core::Result<Vec<_>>>()?;
+    let features = BackboneFeatures { layer2: map(|maps| &maps.layer2)?, layer3: map(|maps| &maps.layer3)? };
+    Ok((features, Tensor::cat(&boxes, 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use candle_core::Device;
+
+    use super::*;
+
+    const SIZE: PoolSize = PoolSize { objects: 4, views: 3, batch_size: 2 };
+
+    /// Every number of a reference crop is the item's, every one of a test crop a hundred more.
+    struct Numbered;
+
+    impl PairSource for Numbered {
+        fn batch(&mut self, step: usize) -> Result<PairFeatures> {
+            let numbers = |shift: f32| -> Result<(BackboneFeatures, Tensor)> {
+                let items = [0, 1].map(|row| (2 * step + row) as f32 + shift);
+                let of = |channels, side| {
+                    let items = Tensor::new(&items, &Device::Cpu)?.reshape((2, 1, 1, 1))?;
+                    items.broadcast_as((2, channels, side, side))?.contiguous()
+                };
+                let maps = BackboneFeatures { layer2: of(3, 4)?, layer3: of(5, 2)? };
+                Ok((maps, of(4, 1)?.reshape((2, 4))?))
+            };
+            let ((reference, reference_boxes), (test, test_boxes)) = (numbers(0.0)?, numbers(100.0)?);
+            Ok(PairFeatures { reference, test, reference_boxes, test_boxes })
+        }
+    }
+
+    /// The items of the two crops of each pair of a batch, which all of its tensors agree on.
+    fn items(pairs: &PairFeatures) -> Vec<[usize; 2]> {
+        let numbers = |maps: &BackboneFeatures, boxes: &Tensor| {
+            let first = |x: &Tensor| {
+                let rows = x.flatten_from(1).unwrap().to_vec2::<f32>().unwrap();
+                assert!(rows.iter().all(|row| row.iter().all(|number| *number == row[0])));
+                rows.iter().map(|row| row[0] as usize).collect::<Vec<_>>()
+            };
+            assert_eq!((maps.layer2.dims(), maps.layer3.dims()), (&[2, 3, 4, 4][..], &[2, 5, 2, 2][..]));
+            assert_eq!((first(&maps.layer2), first(&maps.layer3)), (first(boxes), first(boxes)));
+            first(boxes)
+        };
+        let reference = numbers(&pairs.reference, &pairs.reference_boxes);
+        let test = numbers(&pairs.test, &pairs.test_boxes);
+        reference.into_iter().zip(test).map(|(reference, test)| [reference, test - 100]).collect()
+    }
+
+    #[test]
+    fn every_crop_of_a_target_meets_every_other_once() {
+        let pairs = || PooledPairs::new(Box::new(Numbered), SIZE, Key::new(1)).unwrap();
+        let mut whole = pairs();
+        assert_eq!(SIZE.steps(), 18);
+        for pool in 0..2 {
+            let (mut met, first) = (BTreeSet::new(), pool * SIZE.steps());
+            for step in first..first + SIZE.steps() {
+                let found = items(&whole.batch(step).unwrap());
+                // Two targets in a batch, and both crops of the same one.
+                assert!(found[0][0] / 3 != found[1][0] / 3);
+                assert!(found.iter().all(|[reference, test]| reference / 3 == test / 3), "{found:?}");
+                assert!(found.iter().all(|pair| pair[0] / 12 == pool && met.insert(*pair)), "{found:?}");
+                assert_eq!(items(&pairs().batch(step).unwrap()), found);
+            }
+            assert_eq!(met.len(), 4 * 9);
+        }
+    }
+
+    #[test]
+    fn objects_that_fill_no_batches_are_refused() {
+        let size = PoolSize { objects: 5, ..SIZE };
+        assert!(PooledPairs::new(Box::new(Numbered), size, Key::new(1)).is_err());
+    }
+}

@@ -24,6 +24,11 @@ fn json(args: &[&str]) -> Value {
     schema::document(&output.stdout, &args[..2].join(" "))
 }
 
+/// The networks of `run` on images with ages.
+fn eval_age(run: &Path, images: &Path, split: &Path) -> Value {
+    json(&["eval", "age", "--run", text(run), "--images", text(images), "--split", text(split), "--json"])
+}
+
 /// Runs `args`, which must fail with an error that contains `part`.
 fn refused(args: &[&str], part: &str) {
     let output = ebm(args);
@@ -89,17 +94,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     // The same networks on the same images, found through the files that a user would have.
     let test = dir.path().join("datasets/generated/age/test-64-24");
     let (images, split) = (test.join("images"), test.join("split.csv"));
-    let scored = json(&[
-        "eval",
-        "age",
-        "--run",
-        text(&run),
-        "--images",
-        text(&images),
-        "--split",
-        text(&split),
-        "--json",
-    ]);
+    let scored = eval_age(&run, &images, &split);
     assert_eq!(scored["images"], 24);
     for row in rows {
         let same = |other: &&Value| ["method", "refined", "seed"].iter().all(|key| other[key] == row[key]);
@@ -188,9 +183,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     let packed = dir.path().join("packed");
     let output = ebm(&["weights", "pack", text(&run), text(&packed)]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let given =
-        ["eval", "age", "--run", text(&packed), "--images", text(&images), "--split", text(&split), "--json"];
-    let half = json(&given);
+    let half = eval_age(&packed, &images, &split);
     assert_eq!(half["rows"].as_array().unwrap().len(), rows.len());
     for (row, other) in half["rows"].as_array().unwrap().iter().zip(scored["rows"].as_array().unwrap()) {
         assert_eq!(row["method"], other["method"]);
@@ -370,17 +363,7 @@ fn the_repositorys_networks_tell_ages() {
     let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
     assert!(!elsewhere.status.success() && message.contains("give --run"), "{message}");
     let run = root.join("weights/age");
-    let scored = json(&[
-        "eval",
-        "age",
-        "--run",
-        text(&run),
-        "--images",
-        text(&ages.images),
-        "--split",
-        text(&ages.split),
-        "--json",
-    ]);
+    let scored = eval_age(&run, &ages.images, &ages.split);
     assert_eq!(scored["rows"].as_array().unwrap().len(), 2 * 8 + 3);
 }
 

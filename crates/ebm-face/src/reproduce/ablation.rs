@@ -82,19 +82,20 @@ impl Ablation {
         mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
     ) -> Result<Vec<AblationRow>> {
         let estimates = validation_estimates(entries, 0)?;
+        let own = entries.iter().find(|entry| entry.seed == 0 && entry.energy().is_some());
+        let Some(own) = own else { return Ok(Vec::new()) };
+        let mut before = Vec::new();
+        for y0 in &estimates {
+            before.push(absolute_error(y0, &own.validation.y)?.mean);
+        }
         let mut rows = Vec::new();
         for variant in self.variants(config)? {
             let trained = variant.config.as_ref().map(|config| train(&variant.name, config)).transpose()?;
-            let own = entries.iter().find(|entry| entry.seed == 0 && entry.energy().is_some());
-            let Some(entry) = trained.as_ref().or(own) else { continue };
+            let entry = trained.as_ref().unwrap_or(own);
             let Some(energy) = entry.energy() else { continue };
             let seen = &entry.validation;
             let Choice { step_length, errors } =
                 choose_step_length(&config.refinement, energy, seen, &estimates)?;
-            let mut before = Vec::new();
-            for y0 in &estimates {
-                before.push(absolute_error(y0, &seen.y)?.mean);
-            }
             let mean = |errors: &[f64]| errors.iter().sum::<f64>() / errors.len() as f64;
             rows.push(AblationRow {
                 sigmas: variant.sigmas,

@@ -1,11 +1,15 @@
-//! ResNet-18 up to layer3: the frozen features of classifier and box module.
+//! The first stages of a network that was trained on ImageNet: the frozen features of classifier and box module.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use ebm_data::transform::Normalise;
+use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import;
 use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::ops::of_channels_last;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
@@ -14,13 +18,17 @@ use crate::{Error, Result};
 
 /// The stages of a ResNet that the tracker sees.
 const STAGES: usize = 3;
+/// The maps of an EfficientNet-Lite0 that the tracker computes; it sees the last two, of strides 8 and 16.
+const LITE0_MAPS: usize = 4;
+/// What an EfficientNet-Lite0's names begin with, after a prefix.
+const LITE0_STEM: &str = "_conv_stem.weight";
 
 /// The maps of N images of side S that the tracker works on, on the CPU with the channels innermost.
 #[derive(Clone, Debug)]
 pub struct BackboneFeatures {
-    /// (N, 128, S/8, S/8) for ResNet-18.
+    /// (N, 128, S/8, S/8) for ResNet-18, (N, 40, S/8, S/8) for EfficientNet-Lite0, whose map of this size it is.
     pub layer2: Tensor,
-    /// (N, 256, S/16, S/16) for ResNet-18.
+    /// (N, 256, S/16, S/16) for ResNet-18, (N, 112, S/16, S/16) for EfficientNet-Lite0.
     pub layer3: Tensor,
 }
 
@@ -39,19 +47,35 @@ impl BackboneFeatures {
     }
 }
 
-/// A residual network of basic blocks without its last stage, frozen: no gradient reaches it, and its batch
-/// normalisation is the affine map of its running statistics.
+/// Which network a [`Backbone`] is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Architecture {
+    /// A residual network of basic blocks, without its last stage.
+    ResNet(ResNetConfig),
+    /// EfficientNet-Lite0 up to its map of stride 16.
+    EfficientNetLite0,
+}
+
+/// A network without its last stages, frozen: no gradient reaches it, and its batch normalisation is the affine
+/// map of its running statistics.
 #[derive(Debug)]
 pub struct Backbone {
-    config: ResNetConfig,
-    network: ResNet,
+    architecture: Architecture,
+    network: Network,
+}
+
+#[derive(Debug)]
+enum Network {
+    ResNet(ResNet),
+    Lite0 { network: EfficientNetLite0, input: Rescaling },
 }
 
 impl Backbone {
-    /// The network in the weight file at `path`: safetensors or torch's `.pth`, with torchvision's names.
+    /// The network in the weight file at `path`: safetensors or torch's `.pth`, with torchvision's names for a
+    /// ResNet and the published ones, with or without a prefix, for an EfficientNet-Lite0.
     ///
-    /// Its width and the number of its blocks are told from the file, and its normalisation too: a
-    /// `bn1.weight`, or a `conv1.bias` into which it was folded. layer4 and the classifier are left out.
+    /// A ResNet's width and the number of its blocks are told from the file, and its normalisation too: a
+    /// `bn1.weight`, or a `conv1.bias` into which it was folded. Later stages and the classifier are left out.
     ///
     /// # Errors
     /// [`Error::Weights`] when a name is missing or surplus or a shape is another; else when the file cannot
@@ -65,43 +89,54 @@ impl Backbone {
     /// instance of one that was trained as a classifier.
     ///
     /// # Errors
-    /// [`Error::Config`] when they are not those of a ResNet of basic blocks.
+    /// [`Error::Config`] when they are those of neither network.
     pub fn of_store(store: &ParamStore, prefix: &str, device: &Device) -> Result<Self> {
         let own = |(name, tensor): (String, Tensor)| Some((name.strip_prefix(prefix)?.to_owned(), tensor));
         Self::of_tensors(store.tensors()?.into_iter().filter_map(own).collect(), device)
             .map_err(|reason| Error::Config { part: "backbone", reason })
     }
 
-    fn of_tensors(
-        mut tensors: BTreeMap<String, Tensor>,
-        device: &Device,
-    ) -> std::result::Result<Self, String> {
-        tensors.retain(|name, _| !["fc.", "layer4."].iter().any(|left_out| name.starts_with(left_out)));
-        let config = examine(&tensors)?;
+    fn of_tensors(tensors: BTreeMap<String, Tensor>, device: &Device) -> std::result::Result<Self, String> {
+        let prefix = tensors.keys().find_map(|name| name.strip_suffix(LITE0_STEM)).map(str::to_owned);
+        let (architecture, tensors) = match prefix {
+            Some(prefix) => (Architecture::EfficientNetLite0, of_lite0(tensors, &prefix)),
+            None => of_resnet(tensors)?,
+        };
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
         store.preload(tensors);
-        let build = || -> Result<Self> {
-            let network = ResNet::new(&config, store.var_builder(DType::F32, device))?;
-            Ok(Self { config, network })
-        };
-        let backbone = build().map_err(|error| error.to_string())?;
+        let network = architecture
+            .build(store.var_builder(DType::F32, device), device)
+            .map_err(|error| error.to_string())?;
         let report = store.preload_report();
         if report.is_exact() {
-            return Ok(backbone);
+            return Ok(Self { architecture, network });
         }
-        Err(format!("not a residual network of basic blocks with torchvision's names: {report}"))
+        Err(match architecture {
+            Architecture::ResNet(_) => {
+                format!("not a residual network of basic blocks with torchvision's names: {report}")
+            }
+            Architecture::EfficientNetLite0 => format!("not an EfficientNet-Lite0 as published: {report}"),
+        })
     }
 
     /// The channels of layer2 and layer3.
     pub fn channels(&self) -> [usize; 2] {
-        let [_, layer2, layer3, _] = self.config.channels();
-        [layer2, layer3]
+        match self.architecture {
+            Architecture::ResNet(config) => {
+                let [_, layer2, layer3, _] = config.channels();
+                [layer2, layer3]
+            }
+            Architecture::EfficientNetLite0 => {
+                let [.., layer2, layer3, _] = EfficientNetLite0::CHANNELS;
+                [layer2, layer3]
+            }
+        }
     }
 
     /// What the file held.
-    pub fn config(&self) -> &ResNetConfig {
-        &self.config
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
     }
 
     /// The maps of images (N, 3, H, W): RGB over 255, less ImageNet's mean, over its deviation.
@@ -109,19 +144,83 @@ impl Backbone {
     /// # Errors
     /// When `images` has another shape or is not f32.
     pub fn features(&self, images: &Tensor) -> Result<BackboneFeatures> {
-        let mut maps = self.network.forward_stages(images, STAGES, false)?;
+        let mut maps = match &self.network {
+            Network::ResNet(network) => network.forward_stages(images, STAGES, false)?,
+            Network::Lite0 { network, input } => {
+                let maps = network.forward_channels_last(&input.of(images)?, LITE0_MAPS, false)?;
+                maps.iter().map(of_channels_last).collect::<ebm_nn::Result<_>>()?
+            }
+        };
         match (maps.pop(), maps.pop()) {
             (Some(layer3), Some(layer2)) => Ok(BackboneFeatures { layer2, layer3 }),
-            _ => Err(Error::Config { part: "backbone", reason: "it has fewer than three stages".into() }),
+            _ => Err(Error::Config { part: "backbone", reason: "it has fewer than two maps".into() }),
         }
     }
+}
+
+impl Architecture {
+    /// The network with the parameters of `vb`.
+    fn build(self, vb: VarBuilder, device: &Device) -> Result<Network> {
+        match self {
+            Self::ResNet(config) => Ok(Network::ResNet(ResNet::new(&config, vb)?)),
+            Self::EfficientNetLite0 => {
+                let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
+                let network = EfficientNetLite0::new(norm, LITE0_MAPS, vb)?;
+                Ok(Network::Lite0 { network, input: Rescaling::new(device)? })
+            }
+        }
+    }
+}
+
+/// ImageNet's normalisation exchanged for the one that EfficientNet-Lite0 was trained with, (x − 127) / 128.
+#[derive(Debug)]
+struct Rescaling {
+    scale: Tensor,
+    shift: Tensor,
+}
+
+impl Rescaling {
+    fn new(device: &Device) -> Result<Self> {
+        let Normalise { mean, std, .. } = Normalise::IMAGENET;
+        let channels = |values: [f32; 3]| Tensor::new(&values, device)?.reshape((1, 3, 1, 1));
+        let scale = channels(std.map(|std| std * 255. / 128.))?;
+        Ok(Self { scale, shift: channels(mean.map(|mean| (mean * 255. - 127.) / 128.))? })
+    }
+
+    fn of(&self, images: &Tensor) -> Result<Tensor> {
+        Ok(images.broadcast_mul(&self.scale)?.broadcast_add(&self.shift)?)
+    }
+}
+
+/// What the tracker needs of the tensors of an EfficientNet-Lite0, whose names begin with `prefix`.
+fn of_lite0(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
+    let own = tensors.into_iter().filter_map(|(name, tensor)| {
+        let name = name.strip_prefix(prefix)?;
+        let needed = !EfficientNetLite0::is_classifier(name)
+            && EfficientNetLite0::map_of(name) <= LITE0_MAPS
+            && !name.ends_with("num_batches_tracked");
+        needed.then(|| (name.to_owned(), tensor))
+    });
+    own.collect()
+}
+
+/// What the tracker needs of the tensors of a ResNet, and what they are.
+fn of_resnet(
+    mut tensors: BTreeMap<String, Tensor>,
+) -> std::result::Result<(Architecture, BTreeMap<String, Tensor>), String> {
+    tensors.retain(|name, _| !["fc.", "layer4."].iter().any(|left_out| name.starts_with(left_out)));
+    Ok((Architecture::ResNet(examine(&tensors)?), tensors))
 }
 
 /// The configuration of the network whose tensors these are.
 fn examine(tensors: &BTreeMap<String, Tensor>) -> std::result::Result<ResNetConfig, String> {
     let width = match tensors.get("conv1.weight").map(Tensor::dims) {
         Some([width, 3, 7, 7]) => *width,
-        Some(_) | None => return Err("has no conv1.weight (O, 3, 7, 7), with which a ResNet begins".into()),
+        Some(_) | None => {
+            return Err("has neither a conv1.weight (O, 3, 7, 7), with which a ResNet begins, nor the \
+                        _conv_stem.weight of an EfficientNet-Lite0"
+                .into());
+        }
     };
     let norm = match (tensors.contains_key("bn1.weight"), tensors.contains_key("conv1.bias")) {
         (true, _) => Norm::Frozen { eps: BatchNormConfig::TRAIN.eps },

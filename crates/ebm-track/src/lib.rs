@@ -26,7 +26,7 @@ pub mod tracker;
 mod trained;
 pub mod training;
 
-pub use backbone::{Backbone, BackboneFeatures};
+pub use backbone::{Architecture, Backbone, BackboneFeatures};
 pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 use ebm_testing::external;
-use ebm_track::{Backbone, Error};
+use ebm_track::{Architecture, Backbone, Error};
 
 const CPU: Device = Device::Cpu;
 
@@ -52,7 +53,8 @@ fn small() -> BTreeMap<String, Tensor> {
 fn the_real_folded_weights_have_torchs_features() {
     let Some(path) = external("weights/resnet18_tv_folded_to_layer3_fp32.safetensors") else { return };
     let backbone = Backbone::load(&path, &CPU).unwrap();
-    assert_eq!(backbone.config(), &ResNetConfig::resnet18(Norm::Folded).up_to(3));
+    let resnet18 = ResNetConfig::resnet18(Norm::Folded).up_to(3);
+    assert_eq!(backbone.architecture(), &Architecture::ResNet(resnet18));
     assert_eq!(backbone.channels(), [128, 256]);
     let features = backbone.features(&images((1, 3, 40, 48))).unwrap();
     let expected = golden("resnet18_folded.safetensors");
@@ -66,7 +68,8 @@ fn a_small_network_is_torchvisions() {
     let path = directory.path().join("small.safetensors");
     save_safetensors(&path, &small()).unwrap();
     let backbone = Backbone::load(&path, &CPU).unwrap();
-    assert_eq!((backbone.config().width, backbone.config().layers), (4, [1, 2, 1, 0]));
+    let Architecture::ResNet(config) = backbone.architecture() else { panic!("{backbone:?}") };
+    assert_eq!((config.width, config.layers), (4, [1, 2, 1, 0]));
     let features = backbone.features(&images((2, 3, 41, 48))).unwrap();
     let expected = golden("backbone_small.safetensors");
     assert_close(&features.layer2, &expected["layer2"]);
@@ -87,6 +90,46 @@ fn a_network_that_was_trained_here_serves() {
         Backbone::of_store(&store, "other.", &CPU),
         Err(Error::Config { part: "backbone", .. })
     ));
+}
+
+/// A file may hold more than the network, under whose prefix its names are; images come with ImageNet's mean and
+/// deviation, and the network was trained on (x − 127) / 128.
+#[test]
+fn an_efficientnet_lite0_serves_out_of_a_larger_file() {
+    let store = ParamStore::new(Key::new(4));
+    let whole =
+        EfficientNetLite0::new(EfficientNetLite0::NORM, 5, store.var_builder(DType::F32, &CPU)).unwrap();
+    let named = |prefix: &str| -> BTreeMap<String, Tensor> {
+        let tensors = store.tensors().unwrap().into_iter();
+        tensors.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)).collect()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("refiner.safetensors");
+    let mut tensors = named("backbone.body.");
+    tensors.insert("roi_heads.bias".to_owned(), Tensor::zeros(1, DType::F32, &CPU).unwrap());
+    tensors.insert("backbone.body._fc.weight".to_owned(), Tensor::zeros(3, DType::F32, &CPU).unwrap());
+    save_safetensors(&path, &tensors).unwrap();
+    let backbone = Backbone::load(&path, &CPU).unwrap();
+    assert_eq!((backbone.architecture(), backbone.channels()), (&Architecture::EfficientNetLite0, [40, 112]));
+
+    let pixels: Vec<f32> = (0..3 * 48 * 64).map(|i| (i * 7919 % 256) as f32).collect();
+    let normalised = |of: &dyn Fn(usize, f32) -> f32| {
+        let values = pixels.iter().enumerate().map(|(i, &x)| of(i / (48 * 64), x)).collect::<Vec<_>>();
+        Tensor::from_vec(values, (1, 3, 48, 64), &CPU).unwrap()
+    };
+    let (mean, std) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+    let features = backbone.features(&normalised(&|c, x| (x / 255.0 - mean[c]) / std[c])).unwrap();
+    let maps = whole.forward_channels_last(&normalised(&|_, x| (x - 127.0) / 128.0), 4, false).unwrap();
+    for (found, expected) in [(&features.layer2, &maps[2]), (&features.layer3, &maps[3])] {
+        assert!(largest(expected) > 0.0);
+        assert_close(found, &expected.permute((0, 3, 1, 2)).unwrap());
+    }
+
+    let mut lacking = named("");
+    lacking.remove("_blocks.9._bn1.weight");
+    save_safetensors(&path, &lacking).unwrap();
+    let error = Backbone::load(&path, &CPU).unwrap_err().to_string();
+    assert!(error.contains("EfficientNet-Lite0") && error.contains("_blocks.9._bn1.weight"), "{error}");
 }
 
 #[test]

@@ -131,7 +131,9 @@ pub trait Reproduction {
     }
 
     /// Changes the settings as its own arguments ask.
-    fn change(&self, _config: &mut Self::Config) {}
+    fn change(&self, _config: &mut Self::Config) -> Result<()> {
+        Ok(())
+    }
 
     /// Why the configuration's figures are not of what its own arguments ask for, if they are not.
     fn is_other(&self, scale: Scale) -> Result<Option<&'static str>>;
@@ -187,7 +189,7 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     let own = task.configuration(scale);
     let mut configured: Configured<R::Config> =
         common.settings.load(args.config.as_deref().unwrap_or(&own), common.smoke)?;
-    task.change(&mut configured.settings);
+    task.change(&mut configured.settings)?;
     check_ranges("of the command line", &configured.settings)?;
     let reference = match task.is_other(scale)? {
         _ if args.dry_run => Err(DRY_RUN),

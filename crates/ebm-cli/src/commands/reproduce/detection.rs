@@ -120,12 +120,13 @@ impl Reproduction for DetectionArgs {
         published.unwrap_or(scale.name()).to_owned()
     }
 
-    fn change(&self, config: &mut ExperimentConfig) {
+    fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
         if let Some(steps) = self.steps.filter(|_| !self.task.common.smoke) {
             for training in [&mut config.density, &mut config.confidence] {
                 training.set_steps(steps as usize);
             }
         }
+        Ok(())
     }
 
     fn is_other(&self, _: Scale) -> Result<Option<&'static str>> {

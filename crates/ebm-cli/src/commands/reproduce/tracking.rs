@@ -37,6 +37,9 @@ pub struct TrackingArgs {
     /// The supplement's ablation instead of Table 3.
     #[arg(long, value_enum, conflicts_with = "dry_run")]
     ablation: Option<Ablation>,
+    /// Which methods of Table 3, by key; all of them by default.
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<String>,
     /// Another tracker's row: its name and a folder with its boxes, of each run a folder or none. May be
     /// given several times.
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_results)]
@@ -51,6 +54,10 @@ pub struct TrackingArgs {
     /// Stills: images to measure boxes on meanwhile and to choose step lengths on, likewise.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
     held_out: Vec<Annotated>,
+    /// Mini, stills: the backbone's weights, a ResNet's or an EfficientNet-Lite0's, instead of the ResNet-18
+    /// among the weights.
+    #[arg(long, value_name = "FILE", conflicts_with = "small_backbone")]
+    backbone: Option<PathBuf>,
     /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
     #[arg(long)]
     small_backbone: bool,
@@ -110,10 +117,15 @@ impl Reproduction for TrackingArgs {
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
-    fn change(&self, config: &mut ExperimentConfig) {
+    fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
         if let Some(repetitions) = self.repetitions {
             config.repetitions = repetitions as usize;
         }
+        if !self.methods.is_empty() {
+            config.methods =
+                self.methods.iter().map(|key| Ok(config.method(key)?.clone())).collect::<Result<_>>()?;
+        }
+        Ok(())
     }
 
     fn is_other(&self, scale: Scale) -> Result<Option<&'static str>> {
@@ -121,9 +133,9 @@ impl Reproduction for TrackingArgs {
         if self.ablation.is_some() {
             return Ok(Some("the settings state what to expect of Table 3 alone"));
         }
-        let small = self.small_backbone || find_backbone(&self.task.weights)?.is_none();
+        let other = self.backbone.is_some() || self.found_backbone()?.is_none();
         let reason = "the configuration's figures are of ImageNet's ResNet-18; see weights/README.md";
-        Ok((!is_own && small).then_some(reason))
+        Ok((!is_own && other).then_some(reason))
     }
 
     fn run_name(&self, scale: Scale) -> String {
@@ -187,8 +199,17 @@ impl TrackingArgs {
         }
     }
 
+    /// The weights of the backbone, unless it is to be trained.
+    fn found_backbone(&self) -> Result<Option<PathBuf>> {
+        match &self.backbone {
+            _ if self.small_backbone => Ok(None),
+            Some(path) => Ok(Some(path.clone())),
+            None => Ok(find_backbone(&self.task.weights)?),
+        }
+    }
+
     fn mini_options(&self, at: &Place<'_>) -> Result<MiniOptions> {
-        let found = if self.small_backbone { None } else { find_backbone(&self.task.weights)? };
+        let found = self.found_backbone()?;
         let own = || BackboneSource::Trained(at.run.join("backbone.safetensors"));
         let real = match &self.sequences {
             Some(root) => {

@@ -26,7 +26,7 @@ pub struct Found {
 impl Found {
     pub fn new(detection: Detection) -> Result<Self> {
         let edges = match detection.density.as_ref().map(BoxDensity::edge_intervals) {
-            None | Some(Err(Error::NonFinite { .. })) => None,
+            None | Some(Err(Error::Core(ebm_core::Error::NoSpread { .. }))) => None,
             Some(edges) => Some(edges?),
         };
         Ok(Self { detection, edges })

@@ -69,7 +69,10 @@ fn boxes_of_any_tracker_are_scored() {
     std::fs::write(results.join("One.txt"), "10\t10\t20\t20\n20\t10\t20\t20\n").unwrap();
     std::fs::write(results.join("two.txt"), "5,5,10,10\n5,5,10\n").unwrap();
     let args = ["eval", "tracking", "--dataset", "other", "--annotations", text(&annotations), "--results"];
-    let args = [&args[..], &[text(&results), "--json"]].concat();
+    let args = [&args[..], &[text(&results), "--diagnose"]].concat();
+    let table = String::from_utf8(succeeds(&args).stdout).unwrap();
+    assert!(table.contains("box wrong"), "{table}");
+    let args = [&args[..], &["--json"]].concat();
     let object = schema::document(&succeeds(&args).stdout, "eval tracking");
     assert_eq!(object["sequences"], 1);
     let row = &object["rows"][0];
@@ -78,6 +81,12 @@ fn boxes_of_any_tracker_are_scored() {
     assert!((row["auc"].as_f64().unwrap() - expected).abs() < 1e-9, "{object}");
     assert_eq!((row["op50"].as_f64(), row["op75"].as_f64()), (Some(0.5), Some(0.5)));
     assert_eq!(row["precision"].as_f64(), Some(1.0));
+    // A third of the box is right, half a side away.
+    let diagnosis = json!({
+        "sequence": "one", "run": 1, "auc": row["auc"], "followed": 0.5, "box_wrong": 0.5, "lost": 0.0,
+        "first_lost": null, "times_lost": 0, "times_found": 0,
+    });
+    assert_eq!(object["diagnosis"], json!([diagnosis]));
     assert!(object["failed"][0]["reason"].as_str().unwrap().contains("line 2"), "{object}");
 
     refused(
@@ -140,9 +149,16 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let args = [&args[..], &["--out", text(&pictures), "--pictures", "10", "--density"]].concat();
     let output = succeeds(&args);
     let lines = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(lines.lines().count(), 23);
-    let line = schema::document(lines.lines().next().unwrap().as_bytes(), "predict tracking");
-    assert_eq!((line["frame"].as_u64(), line["bbox"].as_array().unwrap().len()), (Some(1), 4));
+    let lines: Vec<Value> =
+        lines.lines().map(|line| schema::document(line.as_bytes(), "predict tracking")).collect();
+    let given: Vec<f64> = first.split(',').map(|number| number.parse().unwrap()).collect();
+    assert_eq!((lines.len(), &lines[0]["state"], &lines[0]["bbox"]), (24, &json!("given"), &json!(given)));
+    for (i, line) in lines.iter().enumerate() {
+        assert_eq!((line["frame"].as_u64(), line["bbox"].as_array().unwrap().len()), (Some(i as u64), 4));
+        let found = i == 0 || line["state"] != "not_found";
+        assert_eq!(line["confidence"].as_f64().is_some_and(|c| (0.0..=1.0).contains(&c)), found, "{line}");
+    }
+    assert!(lines[1..].iter().any(|line| line["edges_90"]["left"][0].is_array()), "{lines:?}");
     let boxes = std::fs::read_to_string(pictures.join("video_0001.txt")).unwrap();
     assert_eq!(boxes.lines().count(), 24);
     let mut drawn: Vec<String> = std::fs::read_dir(&pictures)
@@ -171,6 +187,31 @@ fn tracking_is_reproduced_and_a_target_followed() {
     refused(&with("1,2,3"), "x,y,width,height");
     refused(&with("10,10,0,5"), "sides must be positive");
     refused(&with("9000,10,5,5"), "inside the image");
+    // Frames of another size, and one that is no image any more: what was tracked is kept.
+    let broken = place("broken");
+    std::fs::create_dir_all(&broken).unwrap();
+    for (i, name) in (0..).zip(["a.jpg", "b.jpg", "c.jpg", "d.jpg"]) {
+        std::fs::copy(frames.join(format!("img/{:04}.jpg", i + 1)), broken.join(name)).unwrap();
+    }
+    let kept = |part: &str, count: usize| {
+        let out = place(part);
+        refused(
+            &["track", text(&broken), "--run", text(&ebm_run), "--out", text(&out), "--box", first],
+            part,
+        );
+        assert_eq!(std::fs::read_to_string(out.join("broken.txt")).unwrap().lines().count(), count);
+    };
+    std::fs::write(broken.join("d.jpg"), b"no image").unwrap();
+    kept("after 3 frames", 3);
+    std::fs::remove_file(broken.join("c.jpg")).unwrap();
+    write_png(&broken.join("c.png"), &Image::filled(20, 10, [0; 3]).unwrap()).unwrap();
+    kept("20x10", 2);
+    // In the terminal, without a folder for results.
+    let args = ["track", text(&broken), "--run", text(&ebm_run), "--box", first, "--samples", "0"];
+    let output = ebm(&args);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && lines.lines().count() == 2 && !lines.contains("edges_90"), "{lines}");
+
     let nowhere = place("nowhere");
     refused(
         &["predict", "tracking", text(&nowhere), "--run", text(&run), "--out", "x", "--box", "1,1,9,9"],

@@ -108,6 +108,15 @@ pub enum Error {
         /// f there.
         value: f64,
     },
+    /// Weighted samples that all agree, of which no density can be drawn.
+    #[error(
+        "the samples have no spread (effective sample size {effective_sample_size:.1}); draw more samples, or from a \
+         narrower proposal"
+    )]
+    NoSpread {
+        /// From 1 to M: as many draws from p itself would be about as good.
+        effective_sample_size: f64,
+    },
     /// f is −∞ wherever it was evaluated, so that Z = 0.
     #[error(
         "input x {x} of the batch has no density: f is -inf at every y that was tried; try others, or a wider range"

@@ -103,8 +103,8 @@ mod tempered;
 pub use candle_core;
 pub use conditional::Conditional;
 pub use density::{
-    Chains, Grid, GridDensity, GridError, Hmc, ImportanceDensity, Langevin, Mode, Region, find_modes, hmc,
-    langevin, log_prob,
+    Chains, DensityMap, Grid, GridDensity, GridError, Hmc, ImportanceDensity, Langevin, Mode, Region,
+    WeightedSamples, find_modes, hmc, langevin, log_prob,
 };
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};

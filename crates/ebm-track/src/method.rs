@@ -75,6 +75,14 @@ impl MethodConfig {
         let objective = self.objective.clone().with_gaussian(GaussianMixture::isotropic(sigmas, 4)?);
         Ok(Self { objective, ..self.clone() })
     }
+
+    /// Eq. 5 as f is trained with, where exp f is trained to be a density.
+    pub fn proposal(&self) -> Option<GaussianMixture> {
+        match &self.objective {
+            AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,
+            objective => objective.gaussian(),
+        }
+    }
 }
 
 /// The coordinates in which boxes are moved.

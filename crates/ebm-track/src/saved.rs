@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
+use ebm_core::GaussianMixture;
 use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::load_safetensors;
@@ -46,6 +47,9 @@ settings! {
         pub box_module: BoxModuleConfig,
         /// How boxes climb f.
         pub refinement: Refinement,
+        /// Eq. 5 as f was trained with, where it was trained as a density.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub proposal: Option<GaussianMixture>,
         /// The tracker.
         #[serde(default)]
         pub tracker: TrackerConfig,

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use candle_core::{D, DType, Device, Tensor};
-use ebm_core::{EnergyModel, TargetSpace};
+use ebm_core::{EnergyModel, GaussianMixture, TargetSpace};
 use ebm_data::Image;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::Convention;
@@ -36,7 +36,8 @@ fn networks(steps: usize) -> Networks<BoxModule> {
     store.freeze(|_| true);
     let boxes = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
     let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
-    Networks { backbone: Arc::new(backbone), boxes, refinement, device }
+    let proposal = Some(GaussianMixture::isotropic(&[0.05, 0.5], 4).unwrap());
+    Networks { backbone: Arc::new(backbone), boxes, refinement, proposal, device }
 }
 
 fn config() -> TrackerConfig {
@@ -104,12 +105,13 @@ fn a_target_that_is_gone_is_not_found_and_the_box_stays() {
     let before = tracker.bbox();
     let tracked = tracker.track(&empty).unwrap();
     assert_eq!((tracked.state, tracked.f, tracked.bbox), (State::NotFound, None, before));
-    assert!(tracker.corner_density(8).unwrap().is_none());
+    assert!(tracker.density(8).unwrap().is_none());
     // It comes back near where it was.
     assert_ne!(tracker.track(&frame(84.0, 58.0)).unwrap().state, State::NotFound);
-    let density = tracker.corner_density(8).unwrap().unwrap();
-    assert_eq!(density.p.len(), 64);
-    assert!((density.p.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    let density = tracker.density(64).unwrap().unwrap();
+    assert_eq!(tracker.density(64).unwrap().unwrap(), density);
+    let corner = density.corner(8).unwrap();
+    assert!(corner.p.len() == 64 && (corner.p.iter().sum::<f64>() - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -274,10 +276,78 @@ impl BoxNetwork for SizeBowl {
     }
 }
 
+/// Edges that are independent and normal about `mean`, in pixels of the crop.
+struct NormalEdges {
+    inner: BoxModule,
+    mean: [f32; 4],
+    sigma: f64,
+}
+
+impl EnergyModel for NormalEdges {
+    type Features = TargetFeatures;
+
+    fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
+        let corners = features.space().decode(y)?;
+        self.corner_scores(features.test(), &corners).map_err(ebm_core::Error::model)
+    }
+}
+
+impl BoxNetwork for NormalEdges {
+    fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> ebm_track::Result<Modulation> {
+        self.inner.modulation(reference, boxes)
+    }
+
+    fn test_features(&self, test: &BackboneFeatures, m: &Modulation) -> ebm_track::Result<TestFeatures> {
+        self.inner.test_features(test, m)
+    }
+
+    fn corner_scores(&self, _: &TestFeatures, corners: &Tensor) -> ebm_track::Result<Tensor> {
+        let z = (corners.broadcast_sub(&Tensor::new(&self.mean, &Device::Cpu)?)? / self.sigma)?;
+        Ok((z.sqr()?.sum(D::Minus1)? * -0.5)?)
+    }
+
+    fn corner_gradients(&self, f: &TestFeatures, corners: &Tensor) -> ebm_track::Result<(Tensor, Tensor)> {
+        Ok((self.corner_scores(f, corners)?, corners.zeros_like()?))
+    }
+}
+
+/// Of a density with independent edges the intervals are known, but for the Jacobian 1 / (w h) between edges and
+/// y, which makes sides shorter by σ²(w) / w = 2 · 4² / 61 = 0.5 pixels.
+#[test]
+fn intervals_of_edges_are_those_of_the_density() {
+    let Networks { backbone, boxes, proposal, device, refinement } = networks(0);
+    let (mean, sigma) = ([115.0, 118.0, 176.0, 169.0], 4.0);
+    let boxes = NormalEdges { inner: boxes, mean, sigma };
+    let networks = Networks { backbone, boxes, proposal, device, refinement };
+    let mut tracker =
+        TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3))
+            .unwrap();
+    tracker.track(&frame(81.0, 60.0)).unwrap();
+    let density = tracker.density(4000).unwrap().unwrap();
+    assert!(density.effective_sample_size() > 500.0, "{}", density.effective_sample_size());
+    let regions = density.edge_regions(0.9).unwrap();
+    let scale = (5.0 * (SIZE[0] * SIZE[1]).sqrt()).round() / 288.0;
+    let middle = regions.each_ref().map(|region| 0.5 * (region.intervals[0][0] + region.intervals[0][1]));
+    for region in &regions {
+        let expected = 2.0 * 1.645 * sigma * scale;
+        assert!((region.width() / expected - 1.0).abs() < 0.1, "{} is not {expected}", region.width());
+    }
+    for (low, high) in [(0, 2), (1, 3)] {
+        let (found, expected) = (middle[high] - middle[low], f64::from(mean[high] - mean[low]) * scale);
+        assert!((found - expected).abs() < 1.5 * scale, "{found} is not {expected}");
+    }
+    let [left, top, right, bottom] = middle;
+    let overlap = density.expected_overlap([left, top, right - left, bottom - top]);
+    // An edge is off by 4 √(2/π) = 3.2 pixels in the mean; four such edges of 61 × 51 pixels.
+    assert!((0.75..0.85).contains(&overlap), "{overlap}");
+    assert!(density.expected_overlap([left + 500.0, top, 9.0, 9.0]) == 0.0);
+}
+
 fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<SizeBowl> {
-    let Networks { backbone, boxes, device, .. } = networks(0);
+    let Networks { backbone, boxes, device, proposal, .. } = networks(0);
     Networks {
         backbone,
+        proposal,
         boxes: SizeBowl { inner: boxes, aim, power, first: Mutex::default() },
         refinement,
         device,

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ebm_eval::Summary;
 use ebm_eval::tracking::{
-    Annotations, Convention, RunsReport, TestSet, TrackingReport, evaluate_runs, merge,
+    Annotations, Convention, Diagnosis, RunsReport, SequenceScores, TestSet, TrackingReport, evaluate_runs,
+    merge,
 };
 use serde_json::json;
 
@@ -71,6 +72,9 @@ pub struct TrackingArgs {
     /// Leave frames without a valid annotation out, instead of counting them.
     #[arg(long)]
     exclude_invalid_frames: bool,
+    /// Say of each sequence what went wrong: the box, or the place.
+    #[arg(long)]
+    diagnose: bool,
     /// Write the report with all curves and sequences here, as JSON.
     #[arg(long)]
     report: Option<PathBuf>,
@@ -134,9 +138,16 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     }
     let merged = merge(&runs)?;
     if args.json {
-        println!("{}", document(COMMAND, object(&dataset, &merged, &runs)));
+        let mut object = object(&dataset, &merged, &runs);
+        if args.diagnose {
+            object["diagnosis"] = diagnoses(&runs);
+        }
+        println!("{}", document(COMMAND, object));
     } else {
         print_table(&merged, &runs);
+        if args.diagnose {
+            print_diagnoses(&runs);
+        }
     }
     Ok(())
 }
@@ -173,6 +184,42 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
         "failed": merged.failed,
         "unmatched": unmatched,
     })
+}
+
+/// Each sequence of each run.
+fn each(runs: &[TrackingReport]) -> impl Iterator<Item = (usize, &SequenceScores)> {
+    runs.iter().enumerate().flat_map(|(run, report)| report.rows.iter().map(move |row| (run + 1, row)))
+}
+
+fn diagnoses(runs: &[TrackingReport]) -> serde_json::Value {
+    let percent = |share: f64| 0.01 * share;
+    let row = |(run, row): (usize, &SequenceScores)| {
+        let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = row.diagnosis;
+        json!({
+            "sequence": row.name, "run": run, "auc": percent(row.figures.auc),
+            "followed": percent(followed), "box_wrong": percent(box_wrong), "lost": percent(lost),
+            "first_lost": first_lost, "times_lost": times_lost, "times_found": times_found,
+        })
+    };
+    each(runs).map(row).collect()
+}
+
+fn print_diagnoses(runs: &[TrackingReport]) {
+    println!("\nsequence, run         AUC  followed  box wrong    lost  first at  lost/found");
+    for (run, SequenceScores { name, figures, diagnosis, .. }) in each(runs) {
+        let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = diagnosis;
+        let first = first_lost.map_or_else(|| "–".to_owned(), |frame| frame.to_string());
+        println!(
+            "{:<18} {:6.1} {followed:7.1} % {box_wrong:8.1} % {lost:5.1} % {first:>9} {:>11}",
+            format!("{name}, {run}"),
+            figures.auc,
+            format!("{times_lost}/{times_found}"),
+        );
+    }
+    println!(
+        "followed: overlap above 0.5; box wrong: less, though the centre is within half a side of the annotated one; lost: \
+         it is not"
+    );
 }
 
 fn print_table(merged: &RunsReport, runs: &[TrackingReport]) {

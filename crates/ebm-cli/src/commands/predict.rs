@@ -18,7 +18,7 @@ pub enum Predict {
     /// Boxes, before and after refinement, in images and videos, as JSON lines and as pictures.
     #[command(after_long_help = predict_detection::LINES)]
     Detection(DetectionArgs),
-    /// One target through a video: its boxes, and pictures.
+    /// One target through a video, as `ebm track`.
     Tracking(TrackingArgs),
     /// Ages of faces with their 90 % regions, as JSON lines and as pictures.
     Age(FaceArgs),

@@ -1,21 +1,26 @@
-//! `ebm predict tracking`: one target through a video.
+//! `ebm track`, and `ebm predict tracking`: one target through a video.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
+use ebm_core::Region;
 use ebm_data::Image;
+use ebm_data::decode::read_image;
 use ebm_data::encode::write_png;
-use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
+use ebm_data::sequences::{Rect, read_boxes};
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
 use ebm_track::box_module::BoxModule;
-use ebm_track::tracker::{CornerDensity, Stages, TargetTracker, Tracked};
-use ebm_track::{Error as TrackError, Tracker, TrackerOptions};
+use ebm_track::localize::State;
+use ebm_track::tracker::{BoxDensity, Stages, TargetTracker, Tracked};
+use ebm_track::{Tracker, TrackerOptions};
 use ebm_train::Progress;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::predict_detection::session::intervals;
 use super::predict_inputs::{images_in, is_video};
 use super::{create_dir, parse_box};
+use crate::box_panel::{REGION, shade_bands};
 use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
 use crate::schema::document;
@@ -25,14 +30,18 @@ use crate::video::{self, Video};
 const GRID: usize = 96;
 /// The least width of a picture, in pixels.
 const WIDTH: usize = 640;
-/// Frames a second of the video that is made.
+/// Frames a second of the video that is made of frames that are images.
 const RATE: f64 = 25.0;
+/// The probability of an edge's band.
+const LEVEL: f64 = 0.9;
+/// The tracker that is in the repository.
+const RUN: &str = "weights/tracker";
 
-/// Arguments of `ebm predict tracking`.
+/// Arguments of `ebm track`.
 #[derive(Args)]
 pub struct TrackingArgs {
     /// The folder with the frames, images in the order of their names, or one that has them in a folder img;
-    /// or a video, whose frames ffmpeg writes to OUT/frames.
+    /// or a video, which ffmpeg reads.
     frames: PathBuf,
     /// The target in the first frame: x,y,width,height.
     #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations")]
@@ -41,141 +50,257 @@ pub struct TrackingArgs {
     #[arg(long, conflicts_with = "bbox")]
     annotations: Option<PathBuf>,
     /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the
-    /// model.safetensors in it.
+    /// model.safetensors in it. Without it that of the repository, weights/tracker.
     #[arg(long)]
-    run: PathBuf,
+    run: Option<PathBuf>,
     /// The backbone's weight file, where it is no longer where the run had it.
     #[arg(long)]
     backbone: Option<PathBuf>,
-    /// Where the boxes, and with --pictures the frames go.
+    /// Where the boxes and times, and with --pictures the frames and a video go; without it one JSON object a
+    /// frame is printed.
     #[arg(long)]
-    out: PathBuf,
-    /// Draw every so many frames.
-    #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "1")]
-    pictures: Option<usize>,
+    out: Option<PathBuf>,
+    /// Draw every so many frames, and make a video of them.
+    #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "1", requires = "out",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pictures: Option<u32>,
     /// Draw the density of the top-right corner into the pictures.
     #[arg(long, requires = "pictures")]
     density: bool,
+    /// Samples of p(y|x) in each frame, for confidences and bands; 0: none.
+    #[arg(long, default_value_t = 128)]
+    samples: usize,
     /// Seed of the tracker's numbers.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Print one JSON object for each frame.
+    /// Print one JSON object for each frame, with --out too.
     #[arg(long)]
     json: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
-    ensure!(args.pictures != Some(0), "--pictures 0: give 1 to draw every frame, or leave it out");
     let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
-    let tracker = Tracker::open_with(&args.run, &options)?;
-    let sequence = sequence(args)?;
-    create_dir(&args.out)?;
-    let folder = sequence.frames.path(0).and_then(|frame| frame.parent()?.canonicalize().ok());
-    let is_among_frames = folder.is_some() && folder == args.out.canonicalize().ok();
-    ensure!(!is_among_frames, "--out {} holds the frames; choose another folder", args.out.display());
-    let mut progress = Console::new();
-    let count = sequence.frames.len();
-    progress.begin(&format!("tracking {}", sequence.name), count);
-    let mut drawn = Vec::new();
-    let mut watch = |i: usize, image: &Image, tracked: &Tracked, tracker: &TargetTracker<'_, BoxModule>| {
-        progress.advance(i + 1, &format!("{:?}", tracked.state));
-        if args.json {
-            println!("{}", line(i, tracked));
-        }
-        if args.pictures.is_some_and(|every| i.is_multiple_of(every)) {
-            let density = if args.density { tracker.corner_density(GRID)? } else { None };
-            let truth = sequence.boxes.get(i).copied().filter(|_| args.annotations.is_some());
-            let picture = picture(image, tracked.bbox, truth, density.as_ref());
-            let path = args.out.join(format!("{i:06}.png"));
-            write_png(&path, &picture)?;
-            drawn.push(path);
-        }
-        Ok::<(), TrackError>(())
-    };
-    let found = tracker.track_sequence(&sequence, &mut watch)?;
-    progress.end();
-
-    let path = write_result(&args.out, &sequence.name, &found.boxes, ResultFormat::Full, 1)?;
-    write_times(&args.out, &sequence.name, &[&found.seconds], ResultFormat::Full)?;
-    eprintln!("{} boxes are in {}", found.boxes.len(), path.display());
-    summarise(&found.frames);
-    if drawn.len() > 1 {
-        video::make(&args.out.join("video.mp4"), &drawn, RATE)?;
+    let tracker = Tracker::open_with(args.run()?, &options)?;
+    let truth = args.annotations.as_deref().map(read_boxes).transpose()?;
+    let given =
+        args.bbox.or_else(|| truth.as_ref()?.first().copied()).context("the annotations have no box")?;
+    let mut frames = Frames::open(&args.frames)?;
+    if let Some(out) = &args.out {
+        frames.refuse_output(out)?;
+        create_dir(out)?;
     }
-    Ok(())
+    let name = name_of(&args.frames)?;
+    let first = frames.next()?.context("there is no frame")?;
+    let (settings, key) = (&tracker.saved().tracker, tracker.key().split(&name));
+    let target = TargetTracker::start(tracker.networks(), settings, &first, given, key)
+        .with_context(|| format!("{}, its first frame", args.frames.display()))?;
+    let (truth, progress) = (truth.unwrap_or_default(), Console::new());
+    let mut session =
+        Session { args, name, truth, target, found: vec![(given, None)], drawn: Vec::new(), progress };
+    session.say(
+        json!({ "frame": 0, "bbox": given, "score": null, "f": null, "state": "given", "confidence": 1.0 }),
+    );
+    session.progress.begin(&format!("tracking {}", session.name), frames.expected().unwrap_or_default());
+    let end = session.follow(&mut frames);
+    session.progress.end();
+    // What was tracked is kept, whatever ended it.
+    session.keep(frames.rate())?;
+    end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.found.len()))
 }
 
-/// The frames in the folder, with the first box.
-fn sequence(args: &TrackingArgs) -> Result<Sequence> {
-    let paths = frames(args)?;
-    if paths.len() < 2 {
-        bail!("{} has {} images; a video has two or more", args.frames.display(), paths.len());
+impl TrackingArgs {
+    fn run(&self) -> Result<&Path> {
+        let known = Path::new(RUN);
+        if let Some(run) = &self.run {
+            return Ok(run);
+        }
+        ensure!(known.is_dir(), "{RUN} is not in this folder; go to the repository's, or give --run");
+        Ok(known)
     }
-    let boxes = match (&args.annotations, args.bbox) {
-        (Some(path), _) => read_boxes(path)?,
-        (None, Some(bbox)) => vec![bbox],
-        (None, None) => bail!("give the target as --box x,y,width,height"),
-    };
-    ensure!(!boxes.is_empty(), "the annotations have no box");
-    // `…/Girl/img` is the sequence Girl, and so is `Girl.mp4`.
-    let folder = std::path::absolute(&args.frames)?;
+}
+
+/// Where frames come from.
+enum Frames {
+    Files { paths: Vec<PathBuf>, next: usize },
+    Video(Video),
+}
+
+impl Frames {
+    fn open(path: &Path) -> Result<Self> {
+        if path.is_file() && is_video(path) {
+            return Ok(Self::Video(Video::open(path)?));
+        }
+        ensure!(
+            !path.is_file(),
+            "{} is one file and no video; give a folder with the frames, or a video",
+            path.display()
+        );
+        let (mut paths, inner) =
+            (images_in(path).context("give a folder with the frames")?, path.join("img"));
+        if paths.is_empty() && inner.is_dir() {
+            paths = images_in(&inner)?;
+        }
+        ensure!(paths.len() > 1, "{} has {} images; a video has two or more", path.display(), paths.len());
+        Ok(Self::Files { paths, next: 0 })
+    }
+
+    fn next(&mut self) -> Result<Option<Image>> {
+        match self {
+            Self::Files { paths, next } => {
+                let path = paths.get(*next);
+                *next += 1;
+                Ok(path.map(|path| read_image(path)).transpose()?)
+            }
+            Self::Video(video) => video.frame(),
+        }
+    }
+
+    fn expected(&self) -> Option<usize> {
+        match self {
+            Self::Files { paths, .. } => Some(paths.len()),
+            Self::Video(video) => video.expected(),
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        match self {
+            Self::Files { .. } => RATE,
+            Self::Video(video) => video.rate(),
+        }
+    }
+
+    /// Pictures among the frames would be frames next time.
+    fn refuse_output(&self, out: &Path) -> Result<()> {
+        let Self::Files { paths, .. } = self else { return Ok(()) };
+        let folder = paths.first().and_then(|frame| frame.parent()?.canonicalize().ok());
+        let among = folder.is_some() && folder == out.canonicalize().ok();
+        ensure!(!among, "--out {} holds the frames; choose another folder", out.display());
+        Ok(())
+    }
+}
+
+/// What a sequence is called: `…/Girl/img` is the sequence Girl, and so is `Girl.mp4`.
+fn name_of(frames: &Path) -> Result<String> {
+    let folder = std::path::absolute(frames)?;
     let named = if folder.ends_with("img") { folder.parent().unwrap_or(&folder) } else { &folder };
     let own = if is_video(named) { named.file_stem() } else { named.file_name() };
-    let name = own.map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned());
-    Ok(Sequence { name, frames: Frames::Listed(paths), boxes, visible: None })
+    Ok(own.map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned()))
 }
 
-/// The files of the frames; those of a video are made.
-fn frames(args: &TrackingArgs) -> Result<Vec<PathBuf>> {
-    if args.frames.is_file() && is_video(&args.frames) {
-        let (mut video, mut paths) = (Video::open(&args.frames)?, Vec::new());
-        while let Some(frame) = video.frame()? {
-            let path = args.out.join(format!("frames/{:06}.png", paths.len()));
-            write_png(&path, &frame)?;
-            paths.push(path);
+/// A target that is followed.
+struct Session<'a> {
+    args: &'a TrackingArgs,
+    name: String,
+    /// Annotated boxes.
+    truth: Vec<Rect>,
+    target: TargetTracker<'a, BoxModule>,
+    /// The box of each frame, with what the tracker says of it from the second on.
+    found: Vec<(Rect, Option<Tracked>)>,
+    drawn: Vec<PathBuf>,
+    progress: Console,
+}
+
+impl Session<'_> {
+    /// The frames that are left.
+    fn follow(&mut self, frames: &mut Frames) -> Result<()> {
+        while let Some(image) = frames.next()? {
+            let (args, frame) = (self.args, self.found.len());
+            let tracked = self.target.track(&image)?;
+            let density = match args.samples {
+                0 => None,
+                // Where nothing was found the density is of a frame before.
+                _ if tracked.state == State::NotFound => None,
+                samples => self.target.density(samples)?,
+            };
+            let bands = density.as_ref().and_then(|density| density.edge_regions(LEVEL).ok());
+            self.say(line(frame, &tracked, density.as_ref(), bands.as_ref()));
+            if args.pictures.is_some_and(|every| frame.is_multiple_of(every as usize)) {
+                self.draw(&image, tracked.bbox, density.as_ref(), bands.as_ref())?;
+            }
+            self.progress.advance(frame + 1, &format!("{:?}", tracked.state));
+            self.found.push((tracked.bbox, Some(tracked)));
         }
-        return Ok(paths);
+        Ok(())
     }
-    let paths = images_in(&args.frames).context("give a folder with the frames")?;
-    let inner = args.frames.join("img");
-    if paths.is_empty() && inner.is_dir() { images_in(&inner) } else { Ok(paths) }
+
+    fn say(&self, line: Value) {
+        if self.args.json || self.args.out.is_none() {
+            println!("{}", document("predict tracking", line));
+        }
+    }
+
+    fn draw(
+        &mut self,
+        image: &Image,
+        bbox: Rect,
+        density: Option<&BoxDensity>,
+        bands: Option<&[Region; 4]>,
+    ) -> Result<()> {
+        let Some(out) = &self.args.out else { return Ok(()) };
+        let frame = self.found.len();
+        let factor = WIDTH.div_ceil(image.width).max(1);
+        let (mut picture, factor) = (enlarge(image, factor), factor as f64);
+        let scaled = |bbox: Rect| bbox.map(|number| number * factor);
+        if let Some(density) = density.filter(|_| self.args.density) {
+            let map = density.corner(GRID)?;
+            let [first, step] = [map.first, map.step].map(|pair| pair.map(|number| number * factor));
+            heat(&mut picture, Points { first, step, size: map.size }, &map.p);
+        }
+        if let Some(bands) = bands {
+            shade_bands(&mut picture, bands, scaled(bbox), |value, _| value * factor, REGION);
+        }
+        let truth = self.truth.get(frame).filter(|truth| truth.iter().all(|number| number.is_finite()));
+        if let Some(truth) = truth {
+            outline(&mut picture, scaled(*truth), TRUTH, 2);
+        }
+        outline(&mut picture, scaled(bbox), AFTER, 3);
+        let path = out.join(format!("{frame:06}.png"));
+        write_png(&path, &picture)?;
+        self.drawn.push(path);
+        Ok(())
+    }
+
+    /// Writes boxes and times, and makes the video.
+    fn keep(&self, rate: f64) -> Result<()> {
+        let tracked: Vec<&Tracked> = self.found.iter().filter_map(|(_, tracked)| tracked.as_ref()).collect();
+        if let Some(out) = &self.args.out {
+            let boxes: Vec<Rect> = self.found.iter().map(|(bbox, _)| *bbox).collect();
+            let later = tracked.iter().map(|tracked| tracked.stages.total().as_secs_f64());
+            let seconds: Vec<f64> = std::iter::once(0.0).chain(later).collect();
+            let path = write_result(out, &self.name, &boxes, ResultFormat::Full, 1)?;
+            write_times(out, &self.name, &[&seconds], ResultFormat::Full)?;
+            eprintln!("{} boxes are in {}", boxes.len(), path.display());
+            if self.drawn.len() > 1 {
+                video::make(&out.join("video.mp4"), &self.drawn, rate)?;
+            }
+        }
+        summarise(&tracked);
+        Ok(())
+    }
 }
 
-fn line(frame: usize, tracked: &Tracked) -> serde_json::Value {
-    let body = json!({
-        "frame": frame,
-        "bbox": tracked.bbox,
-        "score": tracked.score,
-        "f": tracked.f,
-        "state": tracked.state,
-    });
-    document("predict tracking", body)
-}
-
-fn picture(image: &Image, bbox: Rect, truth: Option<Rect>, density: Option<&CornerDensity>) -> Image {
-    let factor = WIDTH.div_ceil(image.width).max(1);
-    let mut picture = enlarge(image, factor);
-    let scaled = |bbox: Rect| bbox.map(|number| number * factor as f64);
-    if let Some(CornerDensity { first, step, size, p }) = density {
-        let [first, step] = [first, step].map(|pair| pair.map(|number| number * factor as f64));
-        heat(&mut picture, Points { first, step, size: *size }, p);
+fn line(frame: usize, tracked: &Tracked, density: Option<&BoxDensity>, bands: Option<&[Region; 4]>) -> Value {
+    let Tracked { bbox, score, f, state, .. } = tracked;
+    let mut line = json!({ "frame": frame, "bbox": bbox, "score": score, "f": f, "state": state });
+    if let Some(density) = density {
+        line["confidence"] = json!(score.clamp(0.0, 1.0) * density.expected_overlap(*bbox));
+        line["effective_sample_size"] = json!(density.effective_sample_size());
     }
-    if let Some(truth) = truth.filter(|truth| truth.iter().all(|number| number.is_finite())) {
-        outline(&mut picture, scaled(truth), TRUTH, 2);
+    if let Some(bands) = bands {
+        line["edges_90"] = intervals(bands);
     }
-    outline(&mut picture, scaled(bbox), AFTER, 3);
-    picture
+    line
 }
 
 /// What a frame takes, by stage.
-fn summarise(frames: &[Tracked]) {
+fn summarise(frames: &[&Tracked]) {
     let total = frames.iter().fold(Stages::default(), |sum, frame| sum + frame.stages);
     let (seconds, count) = (total.total().as_secs_f64(), frames.len() as f64);
     if seconds == 0.0 {
         return;
     }
-    eprintln!("{:.1} frames/s without reading and drawing; milliseconds a frame:", count / seconds);
+    eprintln!("{:.1} frames/s without reading, bands and drawing; milliseconds a frame:", count / seconds);
     for (name, stage) in [
         ("crop", total.crop),
         ("features", total.features),

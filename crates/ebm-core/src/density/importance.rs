@@ -1,11 +1,16 @@
 //! p(y | x) in any number of dimensions by importance sampling.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use rand::{Rng, RngCore};
 
 use super::scores::scores;
 use crate::log_sum::LogSum;
-use crate::{EnergyModel, Error, Proposal, Result, check, host};
+use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
+
+/// Rounds in which a quarter of the samples finds where the density is.
+const PILOTS: usize = 3;
+/// Effective samples that the proposal's own widths are worth.
+const PRIOR: f64 = 4.0;
 
 /// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q and their weights
 /// `w = exp f / q`: the estimate of Z inside Eq. 4, outside training.
@@ -57,6 +62,51 @@ impl ImportanceDensity {
             .enumerate()
             .map(|(x, (f, (samples, log_q)))| Self::weigh(x, dim, samples.to_vec(), f, log_q))
             .collect()
+    }
+
+    /// The density of one input x about `center`, shape `(1, D)`, from samples that follow it: `proposal` finds
+    /// where the density is, and a mixture about what it found draws the `num_samples` samples.
+    ///
+    /// f is known where it was trained: take the `proposal` of the training. The samples spread no further from
+    /// the mean than twice its largest standard deviation, which is what a density without bounds shows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for several inputs; those of [`from_model`](Self::from_model).
+    pub fn adaptive<M: EnergyModel>(
+        model: &M,
+        features: &M::Features,
+        proposal: &GaussianMixture,
+        center: &Tensor,
+        num_samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<Self> {
+        let (_, dim) = check::dims2("the centre", center)?;
+        check::dims("the centre", center, "(1, D), one input,", &[1, dim])?;
+        // One row of centres has one density.
+        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass { x: 0 });
+        let (mut center, mut adapted) = (center.clone(), proposal.clone());
+        for _ in 0..PILOTS {
+            let pilot = num_samples.div_ceil(4);
+            let found = only(Self::from_model(model, features, &adapted, &center, pilot, rng)?)?;
+            let mean = Tensor::from_vec(found.mean(), (1, dim), &Device::Cpu)?;
+            center = mean.to_dtype(center.dtype())?.to_device(center.device())?;
+            adapted = found.adapted(proposal)?;
+        }
+        only(Self::from_model(model, features, &adapted, &center, num_samples, rng)?)
+    }
+
+    /// A mixture about the mean: the density's own standard deviations, and twice those for the tails. A few
+    /// effective samples tell little of them: they count as [`PRIOR`] more with those of `proposal`, whose
+    /// largest is not exceeded.
+    fn adapted(&self, proposal: &GaussianMixture) -> Result<GaussianMixture> {
+        let all: Vec<f64> = proposal.sigmas().iter().flatten().copied().collect();
+        let square = all.iter().map(|sigma| sigma * sigma).sum::<f64>() / all.len() as f64;
+        let most = all.iter().copied().fold(0.0, f64::max);
+        let count = self.effective_sample_size();
+        let own = |variance: &f64| ((count * variance + PRIOR * square) / (count + PRIOR)).sqrt().min(most);
+        let own: Vec<f64> = self.variance().iter().map(own).collect();
+        let wide = own.iter().map(|sigma| 2.0 * sigma).collect();
+        GaussianMixture::new(vec![own, wide])
     }
 
     fn weigh(x: usize, dim: usize, samples: Vec<f64>, f: Vec<f64>, log_q: &[f64]) -> Result<Self> {

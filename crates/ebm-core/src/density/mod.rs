@@ -2,10 +2,11 @@
 //!
 //! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error;
 //! [`Conditional::marginals`](crate::Conditional::marginals) has those of two or three coordinates. In any
-//! number of dimensions an [`ImportanceDensity`] has what is an expectation, [`find_modes`] climbs to the
-//! modes, and [`langevin`] and [`hmc`] draw samples.
+//! number of dimensions an [`ImportanceDensity`] has what is an expectation, [`WeightedSamples`] have the
+//! marginals, [`find_modes`] climbs to the modes, and [`langevin`] and [`hmc`] draw samples.
 
 mod chains;
+mod density_map;
 mod distribution;
 mod find_modes;
 mod grid;
@@ -18,8 +19,10 @@ mod marginals;
 mod peaks;
 mod region;
 mod scores;
+mod weighted_samples;
 
 pub use chains::Chains;
+pub use density_map::DensityMap;
 pub use find_modes::{Mode, find_modes};
 pub use grid::Grid;
 pub use grid_density::GridDensity;
@@ -30,3 +33,4 @@ pub use langevin::{Langevin, langevin};
 pub(crate) use marginals::grid_marginals;
 pub use region::Region;
 pub use scores::log_prob;
+pub use weighted_samples::WeightedSamples;

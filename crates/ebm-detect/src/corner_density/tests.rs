@@ -3,6 +3,7 @@
 use ebm_seed::Key;
 
 use super::*;
+use crate::error::Error;
 
 /// f(y) = −½ Σ ((y − μ) / σ)² + c, whatever the image: a box with independent normal coordinates.
 struct Normal {
@@ -139,7 +140,7 @@ fn the_samples_follow_the_density() {
         let found = density(&Normal { sigma, constant: 0.0 }, &[0.0375, 0.075, 0.15], 4000);
         let share = found.effective_sample_size() / 4000.0;
         assert!(share > 0.5 && share < 0.75, "{share}");
-        assert!((found.weights.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!((found.samples().map(|(_, weight)| weight).sum::<f64>() - 1.0).abs() < 1e-9);
     }
     // From a box that is 12 pixels away; the left edge's standard deviation is 1.1.
     let from = [32.0, 30.0, 72.0, 50.0];
@@ -155,7 +156,7 @@ fn scaling_scales_edges_by_their_axis() {
     let density = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 10);
     for (convention, end) in [(BoxConvention::HalfOpen, 0.0), (BoxConvention::Inclusive, 1.0)] {
         let scaled = density.clone().scaled([2.0, 3.0], convention);
-        for (a, b) in density.edges.iter().zip(&scaled.edges) {
+        for ((a, _), (b, _)) in density.samples().zip(scaled.samples()) {
             // The last pixel is scaled; behind it the edge is one pixel further.
             let far = [2.0 * (a[2] - end) + end, 3.0 * (a[3] - end) + end];
             assert_eq!([2.0 * a[0], 3.0 * a[1], far[0], far[1]], *b);
@@ -166,8 +167,8 @@ fn scaling_scales_edges_by_their_axis() {
 #[test]
 fn samples_without_spread_are_refused() {
     let one = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 1);
-    assert!(matches!(one.edge(0), Err(Error::NonFinite { .. })));
-    assert!(matches!(one.corner(Corner::TopRight, 50), Err(Error::NonFinite { .. })));
+    let refused = |error: Error| matches!(error, Error::Core(ebm_core::Error::NoSpread { .. }));
+    assert!(refused(one.edge(0).unwrap_err()) && refused(one.corner(Corner::TopRight, 50).unwrap_err()));
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Intervals {
     /// has none.
     fn push(&mut self, density: &BoxDensity, bbox: [f64; 4], truth: [f64; 4]) -> Result<()> {
         let regions = match density.edge_regions(BoxDensity::LEVEL) {
-            Err(Error::NonFinite { .. }) => return Ok(()),
+            Err(Error::Core(ebm_core::Error::NoSpread { .. })) => return Ok(()),
             regions => regions?,
         };
         let refined = with_factors(bbox, [1.0; 4]).into_iter().zip(&regions);

@@ -18,6 +18,7 @@ mod annotations;
 mod center_error;
 mod convention;
 mod curves;
+mod diagnosis;
 mod directory;
 mod figures;
 mod matching;
@@ -35,6 +36,7 @@ pub use convention::{
     Area, Convention, EmptyPrediction, FirstFrame, InvalidError, MalformedPrediction, NormalizedPrecision,
     ShortResult, ValidBox, Weighting,
 };
+pub use diagnosis::Diagnosis;
 pub use directory::{evaluate_directory, evaluate_runs};
 pub use ebm_data::rect::overlap;
 pub use figures::TrackingFigures;

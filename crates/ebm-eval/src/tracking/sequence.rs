@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::center_error::{center_error, normalized_center_error};
 use super::convention::{Convention, FirstFrame, InvalidError, NormalizedPrecision, ValidBox};
+use super::diagnosis::{Diagnosis, Seen};
 use super::figures::TrackingFigures;
 use super::overlap;
 use super::prediction::prepare;
@@ -53,6 +54,9 @@ pub struct SequenceScores {
     /// What was measured.
     #[serde(flatten)]
     pub figures: TrackingFigures,
+    /// What went wrong.
+    #[serde(default)]
+    pub diagnosis: Diagnosis,
 }
 
 /// Scores the boxes that a tracker predicted on a sequence, one for each frame from the first.
@@ -97,6 +101,8 @@ struct Measured {
     overlaps: Vec<f64>,
     center_errors: Vec<f64>,
     normalized_errors: Vec<f64>,
+    /// Those that have a valid annotation.
+    seen: Vec<Seen>,
 }
 
 impl Measured {
@@ -121,17 +127,21 @@ impl Measured {
             };
             let normalized_rule =
                 if seen { convention.invalid_normalized_error } else { convention.unseen_normalized_error };
-            measured.overlaps.push(if valid { overlap(&predicted, &annotated) } else { 0.0 });
+            let overlap = if valid { overlap(&predicted, &annotated) } else { 0.0 };
+            measured.overlaps.push(overlap);
             let center = center_error(&predicted, &annotated);
             measured.center_errors.push(error(convention.invalid_center_error, center));
             let normalized = normalized_center_error(&predicted, &annotated);
             measured.normalized_errors.push(error(normalized_rule, normalized));
+            if valid {
+                measured.seen.push(Seen { frame: i, overlap, normalized_error: normalized });
+            }
         }
         measured
     }
 
     fn scores(&self, name: &str, frames: usize, convention: &Convention) -> SequenceScores {
-        let Self { overlaps, center_errors, normalized_errors } = self;
+        let Self { overlaps, center_errors, normalized_errors, seen } = self;
         let curve = curves::success(overlaps, convention.success_thresholds);
         let last = curves::MAX_CENTER_ERROR;
         let precision_curve = curves::precision(center_errors, last + 1, last as f64);
@@ -161,6 +171,7 @@ impl Measured {
                 precision_curve,
                 norm_precision_curve,
             },
+            diagnosis: Diagnosis::new(seen),
         }
     }
 }

@@ -157,7 +157,8 @@ impl Setup<'_> {
     ) -> Result<()> {
         let Trained { seed, refinement, step_factor, network } = trained;
         let backbone = self.tracking_backbone()?;
-        let networks = Networks { backbone, boxes: network, refinement, device: Device::Cpu };
+        let proposal = variant.method.proposal();
+        let networks = Networks { backbone, boxes: network, refinement, proposal, device: Device::Cpu };
         let module = self.run.join(module_name(variant, seed));
         // One sequence at a time: the rows tell how fast a tracker is.
         let runs = Runs { repetitions: self.config.repetitions, workers: 1 };

@@ -2,8 +2,8 @@
 //!
 //! [`TargetTracker::track`] is the state machine.
 
+mod box_density;
 mod config;
-mod corner_density;
 mod first_frame;
 mod refinement;
 mod target;
@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
+use ebm_core::GaussianMixture;
 use ebm_data::Image;
 use ebm_data::patch::{PatchGeometry, PatchSampler};
 use ebm_data::sequences::Rect;
 use ebm_data::transform::Normalise;
 use ebm_seed::Key;
 
+pub use self::box_density::BoxDensity;
 pub use self::config::{BoxConfig, TrackerConfig};
-pub use self::corner_density::CornerDensity;
 use self::first_frame::first_frame;
 pub use self::refinement::refine_box;
 use self::target::Target;
@@ -38,6 +39,8 @@ pub struct Networks<B> {
     pub boxes: B,
     /// How boxes climb f.
     pub refinement: Refinement,
+    /// Eq. 5 as f was trained with, where it was trained as a density.
+    pub proposal: Option<GaussianMixture>,
     /// Where the networks are.
     pub device: Device,
 }
@@ -212,16 +215,20 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         self.target.rect()
     }
 
-    /// p(y|x) of the last frame in which a box was refined, over the places of its top-right corner, on a
-    /// grid of `size × size` points; the bottom-left corner stays where the tracker put it.
+    /// p(y|x) about the target's box in the last frame in which a box was refined, by `num_samples` samples;
+    /// none before, and where f was not trained as a density.
     ///
     /// # Errors
     /// When the box module refuses.
-    pub fn corner_density(&self, size: usize) -> Result<Option<CornerDensity>> {
-        let Some(Refining { geometry, features }) = &self.last else { return Ok(None) };
-        let bbox = self.target.in_patch(geometry);
-        let density = CornerDensity::new(&self.networks.boxes, features, bbox, size, &self.networks.device)?;
-        Ok(Some(density.in_image(geometry)))
+    pub fn density(&self, num_samples: usize) -> Result<Option<BoxDensity>> {
+        let Networks { boxes: network, proposal, device, .. } = self.networks;
+        let (Some(Refining { geometry, features }), Some(proposal)) = (&self.last, proposal) else {
+            return Ok(None);
+        };
+        let bbox = row_of(self.target.in_patch(geometry), device)?;
+        let mut rng = self.key.split("density").index(self.frame as u64).rng();
+        let features = features.clone();
+        BoxDensity::about(network, features, &bbox, geometry, proposal, num_samples, &mut rng).map(Some)
     }
 
     fn look(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {

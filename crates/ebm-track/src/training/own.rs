@@ -85,6 +85,7 @@ impl ModuleTraining<'_> {
             backbone,
             box_module: self.sizes(),
             refinement: self.method.refinement.scaled(step_factor),
+            proposal: self.method.proposal(),
             tracker: self.config.tracker.clone(),
         }
     }

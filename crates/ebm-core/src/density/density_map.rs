@@ -1,9 +1,9 @@
-//! The density of a corner on a raster.
+//! The density of two coordinates on a raster.
 
-/// The marginal density of a corner on a grid of points.
+/// p of two coordinates on a grid of points in the plane.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CornerMap {
-    /// The point (x, y) in the first row and column, in pixels …
+pub struct DensityMap {
+    /// The point (x, y) in the first row and column …
     pub first: [f64; 2],
     /// … and the step (x, y) between points.
     pub step: [f64; 2],
@@ -13,7 +13,7 @@ pub struct CornerMap {
     pub p: Vec<f64>,
 }
 
-impl CornerMap {
+impl DensityMap {
     /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have
     /// `mass` or a little more together.
     pub fn level(&self, mass: f64) -> f64 {
@@ -27,7 +27,7 @@ impl CornerMap {
         reached.or(falling.last()).copied().unwrap_or(0.0)
     }
 
-    /// The area of that set, in square pixels.
+    /// The area of that set, in the unit of x times that of y.
     pub fn area(&self, mass: f64) -> f64 {
         let level = self.level(mass);
         self.p.iter().filter(|p| **p >= level).count() as f64 * self.step[0] * self.step[1]

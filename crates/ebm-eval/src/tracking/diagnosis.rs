@@ -1,0 +1,89 @@
+//! What goes wrong in a sequence: the box, or the place.
+
+use serde::{Deserialize, Serialize};
+
+/// A frame is followed where the overlap is above this.
+const FOLLOWED: f64 = 0.5;
+/// The target is lost where the centres are further apart than this, in sides of the annotated box: beyond
+/// its border, more or less.
+const LOST: f64 = 0.5;
+
+/// What a tracker did in a sequence, frame by frame: it followed the target, it was at the target with a
+/// wrong box, or it was elsewhere. Frames without a valid annotation say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// Frames with an overlap above 0.5, in per cent.
+    pub followed: f64,
+    /// Frames at the target, but with less overlap, in per cent.
+    pub box_wrong: f64,
+    /// Frames whose centres are more than half a side apart, in per cent.
+    pub lost: f64,
+    /// The first of these, from 0.
+    pub first_lost: Option<usize>,
+    /// How often the target was lost …
+    pub times_lost: usize,
+    /// … and found again.
+    pub times_found: usize,
+}
+
+/// A frame with a valid annotation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// Its number, from 0.
+    pub frame: usize,
+    /// The overlap of the boxes.
+    pub overlap: f64,
+    /// The distance of the centres, in sides of the annotated box.
+    pub normalized_error: f64,
+}
+
+impl Diagnosis {
+    /// Of the frames in their order.
+    pub(super) fn new(frames: &[Seen]) -> Self {
+        let is_far = |error: f64| error > LOST || error.is_nan();
+        let is_lost = |seen: &Seen| seen.overlap <= FOLLOWED && is_far(seen.normalized_error);
+        let share = |count: usize| 100.0 * count as f64 / frames.len().max(1) as f64;
+        let lost = frames.iter().filter(|seen| is_lost(seen)).count();
+        let followed = frames.iter().filter(|seen| seen.overlap > FOLLOWED).count();
+        let (mut times_lost, mut times_found, mut before) = (0, 0, false);
+        for seen in frames {
+            let now = is_lost(seen);
+            times_lost += usize::from(now && !before);
+            times_found += usize::from(before && !now);
+            before = now;
+        }
+        Self {
+            followed: share(followed),
+            box_wrong: share(frames.len() - followed - lost),
+            lost: share(lost),
+            first_lost: frames.iter().find(|seen| is_lost(seen)).map(|seen| seen.frame),
+            times_lost,
+            times_found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_lost_and_found() {
+        let of = |frames: &[(f64, f64)]| {
+            let numbered = frames.iter().enumerate();
+            let seen = numbered.map(|(frame, &(overlap, normalized_error))| Seen {
+                frame,
+                overlap,
+                normalized_error,
+            });
+            Diagnosis::new(&seen.collect::<Vec<_>>())
+        };
+        let (good, wrong, lost) = ((0.8, 0.1), (0.3, 0.4), (0.0, 2.0));
+        let found = of(&[good, wrong, lost, lost, good, (0.0, f64::NAN), good, (0.5, 0.5), lost, lost]);
+        let shares = (30.0, 20.0, 50.0);
+        assert_eq!((found.followed, found.box_wrong, found.lost), shares);
+        assert_eq!((found.first_lost, found.times_lost, found.times_found), (Some(2), 3, 2));
+        assert_eq!(of(&[]), Diagnosis::default());
+        assert_eq!(of(&[good, wrong]).first_lost, None);
+    }
+}

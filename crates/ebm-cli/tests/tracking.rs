@@ -187,6 +187,21 @@ fn tracking_is_reproduced_and_a_target_followed() {
     refused(&with("1,2,3"), "x,y,width,height");
     refused(&with("10,10,0,5"), "sides must be positive");
     refused(&with("9000,10,5,5"), "inside the image");
+    // In half precision, beside a copy of its backbone.
+    let (weights, packed) = (place("packed"), place("packed/tracker"));
+    std::fs::create_dir(&weights).unwrap();
+    let backbone = weights.join("backbone.safetensors");
+    std::fs::copy(run.join("backbone.safetensors"), &backbone).unwrap();
+    let pack = ["weights", "pack", text(&ebm_run), text(&packed), "--weights", text(&backbone)];
+    succeeds(&pack);
+    refused(&pack, "there already");
+    let size = |dir: &Path| std::fs::metadata(dir.join("model.safetensors")).unwrap().len() as f64;
+    assert!(size(&packed) < 0.7 * size(&ebm_run));
+    let moved = place("moved");
+    std::fs::rename(&weights, &moved).unwrap();
+    let output = succeeds(&["track", text(&frames), "--run", text(&moved.join("tracker")), "--box", first]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 24);
+
     // Frames of another size, and one that is no image any more: what was tracked is kept.
     let broken = place("broken");
     std::fs::create_dir_all(&broken).unwrap();

@@ -90,6 +90,34 @@ impl SavedConfig {
         self.save_tensors(&load_safetensors(&dir.join(MODEL), &Device::Cpu)?, dir)
     }
 
+    /// Writes the module of the run in `run` in half precision to the new folder `out`, for others to use, with
+    /// its backbone where it was, or in the file `backbone`; where that lies beside `out`, the two may be moved
+    /// together.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); [`Error::Settings`] where `out` is there already.
+    pub fn pack(run: &Path, backbone: Option<&Path>, out: &Path) -> Result<()> {
+        if out.exists() {
+            return Err(settings(out, "it is there already; give another folder".to_owned()));
+        }
+        let (mut saved, ..) = Self::load(run, backbone, &Device::Cpu)?;
+        let io = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Io { action, path, source }
+        };
+        let file = backbone.map_or_else(|| saved.backbone_path(run), Path::to_owned);
+        let file = std::fs::canonicalize(&file).map_err(io("find", &file))?;
+        std::fs::create_dir_all(out).map_err(io("make the folder", out))?;
+        let beside = std::fs::canonicalize(out).map_err(io("find", out))?;
+        saved.backbone = match file.file_name() {
+            Some(name) if file.parent() == beside.parent() => name.into(),
+            _ => file,
+        };
+        let mut tensors = load_safetensors(&Self::model_path(run), &Device::Cpu)?;
+        ebm_nn::import::halve(&mut tensors)?;
+        saved.save_tensors(&tensors, out)
+    }
+
     fn save_tensors(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
         let path = dir.join(MODEL);
         let fail = |error: toml::ser::Error| settings(&path, error.to_string());

@@ -9,6 +9,8 @@ use ebm_data::fetch::sha256_of;
 use ebm_detect::weights::{ConvertOptions, classes, convert};
 use ebm_face::reproduce::runs;
 use ebm_face::saved::pack;
+use ebm_track::saved::{SavedConfig, TRACKING};
+use ebm_train::ModelMetadata;
 use serde_json::json;
 
 use crate::schema::document;
@@ -20,7 +22,7 @@ pub enum Weights {
     /// maskrcnn-benchmark or Detectron, a ResNet or MobileFaceNet.
     Convert(ConvertArgs),
     /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
-    /// they stand on, for others to use.
+    /// they stand on, or a box module of `ebm reproduce tracking` beside its backbone, for others to use.
     Pack(PackArgs),
     /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
     /// read.
@@ -119,6 +121,12 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
 }
 
 fn run_pack(args: &PackArgs) -> Result<()> {
+    let model = SavedConfig::model_path(&args.run);
+    if model.is_file() && ModelMetadata::read(&model)?.is_some_and(|metadata| metadata.task == TRACKING) {
+        SavedConfig::pack(&args.run, args.weights.as_deref(), &args.output)?;
+        println!("a box module in {}", args.output.display());
+        return Ok(());
+    }
     let networks = runs(&args.run)?;
     pack(&networks, args.weights.as_deref(), &args.output)?;
     println!("{} networks in {}", networks.len(), args.output.display());

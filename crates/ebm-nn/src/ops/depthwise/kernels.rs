@@ -46,8 +46,19 @@ pub(super) trait Lanes: Float {
     fn compute(arch: Arch, row: Row<'_, Self>);
 }
 
-/// Vectors of channels that are summed at a time.
-const VECTORS: usize = 4;
+/// Neighbouring pixels that are summed at a time, so that a weight is read once for all of them …
+const PIXELS: usize = 4;
+/// … and vectors of channels.
+const VECTORS: usize = 2;
+
+/// How many of the pixels from the first on, [`PIXELS`] or one, meet the same columns of the kernel.
+fn alike(columns: &[Vec<Meeting>]) -> usize {
+    let taps = |meetings: &'_ Vec<Meeting>| (meetings.len(), meetings.first().map(|&(v, _)| v));
+    match columns.get(..PIXELS) {
+        Some([first, others @ ..]) if others.iter().all(|other| taps(other) == taps(first)) => PIXELS,
+        _ => 1,
+    }
+}
 
 macro_rules! lanes {
     (
@@ -60,56 +71,91 @@ macro_rules! lanes {
             }
         }
 
+        impl Row<'_, $type> {
+            /// The P pixels from `first` on, all of which meet the same taps.
+            #[inline(always)]
+            fn pixels<S: Simd, const P: usize>(&mut self, simd: S, first: usize) {
+                let Self { to, from, taps, bias, bounds } = self;
+                let channels = from.channels;
+                let to = &mut to[first * channels..][..P * channels];
+                let [least, most] = bounds.map(|bound| simd.$splat(bound));
+                // Either is the sum where that is NaN.
+                let cut = |sum| simd.$min(most, simd.$max(least, sum));
+                let (bias, bias_end) = S::$as(bias);
+                let count = S::$as(&to[..channels]).0.len();
+                // What each pixel reads, and its weights.
+                let mut terms = Vec::with_capacity(taps.rows.len() * taps.kernel_w);
+                for &(u, row) in taps.rows {
+                    for (i, &(v, _)) in taps.columns[first].iter().enumerate() {
+                        let pixel = |p: usize| S::$as(from.pixel(row, taps.columns[first + p][i].1));
+                        let w = &taps.w[(u * taps.kernel_w + v) * channels..][..channels];
+                        terms.push((std::array::from_fn::<_, P, _>(pixel), S::$as(w)));
+                    }
+                }
+                let mut at = 0;
+                while at + VECTORS <= count {
+                    let own = bias.get(at..at + VECTORS);
+                    let start: [_; VECTORS] =
+                        std::array::from_fn(|i| own.map_or(simd.$splat(0.0), |own| own[i]));
+                    let mut sums = [start; P];
+                    for (x, (w, _)) in &terms {
+                        let w = &w[at..at + VECTORS];
+                        for p in 0..P {
+                            let x = &x[p].0[at..at + VECTORS];
+                            for i in 0..VECTORS {
+                                sums[p][i] = simd.$mul_add(x[i], w[i], sums[p][i]);
+                            }
+                        }
+                    }
+                    for p in 0..P {
+                        let to = &mut S::$as_mut(&mut to[p * channels..][..channels]).0[at..at + VECTORS];
+                        for i in 0..VECTORS {
+                            to[i] = cut(sums[p][i]);
+                        }
+                    }
+                    at += VECTORS;
+                }
+                while at < count {
+                    let mut sums = [bias.get(at).copied().unwrap_or(simd.$splat(0.0)); P];
+                    for (x, (w, _)) in &terms {
+                        for p in 0..P {
+                            sums[p] = simd.$mul_add(x[p].0[at], w[at], sums[p]);
+                        }
+                    }
+                    for p in 0..P {
+                        S::$as_mut(&mut to[p * channels..][..channels]).0[at] = cut(sums[p]);
+                    }
+                    at += 1;
+                }
+                for p in 0..P {
+                    let (_, end) = S::$as_mut(&mut to[p * channels..][..channels]);
+                    if !end.is_empty() {
+                        let mut sum = simd.$load(bias_end);
+                        for (x, (_, w)) in &terms {
+                            sum = simd.$mul_add(simd.$load(x[p].1), simd.$load(w), sum);
+                        }
+                        simd.$store(end, cut(sum));
+                    }
+                }
+            }
+        }
+
         impl WithSimd for Row<'_, $type> {
             type Output = ();
 
             #[inline(always)]
-            fn with_simd<S: Simd>(self, simd: S) {
-                let Self { to, from, taps, bias, bounds } = self;
-                let (bias, bias_end) = S::$as(bias);
-                let [least, most] = bounds.map(|bound| simd.$splat(bound));
-                // Either is the sum where that is NaN.
-                let cut = |sum| simd.$min(most, simd.$max(least, sum));
-                let zero = simd.$splat(0.0);
-                let mut terms = Vec::with_capacity(taps.rows.len() * taps.kernel_w);
-                for (to, columns) in to.chunks_exact_mut(from.channels).zip(taps.columns) {
-                    terms.clear();
-                    for &(u, row) in taps.rows {
-                        for &(v, column) in columns {
-                            let w = &taps.w[(u * taps.kernel_w + v) * from.channels..][..from.channels];
-                            terms.push((S::$as(from.pixel(row, column)), S::$as(w)));
+            fn with_simd<S: Simd>(mut self, simd: S) {
+                let mut first = 0;
+                while first < self.taps.columns.len() {
+                    match alike(&self.taps.columns[first..]) {
+                        PIXELS => {
+                            self.pixels::<S, PIXELS>(simd, first);
+                            first += PIXELS;
                         }
-                    }
-                    let (to, end) = S::$as_mut(to);
-                    let (blocks, rest) = to.as_chunks_mut::<VECTORS>();
-                    for (at, to) in (0..).step_by(VECTORS).zip(blocks.iter_mut()) {
-                        let mut sums = [zero; VECTORS];
-                        if let Some(bias) = bias.get(at..at + VECTORS) {
-                            sums.copy_from_slice(bias);
+                        _ => {
+                            self.pixels::<S, 1>(simd, first);
+                            first += 1;
                         }
-                        for ((x, _), (w, _)) in &terms {
-                            let (x, w) = (&x[at..at + VECTORS], &w[at..at + VECTORS]);
-                            for i in 0..VECTORS {
-                                sums[i] = simd.$mul_add(x[i], w[i], sums[i]);
-                            }
-                        }
-                        for (to, sum) in to.iter_mut().zip(sums) {
-                            *to = cut(sum);
-                        }
-                    }
-                    for (at, to) in (blocks.len() * VECTORS..).zip(rest) {
-                        let mut sum = bias.get(at).copied().unwrap_or(zero);
-                        for ((x, _), (w, _)) in &terms {
-                            sum = simd.$mul_add(x[at], w[at], sum);
-                        }
-                        *to = cut(sum);
-                    }
-                    if !end.is_empty() {
-                        let mut sum = simd.$load(bias_end);
-                        for ((_, x), (_, w)) in &terms {
-                            sum = simd.$mul_add(simd.$load(x), simd.$load(w), sum);
-                        }
-                        simd.$store(end, cut(sum));
                     }
                 }
             }

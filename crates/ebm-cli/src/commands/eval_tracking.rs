@@ -192,12 +192,11 @@ fn each(runs: &[TrackingReport]) -> impl Iterator<Item = (usize, &SequenceScores
 }
 
 fn diagnoses(runs: &[TrackingReport]) -> serde_json::Value {
-    let percent = |share: f64| 0.01 * share;
     let row = |(run, row): (usize, &SequenceScores)| {
         let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = row.diagnosis;
         json!({
-            "sequence": row.name, "run": run, "auc": percent(row.figures.auc),
-            "followed": percent(followed), "box_wrong": percent(box_wrong), "lost": percent(lost),
+            "sequence": row.name, "run": run, "auc": 0.01 * row.figures.auc,
+            "followed": followed, "box_wrong": box_wrong, "lost": lost,
             "first_lost": first_lost, "times_lost": times_lost, "times_found": times_found,
         })
     };
@@ -210,9 +209,12 @@ fn print_diagnoses(runs: &[TrackingReport]) {
         let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = diagnosis;
         let first = first_lost.map_or_else(|| "–".to_owned(), |frame| frame.to_string());
         println!(
-            "{:<18} {:6.1} {followed:7.1} % {box_wrong:8.1} % {lost:5.1} % {first:>9} {:>11}",
+            "{:<18} {:6.1} {:7.1} % {:8.1} % {:5.1} % {first:>9} {:>11}",
             format!("{name}, {run}"),
             figures.auc,
+            100.0 * followed,
+            100.0 * box_wrong,
+            100.0 * lost,
             format!("{times_lost}/{times_found}"),
         );
     }

@@ -12,13 +12,13 @@ const LOST: f64 = 0.5;
 /// wrong box, or it was elsewhere. Frames without a valid annotation say nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// Frames with an overlap above 0.5, in per cent.
+    /// The share of frames with an overlap above 0.5, …
     pub followed: f64,
-    /// Frames at the target, but with less overlap, in per cent.
+    /// … of frames at the target, but with less overlap, …
     pub box_wrong: f64,
-    /// Frames whose centres are more than half a side apart, in per cent.
+    /// … and of frames whose centres are more than half a side apart.
     pub lost: f64,
-    /// The first of these, from 0.
+    /// The first of these frames, from 0.
     pub first_lost: Option<usize>,
     /// How often the target was lost …
     pub times_lost: usize,
@@ -42,7 +42,7 @@ impl Diagnosis {
     pub(super) fn new(frames: &[Seen]) -> Self {
         let is_far = |error: f64| error > LOST || error.is_nan();
         let is_lost = |seen: &Seen| seen.overlap <= FOLLOWED && is_far(seen.normalized_error);
-        let share = |count: usize| 100.0 * count as f64 / frames.len().max(1) as f64;
+        let share = |count: usize| count as f64 / frames.len().max(1) as f64;
         let lost = frames.iter().filter(|seen| is_lost(seen)).count();
         let followed = frames.iter().filter(|seen| seen.overlap > FOLLOWED).count();
         let (mut times_lost, mut times_found, mut before) = (0, 0, false);
@@ -80,7 +80,7 @@ mod tests {
         };
         let (good, wrong, lost) = ((0.8, 0.1), (0.3, 0.4), (0.0, 2.0));
         let found = of(&[good, wrong, lost, lost, good, (0.0, f64::NAN), good, (0.5, 0.5), lost, lost]);
-        let shares = (30.0, 20.0, 50.0);
+        let shares = (0.3, 0.2, 0.5);
         assert_eq!((found.followed, found.box_wrong, found.lost), shares);
         assert_eq!((found.first_lost, found.times_lost, found.times_found), (Some(2), 3, 2));
         assert_eq!(of(&[]), Diagnosis::default());

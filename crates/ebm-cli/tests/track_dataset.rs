@@ -61,7 +61,7 @@ impl Case {
                 steps: 2,
                 step_length: [2e-4, 1e-3],
             },
-            proposal: None,
+            density: None,
             tracker: TrackerConfig::default(),
         };
         saved.save(&store, &runs.join("ebm-0")).unwrap();

@@ -47,12 +47,24 @@ settings! {
         pub box_module: BoxModuleConfig,
         /// How boxes climb f.
         pub refinement: Refinement,
-        /// Eq. 5 as f was trained with, where it was trained as a density.
+        /// How p(y|x) is computed, where f was trained as a density.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub proposal: Option<GaussianMixture>,
+        pub density: Option<DensityConfig>,
         /// The tracker.
         #[serde(default)]
         pub tracker: TrackerConfig,
+    }
+}
+
+settings! {
+    /// How p(y|x) is computed.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct DensityConfig {
+        /// Eq. 5 as f was trained with: where f is known.
+        pub proposal: GaussianMixture,
+        /// p is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
+        pub temperature: f64 where 1e-3..=1e3,
     }
 }
 

@@ -65,7 +65,7 @@ impl Tracker {
             backbone: Arc::new(backbone),
             boxes: module,
             refinement: saved.refinement.clone(),
-            proposal: saved.proposal.clone(),
+            density: saved.density.clone(),
             device,
         };
         Ok(Self { networks, saved, key: Key::new(options.seed).split("tracker") })

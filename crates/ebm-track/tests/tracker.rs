@@ -16,6 +16,7 @@ use ebm_track::box_module::{
     BoxModule, BoxModuleConfig, BoxNetwork, Modulation, TargetFeatures, TestFeatures,
 };
 use ebm_track::localize::State;
+use ebm_track::saved::DensityConfig;
 use ebm_track::tracker::{BoxConfig, Networks, TargetTracker, TrackerConfig, refine_box};
 use ebm_track::{
     Backbone, BackboneFeatures, Error, Refinement, Runs, StepCoordinates, run_folder, track_dataset,
@@ -36,8 +37,9 @@ fn networks(steps: usize) -> Networks<BoxModule> {
     store.freeze(|_| true);
     let boxes = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
     let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
-    let proposal = Some(GaussianMixture::isotropic(&[0.05, 0.5], 4).unwrap());
-    Networks { backbone: Arc::new(backbone), boxes, refinement, proposal, device }
+    let proposal = GaussianMixture::isotropic(&[0.05, 0.5], 4).unwrap();
+    let density = Some(DensityConfig { proposal, temperature: 1.0 });
+    Networks { backbone: Arc::new(backbone), boxes, refinement, density, device }
 }
 
 fn config() -> TrackerConfig {
@@ -315,10 +317,10 @@ impl BoxNetwork for NormalEdges {
 /// y, which makes sides shorter by σ²(w) / w = 2 · 4² / 61 = 0.5 pixels.
 #[test]
 fn intervals_of_edges_are_those_of_the_density() {
-    let Networks { backbone, boxes, proposal, device, refinement } = networks(0);
+    let Networks { backbone, boxes, density, device, refinement } = networks(0);
     let (mean, sigma) = ([115.0, 118.0, 176.0, 169.0], 4.0);
     let boxes = NormalEdges { inner: boxes, mean, sigma };
-    let networks = Networks { backbone, boxes, proposal, device, refinement };
+    let networks = Networks { backbone, boxes, density, device, refinement };
     let mut tracker =
         TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3))
             .unwrap();
@@ -344,10 +346,10 @@ fn intervals_of_edges_are_those_of_the_density() {
 }
 
 fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<SizeBowl> {
-    let Networks { backbone, boxes, device, proposal, .. } = networks(0);
+    let Networks { backbone, boxes, device, density, .. } = networks(0);
     Networks {
         backbone,
-        proposal,
+        density,
         boxes: SizeBowl { inner: boxes, aim, power, first: Mutex::default() },
         refinement,
         device,

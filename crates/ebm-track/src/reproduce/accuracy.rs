@@ -1,7 +1,9 @@
 //! How well a box module refines boxes, without a tracker around it.
 
-use ebm_core::{PerturbedBoxes, Proposal};
+use candle_core::Tensor;
+use ebm_core::{GaussianMixture, MonteCarloNll, Objective, PerturbedBoxes, Proposal, Tempered};
 use ebm_eval::tracking::overlap;
+use ebm_experiment::best;
 use ebm_seed::Key;
 
 use crate::box_module::{BoxNetwork, TargetFeatures, rects};
@@ -26,10 +28,7 @@ pub fn box_accuracy<B: BoxNetwork>(
     for (number, pairs) in (0..).zip(batches) {
         let pairs = pairs?;
         let device = pairs.test_boxes.device();
-        let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?.detach();
-        let all = network.test_features(&pairs.test, &modulation)?.detach();
-        let features = TargetFeatures::new(all, &pairs.test_boxes)?;
-        let y = features.encode(&pairs.test_boxes.unsqueeze(1)?)?.squeeze(1)?;
+        let (features, y) = features_of(network, &pairs)?;
         let truth = rects(&pairs.test_boxes)?;
         for (overlaps, refinement) in overlaps.iter_mut().zip(refinements) {
             let mut rng = key.index(number).rng();
@@ -43,4 +42,43 @@ pub fn box_accuracy<B: BoxNetwork>(
         }
     }
     Ok(overlaps)
+}
+
+/// What f needs of the test crops, and y of the boxes in them.
+fn features_of<B: BoxNetwork>(network: &B, pairs: &PairFeatures) -> Result<(TargetFeatures, Tensor)> {
+    let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?.detach();
+    let all = network.test_features(&pairs.test, &modulation)?.detach();
+    let features = TargetFeatures::new(all, &pairs.test_boxes)?;
+    let y = features.encode(&pairs.test_boxes.unsqueeze(1)?)?.squeeze(1)?;
+    Ok((features, y))
+}
+
+/// Among these temperatures held-out boxes choose.
+const TEMPERATURES: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+/// Importance samples of Z.
+const SAMPLES: usize = 256;
+
+/// The temperature at which the boxes of `held_out` have the highest likelihood (temperature scaling, Guo et al.,
+/// 2017), with the mean of −log p(y|x) there and at a temperature of 1, in nats. `proposal` is the training's.
+///
+/// # Errors
+/// When the network refuses.
+pub(super) fn choose_temperature<B: BoxNetwork>(
+    network: &B,
+    proposal: &GaussianMixture,
+    held_out: &[PairFeatures],
+    key: Key,
+) -> Result<(f64, [f64; 2])> {
+    let objective = MonteCarloNll { proposal: proposal.clone(), num_samples: SAMPLES };
+    let mut nll = [0.0; TEMPERATURES.len()];
+    for (number, pairs) in (0..).zip(held_out) {
+        let (features, y) = features_of(network, pairs)?;
+        for (nll, temperature) in nll.iter_mut().zip(TEMPERATURES) {
+            let tempered = Tempered::new(network, temperature)?;
+            let loss = objective.loss(&tempered, &features, &y, &mut key.index(number).rng())?;
+            *nll += f64::from(loss.to_scalar::<f32>()?) / held_out.len() as f64;
+        }
+    }
+    let (temperature, score) = best(&TEMPERATURES, nll.iter().map(|nll| -nll)).unwrap_or((1.0, f64::NAN));
+    Ok((temperature, [-score, nll[0]]))
 }

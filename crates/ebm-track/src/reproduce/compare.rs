@@ -11,6 +11,7 @@ use ebm_train::{Group, Progress, RunSpec, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use super::chosen::Chosen;
 use super::held_out::HeldOutRow;
 use super::rivals::{RivalRow, rivals};
 use super::study::Variant;
@@ -86,7 +87,7 @@ pub struct Example {
 pub(super) struct Trained {
     pub seed: u64,
     pub refinement: Refinement,
-    pub step_factor: f64,
+    pub chosen: Chosen,
     pub network: BoxModule,
 }
 
@@ -105,13 +106,13 @@ pub(super) struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Trains a box module on `pairs` and saves it; `step_factor` chooses the factor of its step lengths.
+    /// Trains a box module on `pairs` and saves it; `choose` says how it is used.
     pub fn train(
         &self,
         variant: &Variant,
         seed: u64,
         pairs: impl PairSource,
-        step_factor: impl FnOnce(&BoxModule, &mut dyn Progress) -> Result<f64>,
+        choose: impl FnOnce(&BoxModule, &mut dyn Progress) -> Result<Chosen>,
         progress: &mut dyn Progress,
     ) -> Result<Trained> {
         let (method, config) = (&variant.method, self.config);
@@ -120,7 +121,9 @@ impl Setup<'_> {
         if self.resume && SavedConfig::exists(&directory) {
             let (saved, _, network) = SavedConfig::load(&directory, Some(self.path), &Device::Cpu)?;
             let step_factor = saved.refinement.step_length[0] / method.refinement.step_length[0];
-            return Ok(Trained { seed, refinement: saved.refinement, step_factor, network });
+            let temperature = saved.density.map_or(1.0, |density| density.temperature);
+            let chosen = Chosen { step_factor, temperature };
+            return Ok(Trained { seed, refinement: saved.refinement, chosen, network });
         }
         let (backbone, device, group) = (&self.backbone, self.device, &Group::alone());
         let training = ModuleTraining { config, method, name: &variant.key(), seed, backbone, device, group };
@@ -131,10 +134,10 @@ impl Setup<'_> {
         let (module, store) = task.into_module();
         let network =
             BoxModule::new(module.config(), store.constants()?.var_builder(DType::F32, &Device::Cpu))?;
-        let step_factor = step_factor(&network, progress)?;
-        let saved = training.saved(relative(self.path, self.run), step_factor);
+        let chosen = choose(&network, progress)?;
+        let saved = training.saved(relative(self.path, self.run), chosen);
         saved.save(&store, &directory)?;
-        Ok(Trained { seed, refinement: saved.refinement, step_factor, network })
+        Ok(Trained { seed, refinement: saved.refinement, chosen, network })
     }
 
     /// The backbone on the CPU, where trackers run.
@@ -155,10 +158,9 @@ impl Setup<'_> {
         outcome: &mut Comparison,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let Trained { seed, refinement, step_factor, network } = trained;
+        let Trained { seed, refinement, chosen, network } = trained;
         let backbone = self.tracking_backbone()?;
-        let proposal = variant.method.proposal();
-        let networks = Networks { backbone, boxes: network, refinement, proposal, device: Device::Cpu };
+        let networks = Networks { backbone, boxes: network, refinement, density: None, device: Device::Cpu };
         let module = self.run.join(module_name(variant, seed));
         // One sequence at a time: the rows tell how fast a tracker is.
         let runs = Runs { repetitions: self.config.repetitions, workers: 1 };
@@ -171,7 +173,7 @@ impl Setup<'_> {
             let reports = all.iter().map(|one| one.report(sequences, &test.convention));
             let reports = reports.collect::<Result<Vec<_>>>()?;
             let report = merge(&reports)?;
-            outcome.rows.push(Row::new(&test.name, variant, seed, step_factor, &report, &all));
+            outcome.rows.push(Row::new(&test.name, variant, seed, chosen.step_factor, &report, &all));
             outcome.failed.extend(report.failed.iter().cloned());
             if variant.sigmas.is_some() {
                 continue;

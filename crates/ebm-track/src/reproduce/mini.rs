@@ -8,13 +8,12 @@ use candle_core::Device;
 use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_eval::tracking::Convention;
-use ebm_experiment::best;
 use ebm_seed::Key;
 use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
-use super::accuracy::box_accuracy;
 use super::backbone::BackboneSource;
+use super::chosen::choose as choose_on;
 use super::compare::{Comparison, Setup, Test};
 use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
 use super::study::Study;
@@ -22,8 +21,7 @@ use crate::Backbone;
 use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
-use crate::method::Refinement;
-use crate::training::{CropStream, KeptPairs, PairFeatures, PairSource, StreamPairs};
+use crate::training::{CropStream, KeptPairs, PairSource, StreamPairs};
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -89,7 +87,7 @@ pub fn mini(
     let mut tests = vec![Test { name: GENERATED.to_owned(), sequences: test, convention }];
     tests.extend(options.real.iter().cloned());
     let variants = options.study.variants(config)?;
-    let (mut outcome, mut factors) = (Comparison::default(), HashMap::new());
+    let (mut outcome, mut chosen) = (Comparison::default(), HashMap::new());
     for seed in 0..options.seeds {
         // All methods of a seed learn from the same features, and every seed from pairs of its own in an
         // order of its own.
@@ -99,13 +97,12 @@ pub fn mini(
         for variant in &variants {
             // Chosen once for all seeds of a method.
             let key = variant.key();
-            let configured = &variant.method.refinement;
-            let choose = |network: &BoxModule, progress: &mut dyn Progress| match factors.get(&key) {
-                Some(&factor) => Ok(factor),
-                None => step_factor(config, &key, configured, network, &held_out, progress),
+            let choose = |network: &BoxModule, progress: &mut dyn Progress| match chosen.get(&key) {
+                Some(&chosen) => Ok(chosen),
+                None => choose_on(config, &variant.method, &key, network, &held_out, progress),
             };
             let trained = place.train(variant, seed, pairs.clone(), choose, progress)?;
-            factors.insert(key, trained.step_factor);
+            chosen.insert(key, trained.chosen);
             place.measure(&tests, variant, trained, &mut outcome, progress)?;
         }
     }
@@ -123,28 +120,4 @@ fn stream(
 ) -> Result<StreamPairs> {
     let loader = pair_loader(place.config, recipe, place.config.training.batch_size, videos, images, key)?;
     Ok(StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(backbone)))
-}
-
-/// The factor of the configured step lengths with the best boxes on the held-out pairs.
-pub(crate) fn step_factor(
-    config: &ExperimentConfig,
-    name: &str,
-    configured: &Refinement,
-    network: &BoxModule,
-    held_out: &[PairFeatures],
-    progress: &mut dyn Progress,
-) -> Result<f64> {
-    let refinements: Vec<_> = config.step_factors.iter().map(|&factor| configured.scaled(factor)).collect();
-    let key = Key::new(0).split("accuracy");
-    let batches = held_out.iter().cloned().map(Ok);
-    let found = box_accuracy(network, batches, &refinements, &config.tracker.boxes, key)?;
-    let mean = |overlaps: &Vec<[f64; 2]>, which: usize| {
-        overlaps.iter().map(|pair| pair[which]).sum::<f64>() / overlaps.len() as f64
-    };
-    for (factor, overlaps) in config.step_factors.iter().zip(&found) {
-        let [before, after] = [0, 1].map(|which| mean(overlaps, which));
-        progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
-    }
-    Ok(best(&config.step_factors, found.iter().map(|overlaps| mean(overlaps, 1)))
-        .map_or(1.0, |(factor, _)| factor))
 }

@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod backbone;
+mod chosen;
 mod compare;
 pub(crate) mod data;
 mod held_out;
@@ -16,10 +17,11 @@ use serde::{Deserialize, Serialize};
 
 pub use accuracy::box_accuracy;
 pub use backbone::{BackboneSource, find_backbone};
+pub use chosen::Chosen;
+pub(crate) use chosen::choose;
 pub use compare::{Comparison, Curve, Example, Test};
 pub use data::{Videos, coco_sequences};
 pub use held_out::HeldOutRow;
-pub(crate) use mini::step_factor;
 pub use mini::{MiniOptions, mini};
 pub use paper::{PaperOptions, dry_run, missing, paper};
 pub use rivals::RivalRow;

@@ -16,6 +16,7 @@ use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 use ebm_train::Progress;
 
+use super::chosen::Chosen;
 use super::compare::{Comparison, Setup, Test};
 use super::data::{loader_of, pair_sampler, pairs_key};
 use super::find_backbone;
@@ -104,7 +105,7 @@ pub fn paper(
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
             let crops = CropStream::new(loader, device.clone());
             let pairs = StreamPairs::new(crops, Arc::clone(&place.backbone));
-            let trained = place.train(variant, seed, pairs, |_, _| Ok(1.0), progress)?;
+            let trained = place.train(variant, seed, pairs, |_, _| Ok(Chosen::default()), progress)?;
             place.measure(&tests, variant, trained, &mut outcome, progress)?;
         }
     }

@@ -14,10 +14,11 @@ use ebm_seed::Key;
 use ebm_train::{Group, Progress, RunSpec, load_latest, train_run};
 
 use super::accuracy::box_accuracy;
+use super::chosen::{Chosen, choose};
 use super::compare::{Comparison, Setup, Trained, module_name, relative};
 use super::data::{Videos, loader_of, pairs_key};
 use super::held_out::{HeldOutRecord, HeldOutRow, Stage};
-use super::mini::{MiniOptions, step_factor};
+use super::mini::MiniOptions;
 use super::study::Variant;
 use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings, StillsConfig};
@@ -235,7 +236,8 @@ impl Course<'_> {
                 chosen_on.push(set.pairs.batch(step)?);
             }
         }
-        let step_factor = step_factor(config, name, &method.refinement, &network, &chosen_on, progress)?;
+        let chosen = choose(config, method, name, &network, &chosen_on, progress)?;
+        let step_factor = chosen.step_factor;
         let (refinement, key) = ([method.refinement.scaled(step_factor)], Key::new(0).split("accuracy"));
         let stage = Stage { method: name, seed, pairs, step_factor };
         let mut rows = Vec::new();
@@ -253,7 +255,7 @@ impl Course<'_> {
         if module.done < config.training.steps() {
             folder = format!("{folder}-{pairs}");
         }
-        let saved = module.training.saved(relative(self.place.path, self.place.run), step_factor);
+        let saved = module.training.saved(relative(self.place.path, self.place.run), chosen);
         let path = self.place.run.join(folder);
         std::fs::create_dir_all(&path).map_err(|source| Error::Io {
             action: "make the folder",
@@ -270,7 +272,7 @@ impl Course<'_> {
         let pairs = module.done * config.training.batch_size;
         let step_factor = self.record.of(name, seed, pairs).next().map_or(1.0, |row| row.step_factor);
         let (network, refinement) = (module.network()?, method.refinement.scaled(step_factor));
-        Ok(Trained { seed, refinement, step_factor, network })
+        Ok(Trained { seed, refinement, chosen: Chosen { step_factor, ..Chosen::default() }, network })
     }
 }
 

@@ -1,7 +1,7 @@
 //! p(y|x) of the target's box in a frame: where each edge may lie, and how much of the box is right.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{DensityMap, GaussianMixture, ImportanceDensity, Region, WeightedSamples};
+use ebm_core::{DensityMap, ImportanceDensity, Region, Tempered, WeightedSamples};
 use ebm_data::patch::PatchGeometry;
 use ebm_data::sequences::Rect;
 use ebm_nn::boxes::{BoxConvention, iou};
@@ -10,6 +10,7 @@ use rand::RngCore;
 use super::target::Target;
 use crate::box_module::{BoxNetwork, TargetFeatures, TestFeatures, rects};
 use crate::error::Result;
+use crate::saved::DensityConfig;
 
 /// Weighted samples of p(y|x) about a target's box, as edges in pixels of the image: left, top, right and
 /// bottom.
@@ -20,19 +21,21 @@ pub struct BoxDensity {
 
 impl BoxDensity {
     /// About the box `bbox` of the crop with these features, of samples that
-    /// [adapt](ImportanceDensity::adaptive) from `proposal`, with which f was trained.
+    /// [adapt](ImportanceDensity::adaptive) to it.
     pub(super) fn about<B: BoxNetwork>(
         network: &B,
         features: TestFeatures,
         bbox: &Tensor,
         geometry: &PatchGeometry,
-        proposal: &GaussianMixture,
+        config: &DensityConfig,
         num_samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
         let features = TargetFeatures::new(features, bbox)?;
         let center = features.encode(&bbox.unsqueeze(1)?)?.squeeze(1)?;
-        let density = ImportanceDensity::adaptive(network, &features, proposal, &center, num_samples, rng)?;
+        let DensityConfig { proposal, temperature } = config;
+        let model = Tempered::new(network, *temperature)?;
+        let density = ImportanceDensity::adaptive(&model, &features, proposal, &center, num_samples, rng)?;
         let y: Vec<f32> = density.samples().flatten().map(|&number| number as f32).collect();
         let y = Tensor::from_vec(y, (1, num_samples, 4), &Device::Cpu)?.to_device(center.device())?;
         let boxes = rects(&features.decode(&y)?.squeeze(0)?.to_dtype(DType::F32)?)?;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
-use ebm_core::GaussianMixture;
 use ebm_data::Image;
 use ebm_data::patch::{PatchGeometry, PatchSampler};
 use ebm_data::sequences::Rect;
@@ -30,6 +29,7 @@ use crate::classifier::{Classifier, Projected};
 use crate::error::{Error, Result};
 use crate::localize::{Interpolation, Location, State, localize};
 use crate::method::Refinement;
+use crate::saved::DensityConfig;
 
 /// What tracks any target: the networks and how boxes are refined.
 pub struct Networks<B> {
@@ -39,8 +39,8 @@ pub struct Networks<B> {
     pub boxes: B,
     /// How boxes climb f.
     pub refinement: Refinement,
-    /// Eq. 5 as f was trained with, where it was trained as a density.
-    pub proposal: Option<GaussianMixture>,
+    /// How p(y|x) is computed, where f was trained as a density.
+    pub density: Option<DensityConfig>,
     /// Where the networks are.
     pub device: Device,
 }
@@ -221,14 +221,14 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// # Errors
     /// When the box module refuses.
     pub fn density(&self, num_samples: usize) -> Result<Option<BoxDensity>> {
-        let Networks { boxes: network, proposal, device, .. } = self.networks;
-        let (Some(Refining { geometry, features }), Some(proposal)) = (&self.last, proposal) else {
+        let Networks { boxes: network, density, device, .. } = self.networks;
+        let (Some(Refining { geometry, features }), Some(density)) = (&self.last, density) else {
             return Ok(None);
         };
         let bbox = row_of(self.target.in_patch(geometry), device)?;
         let mut rng = self.key.split("density").index(self.frame as u64).rng();
         let features = features.clone();
-        BoxDensity::about(network, features, &bbox, geometry, proposal, num_samples, &mut rng).map(Some)
+        BoxDensity::about(network, features, &bbox, geometry, density, num_samples, &mut rng).map(Some)
     }
 
     fn look(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {

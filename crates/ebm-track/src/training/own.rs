@@ -18,8 +18,8 @@ use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
 use crate::error::Result;
 use crate::method::MethodConfig;
-use crate::reproduce::{data, step_factor};
-use crate::saved::SavedConfig;
+use crate::reproduce::{Chosen, choose, data};
+use crate::saved::{DensityConfig, SavedConfig};
 
 /// Batches of pairs that a module is judged on.
 const VALIDATION_BATCHES: usize = 8;
@@ -75,33 +75,33 @@ impl ModuleTraining<'_> {
         (0..VALIDATION_BATCHES).map(|step| pairs.batch(step)).collect()
     }
 
-    /// What the module is, and how it is used: with `step_factor` times the configured step lengths, on the
-    /// backbone of this file.
+    /// What the module is, and how it is used: as `chosen`, on the backbone of this file.
     #[must_use]
-    pub fn saved(&self, backbone: PathBuf, step_factor: f64) -> SavedConfig {
+    pub fn saved(&self, backbone: PathBuf, chosen: Chosen) -> SavedConfig {
+        let Chosen { step_factor, temperature } = chosen;
+        let density = self.method.proposal().map(|proposal| DensityConfig { proposal, temperature });
         SavedConfig {
             method: self.method.key.clone(),
             seed: self.seed,
             backbone,
             box_module: self.sizes(),
             refinement: self.method.refinement.scaled(step_factor),
-            proposal: self.method.proposal(),
+            density,
             tracker: self.config.tracker.clone(),
         }
     }
 
-    /// The factor of the configured step lengths that leads to the best boxes on held-out pairs.
+    /// How the module is best used on held-out pairs.
     ///
     /// # Errors
     /// When the network refuses.
-    pub fn choose_step_factor(
+    pub fn choose(
         &self,
         module: &BoxModule,
         held_out: &[PairFeatures],
         progress: &mut dyn Progress,
-    ) -> Result<f64> {
-        let MethodConfig { key, refinement, .. } = self.method;
-        step_factor(self.config, key, refinement, module, held_out, progress)
+    ) -> Result<Chosen> {
+        choose(self.config, self.method, &self.method.key, module, held_out, progress)
     }
 
     fn sizes(&self) -> BoxModuleConfig {

@@ -13,6 +13,7 @@ use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_seed::Key;
 use ebm_track::Backbone;
 use ebm_track::config::ExperimentConfig;
+use ebm_track::reproduce::Chosen;
 use ebm_track::saved::SavedConfig;
 use ebm_track::training::{BoxModuleTask, ModuleTraining, PairFeatures, StreamPairs};
 
@@ -110,7 +111,7 @@ impl Training for TrackerArgs {
         let training = self.training(data, session.device, session.group)?;
         let network = training.start(training.pairs(sequences)?)?;
         let pairs = if session.group.is_first() { training.held_out(held_out)? } else { Vec::new() };
-        let saved = training.saved(absolute(&self.backbone)?, 1.0);
+        let saved = training.saved(absolute(&self.backbone)?, Chosen::default());
         let settings = data.config.with_method(training.method).to_toml()?;
         (data.pairs, data.saved) = (pairs, Some(saved));
         let steps = data.config.training.steps();
@@ -130,8 +131,8 @@ impl Training for TrackerArgs {
     fn finish(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<()> {
         let (_, _, module) = SavedConfig::load(&self.run.run, Some(&self.backbone), session.device)?;
         let training = self.training(data, session.device, session.group)?;
-        let factor = training.choose_step_factor(&module, &data.pairs, session.progress)?;
-        Ok(training.saved(absolute(&self.backbone)?, factor).replace(&self.run.run)?)
+        let chosen = training.choose(&module, &data.pairs, session.progress)?;
+        Ok(training.saved(absolute(&self.backbone)?, chosen).replace(&self.run.run)?)
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use ebm_data::{Image, encode::write_png};
+use ebm_seed::Key;
+use ebm_synth::videos::{VideoConfig, generate};
 use serde_json::{Value, json};
 
 fn ebm(args: &[&str]) -> Output {
@@ -246,6 +248,29 @@ fn tracking_is_reproduced_and_a_target_followed() {
         ],
         "folder with the frames",
     );
+}
+
+/// In a clone, with nothing but what is in it.
+#[test]
+fn the_tracker_of_the_repository_follows_a_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = VideoConfig { frames: 24, ..VideoConfig::default() };
+    let video = generate(dir.path(), &config, 1, Key::new(3)).unwrap().remove(0);
+    let frames = video.frames.path(0).unwrap().parent().unwrap().to_owned();
+    let bbox = video.boxes[0].map(|number| number.to_string()).join(",");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let output = command.args(["track", text(&frames), "--box", &bbox]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let overlaps = lines.iter().zip(&video.boxes).map(|(line, truth)| {
+        let found: Vec<f64> = line["bbox"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+        ebm_eval::tracking::overlap(&found.try_into().unwrap(), truth)
+    });
+    let mean = overlaps.sum::<f64>() / video.boxes.len() as f64;
+    assert!(lines.len() == 24 && mean > 0.6, "{mean}");
+    assert!(lines[1..].iter().any(|line| line["edges_90"]["top"].is_array()));
 }
 
 /// The supplement's five proposals, from training to table.

@@ -3,8 +3,8 @@
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{DensityMap, ImportanceDensity, Region, Tempered, WeightedSamples};
 use ebm_data::patch::PatchGeometry;
+use ebm_data::rect::overlap;
 use ebm_data::sequences::Rect;
-use ebm_nn::boxes::{BoxConvention, iou};
 use rand::RngCore;
 
 use super::target::Target;
@@ -55,9 +55,9 @@ impl BoxDensity {
 
     /// E[IoU(Y, `bbox`)]: how much of the box is right if f is.
     pub fn expected_overlap(&self, bbox: Rect) -> f64 {
-        let corners = |edges: [f64; 4]| edges.map(|edge| edge as f32);
-        let own = corners(edges(bbox));
-        self.edges.expectation(|edges| f64::from(iou(&corners(*edges), &own, BoxConvention::HalfOpen)))
+        self.edges.expectation(|[left, top, right, bottom]| {
+            overlap(&[*left, *top, right - left, bottom - top], &bbox)
+        })
     }
 
     /// The density of the top-right corner, which the paper's Figure 1 shows, over `size` points along each

@@ -44,11 +44,11 @@ enum Command {
     /// Compute metrics.
     #[command(subcommand)]
     Eval(commands::eval::Eval),
-    /// Find objects, follow a target, or read age and pose off faces: listed, and drawn.
+    /// Find objects, or read age and pose off faces: listed, and drawn.
     #[command(subcommand)]
     Predict(commands::predict::Predict),
     /// Follow a target through a video: a box for each frame, how sure it is, and where each edge lies.
-    Track(commands::predict_tracking::TrackingArgs),
+    Track(commands::track::TargetArgs),
     /// Place another detector's boxes anew, and say how sure each edge is.
     Refine(commands::refine::RefineArgs),
     /// Teach a refiner, from a detector's boxes on annotated images, how far to move boxes, how wide intervals have
@@ -106,7 +106,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Train(command) => commands::train::run(command, signals),
         Command::Eval(command) => commands::eval::run(command),
         Command::Predict(command) => commands::predict::run(command),
-        Command::Track(args) => commands::predict_tracking::run(&args),
+        Command::Track(args) => commands::track::run(&args),
         Command::Refine(args) => commands::refine::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),

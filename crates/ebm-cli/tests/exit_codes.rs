@@ -74,7 +74,7 @@ fn damaged_weights_are_data_that_are_not_what_they_should_be() {
         leaves_with(DATA, &["weights", "convert", weights, out], name);
         let head = ["predict", "detection", &images, "--detector", DETECTOR, "--head", weights];
         leaves_with(DATA, &head, name);
-        let tracker = ["predict", "tracking", &images, "--box", "1,1,20,20", "--run", weights, "--out", run];
+        let tracker = ["track", &images, "--box", "1,1,20,20", "--run", weights, "--out", run];
         leaves_with(DATA, &tracker, name);
         let age = ["predict", "age", &images, "--run", weights];
         leaves_with(DATA, &age, name);

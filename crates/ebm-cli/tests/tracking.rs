@@ -147,12 +147,11 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let first = annotation.lines().next().unwrap();
     // The frames are in its folder img, as in OTB's.
     let (frames, ebm_run, pictures) = (video, run.join("ebm-0"), place("pictures"));
-    let args = ["predict", "tracking", text(&frames), "--run", text(&ebm_run), "--box", first, "--json"];
+    let args = ["track", text(&frames), "--run", text(&ebm_run), "--box", first, "--json"];
     let args = [&args[..], &["--out", text(&pictures), "--pictures", "10", "--density"]].concat();
     let output = succeeds(&args);
     let lines = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> =
-        lines.lines().map(|line| schema::document(line.as_bytes(), "predict tracking")).collect();
+    let lines: Vec<Value> = lines.lines().map(|line| schema::document(line.as_bytes(), "track")).collect();
     let given: Vec<f64> = first.split(',').map(|number| number.parse().unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["state"], &lines[0]["bbox"]), (24, &json!("given"), &json!(given)));
     for (i, line) in lines.iter().enumerate() {
@@ -173,19 +172,8 @@ fn tracking_is_reproduced_and_a_target_followed() {
     assert_eq!(drawn, ["000010.png", "000020.png"]);
 
     // What can not be followed says why.
-    let with = |bbox| {
-        [
-            "predict",
-            "tracking",
-            text(&frames),
-            "--run",
-            text(&ebm_run),
-            "--out",
-            text(&pictures),
-            "--box",
-            bbox,
-        ]
-    };
+    let with =
+        |bbox| ["track", text(&frames), "--run", text(&ebm_run), "--out", text(&pictures), "--box", bbox];
     refused(&with("1,2,3"), "x,y,width,height");
     refused(&with("10,10,0,5"), "sides must be positive");
     refused(&with("9000,10,5,5"), "inside the image");
@@ -231,21 +219,11 @@ fn tracking_is_reproduced_and_a_target_followed() {
 
     let nowhere = place("nowhere");
     refused(
-        &["predict", "tracking", text(&nowhere), "--run", text(&run), "--out", "x", "--box", "1,1,9,9"],
+        &["track", text(&nowhere), "--run", text(&run), "--out", "x", "--box", "1,1,9,9"],
         "model.safetensors",
     );
     refused(
-        &[
-            "predict",
-            "tracking",
-            text(&nowhere),
-            "--run",
-            text(&ebm_run),
-            "--out",
-            text(&pictures),
-            "--box",
-            "1,1,9,9",
-        ],
+        &["track", text(&nowhere), "--run", text(&ebm_run), "--out", text(&pictures), "--box", "1,1,9,9"],
         "folder with the frames",
     );
 }

@@ -9,7 +9,6 @@ use ebm_face::prediction::{AGE, HEAD_POSE};
 
 use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
-use super::predict_tracking::{self, TrackingArgs};
 use crate::device::DeviceArgs;
 
 /// What to predict.
@@ -18,8 +17,6 @@ pub enum Predict {
     /// Boxes, before and after refinement, in images and videos, as JSON lines and as pictures.
     #[command(after_long_help = predict_detection::LINES)]
     Detection(DetectionArgs),
-    /// One target through a video, as `ebm track`.
-    Tracking(TrackingArgs),
     /// Ages of faces with their 90 % regions, as JSON lines and as pictures.
     Age(FaceArgs),
     /// Poses of heads, the same.
@@ -86,7 +83,6 @@ impl ModelArgs {
 pub fn run(command: Predict) -> Result<()> {
     match command {
         Predict::Detection(args) => predict_detection::run(&args),
-        Predict::Tracking(args) => predict_tracking::run(&args),
         Predict::Age(args) => predict_face::run(&args, AGE),
         Predict::HeadPose(args) => predict_face::run(&args, HEAD_POSE),
     }

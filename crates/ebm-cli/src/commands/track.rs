@@ -1,4 +1,4 @@
-//! `ebm track`, and `ebm predict tracking`: one target through a video.
+//! `ebm track`: one target through a video.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ const RUN: &str = "weights/tracker";
 
 /// Arguments of `ebm track`.
 #[derive(Args)]
-pub struct TrackingArgs {
+pub struct TargetArgs {
     /// The folder with the frames, images in the order of their names, or one that has them in a folder img;
     /// or a video, which ffmpeg reads.
     frames: PathBuf,
@@ -79,7 +79,7 @@ pub struct TrackingArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &TrackingArgs) -> Result<()> {
+pub fn run(args: &TargetArgs) -> Result<()> {
     let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
     let tracker = Tracker::open_with(args.run()?, &options)?;
     let truth = args.annotations.as_deref().map(read_boxes).transpose()?;
@@ -109,7 +109,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.found.len()))
 }
 
-impl TrackingArgs {
+impl TargetArgs {
     fn run(&self) -> Result<&Path> {
         let known = Path::new(RUN);
         if let Some(run) = &self.run {
@@ -190,7 +190,7 @@ fn name_of(frames: &Path) -> Result<String> {
 
 /// A target that is followed.
 struct Session<'a> {
-    args: &'a TrackingArgs,
+    args: &'a TargetArgs,
     name: String,
     /// Annotated boxes.
     truth: Vec<Rect>,
@@ -226,7 +226,7 @@ impl Session<'_> {
 
     fn say(&self, line: Value) {
         if self.args.json || self.args.out.is_none() {
-            println!("{}", document("predict tracking", line));
+            println!("{}", document("track", line));
         }
     }
 

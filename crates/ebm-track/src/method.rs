@@ -76,12 +76,16 @@ impl MethodConfig {
         Ok(Self { objective, ..self.clone() })
     }
 
-    /// Eq. 5 as f is trained with, where exp f is trained to be a density.
+    /// The narrowest component of Eq. 5 as f is trained with, where exp f is trained to be a density: so near to
+    /// a box f is known well, and far from it exp f need not fall.
     pub fn proposal(&self) -> Option<GaussianMixture> {
-        match &self.objective {
+        let mixture = match &self.objective {
             AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,
             objective => objective.gaussian(),
-        }
+        }?;
+        let widest = |sigmas: &&Vec<f64>| sigmas.iter().copied().fold(0.0, f64::max);
+        let narrowest = mixture.sigmas().iter().min_by(|a, b| widest(a).total_cmp(&widest(b)))?;
+        GaussianMixture::new(vec![narrowest.clone()]).ok()
     }
 }
 

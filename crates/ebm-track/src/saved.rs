@@ -61,7 +61,7 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct DensityConfig {
-        /// Eq. 5 as f was trained with: where f is known.
+        /// About a box, where f is known: of Eq. 5 as in training the narrowest component.
         pub proposal: GaussianMixture,
         /// p is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
         pub temperature: f64 where 1e-3..=1e3,

@@ -34,6 +34,9 @@ settings! {
         /// as it is.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
+        /// Temperatures of p(y|x) among which the held-out boxes choose; none: 1.
+        #[serde(default)]
+        pub temperatures: Vec<f64> where 1e-3..=1e3,
         /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
         #[serde(default = "published_repetitions")]
         pub repetitions: usize where 1..=1000,

@@ -1,10 +1,10 @@
 //! What held-out boxes choose of how a module is used.
 
-use ebm_experiment::best;
+use ebm_experiment::best as best_of;
 use ebm_seed::Key;
 use ebm_train::Progress;
 
-use super::accuracy::{box_accuracy, choose_temperature};
+use super::accuracy::{box_accuracy, nll_at};
 use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
 use crate::error::Result;
@@ -51,16 +51,17 @@ pub(crate) fn choose(
         let [before, after] = [0, 1].map(|which| mean(overlaps, which));
         progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
     }
-    let best = best(&config.step_factors, found.iter().map(|overlaps| mean(overlaps, 1)));
+    let best = best_of(&config.step_factors, found.iter().map(|overlaps| mean(overlaps, 1)));
     let step_factor = best.map_or(1.0, |(factor, _)| factor);
     let temperature = match method.proposal() {
         Some(proposal) if !held_out.is_empty() => {
+            let temperatures = &config.temperatures;
             let key = Key::new(0).split("temperature");
-            let (temperature, [nll, before]) = choose_temperature(network, &proposal, held_out, key)?;
-            progress.message(&format!(
-                "{name}: p(y|x) at temperature {temperature}: NLL {nll:.3}, {before:.3} at 1"
-            ));
-            temperature
+            let nll = nll_at(network, &proposal, temperatures, held_out, key)?;
+            for (temperature, nll) in temperatures.iter().zip(&nll) {
+                progress.message(&format!("{name}: p(y|x) at temperature {temperature}: NLL {nll:.3}"));
+            }
+            best_of(temperatures, nll.iter().map(|nll| -nll)).map_or(1.0, |(temperature, _)| temperature)
         }
         _ => 1.0,
     };

@@ -113,14 +113,13 @@ impl SavedConfig {
             return Err(settings(out, "it is there already; give another folder".to_owned()));
         }
         let (mut saved, ..) = Self::load(run, backbone, &Device::Cpu)?;
-        let io = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Io { action, path, source }
+        let find = |path: &Path| {
+            let fail = |source| Error::Io { action: "find", path: path.to_owned(), source };
+            std::fs::canonicalize(path).map_err(fail)
         };
-        let file = backbone.map_or_else(|| saved.backbone_path(run), Path::to_owned);
-        let file = std::fs::canonicalize(&file).map_err(io("find", &file))?;
-        std::fs::create_dir_all(out).map_err(io("make the folder", out))?;
-        let beside = std::fs::canonicalize(out).map_err(io("find", out))?;
+        let file = find(&backbone.map_or_else(|| saved.backbone_path(run), Path::to_owned))?;
+        create_dir(out)?;
+        let beside = find(out)?;
         saved.backbone = match file.file_name() {
             Some(name) if file.parent() == beside.parent() => name.into(),
             _ => file,
@@ -209,6 +208,12 @@ fn check_backbone(path: &Path, expected: &str) -> Result<()> {
         "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
     );
     Err(Error::Weights { path: path.to_owned(), reason })
+}
+
+/// Makes a folder with those that it is in, unless it is there.
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    let fail = |source| Error::Io { action: "make the folder", path: path.to_owned(), source };
+    std::fs::create_dir_all(path).map_err(fail)
 }
 
 fn settings(path: &Path, reason: String) -> Error {

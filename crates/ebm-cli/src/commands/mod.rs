@@ -52,6 +52,16 @@ pub fn create_dir(path: &Path) -> Result<()> {
     })
 }
 
+/// The run that is given, or the one of the repository, `known`.
+pub fn run_or_own<'a>(given: Option<&'a Path>, known: &'a str) -> Result<&'a Path> {
+    let own = Path::new(known);
+    ensure!(
+        given.is_some() || own.is_dir(),
+        "{known} is not in this folder; go to the repository's, or give --run"
+    );
+    Ok(given.unwrap_or(own))
+}
+
 /// What a file or folder of data calls itself, without the ending and without COCO's prefixes.
 pub fn dataset_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();

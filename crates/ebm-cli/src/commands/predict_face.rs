@@ -14,8 +14,8 @@ use ebm_train::Progress;
 use serde_json::json;
 
 use super::eval_face::NetworkArgs;
-use super::parse_box;
 use super::predict_inputs::{PictureFolder, image_files, picture_names};
+use super::{parse_box, run_or_own};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
 use crate::progress::Console;
@@ -57,21 +57,11 @@ const CROP: f64 = 1.5;
 
 impl FaceArgs {
     fn predictor(&self, title: &str) -> Result<Predictor> {
-        let run = match &self.run {
-            Some(run) => run.as_path(),
-            None => {
-                let known = Path::new(AGE_RUN);
-                ensure!(
-                    title == AGE,
-                    "there are no weights for the {title} here; give --run, a run of `ebm train head-pose`"
-                );
-                ensure!(
-                    known.is_dir(),
-                    "{AGE_RUN} is not in this folder; go to the repository's, or give --run"
-                );
-                known
-            }
-        };
+        ensure!(
+            self.run.is_some() || title == AGE,
+            "there are no weights for the {title} here; give --run, a run of `ebm train head-pose`"
+        );
+        let run = run_or_own(self.run.as_deref(), AGE_RUN)?;
         let initial = self.baseline.as_deref().map_or(Initial::Usual, Initial::from);
         let NetworkArgs { weights, step_length } = &self.how;
         let options = PredictorOptions { weights: weights.clone(), step_length: *step_length, initial };

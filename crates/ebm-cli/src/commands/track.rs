@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::predict_detection::session::intervals;
 use super::predict_inputs::{images_in, is_video};
-use super::{create_dir, parse_box};
+use super::{create_dir, parse_box, run_or_own};
 use crate::box_panel::{REGION, shade_bands};
 use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
@@ -81,7 +81,7 @@ pub struct TargetArgs {
 /// Runs the command.
 pub fn run(args: &TargetArgs) -> Result<()> {
     let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
-    let tracker = Tracker::open_with(args.run()?, &options)?;
+    let tracker = Tracker::open_with(run_or_own(args.run.as_deref(), RUN)?, &options)?;
     let truth = args.annotations.as_deref().map(read_boxes).transpose()?;
     let given =
         args.bbox.or_else(|| truth.as_ref()?.first().copied()).context("the annotations have no box")?;
@@ -107,17 +107,6 @@ pub fn run(args: &TargetArgs) -> Result<()> {
     // What was tracked is kept, whatever ended it.
     session.keep(frames.rate())?;
     end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.found.len()))
-}
-
-impl TargetArgs {
-    fn run(&self) -> Result<&Path> {
-        let known = Path::new(RUN);
-        if let Some(run) = &self.run {
-            return Ok(run);
-        }
-        ensure!(known.is_dir(), "{RUN} is not in this folder; go to the repository's, or give --run");
-        Ok(known)
-    }
 }
 
 /// Where frames come from.

@@ -13,7 +13,7 @@ use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
 use super::backbone::BackboneSource;
-use super::chosen::choose as choose_on;
+use super::chosen::choose;
 use super::compare::{Comparison, Setup, Test};
 use super::data::{Videos, coco_sequences, pair_loader, pairs_key};
 use super::study::Study;
@@ -97,11 +97,11 @@ pub fn mini(
         for variant in &variants {
             // Chosen once for all seeds of a method.
             let key = variant.key();
-            let choose = |network: &BoxModule, progress: &mut dyn Progress| match chosen.get(&key) {
+            let choice = |network: &BoxModule, progress: &mut dyn Progress| match chosen.get(&key) {
                 Some(&chosen) => Ok(chosen),
-                None => choose_on(config, &variant.method, &key, network, &held_out, progress),
+                None => choose(config, &variant.method, &key, network, &held_out, progress),
             };
-            let trained = place.train(variant, seed, pairs.clone(), choose, progress)?;
+            let trained = place.train(variant, seed, pairs.clone(), choice, progress)?;
             chosen.insert(key, trained.chosen);
             place.measure(&tests, variant, trained, &mut outcome, progress)?;
         }

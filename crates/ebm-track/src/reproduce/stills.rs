@@ -23,6 +23,7 @@ use super::study::Variant;
 use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings, StillsConfig};
 use crate::error::{Error, Result};
+use crate::saved::create_dir;
 use crate::training::{
     BoxModuleTask, CropStream, KeptPairs, ModuleTraining, PairSource, PoolSize, PooledPairs, StreamPairs,
 };
@@ -257,11 +258,7 @@ impl Course<'_> {
         }
         let saved = module.training.saved(relative(self.place.path, self.place.run), chosen);
         let path = self.place.run.join(folder);
-        std::fs::create_dir_all(&path).map_err(|source| Error::Io {
-            action: "make the folder",
-            path: path.clone(),
-            source,
-        })?;
+        create_dir(&path)?;
         saved.save(module.task.store(), &path)?;
         self.record.add(rows)
     }

@@ -1,4 +1,4 @@
-"""Golden losses and gradients of the heads of Table 2, from tests/heads.rs's formulas and draws.
+"""Golden losses and gradients of the heads of Table 2, from tests/suite/heads.rs's formulas and draws.
 
     EBM_WRITE_NOISE=heads_noise.safetensors cargo test -p ebm-detect --test heads the_draws
     python make_heads.py heads_noise.safetensors heads.safetensors

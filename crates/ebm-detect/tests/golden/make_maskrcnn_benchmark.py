@@ -4,7 +4,7 @@
 
 Written in plain torch, without that project's code: affine normalisation without epsilon,
 the stride in the first 1x1, inclusive boxes everywhere, the table of anchors, suppression at equality. The network has
-a 32nd of the channels. Its input is a formula, repeated in tests/maskrcnn_benchmark.rs.
+a 32nd of the channels. Its input is a formula, repeated in tests/suite/maskrcnn_benchmark.rs.
 """
 
 import collections

@@ -1,7 +1,7 @@
 """Golden features of ConvNeXt and DINOv2, in float64, from torchvision and from torch's layers.
 
 Run: python backbones.py (writes beside itself). Weights and images are formulas of the index and of the name, repeated in
-tests/backbones.rs, so that the file holds the features only.
+tests/suite/backbones.rs, so that the file holds the features only.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Golden features of the folded 8-bit ResNet-50, from torch in float64.
 
 Run: python resnet50_folded.py FILE (the weight file; writes beside itself). The images are a formula of the index, repeated in
-tests/trunk_weights.rs, so that the file holds the features only.
+tests/suite/resnet_file.rs, so that the file holds the features only.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Losses, gradients and Adam's steps of every head, and of a small network end to end, by PyTorch in float64.
 
 Run: python training.py (writes training.safetensors beside itself). The losses are those of the paper and its supplement, written
-out; tests/torch.rs compares. A case's settings are in the file's metadata, under its name.
+out; tests/suite/torch.rs compares. A case's settings are in the file's metadata, under its name.
 """
 
 import json

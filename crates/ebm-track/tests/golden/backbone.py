@@ -1,7 +1,7 @@
 """Golden values of the backbone, from torch and torchvision in float64.
 
 Run: python backbone.py FOLDED (the folded ResNet-18 of the real data; writes beside itself). Images are a formula of
-the index, repeated in tests/backbone.rs.
+the index, repeated in tests/suite/backbone.rs.
 """
 
 import os

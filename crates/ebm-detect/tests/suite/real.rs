@@ -1,0 +1,96 @@
+//! A study of real images from the detector on, on a folder as `ebm data get` leaves it, with drawn scenes in it.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device};
+use ebm_detect::config::{ExperimentConfig, Settings};
+use ebm_detect::reproduce::{BaseOptions, RealOptions, StudyOptions, real, table2};
+use ebm_detect::weights;
+use ebm_nn::efficientnet::EfficientNetLite0;
+use ebm_nn::import::save_safetensors;
+use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_synth::scenes::{self, Difficulty, SceneConfig};
+
+/// EfficientNet-Lite0 with drawn weights.
+fn body(dir: &Path) -> PathBuf {
+    let store = ParamStore::new(Key::new(1));
+    let norm = BatchNormConfig::frozen(EfficientNetLite0::NORM.eps);
+    EfficientNetLite0::new(norm, 5, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+    let path = dir.join("body.safetensors");
+    save_safetensors(&path, &store.tensors().unwrap()).unwrap();
+    path
+}
+
+/// `images/` with four scenes, and each of these annotation files.
+fn folder(dir: &Path, files: &[&str]) -> PathBuf {
+    let scenes = SceneConfig::preset(Difficulty::Easy);
+    let set = scenes::generate(&dir.join("scenes"), &scenes, 4, Key::new(2)).unwrap();
+    let data = dir.join("data");
+    std::fs::create_dir(&data).unwrap();
+    for file in files {
+        std::fs::copy(&set.annotations, data.join(file)).unwrap();
+    }
+    std::fs::rename(&set.images, data.join("images")).unwrap();
+    data
+}
+
+fn options(dir: &Path, data: PathBuf) -> RealOptions {
+    let study =
+        StudyOptions { run: dir.join("run"), heads: None, resume: false, device: Device::Cpu, workers: 1 };
+    let weights = dir.join("detector.safetensors");
+    let base = BaseOptions { from_scratch: true, keep: true, weights, body: Some(body(dir)) };
+    std::fs::create_dir(&study.run).unwrap();
+    RealOptions { base, data, study }
+}
+
+fn config() -> ExperimentConfig {
+    let text = "extends = 'people'\nstep_factors = [0.25]\n\
+                detector = { num_classes = 7, input = { short_side = 64, long_side = 96 } }\n\
+                base = { steps = 2, batch_size = 2, warmup_steps = 0, milestones = [] }\n\
+                density = { steps = 2, warmup_steps = 0, milestones = [] }\n\
+                confidence = { steps = 2, batch_size = 1, warmup_steps = 0, milestones = [] }";
+    ExperimentConfig::parse("tiny", text).unwrap()
+}
+
+#[test]
+fn a_detector_on_a_frozen_body_is_trained_and_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = folder(dir.path(), &["train_a.json", "val.json", "test.json"]);
+    let (config, options) = (config(), options(dir.path(), data));
+    let setup = real(&config, &options, &mut ()).unwrap();
+    let methods = ["direct", "gaussian", "ebm"].map(|key| config.method(key).unwrap().clone());
+    let rows = table2(&setup, &methods, 1, &mut ()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.method.as_str()).collect::<Vec<_>>(), ["direct", "gaussian", "ebm"]);
+    assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row.precision.ap)));
+    assert!(rows[2].ap_before.is_some() && rows[2].step_factor == Some(0.25));
+
+    // The body is as it was, in half precision.
+    let given = weights::read(options.base.body.as_ref().unwrap(), &Device::Cpu).unwrap();
+    let kept = weights::read(&options.base.weights, &Device::Cpu).unwrap();
+    for (name, tensor) in &given {
+        let kept = &kept[&format!("backbone.body.{name}")];
+        let half = tensor.to_dtype(DType::F16).unwrap().to_dtype(DType::F32).unwrap();
+        let difference = (half - kept).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap();
+        assert_eq!(difference.to_scalar::<f32>().unwrap(), 0.0, "{name}");
+    }
+}
+
+#[test]
+fn a_folder_without_training_images_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = folder(dir.path(), &["val.json", "test.json"]);
+    let error = real(&config(), &options(dir.path(), data), &mut ()).err().unwrap();
+    assert!(error.to_string().contains("no train*.json"), "{error}");
+}
+
+#[test]
+fn a_body_of_fixed_normalisation_is_not_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = folder(dir.path(), &["train.json", "val.json", "test.json"]);
+    let mut options = options(dir.path(), data);
+    options.base.body = None;
+    let error = real(&config(), &options, &mut ()).err().unwrap();
+    assert!(error.to_string().contains("--body"), "{error}");
+}

@@ -1,0 +1,327 @@
+//! Scores and calibration of predicted densities, against closed forms and simulations.
+
+use ebm_eval::Error;
+use ebm_eval::calibration::{
+    PitHistogram, SplitConformal, calibration_curve, calibration_error, coverage, crps_of_cdf,
+    crps_of_samples, interval_score, mean_width, nll, risk_at_coverage,
+};
+use ebm_seed::{Key, Rng};
+use proptest::prelude::*;
+use rand::Rng as _;
+use rand_distr::StandardNormal;
+
+fn normal(rng: &mut Rng) -> f64 {
+    rng.sample(StandardNormal)
+}
+
+/// φ(z), the standard normal density.
+fn pdf(z: f64) -> f64 {
+    (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt()
+}
+
+/// Φ(z), by Simpson's rule.
+fn phi(z: f64) -> f64 {
+    let n = 400;
+    let h = z / n as f64;
+    let weight = |i| if i == 0 || i == n { 1.0 } else { 2.0 + 2.0 * f64::from(i % 2) };
+    0.5 + (0..=n).map(|i| weight(i) * pdf(h * f64::from(i))).sum::<f64>() * h / 3.0
+}
+
+/// The CRPS of N(mean, sigma²): σ (z (2 Φ(z) − 1) + 2 φ(z) − 1/√π).
+fn gaussian_crps(mean: f64, sigma: f64, y: f64) -> f64 {
+    let z = (y - mean) / sigma;
+    sigma * (z * (2.0 * phi(z) - 1.0) + 2.0 * pdf(z) - 1.0 / std::f64::consts::PI.sqrt())
+}
+
+#[test]
+fn nll_is_the_mean_surprise() {
+    assert_eq!(nll(&[-1.0, -3.0, 1.0]).unwrap(), 1.0);
+    assert_eq!(nll(&[-1.0, f64::NEG_INFINITY]).unwrap(), f64::INFINITY);
+    assert!(matches!(nll(&[]), Err(Error::Empty { .. })));
+    assert!(matches!(nll(&[0.0, f64::NAN]), Err(Error::Value { index: 1, .. })));
+    assert!(matches!(nll(&[f64::INFINITY]), Err(Error::Value { index: 0, .. })));
+}
+
+#[test]
+fn crps_of_a_gaussian_is_its_closed_form() {
+    let (mean, sigma, n) = (0.5, 0.7, 2001);
+    let points: Vec<f64> = (0..n).map(|i| mean + sigma * (16.0 * i as f64 / (n - 1) as f64 - 8.0)).collect();
+    let cdf: Vec<f64> = points.iter().map(|t| phi((t - mean) / sigma).clamp(0.0, 1.0)).collect();
+    let cdf: Vec<f64> = cdf
+        .iter()
+        .scan(0.0f64, |max, f| {
+            *max = max.max(*f);
+            Some(*max)
+        })
+        .collect();
+    for y in [-0.9, 0.5, 0.8, 3.0] {
+        let (got, want) = (crps_of_cdf(&points, &cdf, y).unwrap(), gaussian_crps(mean, sigma, y));
+        assert!((got - want).abs() < 2e-5, "{y}: {got}, expected {want}");
+    }
+    // From samples: the standard error of 20 000 draws is about 0.6 / √20 000.
+    let mut rng = Key::new(1).rng();
+    let samples: Vec<f64> = (0..20_000).map(|_| mean + sigma * normal(&mut rng)).collect();
+    for y in [-0.9, 0.5, 3.0] {
+        let (got, want) = (crps_of_samples(&samples, y).unwrap(), gaussian_crps(mean, sigma, y));
+        assert!((got - want).abs() < 0.017, "{y}: {got}, expected {want}");
+    }
+}
+
+#[test]
+fn crps_of_simple_distributions_is_exact() {
+    // Uniform on [0, 1] at y inside: ∫ = y³/3 + (1 − y)³/3.
+    let y = 0.3f64;
+    let want = (y.powi(3) + (1.0 - y).powi(3)) / 3.0;
+    assert!((crps_of_cdf(&[0.0, 1.0], &[0.0, 1.0], y).unwrap() - want).abs() < 1e-15);
+    // Outside of the grid, each unit of distance counts in full.
+    for y in [-2.0, 3.0] {
+        assert!((crps_of_cdf(&[0.0, 1.0], &[0.0, 1.0], y).unwrap() - (2.0 + 1.0 / 3.0)).abs() < 1e-15);
+    }
+    // A point: the absolute error.
+    assert_eq!(crps_of_cdf(&[2.0], &[0.5], 5.0).unwrap(), 3.0);
+    assert_eq!(crps_of_samples(&[2.0, 2.0, 2.0], 5.0).unwrap(), 3.0);
+    // Two samples 1 and 4 at 2: (1 + 2)/2 − 3/2.
+    assert_eq!(crps_of_samples(&[4.0, 1.0], 2.0).unwrap(), 0.0);
+    // A common offset costs no digits.
+    let far = crps_of_samples(&[1e9 + 1.0, 1e9 + 2.0, 1e9 + 4.0], 1e9).unwrap();
+    assert!((far - (7.0 / 3.0 - (1.0 + 3.0 + 2.0) / 6.0)).abs() < 1e-12, "{far}");
+}
+
+#[test]
+fn few_samples_are_fair_in_the_mean() {
+    // Of three samples of N(0, 1) at y = 0.4, averaged over 40 000 draws: the score of N(0, 1) itself.
+    let mut rng = Key::new(2).rng();
+    let scores: Vec<f64> = (0..40_000)
+        .map(|_| crps_of_samples(&[normal(&mut rng), normal(&mut rng), normal(&mut rng)], 0.4).unwrap())
+        .collect();
+    let n = scores.len() as f64;
+    let mean = scores.iter().sum::<f64>() / n;
+    let error = (scores.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / n / n).sqrt();
+    let want = gaussian_crps(0.0, 1.0, 0.4);
+    assert!((mean - want).abs() < 4.0 * error && error < 0.01, "{mean} ± {error}, expected {want}");
+}
+
+#[test]
+fn crps_refuses_what_is_no_distribution() {
+    let refuse = |points: &[f64], cdf: &[f64], y| crps_of_cdf(points, cdf, y).unwrap_err();
+    assert!(matches!(refuse(&[], &[], 0.0), Error::Empty { what: "grid points" }));
+    assert!(matches!(refuse(&[0.0, 1.0], &[0.0], 0.0), Error::Lengths { found: 1, expected: 2, .. }));
+    assert!(matches!(
+        refuse(&[0.0, 0.0], &[0.0, 1.0], 0.0),
+        Error::Value { what: "grid points", index: 1, .. }
+    ));
+    assert!(matches!(refuse(&[0.0, f64::NAN], &[0.0, 1.0], 0.0), Error::Value { index: 1, .. }));
+    assert!(matches!(refuse(&[0.0, 1.0], &[0.5, 0.4], 0.0), Error::Value { index: 1, .. }));
+    assert!(matches!(refuse(&[0.0, 1.0], &[0.0, 1.1], 0.0), Error::Value { index: 1, .. }));
+    assert!(matches!(
+        refuse(&[0.0, 1.0], &[0.0, 1.0], f64::NAN),
+        Error::Value { what: "the observed y", .. }
+    ));
+    assert!(matches!(crps_of_samples(&[], 0.0), Err(Error::Empty { .. })));
+    assert!(matches!(crps_of_samples(&[1.0], 0.0), Err(Error::TooFew { needed: 2, .. })));
+    assert!(matches!(crps_of_samples(&[1.0, f64::NAN], 0.0), Err(Error::Value { index: 1, .. })));
+}
+
+#[test]
+fn coverage_and_width_of_unions_of_intervals() {
+    let regions: [Vec<[f64; 2]>; 4] =
+        [vec![[0.0, 1.0], [2.0, 3.0]], vec![[0.0, 1.0]], vec![], vec![[f64::NEG_INFINITY, 0.0]]];
+    assert_eq!(coverage(&regions, &[2.5, 1.0, 0.0, -9.0]).unwrap(), 0.75);
+    assert_eq!(coverage(&regions, &[1.5, 1.1, 0.0, 0.1]).unwrap(), 0.0);
+    assert_eq!(mean_width(&regions[..3]).unwrap(), 1.0);
+    assert_eq!(mean_width(&regions).unwrap(), f64::INFINITY);
+    assert_eq!(mean_width(&[[[1.0, 1.5]], [[0.0, 0.0]]]).unwrap(), 0.25);
+
+    assert!(matches!(coverage(&regions, &[0.0]), Err(Error::Lengths { found: 4, expected: 1, .. })));
+    assert!(matches!(coverage(&[[[0.0, 1.0]]], &[f64::NAN]), Err(Error::Value { .. })));
+    assert!(matches!(coverage::<[[f64; 2]; 1]>(&[], &[]), Err(Error::Empty { .. })));
+    assert!(matches!(mean_width::<[[f64; 2]; 1]>(&[]), Err(Error::Empty { .. })));
+    for bad in [
+        vec![[1.0, 0.0]],
+        vec![[0.0, 2.0], [1.0, 3.0]],
+        vec![[2.0, 3.0], [0.0, 1.0]],
+        vec![[f64::NAN, 1.0]],
+        vec![[0.0, f64::NAN]],
+        vec![[f64::INFINITY; 2]],
+    ] {
+        assert!(matches!(mean_width(&[vec![], bad]), Err(Error::Value { what: "regions", index: 1, .. })));
+    }
+}
+
+#[test]
+fn errors_are_averaged_over_the_most_certain() {
+    let (errors, widths) = ([4.0, 1.0, 3.0, 2.0], [8.0, 1.0, f64::INFINITY, 2.0]);
+    let risk = |fractions: &[f64]| risk_at_coverage(&errors, &widths, fractions);
+    assert_eq!(risk(&[0.25, 0.5, 0.75, 1.0]).unwrap(), [1.0, 1.5, 7.0 / 3.0, 2.5]);
+    // At least one, and never fewer than the share.
+    assert_eq!(risk(&[1e-9, 0.26]).unwrap(), [1.0, 1.5]);
+    // Of equal widths the earlier.
+    assert_eq!(risk_at_coverage(&errors, &[5.0; 4], &[0.5]).unwrap(), [2.5]);
+    // An ideal uncertainty of |N(0, 1)| errors: over the half below the median m of |z|, E = 2 (φ(0) − φ(m))
+    // / 0.5.
+    let mut rng = Key::new(5).rng();
+    let errors: Vec<f64> = (0..20_000).map(|_| normal(&mut rng).abs()).collect();
+    let found = risk_at_coverage(&errors, &errors, &[0.5, 1.0]).unwrap();
+    let expected = [4.0 * (pdf(0.0) - pdf(0.674_489_75)), 2.0 * pdf(0.0)];
+    assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.02), "{found:?}");
+    assert!(
+        matches!(risk(&[0.0]), Err(Error::Value { .. })) && matches!(risk(&[1.1]), Err(Error::Value { .. }))
+    );
+    assert!(matches!(risk_at_coverage(&errors, &[1.0], &[0.5]), Err(Error::Lengths { .. })));
+    assert!(matches!(risk_at_coverage(&[1.0], &[f64::NAN], &[0.5]), Err(Error::Value { .. })));
+    assert!(matches!(risk_at_coverage(&[], &[], &[0.5]), Err(Error::Empty { .. })));
+}
+
+#[test]
+fn exact_transforms_have_no_calibration_error() {
+    let pit: Vec<f64> = (0..200).map(|i| (f64::from(i) + 0.5) / 200.0).rev().collect();
+    let levels: Vec<f64> = (1..20).map(|k| f64::from(k) / 20.0).collect();
+    assert!(calibration_error(&pit, &levels).unwrap() < 1e-15);
+    assert_eq!(PitHistogram::new(&pit, 8).unwrap().counts, [25; 8]);
+    assert_eq!(PitHistogram::new(&pit, 8).unwrap().heights(), [1.0; 8]);
+
+    // All predictions too high: every transform is 0. The error is the mean level.
+    assert_eq!(calibration_curve(&[0.0; 5], &[0.0, 0.5, 1.0]).unwrap(), [1.0, 1.0, 1.0]);
+    assert!((calibration_error(&[0.0; 5], &[0.25, 0.5]).unwrap() - 0.625).abs() < 1e-15);
+    assert_eq!(PitHistogram::new(&[0.0, 1.0, 0.6, 0.5], 2).unwrap().counts, [1, 3]);
+
+    for bad in [-0.1, 1.1, f64::NAN] {
+        assert!(matches!(calibration_curve(&[0.5, bad], &[0.5]), Err(Error::Value { index: 1, .. })));
+        assert!(matches!(calibration_error(&[0.5], &[bad]), Err(Error::Value { what: "levels", .. })));
+        assert!(matches!(PitHistogram::new(&[bad], 2), Err(Error::Value { .. })));
+    }
+    assert!(matches!(calibration_error(&[], &[0.5]), Err(Error::Empty { .. })));
+    assert!(matches!(calibration_error(&[0.5], &[]), Err(Error::Empty { what: "levels" })));
+    assert!(matches!(PitHistogram::new(&[0.5], 0), Err(Error::Empty { what: "bins" })));
+}
+
+#[test]
+fn the_shape_of_the_histogram_tells_what_is_wrong() {
+    let mut rng = Key::new(3).rng();
+    let y: Vec<f64> = (0..4000).map(|_| normal(&mut rng)).collect();
+    let levels: Vec<f64> = (1..10).map(|k| f64::from(k) / 10.0).collect();
+    let of = |sigma: f64| {
+        let pit: Vec<f64> = y.iter().map(|y| phi(y / sigma).clamp(0.0, 1.0)).collect();
+        (PitHistogram::new(&pit, 5).unwrap().heights(), calibration_error(&pit, &levels).unwrap())
+    };
+    let ((good, good_error), (narrow, narrow_error), (wide, wide_error)) = (of(1.0), of(0.5), of(2.0));
+    assert!(
+        good.iter().all(|height| (height - 1.0).abs() < 0.15) && good_error < 0.02,
+        "{good:?} {good_error}"
+    );
+    assert!(narrow[0] > 1.5 && narrow[4] > 1.5 && narrow[2] < 0.7 && narrow_error > 0.05, "{narrow:?}");
+    assert!(wide[0] < 0.5 && wide[4] < 0.5 && wide[2] > 1.5 && wide_error > 0.05, "{wide:?}");
+}
+
+#[test]
+fn the_conformal_rank_is_that_of_finite_samples() {
+    let scores: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+    let threshold = |n: usize, alpha| SplitConformal::calibrate(&scores[100 - n..], alpha).unwrap().threshold;
+    // ⌈0.9 · 101⌉ = 91 and ⌈0.9 · 20⌉ = 18; ⌈0.9 · 99⌉ = 90, where ⌊0.9 · 98⌋ + 1 would be 89.
+    assert_eq!((threshold(100, 0.1), threshold(19, 0.1), threshold(98, 0.1)), (91.0, 18.0, 90.0));
+    // (1 − 0.7) · 10 is above 3 in floating point.
+    assert_eq!(threshold(9, 0.7), 3.0);
+    assert_eq!((threshold(9, 0.1), threshold(1, 0.5), threshold(5, 0.99)), (9.0, 1.0, 1.0));
+
+    let refuse = |n: usize, alpha| SplitConformal::calibrate(&scores[..n], alpha).unwrap_err();
+    assert!(matches!(refuse(8, 0.1), Error::TooFew { found: 8, needed: 9, .. }));
+    assert!(matches!(refuse(18, 0.05), Error::TooFew { found: 18, needed: 19, .. }));
+    assert!(matches!(refuse(0, 0.1), Error::Empty { what: "scores" }));
+    for alpha in [0.0, 1.0, -0.1, f64::NAN] {
+        assert!(matches!(refuse(9, alpha), Error::Value { what: "alpha", .. }));
+    }
+    assert!(matches!(
+        SplitConformal::calibrate(&[0.0, f64::NAN], 0.5),
+        Err(Error::Value { what: "scores", index: 1, .. })
+    ));
+    assert_eq!(SplitConformal::calibrate(&[f64::INFINITY; 3], 0.5).unwrap().threshold, f64::INFINITY);
+}
+
+#[test]
+fn an_interval_is_widened_or_narrowed() {
+    assert_eq!((interval_score([1.0, 3.0], 4.5), interval_score([1.0, 3.0], 0.0)), (1.5, 1.0));
+    assert_eq!((interval_score([1.0, 3.0], 2.5), interval_score([1.0, 3.0], 3.0)), (-0.5, 0.0));
+    let by = |threshold| SplitConformal { threshold };
+    assert_eq!(by(0.5).interval([1.0, 3.0]), Some([0.5, 3.5]));
+    assert_eq!(by(-1.0).interval([1.0, 3.0]), Some([2.0, 2.0]));
+    assert_eq!(by(-1.1).interval([1.0, 3.0]), None);
+    assert_eq!(by(2.0).log_level(), -2.0);
+    assert!(by(2.0).contains(2.0) && !by(2.0).contains(2.1) && !by(2.0).contains(f64::NAN));
+}
+
+/// The mean over `trials` of the coverage of 100 new examples after calibration on 58, and its standard
+/// error.
+fn conformal_coverage(trials: u64, alpha: f64, draw: impl Fn(&mut Rng) -> f64) -> (f64, f64) {
+    let coverages: Vec<f64> = (0..trials)
+        .map(|trial| {
+            let mut rng = Key::new(9).index(trial).rng();
+            let scores: Vec<f64> = (0..58).map(|_| draw(&mut rng)).collect();
+            let conformal = SplitConformal::calibrate(&scores, alpha).unwrap();
+            (0..100).filter(|_| conformal.contains(draw(&mut rng))).count() as f64 / 100.0
+        })
+        .collect();
+    let n = coverages.len() as f64;
+    let mean = coverages.iter().sum::<f64>() / n;
+    (mean, (coverages.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / n / n).sqrt())
+}
+
+#[test]
+fn conformal_regions_hold_y_as_often_as_promised_even_for_wrong_models() {
+    // ⌈0.9 · 59⌉ = 54: 54/59 exactly, on average.
+    let want = 54.0 / 59.0;
+    // The interval is too narrow by far and off centre, and the noise depends on x.
+    let intervals = conformal_coverage(600, 0.1, |rng| {
+        let x = rng.random::<f64>();
+        let y = x + (0.1 + x) * normal(rng);
+        interval_score([x - 0.05, x + 0.2], y)
+    });
+    // −log p of a mixture whose weights and widths are wrong; y itself is bimodal.
+    let densities = conformal_coverage(600, 0.1, |rng| {
+        let side = if rng.random::<f64>() < 0.8 { 1.0 } else { -1.0 };
+        let y = side + 0.3 * normal(rng);
+        -(0.5 * pdf((y - 1.0) / 0.2) + 0.5 * pdf((y + 1.0) / 0.2)).ln()
+    });
+    for (mean, error) in [intervals, densities] {
+        assert!((mean - want).abs() < 4.0 * error && error < 0.004, "{mean} ± {error}, expected {want}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn crps_of_a_cdf_is_the_integral(
+        steps in prop::collection::vec((0.05..1.0f64, 0.0..1.0f64), 1..8), start in 0.0..0.2f64, y in -4.0..8.0f64,
+    ) {
+        let total: f64 = steps.iter().map(|step| step.1).sum::<f64>() + start + 0.1;
+        let (mut points, mut cdf) = (vec![-1.0], vec![start / total]);
+        for (length, mass) in steps {
+            points.push(points[points.len() - 1] + length);
+            cdf.push(cdf[cdf.len() - 1] + mass / total);
+        }
+        let value = |t: f64| {
+            let k = points.partition_point(|point| *point <= t);
+            if k == 0 { return 0.0 }
+            if k == points.len() { return 1.0 }
+            cdf[k - 1] + (cdf[k] - cdf[k - 1]) * (t - points[k - 1]) / (points[k] - points[k - 1])
+        };
+        // The midpoint rule, with an error of at most a step at each jump.
+        let (lo, hi, n) = (-5.0, 9.0, 100_000);
+        let h = (hi - lo) / f64::from(n);
+        let integrand = |i| {
+            let t = lo + (f64::from(i) + 0.5) * h;
+            (value(t) - f64::from(t >= y)).powi(2)
+        };
+        let want = (0..n).map(integrand).sum::<f64>() * h;
+        prop_assert!((crps_of_cdf(&points, &cdf, y).unwrap() - want).abs() < 4.0 * h);
+    }
+
+    #[test]
+    fn crps_of_samples_is_the_double_sum(samples in prop::collection::vec(-3.0..3.0f64, 2..12), y in -4.0..4.0f64) {
+        let n = samples.len() as f64;
+        let distance = samples.iter().map(|s| (s - y).abs()).sum::<f64>() / n;
+        let pairs: f64 = samples.iter().flat_map(|a| samples.iter().map(move |b| (a - b).abs())).sum();
+        let want = distance - pairs / (2.0 * n * (n - 1.0));
+        prop_assert!((crps_of_samples(&samples, y).unwrap() - want).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,11 @@
+//! The crate's tests: one binary, because linking is the slow part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+
+mod calibration;
+mod coco;
+mod coco_tables;
+mod detections;
+mod error_breakdown;
+mod stats_and_table;
+mod stratified;
+mod tracking;

@@ -1,0 +1,380 @@
+//! Training, features on disk, saved networks and the table, on small generated faces.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::common::{CPU, config, network};
+use candle_core::{DType, Tensor};
+use ebm_data::Image;
+use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
+use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_face::config::{ExperimentConfig, FrozenConfig};
+use ebm_face::features::{Depth, FeatureCache, FeatureTable};
+use ebm_face::network::{ENERGY, Head};
+use ebm_face::prediction::Predictor;
+use ebm_face::reproduce::{Ablation, Data, Options, Outcome, Row, evaluate, frozen, mini, runs};
+use ebm_face::saved::{BackboneSource, RunConfig, Saved, TrainedHead, save};
+use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
+use ebm_face::{BackboneConfig, Error, MobileFaceNetConfig};
+use ebm_nn::import::load_safetensors;
+use ebm_nn::mobilefacenet::MobileFaceNet;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use ebm_train::{RunSpec, TrainTask, train_run};
+
+/// Faces of one grey, brighter the older, from 21 to 60.
+fn faces(count: usize) -> Arc<Faces> {
+    let face = |index: usize| {
+        let age = 21.0 + 39.0 * index as f32 / (count - 1) as f32;
+        let image = Image::filled(16, 16, [(age * 4.0) as u8; 3]).unwrap();
+        Face { name: format!("{index}"), pixels: Pixels::Memory(Arc::new(image)), target: vec![age] }
+    };
+    Arc::new(Faces { faces: (0..count).map(face).collect(), ..Faces::default() })
+}
+
+fn stream(config: &ExperimentConfig, faces: &Arc<Faces>) -> StreamSource {
+    let loader =
+        FaceLoaderConfig { workers: 0, ..FaceLoaderConfig::shuffled(config.input.transform(true), 8) };
+    let loader = FaceLoader::new(Arc::clone(faces), loader, Key::new(3)).unwrap();
+    StreamSource::new(loader, faces.faces.len(), CPU)
+}
+
+#[test]
+fn only_an_applied_step_moves_running_statistics() {
+    let (config, faces) = (config(), faces(16));
+    let (network, store) = network(&config, "direct_l2", 1);
+    let watched = store.clone();
+    let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+    let mean = || watched.var("trunk.bn1.running_mean").unwrap().as_detached_tensor().copy().unwrap();
+    let values = |tensor: &Tensor| tensor.to_vec1::<f32>().unwrap();
+    let before = mean();
+    let (_, update) = task.step(0).unwrap();
+    assert_eq!(values(&before), values(&mean()));
+    task.apply(0, update).unwrap();
+    assert_ne!(values(&before), values(&mean()));
+}
+
+#[test]
+fn a_resumed_training_is_an_uninterrupted_one() {
+    let (config, faces) = (config(), faces(16));
+    let run = |steps: std::ops::Range<usize>, state: Option<ebm_train::CheckpointData>| {
+        let (network, store) = network(&config, ENERGY, 5);
+        let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+        if let Some(state) = state {
+            task.restore(state).unwrap();
+        }
+        for step in steps {
+            let (_, update) = task.step(step).unwrap();
+            task.apply(step, update).unwrap();
+        }
+        task.state().unwrap()
+    };
+    let (whole, parts) = (run(0..4, None), run(2..4, Some(run(0..2, None))));
+    for (name, tensor) in &whole.model {
+        let numbers = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(numbers(tensor), numbers(&parts.model[name]), "{name}");
+    }
+}
+
+#[test]
+fn features_are_kept_and_damage_is_found() {
+    let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
+    let (network, _) = network(&config, "direct_l2", 1);
+    let trunk = network.trunk.unwrap();
+    let cache = |digest: &str| FeatureCache {
+        dir: dir.path().to_owned(),
+        trunk: &*trunk,
+        depth: Depth::Features,
+        trunk_digest: digest.to_owned(),
+    };
+    let files = || {
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let table = |digest: &str, faces: &Arc<Faces>, augmented: bool| {
+        let transform = config.input.transform(augmented);
+        cache(digest).table("test", faces, &transform, Key::new(1), &mut ()).unwrap()
+    };
+    let numbers = |table: FeatureTable| table.features(None).unwrap().to_vec2::<f32>().unwrap();
+    let first = table("a", &faces, false);
+    assert_eq!((first.len(), first.num_features()), (12, 128));
+    assert_eq!(first.targets().to_vec2::<f32>().unwrap()[11], [60.0]);
+    assert_eq!(files().len(), 1);
+    let first = numbers(first);
+    assert_eq!(numbers(table("a", &faces, false)), first);
+    assert_eq!(files().len(), 1);
+
+    // Any other weights, transform, image or target is another file.
+    table("b", &faces, false);
+    table("a", &faces, true);
+    let mut other = (*faces).clone();
+    other.faces[3].target = vec![22.0];
+    table("a", &Arc::new(other.clone()), false);
+    other.faces[3] = faces.faces[3].clone();
+    other.faces[5].pixels = Pixels::Memory(Arc::new(Image::filled(16, 16, [7; 3]).unwrap()));
+    table("a", &Arc::new(other), false);
+    assert_eq!(files().len(), 5);
+
+    // A changed bit is found, whichever it is, and the table computed again.
+    for (number, path) in files().into_iter().enumerate() {
+        let whole = std::fs::read(&path).unwrap();
+        let mut damaged = whole.clone();
+        let at = damaged.len() - 1 - 7 * number;
+        damaged[at] ^= 4;
+        std::fs::write(&path, &damaged).unwrap();
+        assert_eq!(numbers(table("a", &faces, false)), first);
+    }
+}
+
+#[test]
+fn every_image_comes_once_in_an_epoch_of_features() {
+    let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
+    let (network, _) = network(&config, "direct_l2", 1);
+    let trunk = network.trunk.unwrap();
+    let cache = FeatureCache {
+        dir: dir.path().to_owned(),
+        trunk: &*trunk,
+        depth: Depth::Features,
+        trunk_digest: String::new(),
+    };
+    let table = cache.table("test", &faces, &config.input.transform(false), Key::new(1), &mut ()).unwrap();
+    let views = Rc::new(vec![table.clone(), table]);
+    let mut source = CachedSource::new(Rc::clone(&views), 4, Key::new(7)).unwrap();
+    let mut ages = |steps: std::ops::Range<usize>| -> Vec<f32> {
+        steps
+            .flat_map(|step| source.batch(step).unwrap().y.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+            .collect()
+    };
+    let (first, second, again) = (ages(0..3), ages(3..6), ages(0..3));
+    assert_eq!(first, again);
+    assert_ne!(first, second);
+    for mut epoch in [first, second] {
+        epoch.sort_by(f32::total_cmp);
+        let expected: Vec<f32> = faces.faces.iter().map(|face| face.target[0]).collect();
+        assert_eq!(epoch, expected);
+    }
+    assert!(matches!(CachedSource::new(Rc::new(vec![]), 4, Key::new(7)), Err(Error::Config { .. })));
+}
+
+fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> Outcome {
+    let options = Options {
+        seeds: 2,
+        ablations: vec![Ablation::Sigma],
+        cache: root.join("features"),
+        run: root.join("run"),
+        resume: false,
+    };
+    mini(config, data, &options, &mut ()).unwrap()
+}
+
+/// What refinement changes is told three times: in the table, by part of the axis, and by λ.
+fn assert_effects_agree(outcome: &Outcome) {
+    let mae = |method: &str, refined: bool| {
+        let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
+        rows.map(|row| row.mae).sum::<f64>() / 2.0
+    };
+    assert_eq!((outcome.paired.len(), outcome.bands.len()), (8, 8 * 5));
+    for row in &outcome.paired {
+        let [before, after] = [false, true].map(|refined| mae(&row.method, refined));
+        let (found, [low, high]) = (row.difference.mean, row.difference.interval);
+        assert!((found - (after - before)).abs() < 1e-5 && low <= found && found <= high, "{row:?}");
+        let chosen = outcome.step_length();
+        let of_length =
+            outcome.by_step_length.iter().find(|r| r.method == row.method && Some(r.step_length) == chosen);
+        assert!((of_length.unwrap().mae - after).abs() < 1e-5, "{row:?}");
+        let own: Vec<_> = outcome.bands.iter().filter(|band| band.method == row.method).collect();
+        // Two seeds, twelve images each.
+        assert_eq!(own.iter().map(|band| band.images).sum::<usize>(), 24);
+        let total = |k: usize| own.iter().map(|band| band.mae[k] * band.images as f64).sum::<f64>() / 24.0;
+        assert!((total(0) - before).abs() < 1e-5 && (total(1) - after).abs() < 1e-5, "{own:?}");
+        assert!(own.windows(2).all(|pair| pair[0].range[1] <= pair[1].range[0]), "{own:?}");
+    }
+}
+
+/// The energy models of both studies are trained, and compared on the same baselines.
+#[test]
+fn energy_models_that_were_trained_otherwise_are_compared() {
+    let (config, dir) = (config(), tempfile::tempdir().unwrap());
+    let config = ExperimentConfig {
+        methods: vec![config.method("direct_l2").unwrap().clone()],
+        objectives: config.objectives.iter().filter(|other| other.key == "nce").cloned().collect(),
+        ..config
+    };
+    let data = Data { train: faces(16), validation: faces(8), test: None, whole: None, split: None };
+    let ablations = vec![Ablation::Sigma, Ablation::Objective];
+    let [run, cache] = ["run", "features"].map(|name| dir.path().join(name));
+    let options = Options { seeds: 1, ablations, cache, run: run.clone(), resume: false };
+    let rows = mini(&config, &data, &options, &mut ()).unwrap().ablation;
+    let told: Vec<_> = rows.iter().map(|row| (row.sigmas.as_slice(), row.objective.as_deref())).collect();
+    assert_eq!(told, [(&[1.0, 20.0][..], None), (&[], Some("ebm")), (&[], Some("nce"))]);
+    assert!(rows.iter().all(|row| row.mae_before == rows[0].mae_before));
+    for row in &rows {
+        assert_eq!(row.lowered, usize::from(row.mae < row.mae_before), "{row:?}");
+    }
+    let saved = RunConfig::of_model(&run.join("objective-nce")).unwrap();
+    assert_eq!(saved.experiment.energy.objective, config.objectives[0].objective);
+    assert_eq!(runs(&run).unwrap(), [run.join("direct_l2-0"), run.join("ebm-0")]);
+}
+
+#[test]
+fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
+    let (config, dir) = (config(), tempfile::tempdir().unwrap());
+    let data =
+        Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
+    let outcome = reproduce(&config, &data, dir.path());
+    // Eight baselines, refined and not, and three readings of the density; two seeds.
+    assert_eq!(outcome.rows.len(), 2 * (8 * 2 + 3));
+    assert_eq!((outcome.part, outcome.ablation.len()), ("test", 1));
+    assert!(config.refinement.step_lengths.contains(&outcome.step_length().unwrap()));
+    assert!(!outcome.examples.is_empty());
+    assert_effects_agree(&outcome);
+    let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;
+    assert!(nll("gaussian").is_some() && nll("ebm_median").is_some() && nll("direct_l2").is_none());
+
+    // A second time in another directory, from the features on disk: the same numbers.
+    let again = {
+        let options = Options {
+            run: dir.path().join("again"),
+            resume: false,
+            seeds: 2,
+            ablations: Vec::new(),
+            cache: dir.path().join("features"),
+        };
+        mini(&config, &data, &options, &mut ()).unwrap()
+    };
+    assert_eq!(again.rows, outcome.rows);
+
+    // As if it had been stopped before one head: the others are taken as they are.
+    std::fs::remove_dir_all(dir.path().join("again/ebm-1")).unwrap();
+    let resumed = {
+        let [run, cache] = ["again", "features"].map(|name| dir.path().join(name));
+        mini(&config, &data, &Options { run, cache, seeds: 2, ablations: Vec::new(), resume: true }, &mut ())
+            .unwrap()
+    };
+    assert_eq!(resumed.rows, outcome.rows);
+
+    // The saved networks on the same images.
+    let root = dir.path().join("run");
+    let found = runs(&root).unwrap();
+    assert_eq!(found.len(), 2 * 9);
+    let load = |path: &Path| Saved::load(path, None).unwrap();
+    let saved = found.iter().map(|path| load(path)).collect();
+    let scored = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
+    assert_eq!(scored.step_length(), outcome.step_length());
+    for row in &outcome.rows {
+        let same = |other: &&ebm_face::reproduce::Row| {
+            (&other.method, other.refined, other.seed) == (&row.method, row.refined, row.seed)
+        };
+        let other = scored.rows.iter().find(same).unwrap();
+        assert!((other.mae - row.mae).abs() < 1e-4, "{row:?} {other:?}");
+    }
+
+    // One network alone brings the energy model of its seed.
+    let one = runs(&root.join("gaussian-1")).unwrap();
+    assert_eq!(one, [root.join("gaussian-1"), root.join("ebm-1")]);
+    assert!(matches!(runs(dir.path()), Err(Error::Settings { .. })));
+
+    let predictor =
+        Predictor::new(load(&root.join("ebm-0")), Some(load(&root.join("direct_l2-0"))), None).unwrap();
+    let prediction = predictor.predict(data.results().faces[3].pixels.clone()).unwrap();
+    assert_eq!((prediction.y.len(), prediction.density.len()), (1, 1));
+    assert!((prediction.density[0].cdf_values().last().unwrap() - 1.0).abs() < 1e-12);
+    let swapped = Predictor::new(load(&root.join("direct_l2-0")), None, None);
+    assert!(matches!(swapped, Err(Error::Config { .. })));
+
+    // Other weights than the heads were trained on, and parameters that are not the configuration's.
+    let weights = root.join("trunk.safetensors");
+    let other = dir.path().join("other.safetensors");
+    std::fs::copy(root.join("ebm-0/model.safetensors"), &other).unwrap();
+    let refused = Saved::load(&root.join("ebm-0"), Some(&other));
+    assert!(matches!(refused, Err(Error::Weights { ref reason, .. }) if reason.contains("SHA-256")));
+    assert!(Saved::load(&root.join("ebm-0"), Some(&weights)).is_ok());
+    std::fs::copy(root.join("gaussian-0/model.safetensors"), root.join("ebm-0/model.safetensors")).unwrap();
+    // A file is what it says, wherever it lies.
+    assert_eq!(load(&root.join("ebm-0")).config.method, "gaussian");
+}
+
+#[test]
+fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
+    let (config, faces, dir) = (config(), faces(16), tempfile::tempdir().unwrap());
+    let (network, store) = network(&config, ENERGY, 1);
+    let mut task = FaceTask::new(network, store, stream(&config, &faces), &config.training, Key::new(2));
+    let trunk = BackboneSource::Own(config.trunk.clone());
+    let saved = RunConfig { method: ENERGY.to_owned(), seed: 1, trunk, experiment: config.clone() };
+    let text = saved.to_toml().unwrap();
+    let spec = RunSpec::new(dir.path(), "ebm-1", &text, 3, 1);
+    let run = train_run(&spec, &mut task, &mut ()).unwrap();
+    let (network, store) = task.into_network();
+    save(&store, run.path(), &saved).unwrap();
+    let loaded = Saved::load(run.path(), None).unwrap();
+    assert_eq!(loaded.config, saved);
+    assert!(matches!(loaded.head, TrainedHead::Energy(_)));
+    let images: Vec<f32> = (0..2 * 3 * 16 * 16).map(|i| (i as f32 * 0.7).sin()).collect();
+    let images = Tensor::from_vec(images, (2, 3, 16, 16), &CPU).unwrap();
+    let trained = network.trunk.unwrap().features(&images, false).unwrap();
+    let difference = (loaded.trunk.features(&images, false).unwrap() - trained).unwrap().abs().unwrap();
+    assert!(difference.max_all().unwrap().to_scalar::<f32>().unwrap() < 1e-4);
+}
+
+#[test]
+fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
+    let (mut config, dir) = (config(), tempfile::tempdir().unwrap());
+    let form = MobileFaceNetConfig { trained_blocks: 2, frozen_norm: false };
+    config.trunk = BackboneConfig::Mobilefacenet(form);
+    config.methods.retain(|method| ["direct_l2", "gaussian"].contains(&method.key.as_str()));
+    config.frozen = Some(FrozenConfig { views: 2, grid: 0, trunk: None });
+    let weights = dir.path().join("weights.safetensors");
+    let store = ParamStore::new(Key::new(4));
+    config.trunk.build(&store, "", DType::F32, &CPU).unwrap();
+    store.save(&weights).unwrap();
+
+    let data =
+        Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
+    let options = Options {
+        seeds: 1,
+        ablations: Vec::new(),
+        cache: dir.path().join("features"),
+        run: dir.path().join("run"),
+        resume: false,
+    };
+    let outcome = frozen(&config, &data, &weights, Depth::FrozenMaps, &options, &mut ()).unwrap();
+    assert_eq!(outcome.rows.len(), 2 * 2 + 3);
+    let saved = load_safetensors(&options.run.join("direct_l2-0/model.safetensors"), &CPU).unwrap();
+    let before = store.tensors().unwrap();
+    for (name, tensor) in before {
+        let [before, after] = [&tensor, &saved[&format!("trunk.{name}")]];
+        let same = before.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+            == after.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(same, MobileFaceNet::block_of(&name) < MobileFaceNet::BLOCKS - 2, "{name}");
+    }
+
+    // From the images themselves, without half precision between the blocks.
+    let saved = runs(&options.run).unwrap().iter().map(|run| Saved::load(run, None).unwrap()).collect();
+    let again = evaluate(saved, data.results(), None, None, &mut ()).unwrap();
+    for row in &outcome.rows {
+        let same = |other: &&Row| (&other.method, other.refined) == (&row.method, row.refined);
+        let found = again.rows.iter().find(same).unwrap();
+        assert!((found.mae - row.mae).abs() < 0.02 * row.mae, "{row:?} and {found:?}");
+    }
+}
+
+#[test]
+fn ranks_begin_with_the_log_odds_where_the_settings_say_so() {
+    let mut config = config();
+    let biases = |config: &ExperimentConfig, method: &str| {
+        let store = ParamStore::new(Key::new(1));
+        Head::preload(config, method, &store, [30.0, 50.0]).unwrap();
+        Head::of(config, method, 4, &store, &CPU).unwrap();
+        store.var("head.ranks.bias").map(|biases| biases.to_vec1::<f32>().unwrap())
+    };
+    assert_eq!(biases(&config, "cao").unwrap(), [0.0; 39]);
+    config.head.ranks_at_log_odds = true;
+    // Both are above 21, one above 30, none above 50.
+    let found = biases(&config, "cao").unwrap();
+    let expected = [(0, 5f32.ln()), (9, 0.0), (28, 0.0), (29, -(5f32.ln()))];
+    assert!(expected.iter().all(|&(rank, logit)| (found[rank] - logit).abs() < 1e-6), "{found:?}");
+    assert!(biases(&config, "niu").is_none() && biases(&config, ENERGY).is_none());
+}

@@ -1,0 +1,24 @@
+//! The crate's tests: one binary, because linking is the slow part.
+//! `bf16_golden.rs` and `devices.rs` stand beside it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod boxes_golden;
+mod efficientnet_golden;
+mod fpn_golden;
+mod import_files;
+mod import_mxnet;
+mod import_pickles;
+mod import_views;
+mod mobilefacenet_golden;
+mod norm_golden;
+mod ops_image;
+mod optim_golden;
+mod params_store;
+mod resnet_constant;
+mod resnet_golden;
+mod roi_align;
+mod roi_prroi_pool;
+mod roi_robustness;

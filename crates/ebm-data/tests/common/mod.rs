@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use ebm_data::Image;
+use ebm_data::loader::Batch;
+use ebm_data::{Image, Result};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 pub fn golden(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)
@@ -49,4 +51,15 @@ pub fn write_dataset(dir: &Path, count: usize) -> PathBuf {
 pub fn write_json(path: &Path, value: &Value) -> PathBuf {
     std::fs::write(path, value.to_string()).unwrap();
     path.to_owned()
+}
+
+/// A hash of all that batches hold.
+pub fn digest<S: std::fmt::Debug>(batches: impl Iterator<Item = Result<Batch<S>>>) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    for batch in batches {
+        let batch = batch.unwrap();
+        batch.data.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        hash.update(format!("{} {} {:?} {:?}", batch.epoch, batch.step, batch.shape, batch.samples));
+    }
+    hash.finalize().to_vec()
 }

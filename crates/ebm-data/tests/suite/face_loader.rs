@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{golden, picture};
+use crate::common::{digest, golden, picture};
 use ebm_data::decode::read_image;
 use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::faces::loader::{
@@ -14,9 +14,8 @@ use ebm_data::faces::utkface::load_directory;
 use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_data::quarantine::DefectCode;
 use ebm_data::transform::Normalise;
-use ebm_data::{Error, Image, Result};
+use ebm_data::{Error, Image};
 use ebm_seed::Key;
-use sha2::{Digest, Sha256};
 
 /// A size that is no multiple of 32.
 const SIZE: usize = 27;
@@ -55,17 +54,6 @@ fn faces(dir: &Path, count: usize) -> Arc<Faces> {
 
 fn batches(loader: &FaceLoader, epoch: u64) -> Vec<FaceBatch> {
     loader.epoch(epoch).unwrap().map(|batch| batch.unwrap()).collect()
-}
-
-/// A hash of all that a batch holds.
-fn digest(batches: impl Iterator<Item = Result<FaceBatch>>) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    for batch in batches {
-        let batch = batch.unwrap();
-        batch.data.iter().for_each(|number| hash.update(number.to_le_bytes()));
-        hash.update(format!("{} {} {:?} {:?}", batch.epoch, batch.step, batch.shape, batch.samples));
-    }
-    hash.finalize().to_vec()
 }
 
 #[test]

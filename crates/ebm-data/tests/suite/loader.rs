@@ -3,17 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{size_of, write_dataset};
+use crate::common::{digest, size_of, write_dataset};
+use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
 use ebm_data::loader::{Batch, Loader, LoaderConfig};
 use ebm_data::object_crop::ObjectCrop;
 use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
-use ebm_data::{Error, Result};
 use ebm_seed::Key;
 use ebm_testing::fixture;
-use sha2::{Digest, Sha256};
 
 const SMALL: Transform =
     Transform { resize: ResizeRule { short_side: 32, max_side: 60 }, ..Transform::MASKRCNN_BENCHMARK };
@@ -27,17 +26,6 @@ fn dataset(dir: &Path, count: usize) -> Arc<CocoDataset> {
 
 fn config(batch_size: usize, workers: usize) -> LoaderConfig {
     LoaderConfig { workers, tolerance: ANY, ..LoaderConfig::train(SMALL, batch_size) }
-}
-
-/// A hash of all that a batch holds.
-fn digest(batches: impl Iterator<Item = Result<Batch>>) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    for batch in batches {
-        let batch = batch.unwrap();
-        batch.data.iter().for_each(|number| hash.update(number.to_le_bytes()));
-        hash.update(format!("{} {} {:?} {:?}", batch.epoch, batch.step, batch.shape, batch.samples));
-    }
-    hash.finalize().to_vec()
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! The crate's tests: one binary, because linking is the slow part.
-//! `decode_cost.rs` stands beside it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+//! `decode_cost.rs` measures the memory of its whole process.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../plain/mod.rs"]
-mod plain;
 
 mod check;
 mod coco;
@@ -22,5 +20,6 @@ mod faces_utkface;
 mod injected;
 mod loader;
 mod patch;
+mod plain;
 mod transform;
 mod unpack;

@@ -1,4 +1,4 @@
-"""Numbers for tests that Rust can make too: tests/formula/mod.rs."""
+"""Numbers for tests that Rust can make too: tests/suite/formula.rs."""
 import numpy as np
 
 

@@ -3,7 +3,7 @@
     ebm data decode IMAGE.jpg IMAGE.png      # libraries decode JPEG differently by a few levels
     python make_faster_rcnn.py IMAGE.png OUT.safetensors [--short-side 800] [--save-pth OUT.pth]
 
-Weights are a formula of name and position (`hashed` in formula.py and in tests/formula), so that they need not be
+Weights are a formula of name and position (`hashed` in formula.py and in tests/suite/formula.rs), so that they need not be
 stored. With --save-pth they are saved too, as torch saves them.
 """
 import argparse, numpy as np, torch, torchvision

@@ -1,13 +1,11 @@
 //! The crate's tests: one binary, because linking is the slow part.
-//! `processes.rs` stands beside it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
-
-#[path = "../formula/mod.rs"]
-mod formula;
+#![allow(clippy::unwrap_used)]
 
 mod faster_rcnn;
 mod fastest_det;
+mod formula;
 mod heads;
 mod maskrcnn_benchmark;
+mod processes;
 mod real;
 mod refiner;

@@ -1,10 +1,8 @@
 //! The crate's tests: one binary, because linking is the slow part.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
-
-#[path = "../common/mod.rs"]
-mod common;
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod backbones;
+mod common;
 mod evaluation;
 mod folds;
 mod networks;

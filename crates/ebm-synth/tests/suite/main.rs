@@ -1,5 +1,5 @@
 //! The crate's tests: one binary, because linking is the slow part.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod generated_dir;
 mod heads;

@@ -1,6 +1,6 @@
 //! The crate's tests: one binary, because linking is the slow part.
-//! `mpi.rs` stands beside it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+//! `mpi.rs` starts its own binary anew in each process.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../common/regression.rs"]
 mod regression;

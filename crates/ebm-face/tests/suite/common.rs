@@ -1,5 +1,4 @@
 //! What several tests share.
-#![allow(dead_code, reason = "each test takes what it needs")]
 
 use candle_core::{DType, Device, Tensor};
 use ebm_face::Result;

@@ -1,5 +1,4 @@
 //! A branch that two processes train, which are threads here: one has an object, the other three.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc, thread};
 
@@ -13,9 +12,7 @@ use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
 use ebm_train::{Group, Threads, TrainTask};
 
-#[path = "formula/mod.rs"]
-mod formula;
-use formula::hashed;
+use crate::formula::hashed;
 
 const BOXES: [&[BBox]; 2] =
     [&[[5., 8., 40., 44.]], &[[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]]];

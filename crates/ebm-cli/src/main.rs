@@ -41,6 +41,8 @@ enum Command {
     /// Train a detector, a branch of it, a refiner of boxes, a tracker's box module, or a network of ages or head poses.
     #[command(subcommand)]
     Train(commands::train::Train),
+    /// Learn to predict a column of a CSV file from the others, as a density.
+    Fit(commands::fit::FitArgs),
     /// Compute metrics.
     #[command(subcommand)]
     Eval(commands::eval::Eval),
@@ -104,6 +106,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
     }
     match command {
         Command::Train(command) => commands::train::run(command, signals),
+        Command::Fit(args) => commands::fit::run(&args),
         Command::Eval(command) => commands::eval::run(command),
         Command::Predict(command) => commands::predict::run(command),
         Command::Track(args) => commands::track::run(&args),

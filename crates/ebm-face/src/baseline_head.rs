@@ -22,7 +22,7 @@ pub(crate) const RANKS: &str = "ranks.bias";
 /// | Softmax | `logits.0` (C), … one for each coordinate |
 /// | Niu et al. | `logits` (2 (K − 1)) |
 /// | Cao et al. | `score` (1), without a last bias, and `ranks.bias` (K − 1), which starts at 0 |
-/// | Gaussian mixture | `outputs` (P) |
+/// | Gaussian mixture, quantiles | `outputs` (P) |
 #[derive(Clone, Debug)]
 pub struct BaselineHead {
     branches: Vec<Branch>,
@@ -102,7 +102,7 @@ fn branches(baseline: &Baseline) -> Result<Vec<(String, usize)>> {
             OrdinalHead::Niu => named(&["logits"], outputs),
             OrdinalHead::Coral => named(&["score"], 1),
         },
-        Baseline::MixtureOfGaussians(_) => named(&["outputs"], outputs),
+        Baseline::MixtureOfGaussians(_) | Baseline::Quantiles(_) => named(&["outputs"], outputs),
         Baseline::ConditionalVae(_) => {
             let reason =
                 "the conditional autoencoder has no head for faces; take another baseline".to_owned();

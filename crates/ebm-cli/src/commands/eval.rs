@@ -6,6 +6,7 @@ use clap::Subcommand;
 use super::eval_detection::{self, DetectionArgs};
 use super::eval_face::{self, AgeArgs, PoseArgs};
 use super::eval_strata::{self, StrataArgs};
+use super::eval_table::{self, TableArgs};
 use super::eval_tracking::{self, TrackingArgs};
 
 /// What to evaluate.
@@ -22,6 +23,8 @@ pub enum Eval {
     Age(AgeArgs),
     /// The same on heads with poses.
     HeadPose(PoseArgs),
+    /// Likelihood, errors and calibration of a fit on another table.
+    Table(TableArgs),
 }
 
 /// Runs the command.
@@ -32,5 +35,6 @@ pub fn run(command: Eval) -> Result<()> {
         Eval::Tracking(args) => eval_tracking::run(&args),
         Eval::Age(args) => eval_face::age(&args),
         Eval::HeadPose(args) => eval_face::pose(&args),
+        Eval::Table(args) => eval_table::run(&args),
     }
 }

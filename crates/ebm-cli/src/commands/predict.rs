@@ -9,6 +9,7 @@ use ebm_face::prediction::{AGE, HEAD_POSE};
 
 use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
+use super::predict_table::{self, TableArgs};
 use crate::device::DeviceArgs;
 
 /// What to predict.
@@ -21,6 +22,8 @@ pub enum Predict {
     Age(FaceArgs),
     /// Poses of heads, the same.
     HeadPose(FaceArgs),
+    /// The targets of a table's rows: mean, median, mode, quantiles and regions, as a table.
+    Table(TableArgs),
 }
 
 /// A trained detector.
@@ -85,5 +88,6 @@ pub fn run(command: Predict) -> Result<()> {
         Predict::Detection(args) => predict_detection::run(&args),
         Predict::Age(args) => predict_face::run(&args, AGE),
         Predict::HeadPose(args) => predict_face::run(&args, HEAD_POSE),
+        Predict::Table(args) => predict_table::run(&args),
     }
 }

@@ -24,6 +24,8 @@ enum Task {
     Tracking,
     /// Ages and head poses.
     Faces,
+    /// Tables.
+    Tabular,
     /// The problem of Figure 2.
     Toy,
 }
@@ -35,6 +37,7 @@ pub fn run(args: &TaskArgs) -> Result<()> {
         Task::Refiner => ebm_detect::config::RefinerConfig::declaration(),
         Task::Tracking => ebm_track::config::ExperimentConfig::declaration(),
         Task::Faces => ebm_face::config::ExperimentConfig::declaration(),
+        Task::Tabular => ebm_tabular::TabularConfig::declaration(),
         Task::Toy => ebm_toy::Experiment::declaration(),
     };
     declaration.explained().iter().for_each(|line| println!("{line}"));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Bins, ConditionalVae, Direct, DirectLoss, Gaussian, JointLaplace, Laplace, MixtureOfGaussians, Ordinal,
-    OrdinalHead, Parametric, Softmax, as_another,
+    OrdinalHead, Parametric, Quantiles, Softmax, as_another,
 };
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ use crate::{Error, Result};
 /// The other kinds: `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`,
 /// `laplace` and `joint_laplace` (`dim`), `mixture_of_gaussians` (`dim`, `components`), `conditional_vae`
 /// (`dim`, and `latent_dim` and `num_samples` unless they are the paper's), `ordinal` (`head` = `"niu"` or
-/// `"coral"`, `ranks` like `bins`). Bins are `uniform` or a list of `centers`. An unknown key or a setting
+/// `"coral"`, `ranks` like `bins`), `quantiles` (`dim` = 1, `count`). Bins are `uniform` or a list of `centers`. An unknown key or a setting
 /// out of range is refused while it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
@@ -51,6 +51,8 @@ pub enum Baseline {
     Softmax(Softmax),
     /// Ordinal regression.
     Ordinal(Ordinal),
+    /// Quantile regression.
+    Quantiles(Quantiles),
 }
 
 impl Baseline {
@@ -65,6 +67,7 @@ impl Baseline {
             Self::ConditionalVae(model) => model,
             Self::Softmax(model) => model,
             Self::Ordinal(model) => model,
+            Self::Quantiles(model) => model,
         }
     }
 }
@@ -112,6 +115,10 @@ settings! {
             head: OrdinalHead,
             ranks: Bins,
         },
+        Quantiles {
+            dim: usize where 1..=1,
+            count: usize where 2..=65_536,
+        },
     }
 }
 
@@ -144,6 +151,7 @@ impl TryFrom<Settings> for Baseline {
                 Self::Softmax(Softmax::new(dim, bins, l2_weight, variance_weight)?)
             }
             Settings::Ordinal { head, ranks } => Self::Ordinal(Ordinal::new(ranks, head)),
+            Settings::Quantiles { dim, count } => Self::Quantiles(Quantiles::new(dim, count)?),
         })
     }
 }
@@ -168,6 +176,7 @@ impl From<Baseline> for Settings {
                 Self::Softmax { dim: m.dim(), l2_weight, variance_weight, bins: m.bins().clone() }
             }
             Baseline::Ordinal(m) => Self::Ordinal { head: m.head(), ranks: m.ranks().clone() },
+            Baseline::Quantiles(m) => Self::Quantiles { dim: m.dim(), count: m.num_outputs() },
         }
     }
 }

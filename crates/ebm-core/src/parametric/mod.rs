@@ -13,6 +13,7 @@
 //! | Gaussian mixture of 2, 4, 8 (Table 2) | [`MixtureOfGaussians`], whose density is a [`GaussianMixtureDensity`] |
 //! | Gaussian cVAE (Table 2) | [`ConditionalVae`] with the networks of a [`LatentVariableModel`] |
 //! | Softmax with CE, L² and Var (Tables 4 and 5) | [`Softmax`] over [`Bins`] |
+//! | quantile regression, in no table of the paper | [`Quantiles`] |
 //! | Niu et al., Cao et al. (Table 4) | [`Ordinal`] with [`OrdinalHead::Niu`], [`OrdinalHead::Coral`] |
 //! | any of them, as a configuration names it | [`Baseline`] |
 //!
@@ -42,6 +43,7 @@ mod mean_shift;
 mod mixture;
 mod mixture_density;
 mod ordinal;
+mod quantiles;
 mod softmax;
 
 use candle_core::Tensor;
@@ -56,6 +58,7 @@ pub use laplace::Laplace;
 pub use mixture::MixtureOfGaussians;
 pub use mixture_density::GaussianMixtureDensity;
 pub use ordinal::{Ordinal, OrdinalHead, coral_logits};
+pub use quantiles::Quantiles;
 pub use softmax::Softmax;
 
 use crate::{Error, Result, check};

@@ -7,6 +7,7 @@ mod face;
 mod face_figures;
 pub mod face_tables;
 pub mod outcome;
+mod tabular;
 mod toy;
 mod toy_figures;
 mod tracking;
@@ -31,6 +32,8 @@ pub enum Reproduce {
     Age(face::FaceArgs),
     /// Table 5: head-pose estimation, the same.
     HeadPose(face::FaceArgs),
+    /// Regression on UCI's tables, with the splits of Gal and Ghahramani.
+    Tabular(tabular::TabularArgs),
     /// Figure 2: 1-D regression, with every objective.
     Toy(toy::ToyArgs),
 }
@@ -43,6 +46,7 @@ pub fn run(command: Reproduce, signals: &Signals) -> Result<()> {
         Reproduce::Tracking(args) => common::run(&args, progress()?),
         Reproduce::Age(args) => common::run(&face::Faces { task: Task::Age, args }, progress()?),
         Reproduce::HeadPose(args) => common::run(&face::Faces { task: Task::HeadPose, args }, progress()?),
+        Reproduce::Tabular(args) => tabular::run(&args),
         Reproduce::Toy(args) => toy::run(args),
     }
 }

@@ -1,0 +1,228 @@
+//! `ebm eval table`, and the report of a fit.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use ebm_data::files::write_atomic;
+use ebm_eval::Table as TextTable;
+use ebm_eval::calibration::{PitHistogram, calibration_curve};
+use ebm_plot::{DensityCurves, LinePlot, PointPanel, PointPlot};
+use ebm_tabular::{Evaluation, Prediction, Table, TabularRegressor, evaluate};
+use serde_json::json;
+
+use super::{create_dir, dataset_name};
+use crate::schema::document;
+
+/// Arguments of `ebm eval table`.
+#[derive(Args)]
+pub struct TableArgs {
+    /// A CSV file with the columns of the fit and its targets.
+    data: PathBuf,
+    /// The folder of a fit.
+    #[arg(long)]
+    run: PathBuf,
+    /// Where a report with pictures goes; without it none is written.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &TableArgs) -> Result<()> {
+    let regressor = TabularRegressor::open(&args.run)?;
+    let table = Table::read(&args.data)?;
+    let found = evaluate(&regressor, &table)?;
+    if let Some(out) = &args.out {
+        create_dir(out)?;
+        report(&regressor, &table, &found, out)?;
+    }
+    if args.json {
+        let fitted = regressor.fitted();
+        let body = json!({
+            "dataset": dataset_name(&args.data), "method": fitted.method, "samples": found.samples,
+            "log_likelihood": found.log_likelihood, "log_likelihood_error": found.log_likelihood_error,
+            "targets": found.targets, "calibrated": regressor.is_calibrated(),
+        });
+        println!("{}", document("eval table", body));
+    } else {
+        println!("{}", describe(&found)?.render());
+    }
+    Ok(())
+}
+
+/// The figures as a table for people.
+pub fn describe(found: &Evaluation) -> Result<TextTable> {
+    let header = ["target", "log-likelihood", "RMSE", "MAE", "CRPS", "90 % holds", "calibrated", "width"];
+    let mut table = TextTable::new(header);
+    let together = found.log_likelihood.map_or_else(String::new, |mean| {
+        format!("{mean:.3} ± {:.3}", found.log_likelihood_error.unwrap_or(f64::NAN))
+    });
+    for target in &found.targets {
+        let density = target.density.as_ref();
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+        table.push(vec![
+            target.name.clone(),
+            together.clone(),
+            format!("{:.4}", target.rmse),
+            format!("{:.4}", target.mae),
+            number(density.map(|density| density.crps)),
+            number(density.map(|density| density.coverage)),
+            number(density.map(|density| density.conformal_coverage)),
+            number(density.map(|density| density.conformal_width)),
+        ])?;
+    }
+    Ok(table)
+}
+
+/// Writes `report.md` and its pictures into `out`: figures, densities of three rows, calibration, where y lies in its
+/// density, and which columns go with wide regions.
+pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, out: &Path) -> Result<()> {
+    let predictions = regressor.predict(table)?;
+    let calibrated = if regressor.is_calibrated() {
+        "calibrated on rows that nothing was learnt from"
+    } else {
+        "as predicted"
+    };
+    let mut text = format!(
+        "# A fit of {} to {} rows\n\n{} rows that were not learnt from; regions are {calibrated}.\n\n{}\n",
+        regressor.fitted().method,
+        regressor.fitted().rows,
+        found.samples,
+        describe(found)?.render()
+    );
+    for (k, target) in found.targets.iter().enumerate() {
+        let Some(density) = &target.density else { continue };
+        let stem = format!("target{}", k + 1);
+        writeln!(text, "\n## {}\n", target.name)?;
+        let mass = regressor.mass(k, 0.9)?;
+        let widths = widths(&predictions, k, mass)?;
+        for (row, name) in chosen(&widths) {
+            let drawn = draw_density(&predictions[row], k, mass, &target.name, name)?;
+            ebm_plot::write(&drawn.figure(), &out.join(format!("{stem}_{name}")))?;
+            writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
+        }
+        let levels: Vec<f64> = (0..=20).map(|level| f64::from(level) / 20.0).collect();
+        let observed = calibration_curve(&density.pit, &levels)?;
+        let curves = [("observed".to_owned(), observed), ("ideal".to_owned(), levels)]
+            .map(|(name, curve)| (name, curve.into_iter().map(|share| 100.0 * share).collect::<Vec<f64>>()));
+        let figure = LinePlot {
+            title: "How often y lies below a predicted quantile",
+            x_label: "the quantile's probability in per cent",
+            x: 0.0..100.0,
+            y: 0.0..100.0,
+            curves: &curves,
+        };
+        ebm_plot::write(&figure, &out.join(format!("{stem}_calibration")))?;
+        let bins = 10;
+        let counts = PitHistogram::new(&density.pit, bins)?.counts;
+        let bar = |(bin, count): (usize, &usize)| {
+            [(bin as f64 + 0.5) / bins as f64, *count as f64, (*count as f64).sqrt()]
+        };
+        let points = counts.iter().enumerate().map(bar).collect();
+        let panels =
+            [PointPanel { title: "Rows by F(y), ± their root: level if calibrated".to_owned(), points }];
+        let figure = PointPlot { x_label: "F(y), the probability below y", panels: &panels };
+        ebm_plot::write(&figure, &out.join(format!("{stem}_pit")))?;
+        writeln!(text, "![Calibration]({stem}_calibration.png)\n\n![F(y)]({stem}_pit.png)\n")?;
+        writeln!(text, "Columns that go with wide regions, by the rank correlation of both:\n")?;
+        writeln!(text, "{}", widening(regressor, table, &widths)?.render())?;
+    }
+    Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
+}
+
+/// The total width of each row's region.
+fn widths(predictions: &[Prediction], target: usize, mass: f64) -> Result<Vec<f64>> {
+    let width = |prediction: &Prediction| {
+        let region = prediction.targets[target].region(mass)?;
+        Ok(region.iter().map(|[from, to]| to - from).sum())
+    };
+    predictions.iter().map(width).collect()
+}
+
+/// The rows of the narrowest, the middle and the widest region.
+fn chosen(widths: &[f64]) -> [(usize, &'static str); 3] {
+    let mut order: Vec<usize> = (0..widths.len()).collect();
+    order.sort_by(|a, b| widths[*a].total_cmp(&widths[*b]));
+    [(order[0], "narrowest"), (order[order.len() / 2], "middle"), (order[order.len() - 1], "widest")]
+}
+
+/// What a picture of a density is drawn from.
+struct Drawn {
+    title: String,
+    y_label: String,
+    grid: Vec<f64>,
+    curves: Vec<(String, Vec<f64>)>,
+    regions: Vec<[f64; 2]>,
+    marks: Vec<(f64, String)>,
+}
+
+impl Drawn {
+    fn figure(&self) -> DensityCurves<'_> {
+        let Self { title, y_label, grid, curves, regions, marks } = self;
+        DensityCurves { title, y_label, grid, curves, regions, marks }
+    }
+}
+
+fn draw_density(prediction: &Prediction, k: usize, mass: f64, name: &str, which: &str) -> Result<Drawn> {
+    let density = &prediction.targets[k];
+    // All but the outermost thousandths, so that a narrow density can be seen.
+    let [low, high] = [density.quantile(0.001)?, density.quantile(0.999)?];
+    let curve = density.curve().into_iter().filter(|[y, p]| (low..=high).contains(y) && p.is_finite());
+    let (grid, p): (Vec<f64>, Vec<f64>) = curve.map(|[y, p]| (y, p)).unzip();
+    let median = density.quantile(0.5)?;
+    Ok(Drawn {
+        title: format!("The {which} of the 90 % regions"),
+        y_label: name.to_owned(),
+        grid,
+        curves: vec![("p(y|x)".to_owned(), p)],
+        regions: density.region(mass)?,
+        marks: vec![(median, "median".to_owned())],
+    })
+}
+
+/// The columns whose numbers go with the width of regions.
+fn widening(regressor: &TabularRegressor, table: &Table, widths: &[f64]) -> Result<TextTable> {
+    let x = regressor.inputs(table)?.to_vec2::<f32>()?;
+    let width_ranks = ranks(widths);
+    let mut place = 0;
+    let mut found = Vec::new();
+    for column in regressor.fitted().features.columns() {
+        for part in column.parts() {
+            let values: Vec<f64> = x.iter().map(|row| f64::from(row[place])).collect();
+            found.push((part, correlation(&ranks(&values), &width_ranks)));
+            place += 1;
+        }
+    }
+    found.retain(|(_, correlation)| correlation.is_finite());
+    found.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let mut text = TextTable::new(["column", "rank correlation"]);
+    for (name, correlation) in found.into_iter().take(8) {
+        text.push(vec![name, format!("{correlation:+.2}")])?;
+    }
+    Ok(text)
+}
+
+/// The rank of each value, equal values sharing the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let of = |value: &f64| {
+        let first = sorted.partition_point(|other| other < value);
+        let last = sorted.partition_point(|other| other <= value);
+        0.5 * (first + last) as f64
+    };
+    values.iter().map(of).collect()
+}
+
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let products = |x: &[f64], y: &[f64], mx: f64, my: f64| {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum::<f64>()
+    };
+    products(a, b, mean_a, mean_b) / (products(a, a, mean_a, mean_a) * products(b, b, mean_b, mean_b)).sqrt()
+}

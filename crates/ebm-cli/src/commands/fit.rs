@@ -1,0 +1,188 @@
+//! `ebm fit`: a regression on a table.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use ebm_eval::Table as TextTable;
+use ebm_experiment::PairedDifference;
+use ebm_seed::Key;
+use ebm_tabular::{
+    ColumnRoles, Evaluation, FitOptions, Support, Table, TabularConfig, TabularRegressor, TargetSpec,
+    evaluate, refined_rmse,
+};
+use rand::seq::SliceRandom;
+
+use super::create_dir;
+use super::settings::SettingsArgs;
+use crate::commands::eval_table::{describe, report};
+
+/// Arguments of `ebm fit`.
+#[derive(Args)]
+pub struct FitArgs {
+    /// A CSV file with a line of names; separators and decimal commas are found in it.
+    data: PathBuf,
+    /// The column to predict; up to three are predicted together.
+    #[arg(long = "target", required = true, value_name = "COLUMN")]
+    targets: Vec<String>,
+    /// The folder of the fit; must not be there.
+    #[arg(long)]
+    run: PathBuf,
+    /// What to fit, by its key in the settings.
+    #[arg(long, default_value = "ebm")]
+    method: String,
+    /// A column of categories, though it looks like one of numbers. May be given several times.
+    #[arg(long = "category", value_name = "COLUMN")]
+    categories: Vec<String>,
+    /// A column to leave out. May be given several times.
+    #[arg(long = "ignore", value_name = "COLUMN")]
+    ignored: Vec<String>,
+    /// A target that is above 0: its logarithm is learnt. May be given several times.
+    #[arg(long, value_name = "COLUMN")]
+    positive: Vec<String>,
+    /// A target between two numbers. May be given several times.
+    #[arg(long, value_name = "COLUMN=LOW,HIGH", value_parser = parse_bounds)]
+    bounded: Vec<(String, Support)>,
+    /// Fit every method to four fifths of the rows, judge them by the others, and print the table, before the
+    /// method is fitted to all.
+    #[arg(long)]
+    compare: bool,
+    /// Seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+fn parse_bounds(text: &str) -> Result<(String, Support), String> {
+    let expected = || format!("{text:?} says no bounds; write COLUMN=LOW,HIGH, for instance share=0,1");
+    let (name, numbers) = text.rsplit_once('=').ok_or_else(expected)?;
+    let numbers: Vec<f64> = numbers
+        .split(',')
+        .map(|word| word.trim().parse().map_err(|_| expected()))
+        .collect::<Result<_, _>>()?;
+    match numbers[..] {
+        [low, high] if low < high && (high - low).is_finite() => {
+            Ok((name.to_owned(), Support::Bounded { low, high }))
+        }
+        _ => Err(expected()),
+    }
+}
+
+impl FitArgs {
+    fn options(&self) -> Result<FitOptions> {
+        let is_target = |name: &String| self.targets.contains(name);
+        if let Some(other) = self
+            .positive
+            .iter()
+            .chain(self.bounded.iter().map(|(name, _)| name))
+            .find(|name| !is_target(name))
+        {
+            bail!("{other:?} is no target; --positive and --bounded are of columns that --target names");
+        }
+        let target = |name: &String| {
+            let support = match self.bounded.iter().find(|(bounded, _)| bounded == name) {
+                Some((_, support)) => *support,
+                None if self.positive.contains(name) => Support::Positive,
+                None => Support::Real,
+            };
+            TargetSpec { name: name.clone(), support }
+        };
+        let roles = ColumnRoles { categories: self.categories.clone(), ignored: self.ignored.clone() };
+        let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
+        Ok(FitOptions { targets, roles, method, seed: self.seed })
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &FitArgs) -> Result<()> {
+    let place = args.run.display();
+    ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");
+    let config: TabularConfig = args.settings.load("tabular", false)?.settings;
+    let options = args.options()?;
+    let table = Table::read(&args.data)?;
+    let decimals = if table.decimal_comma() { ", with decimal commas" } else { "" };
+    let separator = table.delimiter();
+    eprintln!("{} rows, separated by {separator:?}{decimals}", table.rows());
+    if args.compare {
+        println!("{}", compare(&table, &options, &config)?.render());
+    }
+    let start = Instant::now();
+    let regressor = TabularRegressor::fit(&table, &options, &config, &mut |text| eprintln!("{text}"))?;
+    let fitted = regressor.fitted();
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("{} networks fitted to {} rows in {seconds:.1} s", config.members, fitted.rows);
+    create_dir(&args.run)?;
+    regressor.save(&args.run)?;
+    if fitted.held_out.is_empty() {
+        eprintln!("no row was held out: judge the fit by `ebm eval table` on others");
+    } else {
+        let held_out = table.select(&fitted.held_out);
+        let found = evaluate(&regressor, &held_out)?;
+        eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);
+        eprintln!("{}", describe(&found)?.render());
+        report(&regressor, &held_out, &found, &args.run)?;
+    }
+    println!("{place}");
+    Ok(())
+}
+
+/// Every method on the same rows.
+fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Result<TextTable> {
+    let mut order: Vec<usize> = (0..table.rows()).collect();
+    order.shuffle(&mut Key::new(options.seed).split("compare").rng());
+    let learnt = order.split_off(table.rows() / 5);
+    let (judged, learnt) = (table.select(&order), table.select(&learnt));
+    let mut rows: Vec<(TabularRegressor, Evaluation)> = Vec::new();
+    for method in &config.methods {
+        let options = FitOptions { method: method.key.clone(), ..options.clone() };
+        eprintln!("fitting {}", method.title);
+        match TabularRegressor::fit(&learnt, &options, config, &mut |_| {}) {
+            Ok(regressor) => {
+                let found = evaluate(&regressor, &judged)?;
+                rows.push((regressor, found));
+            }
+            Err(error) => eprintln!("{} is left out: {error}", method.title),
+        }
+    }
+    let header = [
+        "method",
+        "log-likelihood",
+        "less the EBM's, 95 %",
+        "RMSE",
+        "refined",
+        "CRPS",
+        "90 % holds",
+        "width",
+    ];
+    let mut found = TextTable::new(header);
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+    let energy = rows.iter().find(|(regressor, _)| regressor.fitted().method == "ebm");
+    for (regressor, own) in &rows {
+        let method = config.method(&regressor.fitted().method)?;
+        let (mut difference, mut refined) = (String::new(), String::new());
+        if let Some((best, other)) = energy.filter(|_| method.key != "ebm") {
+            if own.log_probs.len() == other.log_probs.len() {
+                let each = own.log_probs.iter().zip(&other.log_probs).map(|(a, b)| a - b).collect();
+                let found = PairedDifference::new(&[each], Key::new(options.seed).split("paired"))?;
+                difference =
+                    format!("{:+.3} [{:+.3}, {:+.3}]", found.mean, found.interval[0], found.interval[1]);
+            }
+            refined = format!("{:.4}", refined_rmse(best, regressor, &judged)?[0][1]);
+        }
+        let first = &own.targets[0];
+        let density = first.density.as_ref();
+        found.push(vec![
+            method.title.clone(),
+            number(own.log_likelihood),
+            difference,
+            format!("{:.4}", first.rmse),
+            refined,
+            number(density.map(|density| density.crps)),
+            number(density.map(|density| density.conformal_coverage)),
+            number(density.map(|density| density.conformal_width)),
+        ])?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,109 @@
+//! `ebm predict table`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use ebm_data::files::write_atomic;
+use ebm_seed::Key;
+use ebm_tabular::{Prediction, Table, TabularRegressor, TargetDensity};
+
+/// Arguments of `ebm predict table`.
+#[derive(Args)]
+pub struct TableArgs {
+    /// A CSV file with the columns of the fit.
+    data: PathBuf,
+    /// The folder of a fit.
+    #[arg(long)]
+    run: PathBuf,
+    /// The CSV file to write, with a row for each row; without it, standard output.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The probabilities of the quantiles.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.05, 0.25, 0.75, 0.95])]
+    quantiles: Vec<f64>,
+    /// How much the regions hold.
+    #[arg(long, default_value_t = 0.9)]
+    region: f64,
+    /// Draws from each density.
+    #[arg(long, default_value_t = 0)]
+    samples: usize,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &TableArgs) -> Result<()> {
+    ensure!(
+        args.region > 0.0 && args.region < 1.0,
+        "--region {}: a share between 0 and 1 is needed",
+        args.region
+    );
+    let bad = args.quantiles.iter().find(|probability| !(0.0..=1.0).contains(*probability));
+    ensure!(bad.is_none(), "--quantiles {bad:?}: probabilities are from 0 to 1");
+    let regressor = TabularRegressor::open(&args.run)?;
+    let table = Table::read(&args.data)?;
+    let fitted = regressor.fitted();
+    for (column, count) in fitted.features.encode(&table)?.unknown {
+        eprintln!(
+            "{count} rows have a {column:?} that was not there when the fit was made: it counts as none"
+        );
+    }
+    let predictions = regressor.predict(&table)?;
+    let mut writer = csv::Writer::from_writer(vec![]);
+    writer.write_record(header(args, &regressor, &predictions))?;
+    let key = Key::new(args.seed).split("samples");
+    for (row, prediction) in predictions.iter().enumerate() {
+        let mut cells = vec![table.line(row).to_string()];
+        for (k, mean) in prediction.mean.iter().enumerate() {
+            cells.push(mean.to_string());
+            if let Some(density) = prediction.targets.get(k) {
+                let mass = regressor.mass(k, args.region)?;
+                cells.extend(of_density(args, density, mass, key.index(row as u64).index(k as u64))?);
+            }
+        }
+        if predictions.iter().any(|prediction| prediction.log_prob.is_some()) {
+            cells.push(prediction.log_prob.map_or_else(String::new, |log_p| log_p.to_string()));
+        }
+        writer.write_record(cells)?;
+    }
+    let text = String::from_utf8(writer.into_inner().map_err(|error| error.into_error())?)?;
+    match &args.out {
+        Some(out) => write_atomic(out, text.as_bytes())?,
+        None => print!("{text}"),
+    }
+    Ok(())
+}
+
+fn header(args: &TableArgs, regressor: &TabularRegressor, predictions: &[Prediction]) -> Vec<String> {
+    let mut names = vec!["line".to_owned()];
+    let has_density = predictions.first().is_some_and(|prediction| !prediction.targets.is_empty());
+    for target in &regressor.fitted().targets {
+        let name = &target.name;
+        names.push(format!("{name}_mean"));
+        if has_density {
+            names.extend(["median", "mode"].map(|what| format!("{name}_{what}")));
+            names.extend(args.quantiles.iter().map(|probability| format!("{name}_q{probability}")));
+            names.push(format!("{name}_region{}", args.region));
+            names.extend((1..=args.samples).map(|sample| format!("{name}_sample{sample}")));
+        }
+    }
+    if predictions.iter().any(|prediction| prediction.log_prob.is_some()) {
+        names.push("log_prob".to_owned());
+    }
+    names
+}
+
+/// Median, mode, quantiles, region and draws. A region of several intervals has a bar between them.
+fn of_density(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
+    let mode = density.modes().first().copied().unwrap_or(f64::NAN);
+    let mut cells = vec![density.quantile(0.5)?.to_string(), mode.to_string()];
+    for probability in &args.quantiles {
+        cells.push(density.quantile(*probability)?.to_string());
+    }
+    let intervals = density.region(mass)?;
+    cells.push(intervals.iter().map(|[from, to]| format!("{from} to {to}")).collect::<Vec<_>>().join(" | "));
+    cells.extend(density.sample(args.samples, &mut key.rng()).iter().map(f64::to_string));
+    Ok(cells)
+}

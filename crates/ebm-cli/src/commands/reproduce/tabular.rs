@@ -1,0 +1,174 @@
+//! `ebm reproduce tabular`: the UCI sets with the splits of Gal and Ghahramani.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use ebm_data::files::read_settings;
+use ebm_eval::{Summary, Table as TextTable};
+use ebm_tabular::uci::{TARGET, UciSet};
+use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, evaluate, refined_rmse};
+
+use crate::commands::create_dir;
+use crate::commands::settings::SettingsArgs;
+
+/// Arguments of `ebm reproduce tabular`.
+#[derive(Args)]
+pub struct TabularArgs {
+    /// The folder `UCI_Datasets` of their repository: a folder for each set, with its splits in `data`.
+    #[arg(long)]
+    data: PathBuf,
+    /// The sets, by the names of their folders.
+    #[arg(long, value_delimiter = ',', default_value = SETS)]
+    sets: Vec<String>,
+    /// How many of the splits.
+    #[arg(long, default_value_t = 20)]
+    splits: usize,
+    /// The first split, counted from 0.
+    #[arg(long, default_value_t = 0)]
+    first: usize,
+    /// The methods, by key; all by default. Estimates of the others are refined where the EBM is among them.
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<String>,
+    /// Judge by a fifth of the rows that each split learns from, in place of its test rows: for choices.
+    #[arg(long)]
+    on_validation: bool,
+    /// Where `results.csv` goes; what is in it already is not computed again.
+    #[arg(long)]
+    out: PathBuf,
+    /// Seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// The six sets of the benchmark.
+const SETS: &str = "bostonHousing,concrete,energy,kin8nm,power-plant,wine-quality-red";
+/// The columns of `results.csv`.
+const HEADER: &str = "set,split,method,log_likelihood,rmse,refined_rmse,crps,coverage,conformal_coverage,\
+                      coverage_50,conformal_coverage_50,ece,fit_seconds";
+
+/// Runs the command.
+pub fn run(args: &TabularArgs) -> Result<()> {
+    let config: TabularConfig = args.settings.load("tabular", false)?.settings;
+    let keys: Vec<String> = match &args.methods[..] {
+        [] => config.methods.iter().map(|method| method.key.clone()).collect(),
+        keys => keys.to_vec(),
+    };
+    keys.iter().try_for_each(|key| config.method(key).map(|_| ()))?;
+    create_dir(&args.out)?;
+    let path = args.out.join("results.csv");
+    let done = if path.exists() { read_settings(&path)? } else { String::new() };
+    let known = done.lines().next().is_none_or(|header| header == HEADER);
+    ensure!(known, "{}: it has other columns; give another --out", path.display());
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
+    if done.is_empty() {
+        writeln!(file, "{HEADER}")?;
+    }
+    for name in &args.sets {
+        let set = UciSet::read(&args.data.join(name), args.first + args.splits)?;
+        for split in args.first..args.first + args.splits {
+            let mut energy = None;
+            for key in &keys {
+                let start = format!("{name},{split},{key},");
+                if done.lines().any(|line| line.starts_with(&start)) {
+                    continue;
+                }
+                let line = measure(args, &config, &set, split, key, &mut energy)?;
+                writeln!(file, "{start}{line}")?;
+                eprintln!("{start}{line}");
+            }
+        }
+    }
+    println!("{}", summary(&path, &config)?.render());
+    Ok(())
+}
+
+/// A row's figures behind its method; `energy` is the split's energy model, once there is one.
+fn measure(
+    args: &TabularArgs,
+    config: &TabularConfig,
+    set: &UciSet,
+    split: usize,
+    key: &str,
+    energy: &mut Option<TabularRegressor>,
+) -> Result<String> {
+    let [learnt, judged] = &set.splits[split];
+    let cut = learnt.len() - learnt.len() / 5;
+    let [learnt, judged] =
+        if args.on_validation { [&learnt[..cut], &learnt[cut..]] } else { [&learnt[..], &judged[..]] };
+    let (learnt, judged) = (set.table.select(learnt), set.table.select(judged));
+    let options = FitOptions { method: key.to_owned(), seed: args.seed, ..FitOptions::new(TARGET) };
+    let start = Instant::now();
+    let regressor = TabularRegressor::fit(&learnt, &options, config, &mut |_| {})?;
+    let seconds = start.elapsed().as_secs_f64();
+    let found = evaluate(&regressor, &judged)?;
+    let refined = match &*energy {
+        Some(energy) => refined_rmse(energy, &regressor, &judged)?[0][1].to_string(),
+        None => String::new(),
+    };
+    if key == "ebm" {
+        *energy = Some(regressor);
+    }
+    let target = &found.targets[0];
+    let density = target.density.as_ref();
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let figures = [
+        number(found.log_likelihood),
+        target.rmse.to_string(),
+        refined,
+        number(density.map(|density| density.crps)),
+        number(density.map(|density| density.coverage)),
+        number(density.map(|density| density.conformal_coverage)),
+        number(density.map(|density| density.coverage_50)),
+        number(density.map(|density| density.conformal_coverage_50)),
+        number(density.map(|density| density.ece)),
+        format!("{seconds:.2}"),
+    ];
+    Ok(figures.join(","))
+}
+
+/// The mean over the splits, with its standard error, of every set and method in the file.
+fn summary(path: &Path, config: &TabularConfig) -> Result<TextTable> {
+    let text = read_settings(path)?;
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let header =
+        ["set", "method", "splits", "log-likelihood", "RMSE", "CRPS", "90 % holds", "calibrated", "seconds"];
+    let mut table = TextTable::new(header);
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for row in &rows {
+        if !seen.contains(&(row[0], row[2])) {
+            seen.push((row[0], row[2]));
+        }
+    }
+    for (set, key) in seen {
+        let own: Vec<&Vec<&str>> = rows.iter().filter(|row| row[0] == set && row[2] == key).collect();
+        let mean = |column: usize, digits: usize| -> Result<String> {
+            let values: Vec<f64> = own.iter().filter_map(|row| row[column].parse().ok()).collect();
+            if values.is_empty() {
+                return Ok(String::new());
+            }
+            let found = Summary::new(&values)?;
+            let error =
+                found.standard_error().map_or_else(String::new, |error| format!(" ± {error:.digits$}"));
+            Ok(format!("{:.digits$}{error}", found.mean))
+        };
+        table.push(vec![
+            set.to_owned(),
+            config.method(key).map_or_else(|_| key.to_owned(), |method| method.title.clone()),
+            own.len().to_string(),
+            mean(3, 3)?,
+            mean(4, 3)?,
+            mean(6, 3)?,
+            mean(7, 3)?,
+            mean(8, 3)?,
+            mean(12, 1)?,
+        ])?;
+    }
+    Ok(table)
+}

@@ -1,0 +1,170 @@
+//! Quantile regression.
+
+use candle_core::Tensor;
+
+use super::{Parametric, batch, count, targets};
+use crate::{Result, check, host};
+
+/// Quantile regression of one coordinate: P quantiles with the probabilities `(k + ½)/P`, by the pinball loss (Koenker and
+/// Bassett, 1978).
+///
+/// Of the P outputs the first is the lowest quantile, less [`START`](Self::START), and the others the distances to the
+/// next, through a softplus: quantiles never cross. The loss is the mean over the quantiles q of
+/// `max(τ (y − q), (τ − 1)(y − q))`; twice that estimates the continuous ranked probability score.
+///
+/// As a density, the mass 1/P between two neighbours is spread evenly, and the mass 1/(2P) beyond the outermost falls off
+/// exponentially, in continuation of the density there. What the density is, is known without a history: the loss
+/// teaches quantiles alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantiles {
+    count: usize,
+}
+
+impl Quantiles {
+    /// How far below the first output the lowest quantile lies, in units of y: with outputs near 0 the quantiles begin
+    /// evenly between −1 and 1.
+    pub const START: f64 = 1.0;
+    /// The least distance of two quantiles in a density.
+    const LEAST: f64 = 1e-6;
+
+    /// P = `count` quantiles of a target with `dim` = 1 coordinate.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) for another `dim`, or fewer than two quantiles.
+    pub fn new(dim: usize, count: usize) -> Result<Self> {
+        check::setting("dim", dim == 1, dim, "1; quantiles are of one coordinate")?;
+        check::setting("count", count >= 2, count, "at least 2")?;
+        Ok(Self { count })
+    }
+
+    /// The probabilities of the quantiles.
+    pub fn probabilities(&self) -> Vec<f64> {
+        (0..self.count).map(|k| (k as f64 + 0.5) / self.count as f64).collect()
+    }
+
+    /// The quantiles `(B, P)` of `outputs` `(B, P)`, ascending; differentiable.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) and [`Error::Empty`](crate::Error::Empty).
+    pub fn quantiles(&self, outputs: &Tensor) -> Result<Tensor> {
+        batch(self, outputs)?;
+        let first = (outputs.narrow(1, 0, 1)? - Self::START)?;
+        // Distances of 2/P where an output is 0.
+        let shift = ((2.0 * Self::START / self.count as f64).exp_m1()).ln();
+        let raw = (outputs.narrow(1, 1, self.count - 1)? + shift)?;
+        // log(1 + e^z) in a form that does not overflow.
+        let distances = crate::math::log_sigmoid(&raw.neg()?)?.neg()?;
+        let steps = Tensor::cat(&[&first, &distances], 1)?;
+        // A running sum as a product with a triangle of ones.
+        let triangle = Tensor::triu2(self.count, outputs.dtype(), outputs.device())?;
+        Ok(steps.matmul(&triangle)?)
+    }
+
+    /// log p at `y` of one input, given its quantiles.
+    fn log_density(&self, quantiles: &[f64], y: f64) -> f64 {
+        let share = 1.0 / self.count as f64;
+        let distance = |k: usize| (quantiles[k + 1] - quantiles[k]).max(Self::LEAST);
+        let last = self.count - 1;
+        // Beyond an end p is as high as inside and has the mass ½ share: p(y) = h exp(−(y − q) h / ½ share).
+        let beyond = |height: f64, past: f64| height.ln() - past * height / (0.5 * share);
+        match quantiles.partition_point(|q| *q <= y) {
+            0 => beyond(share / distance(0), quantiles[0] - y),
+            above if above > last => beyond(share / distance(last - 1), y - quantiles[last]),
+            above => (share / distance(above - 1)).ln(),
+        }
+    }
+}
+
+impl Parametric for Quantiles {
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn num_outputs(&self) -> usize {
+        self.count
+    }
+
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let y = targets(self, outputs, y)?.squeeze(1)?; // (B, 1)
+        let difference = y.broadcast_sub(&self.quantiles(outputs)?)?; // (B, P)
+        let probabilities = host::tensor(self.probabilities(), (1, self.count), outputs)?;
+        // (τ − 1{d < 0}) d is the larger of the two.
+        let below = difference.detach().lt(0.0)?.to_dtype(outputs.dtype())?;
+        let slope = probabilities.broadcast_sub(&below)?;
+        Ok((difference * slope)?.mean_all()?)
+    }
+
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
+        Ok(self.quantiles(outputs)?.mean_keepdim(1)?)
+    }
+
+    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
+        let count = count(self, outputs, y)?;
+        check::finite("y", y)?;
+        let quantiles = host::values(&self.quantiles(outputs)?)?;
+        let values = host::values(y)?;
+        let rows = quantiles.chunks_exact(self.count).zip(values.chunks_exact(count));
+        let log_p = rows.flat_map(|(row, y)| y.iter().map(|y| self.log_density(row, *y)).collect::<Vec<_>>());
+        Ok(Some(host::tensor(log_p.collect(), (outputs.dim(0)?, count), outputs)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Var};
+
+    use super::*;
+
+    fn outputs() -> Tensor {
+        Tensor::new(&[[0.3f64, -0.5, 1.0, 0.2], [-1.0, 0.0, 0.4, -2.0]], &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn quantiles_ascend_and_begin_between_minus_one_and_one() {
+        let model = Quantiles::new(1, 4).unwrap();
+        for row in model.quantiles(&outputs()).unwrap().to_vec2::<f64>().unwrap() {
+            assert!(row.windows(2).all(|pair| pair[0] < pair[1]), "{row:?}");
+        }
+        let zero = Tensor::zeros((1, 4), candle_core::DType::F64, &Device::Cpu).unwrap();
+        let row = model.quantiles(&zero).unwrap().to_vec2::<f64>().unwrap().remove(0);
+        for (found, expected) in row.iter().zip([-1.0, -0.5, 0.0, 0.5]) {
+            assert!((found - expected).abs() < 1e-12, "{row:?}");
+        }
+        assert!(Quantiles::new(2, 4).is_err() && Quantiles::new(1, 1).is_err());
+    }
+
+    /// The mass of a density is 1, and 0.5 of it lies below the middle of the second and third of four quantiles.
+    #[test]
+    fn the_density_has_the_mass_one() {
+        let model = Quantiles::new(1, 4).unwrap();
+        let (from, step, points) = (-40.0, 1e-3, 80_000);
+        let y: Vec<f64> = (0..points).map(|k| from + step * (f64::from(k) + 0.5)).collect();
+        let y = Tensor::from_vec(y, (1, points as usize, 1), &Device::Cpu).unwrap();
+        let y = y.broadcast_as((2, points as usize, 1)).unwrap();
+        let p = model.log_prob(&outputs(), &y).unwrap().unwrap().exp().unwrap();
+        for mass in (p.sum(1).unwrap() * step).unwrap().to_vec1::<f64>().unwrap() {
+            assert!((mass - 1.0).abs() < 1e-3, "{mass}");
+        }
+    }
+
+    /// The gradient of the pinball loss against finite differences.
+    #[test]
+    fn the_gradient_is_that_of_the_loss() {
+        let model = Quantiles::new(1, 4).unwrap();
+        let y = Tensor::new(&[[0.1f64], [-0.7]], &Device::Cpu).unwrap();
+        let var = Var::from_tensor(&outputs()).unwrap();
+        let loss = |t: &Tensor| model.loss(t, &y).unwrap().to_scalar::<f64>().unwrap();
+        let gradients = model.loss(&var, &y).unwrap().backward().unwrap();
+        let gradient = gradients.get(&var).unwrap().flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        let values = outputs().flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        for (place, found) in gradient.iter().enumerate() {
+            let moved = |by: f64| {
+                let mut values = values.clone();
+                values[place] += by;
+                loss(&Tensor::from_vec(values, (2, 4), &Device::Cpu).unwrap())
+            };
+            let expected = (moved(1e-6) - moved(-1e-6)) / 2e-6;
+            assert!((found - expected).abs() < 1e-8, "{place}: {found} not {expected}");
+        }
+    }
+}

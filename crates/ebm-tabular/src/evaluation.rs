@@ -1,0 +1,188 @@
+//! How good predictions are where y is known.
+
+use ebm_core::{EnergyModel, GradientAscent};
+use ebm_eval::calibration::calibration_error;
+use serde::Serialize;
+
+use crate::regressor::TabularRegressor;
+use crate::target::Target;
+use crate::{Error, Result, Table};
+
+/// Figures of some rows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// How many rows had all targets.
+    pub samples: usize,
+    /// The mean of log p(y | x) of all targets together, in nats and in their own units; none without a density.
+    pub log_likelihood: Option<f64>,
+    /// Its standard error over the rows.
+    pub log_likelihood_error: Option<f64>,
+    /// Of each target.
+    pub targets: Vec<TargetEvaluation>,
+    /// log p of each row.
+    #[serde(skip)]
+    pub log_probs: Vec<f64>,
+}
+
+/// Figures of a target, in its own units.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TargetEvaluation {
+    /// Its name.
+    pub name: String,
+    /// The root of the mean squared error of the mean.
+    pub rmse: f64,
+    /// The mean absolute error of the median, or of the prediction where there is no density.
+    pub mae: f64,
+    /// What only a density has.
+    pub density: Option<DensityEvaluation>,
+}
+
+/// Figures of a target's densities.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DensityEvaluation {
+    /// The mean continuous ranked probability score.
+    pub crps: f64,
+    /// The mean |observed − nominal| frequency of y below quantiles.
+    pub ece: f64,
+    /// How often y is in the 90 % region as predicted.
+    pub coverage: f64,
+    /// The mean width of these regions.
+    pub width: f64,
+    /// How often y is in the 90 % region after calibration.
+    pub conformal_coverage: f64,
+    /// The mean width of these regions.
+    pub conformal_width: f64,
+    /// The same of 50 % regions.
+    pub coverage_50: f64,
+    /// After calibration.
+    pub conformal_coverage_50: f64,
+    /// F(y) of each row.
+    #[serde(skip)]
+    pub pit: Vec<f64>,
+}
+
+/// Judges `regressor` by the rows of `table` that have all targets.
+///
+/// # Errors
+/// [`Error::TooFew`] without such a row; those of [`TabularRegressor::predict`].
+pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluation> {
+    let targets = &regressor.fitted().targets;
+    let columns =
+        targets.iter().map(|target| Target::read(&target.spec(), table)).collect::<Result<Vec<_>>>()?;
+    let rows: Vec<usize> =
+        (0..table.rows()).filter(|&row| columns.iter().all(|column| column[row].is_some())).collect();
+    if rows.is_empty() {
+        return Err(Error::TooFew { what: "an evaluation", found: 0, needed: 1 });
+    }
+    let predictions = regressor.predict(&table.select(&rows))?;
+    let log_probs: Vec<f64> = predictions.iter().filter_map(|prediction| prediction.log_prob).collect();
+    let count = rows.len() as f64;
+    let mut found = Vec::new();
+    for (k, (target, column)) in targets.iter().zip(&columns).enumerate() {
+        let y: Vec<f64> = rows.iter().filter_map(|&row| column[row]).collect();
+        let squares = predictions.iter().zip(&y).map(|(prediction, y)| (prediction.mean[k] - y).powi(2));
+        let rmse = (squares.sum::<f64>() / count).sqrt();
+        let densities: Vec<_> =
+            predictions.iter().filter_map(|prediction| prediction.targets.get(k)).collect();
+        let mut absolute = 0.0;
+        for ((prediction, y), row) in predictions.iter().zip(&y).zip(0..) {
+            let middle = match densities.get(row) {
+                Some(density) => density.quantile(0.5)?,
+                None => prediction.mean[k],
+            };
+            absolute += (middle - y).abs();
+        }
+        let density =
+            if densities.is_empty() { None } else { Some(of_densities(regressor, k, &densities, &y)?) };
+        found.push(TargetEvaluation { name: target.name.clone(), rmse, mae: absolute / count, density });
+    }
+    let has_density = !log_probs.is_empty();
+    let mean = log_probs.iter().sum::<f64>() / count;
+    let variance = log_probs.iter().map(|log_p| (log_p - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    Ok(Evaluation {
+        samples: rows.len(),
+        log_likelihood: has_density.then_some(mean),
+        log_likelihood_error: (has_density && rows.len() > 1).then(|| (variance / count).sqrt()),
+        targets: found,
+        log_probs,
+    })
+}
+
+fn of_densities(
+    regressor: &TabularRegressor,
+    target: usize,
+    densities: &[&crate::TargetDensity],
+    y: &[f64],
+) -> Result<DensityEvaluation> {
+    let count = y.len() as f64;
+    let pit: Vec<f64> = densities.iter().zip(y).map(|(density, y)| density.cdf(*y)).collect();
+    let masses: Vec<f64> = densities.iter().zip(y).map(|(density, y)| density.mass_of(*y)).collect();
+    let within = |mass: f64| masses.iter().filter(|&&own| own <= mass).count() as f64 / count;
+    let width = |mass: f64| {
+        let widths = densities
+            .iter()
+            .map(|density| Ok(density.region(mass)?.iter().map(|[from, to]| to - from).sum::<f64>()));
+        Ok::<_, Error>(widths.collect::<Result<Vec<_>>>()?.iter().sum::<f64>() / count)
+    };
+    let crps = densities.iter().zip(y).map(|(density, y)| density.crps(*y)).collect::<Result<Vec<_>>>()?;
+    let levels: Vec<f64> = (1..20).map(|level| f64::from(level) / 20.0).collect();
+    let [mass, mass_50] = [regressor.mass(target, 0.9)?, regressor.mass(target, 0.5)?];
+    Ok(DensityEvaluation {
+        crps: crps.iter().sum::<f64>() / count,
+        ece: calibration_error(&pit, &levels)?,
+        coverage: within(0.9),
+        width: width(0.9)?,
+        conformal_coverage: within(mass),
+        conformal_width: width(mass)?,
+        coverage_50: within(0.5),
+        conformal_coverage_50: within(mass_50),
+        pit,
+    })
+}
+
+/// What the estimates of a `baseline` become when f of `energy` is climbed from them (Algorithm S1): the root of the mean
+/// squared error of each target, before and after.
+///
+/// # Errors
+/// When the two were not fitted to the same columns; those of the refinement.
+pub fn refined_rmse(
+    energy: &TabularRegressor,
+    baseline: &TabularRegressor,
+    table: &Table,
+) -> Result<Vec<[f64; 2]>> {
+    let (targets, own) = (&energy.fitted().targets, &baseline.fitted().targets);
+    if targets != own {
+        let reason = "was fitted to other targets or rows than the energy model";
+        return Err(Error::Unsupported { method: baseline.fitted().method.clone(), reason });
+    }
+    let columns =
+        targets.iter().map(|target| Target::read(&target.spec(), table)).collect::<Result<Vec<_>>>()?;
+    let rows: Vec<usize> =
+        (0..table.rows()).filter(|&row| columns.iter().all(|column| column[row].is_some())).collect();
+    let table = table.select(&rows);
+    let x = energy.inputs(&table)?;
+    let mut rng = ebm_seed::Key::new(energy.fitted().seed).split("refinement").rng();
+    let features = energy.ensemble().features(&x, energy.config().density.samples, &mut rng)?;
+    let initial = baseline.predict(&table)?;
+    let z: Vec<f32> = initial
+        .iter()
+        .flat_map(|prediction| {
+            targets.iter().zip(&prediction.mean).map(|(target, y)| target.encode(*y) as f32)
+        })
+        .collect();
+    let z = candle_core::Tensor::from_vec(z, (rows.len(), 1, targets.len()), &candle_core::Device::Cpu)?;
+    let ascent: &GradientAscent = &energy.config().refinement;
+    let refined = energy.ensemble().bind(&features, rows.len()).refine(&z, ascent)?;
+    let refined = refined.y.squeeze(1)?.to_dtype(candle_core::DType::F64)?.to_vec2::<f64>()?;
+    let root = |squares: f64| (squares / rows.len() as f64).sqrt();
+    let pair = |k: usize| {
+        let y = |place: usize| columns[k][rows[place]].unwrap_or(f64::NAN);
+        let [mut before, mut after] = [0.0, 0.0];
+        for (place, prediction) in initial.iter().enumerate() {
+            before += (prediction.mean[k] - y(place)).powi(2);
+            after += (targets[k].decode(refined[place][k]) - y(place)).powi(2);
+        }
+        [root(before), root(after)]
+    };
+    Ok((0..targets.len()).map(pair).collect())
+}

@@ -1,0 +1,48 @@
+//! Regression on tables: a density p(y | x) of one to three numeric columns given all others.
+//!
+//! | what | item |
+//! |---|---|
+//! | a table, as it stands in a file | [`Table`] |
+//! | a fit, and back from its folder | [`TabularRegressor`] |
+//! | what it says of a row | [`Prediction`], [`TargetDensity`] |
+//! | how good that is | [`evaluate`], [`refined_rmse`] |
+//! | the settings | [`TabularConfig`] |
+//! | f(x, y) | [`model::EnergyHead`] |
+//!
+//! ```
+//! use ebm_tabular::{FitOptions, Table, TabularConfig, TabularRegressor};
+//!
+//! let mut text = "x,y\n".to_owned();
+//! (0..60).for_each(|k| text += &format!("{},{}\n", k, 2.0 * f64::from(k) + f64::from(k * 7 % 5)));
+//! let table = Table::parse("line", &text)?;
+//! let mut config = TabularConfig::new()?;
+//! (config.members, config.training.steps) = (1, 100);
+//! let regressor = TabularRegressor::fit(&table, &FitOptions::new("y"), &config, &mut |_| {})?;
+//! let row = &regressor.predict(&Table::parse("new", "x,y\n30,62\n")?)?[0];
+//! assert!(row.log_prob.is_some() && (row.targets[0].quantile(0.5)? - 62.0).abs() < 30.0);
+//! # Ok::<(), ebm_tabular::Error>(())
+//! ```
+
+mod config;
+mod error;
+mod evaluation;
+mod features;
+pub mod model;
+mod prediction;
+mod regressor;
+mod table;
+mod target;
+mod training;
+pub mod uci;
+
+pub use config::{
+    Built, DensityConfig, MethodConfig, ModelConfig, NetworkConfig, TabularConfig, TrainingConfig,
+};
+pub use error::{Error, Result};
+pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, refined_rmse};
+pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
+pub use prediction::{Prediction, TargetDensity};
+pub use regressor::{FitOptions, Fitted, TabularRegressor};
+pub use table::{MAX_BYTES, Table, days, number};
+pub use target::{Support, Target, TargetSpec};
+pub use training::{Rows, Trained, train};

@@ -1,0 +1,141 @@
+//! The networks: an energy-based model and the baselines on the same layers.
+
+mod energy;
+mod ensemble;
+mod proposal;
+mod trunk;
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::math::log_mean_exp;
+use ebm_core::parametric::{Baseline, Parametric};
+use ebm_core::rand::RngCore;
+use ebm_core::{EnergyModel, Objective, Proposal};
+use ebm_nn::params::ParamStore;
+
+pub use energy::{EnergyFeatures, EnergyHead};
+pub use ensemble::{Ensemble, MemberFeatures};
+pub use proposal::StudentProposal;
+
+use crate::Result;
+use crate::config::{Built, NetworkConfig};
+use trunk::{Layer, Trunk};
+
+/// One network of an ensemble.
+#[derive(Clone, Debug)]
+pub struct Network {
+    trunk: Trunk,
+    head: Head,
+}
+
+/// What a network ends with.
+#[derive(Clone, Debug)]
+pub enum Head {
+    /// f(x, y).
+    Energy(EnergyHead),
+    /// The outputs of a parametric model.
+    Baseline(Baseline, Layer),
+}
+
+/// What the network of a method is made of.
+#[derive(Clone, Copy)]
+pub struct Shape<'a> {
+    /// F, the length of x.
+    pub inputs: usize,
+    /// D, the number of targets.
+    pub dim: usize,
+    /// The sizes.
+    pub network: &'a NetworkConfig,
+    /// The method.
+    pub method: &'a Built,
+}
+
+impl Network {
+    /// The network whose parameters are in `store`; those that are not there yet are drawn.
+    ///
+    /// # Errors
+    /// When a tensor in `store` has another shape.
+    pub fn new(shape: &Shape<'_>, store: &ParamStore) -> Result<Self> {
+        let vb = store.var_builder(DType::F32, &Device::Cpu);
+        let &NetworkConfig { width, depth, hidden } = shape.network;
+        let head = match shape.method {
+            Built::Energy(_) => Head::Energy(EnergyHead::new(shape.dim, width, hidden, vb.pp("head"))?),
+            Built::Baseline(baseline) => {
+                Head::Baseline(baseline.clone(), Layer::new(width, baseline.num_outputs(), vb.pp("head"))?)
+            }
+        };
+        Ok(Self { trunk: Trunk::new(shape.inputs, width, depth, vb.pp("trunk"))?, head })
+    }
+
+    /// Whether the method has a density.
+    pub fn has_density(&self) -> bool {
+        !matches!(self.head, Head::Baseline(Baseline::Direct(_), _))
+    }
+
+    /// The loss of a batch, x (B, F) and y (B, D): Eq. 4 or a rival.
+    ///
+    /// # Errors
+    /// When a shape does not fit, or the objective needs what this network does not offer.
+    pub fn loss(&self, method: &Built, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let h = self.trunk.forward(x)?;
+        Ok(match (&self.head, method) {
+            (Head::Energy(head), Built::Energy(objective)) => {
+                objective.loss(head, &head.features(&h)?, y, rng)? // Eq. 4
+            }
+            (Head::Baseline(baseline, layer), _) => baseline.loss(&layer.forward(&h)?, y)?,
+            (Head::Energy(_), Built::Baseline(_)) => {
+                return Err(
+                    candle_core::Error::Msg("an energy model has no parametric loss".to_owned()).into()
+                );
+            }
+        })
+    }
+
+    /// What the network sees of x (B, F), and log Z(x) where it does not come with the method: from `num_samples` samples
+    /// of [`StudentProposal`].
+    ///
+    /// # Errors
+    /// When a shape does not fit.
+    pub fn features(&self, x: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<MemberFeatures> {
+        let h = self.trunk.forward(x)?;
+        match &self.head {
+            Head::Energy(head) => {
+                let features = head.features(&h)?;
+                let proposal = features.proposal();
+                let center = features.location.squeeze(1)?;
+                let (y, log_q) = proposal.sample_with_log_prob(&center, num_samples, rng)?;
+                let log_weights = (head.score(&features, &y)? - log_q)?;
+                Ok(MemberFeatures::Energy { log_z: log_mean_exp(&log_weights, 1)?.unsqueeze(1)?, features })
+            }
+            Head::Baseline(_, layer) => Ok(MemberFeatures::Outputs(layer.forward(&h)?)),
+        }
+    }
+
+    /// log p(y | x), (B, M), at `y` (B, M, D); none for a method without a density.
+    ///
+    /// # Errors
+    /// When a shape does not fit.
+    pub fn log_prob(&self, features: &MemberFeatures, y: &Tensor) -> ebm_core::Result<Option<Tensor>> {
+        match (&self.head, features) {
+            (Head::Energy(head), MemberFeatures::Energy { features, log_z }) => {
+                Ok(Some(head.score(features, y)?.broadcast_sub(log_z)?))
+            }
+            (Head::Baseline(baseline, _), MemberFeatures::Outputs(outputs)) => baseline.log_prob(outputs, y),
+            _ => Err(candle_core::Error::Msg("the features are another network's".to_owned()).into()),
+        }
+    }
+
+    /// What the method predicts for y, (B, D), without a density: of a baseline the paper's prediction, of an energy
+    /// model the location of f's tails.
+    ///
+    /// # Errors
+    /// When the outputs are not finite.
+    pub fn location(&self, features: &MemberFeatures) -> ebm_core::Result<Tensor> {
+        match (&self.head, features) {
+            (_, MemberFeatures::Energy { features, .. }) => Ok(features.location.squeeze(1)?),
+            (Head::Baseline(baseline, _), MemberFeatures::Outputs(outputs)) => baseline.predict(outputs),
+            (Head::Energy(_), MemberFeatures::Outputs(_)) => {
+                Err(candle_core::Error::Msg("the features are another network's".to_owned()).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! p(y | x) of a row.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::rand::RngCore;
+use ebm_core::{EnergyModel, Grid, GridDensity, ImportanceDensity, WeightedSamples};
+use ebm_seed::Key;
+
+use crate::model::{Ensemble, MemberFeatures, StudentProposal};
+use crate::regressor::TabularRegressor;
+use crate::target::Target;
+use crate::{Error, Result, Table};
+
+/// Rows that are looked at together.
+const PASS: usize = 64;
+/// By how much fewer samples one target needs than several.
+const JOINT: usize = 8;
+/// Nats by which log p falls between two modes that count.
+const PROMINENCE: f64 = 0.1;
+
+/// What is known of the targets of a row.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// Of each target its density, whatever the others are; none of a method that has none, and of a baseline with
+    /// several targets.
+    pub targets: Vec<TargetDensity>,
+    /// What the method predicts of each target: the mean of its density where it has one.
+    pub mean: Vec<f64>,
+    /// log p(y | x), in nats, of all targets together in their own units, where the row has them and the method a density.
+    pub log_prob: Option<f64>,
+}
+
+/// p(y | x) of one target, in its own units.
+#[derive(Clone, Debug)]
+pub struct TargetDensity {
+    z: GridDensity,
+    target: Target,
+}
+
+impl TargetDensity {
+    /// p(z | x) on the scale that the network sees.
+    pub fn on_scale(&self) -> &GridDensity {
+        &self.z
+    }
+
+    /// E\[Y\].
+    pub fn mean(&self) -> f64 {
+        self.z.expectation(|z| self.target.decode(z))
+    }
+
+    /// The y below which it lies with this probability.
+    ///
+    /// # Errors
+    /// For a probability outside \[0, 1\].
+    pub fn quantile(&self, probability: f64) -> Result<f64> {
+        Ok(self.target.decode(self.z.quantile(probability)?))
+    }
+
+    /// The most likely y, those of further modes behind it; on the scale that the network sees.
+    pub fn modes(&self) -> Vec<f64> {
+        self.z.modes(PROMINENCE).into_iter().map(|z| self.target.decode(z)).collect()
+    }
+
+    /// The smallest region of this mass on the scale that the network sees, as intervals of y.
+    ///
+    /// # Errors
+    /// For a mass outside (0, 1\].
+    pub fn region(&self, mass: f64) -> Result<Vec<[f64; 2]>> {
+        let region = self.z.highest_density_region(mass)?;
+        Ok(region.intervals.iter().map(|interval| interval.map(|z| self.target.decode(z))).collect())
+    }
+
+    /// The mass of the smallest such region that holds y; 1 where y is beyond all that is shown.
+    pub fn mass_of(&self, y: f64) -> f64 {
+        self.z.mass_above(self.z.log_prob(self.target.encode(y)))
+    }
+
+    /// P(Y ≤ y).
+    pub fn cdf(&self, y: f64) -> f64 {
+        self.z.cdf(self.target.encode(y))
+    }
+
+    /// ∫ (F(t) − 1{t ≥ y})² dt over y's own units: the continuous ranked probability score.
+    ///
+    /// # Errors
+    /// For a y that is not finite.
+    pub fn crps(&self, y: f64) -> Result<f64> {
+        let points: Vec<f64> = self.z.grid().points().into_iter().map(|z| self.target.decode(z)).collect();
+        Ok(ebm_eval::calibration::crps_of_cdf(&points, self.z.cdf_values(), y)?)
+    }
+
+    /// p at many y, as pairs (y, p), for a picture.
+    pub fn curve(&self) -> Vec<[f64; 2]> {
+        let points = self.z.grid().points().into_iter().zip(self.z.log_prob_values());
+        points
+            .map(|(z, log_p)| {
+                let y = self.target.decode(z);
+                [y, (log_p + self.target.log_slope(y)).exp()]
+            })
+            .collect()
+    }
+
+    /// Independent draws.
+    pub fn sample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<f64> {
+        self.z.sample(count, rng).into_iter().map(|z| self.target.decode(z)).collect()
+    }
+}
+
+/// See [`TabularRegressor::predict`].
+pub(crate) fn predict(regressor: &TabularRegressor, table: &Table) -> Result<Vec<Prediction>> {
+    let x = regressor.inputs(table)?;
+    let targets = &regressor.fitted().targets;
+    let known = |target: &Target| match table.column(&target.name) {
+        Ok(_) => Target::read(&target.spec(), table).map(Some),
+        Err(_) => Ok(None),
+    };
+    let known = targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
+    let known = known?.unwrap_or_default();
+    let mut predictions = Vec::with_capacity(table.rows());
+    for start in (0..table.rows()).step_by(PASS) {
+        let count = PASS.min(table.rows() - start);
+        let y = |row: usize| known.iter().map(|column| column[start + row]).collect::<Option<Vec<f64>>>();
+        let y: Vec<Option<Vec<f64>>> =
+            (0..count).map(|row| if known.is_empty() { None } else { y(row) }).collect();
+        predictions.extend(pass(regressor, &x.narrow(0, start, count)?, &y)?);
+    }
+    Ok(predictions)
+}
+
+/// The predictions of a few rows, and log p of those with targets.
+fn pass(regressor: &TabularRegressor, x: &Tensor, y: &[Option<Vec<f64>>]) -> Result<Vec<Prediction>> {
+    let (ensemble, config) = (regressor.ensemble(), regressor.config());
+    let fitted = regressor.fitted();
+    let (targets, dim) = (&fitted.targets, fitted.targets.len());
+    let mut rng = Key::new(fitted.seed).split("prediction").rng();
+    let samples = config.density.samples * if dim == 1 { 1 } else { JOINT };
+    let features = ensemble.features(x, samples, &mut rng)?;
+    let location = ensemble.location(&features)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
+    if !config.method(&fitted.method)?.model.has_density() {
+        let decoded = |z: Vec<f64>| targets.iter().zip(z).map(|(target, z)| target.decode(z)).collect();
+        let predictions =
+            location.into_iter().map(|z| Prediction { targets: vec![], mean: decoded(z), log_prob: None });
+        return Ok(predictions.collect());
+    }
+    let log_probs = log_probs(ensemble, &features, targets, y)?;
+    let densities = if dim == 1 {
+        let [low, high] = targets[0].shown();
+        let grid = Grid::new(low, high, config.density.points)?;
+        ensemble.bind(&features, y.len()).grid(&grid)?.into_iter().map(|density| vec![density]).collect()
+    } else {
+        marginals(ensemble, &features, samples, dim, &mut rng)?
+    };
+    let rows = densities.into_iter().zip(location).zip(log_probs);
+    let prediction = |((densities, location), log_prob): ((Vec<GridDensity>, Vec<f64>), Option<f64>)| {
+        let of = |(z, target): (GridDensity, &Target)| TargetDensity { z, target: target.clone() };
+        let densities: Vec<TargetDensity> = densities.into_iter().zip(targets).map(of).collect();
+        let mean = if densities.is_empty() {
+            targets.iter().zip(location).map(|(target, z)| target.decode(z)).collect()
+        } else {
+            densities.iter().map(TargetDensity::mean).collect()
+        };
+        Prediction { targets: densities, mean, log_prob }
+    };
+    Ok(rows.map(prediction).collect())
+}
+
+/// log p(y | x), where y is known.
+fn log_probs(
+    ensemble: &Ensemble,
+    features: &Vec<MemberFeatures>,
+    targets: &[Target],
+    y: &[Option<Vec<f64>>],
+) -> Result<Vec<Option<f64>>> {
+    let mut z = Vec::with_capacity(y.len() * targets.len());
+    for y in y {
+        match y {
+            Some(y) => z.extend(targets.iter().zip(y).map(|(target, y)| target.encode(*y) as f32)),
+            None => z.extend(targets.iter().map(|_| 0.0)),
+        }
+    }
+    let z = Tensor::from_vec(z, (y.len(), 1, targets.len()), &Device::Cpu)?;
+    let log_p = ensemble.score(features, &z)?.squeeze(1)?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+    let slope = |y: &Vec<f64>| targets.iter().zip(y).map(|(target, y)| target.log_slope(*y)).sum::<f64>();
+    Ok(y.iter().zip(log_p).map(|(y, log_p)| y.as_ref().map(|y| log_p + slope(y))).collect())
+}
+
+/// The densities of each of several targets, by importance sampling about the networks' own estimates; none of a
+/// baseline, whose estimates have no scale.
+fn marginals(
+    ensemble: &Ensemble,
+    features: &Vec<MemberFeatures>,
+    samples: usize,
+    dim: usize,
+    rng: &mut dyn RngCore,
+) -> Result<Vec<Vec<GridDensity>>> {
+    let Some(proposal) = proposal(features)? else {
+        let rows = ensemble.location(features)?.dim(0)?;
+        return Ok(vec![vec![]; rows]);
+    };
+    let center = proposal.location.squeeze(1)?;
+    let found = ImportanceDensity::from_model(ensemble, features, &proposal, &center, samples, rng)?;
+    let marginal = |density: &ImportanceDensity, k: usize| {
+        let values = density.samples().map(|sample| [sample[k]]).collect();
+        WeightedSamples::<1>::new(density, values)?.marginal(0)
+    };
+    let row = |density: &ImportanceDensity| {
+        (0..dim).map(|k| marginal(density, k)).collect::<ebm_core::Result<Vec<_>>>().map_err(Error::from)
+    };
+    found.iter().map(row).collect()
+}
+
+/// A proposal about the estimates of all networks: their mean, and wide enough for each of them.
+fn proposal(features: &[MemberFeatures]) -> Result<Option<StudentProposal>> {
+    let parts = features.iter().map(|features| match features {
+        MemberFeatures::Energy { features, .. } => {
+            Some((features.location.clone(), features.log_scale.clone()))
+        }
+        MemberFeatures::Outputs(_) => None,
+    });
+    let Some(parts) = parts.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let (locations, log_scales): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let locations = Tensor::stack(&locations, 0)?;
+    let location = locations.mean(0)?;
+    let between = locations.broadcast_sub(&location)?.sqr()?.mean(0)?;
+    let within = (Tensor::stack(&log_scales, 0)? * 2.0)?.exp()?.mean(0)?;
+    Ok(Some(StudentProposal { location, log_scale: ((between + within)?.log()? * 0.5)? }))
+}

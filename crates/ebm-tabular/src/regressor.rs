@@ -1,0 +1,345 @@
+//! A fit: from a table to densities.
+
+use std::path::Path;
+
+use candle_core::Tensor;
+use ebm_eval::calibration::SplitConformal;
+use ebm_experiment::config::Settings;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use rand::seq::SliceRandom;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Built, TabularConfig};
+use crate::features::{ColumnRoles, Features};
+use crate::model::{Ensemble, Network, Shape};
+use crate::prediction::{Prediction, predict};
+use crate::target::{Target, TargetSpec};
+use crate::training::{Rows, train};
+use crate::{Error, Result, Table};
+
+/// What is predicted from which columns, and how.
+#[derive(Clone, Debug)]
+pub struct FitOptions {
+    /// One to three columns.
+    pub targets: Vec<TargetSpec>,
+    /// What is known of the others.
+    pub roles: ColumnRoles,
+    /// The method's key.
+    pub method: String,
+    /// Of everything that is random.
+    pub seed: u64,
+}
+
+impl FitOptions {
+    /// An energy-based model of a target that may be any number, from all other columns.
+    pub fn new(target: &str) -> Self {
+        let targets = vec![TargetSpec::real(target)];
+        Self { targets, roles: ColumnRoles::default(), method: "ebm".to_owned(), seed: 0 }
+    }
+}
+
+/// What a run's `regressor.json` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted {
+    /// The method's key.
+    pub method: String,
+    /// Of everything that was random.
+    pub seed: u64,
+    /// From columns to x.
+    pub features: Features,
+    /// What is predicted.
+    pub targets: Vec<Target>,
+    /// For each target the masses of the smallest highest-density regions that held y, of the rows that regions are
+    /// calibrated on; ascending.
+    pub masses: Vec<Vec<f64>>,
+    /// How many rows were learnt from.
+    pub rows: usize,
+    /// The rows of the table, counted from 0, that regions are calibrated on.
+    pub held_out: Vec<usize>,
+    /// How many updates each network was kept after.
+    pub steps: Vec<usize>,
+}
+
+/// A fitted model.
+///
+/// ```no_run
+/// use ebm_tabular::{FitOptions, Table, TabularConfig, TabularRegressor};
+///
+/// let table = Table::read("houses.csv".as_ref())?;
+/// let regressor = TabularRegressor::fit(&table, &FitOptions::new("price"), &TabularConfig::new()?, &mut |_| {})?;
+/// for prediction in regressor.predict(&Table::read("new.csv".as_ref())?)? {
+///     let price = &prediction.targets[0];
+///     println!("{} {:?}", price.quantile(0.5)?, price.region(regressor.mass(0, 0.9)?)?);
+/// }
+/// # Ok::<(), ebm_tabular::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct TabularRegressor {
+    config: TabularConfig,
+    fitted: Fitted,
+    ensemble: Ensemble,
+    stores: Vec<ParamStore>,
+}
+
+/// The fewest rows to fit anything to.
+const MIN_ROWS: usize = 20;
+/// The fewest rows that regions of 90 % are calibrated on; with fewer they stay as they are.
+const MIN_CALIBRATION: usize = 19;
+/// Parts of the rows, of which each network is judged by one and learns from the others.
+const FOLDS: usize = 5;
+
+impl TabularRegressor {
+    /// Fits the method that `options` name to the rows of `table` that have all targets. What is left out and what is
+    /// found on the way is told to `say`.
+    ///
+    /// # Errors
+    /// [`Error::TooFew`] rows; [`Error::Column`], [`Error::Cell`] and [`Error::Table`] for what cannot be learnt from; those
+    /// of a training.
+    pub fn fit(
+        table: &Table,
+        options: &FitOptions,
+        config: &TabularConfig,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        if !(1..=3).contains(&options.targets.len()) {
+            let reason = format!("{} targets; one, two or three are possible", options.targets.len());
+            return Err(Error::Column { table: table.name().to_owned(), reason });
+        }
+        let Complete { table, y, rows: places } = complete(table, &options.targets, say)?;
+        if table.rows() < MIN_ROWS {
+            return Err(Error::TooFew { what: "a fit", found: table.rows(), needed: MIN_ROWS });
+        }
+        let key = Key::new(options.seed);
+        let [held_out, learnt] = parts(table.rows(), config.calibration, key, say);
+        let known = table.select(&learnt);
+        let names: Vec<String> = options.targets.iter().map(|target| target.name.clone()).collect();
+        let features = Features::find(&known, &names, &options.roles, say)?;
+        let scale = |(k, spec): (usize, &TargetSpec)| {
+            let y: Vec<f64> = learnt.iter().map(|&row| y[row][k]).collect();
+            Target::find(spec, &y, table.name())
+        };
+        let targets = options.targets.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
+        for target in targets.iter().filter(|target| target.resolution() > 0.0) {
+            say(&format!(
+                "{:?} has multiples of {:.6} alone: each is spread evenly over as much",
+                target.name,
+                target.resolution()
+            ));
+        }
+        let x = features.encode(&table)?.x;
+        let rows = Rows { x: &x, y: &y, targets: &targets };
+        let member = |index: usize| {
+            let method = &build(config, &options.method, &targets, key)?;
+            let (inputs, dim) = (features.dim(), targets.len());
+            let shape = Shape { inputs, dim, network: &config.network, method };
+            let fold = index % FOLDS;
+            let [judged, others] = [true, false].map(|is_judged| {
+                let chosen =
+                    learnt.iter().enumerate().filter(|(place, _)| (place % FOLDS == fold) == is_judged);
+                chosen.map(|(_, row)| *row).collect::<Vec<_>>()
+            });
+            train(&shape, &config.training, &rows, &others, &judged, key.split("member").index(index as u64))
+        };
+        let trained = (0..config.members).into_par_iter().map(member).collect::<Result<Vec<_>>>()?;
+        let steps = trained.iter().map(|member| member.step).collect();
+        let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
+        let fitted = Fitted {
+            method: options.method.clone(),
+            seed: options.seed,
+            features,
+            masses: vec![vec![]; targets.len()],
+            targets,
+            rows: learnt.len(),
+            held_out: held_out.iter().map(|&row| places[row]).collect(),
+            steps,
+        };
+        let mut regressor = Self::assemble(config.clone(), fitted, stores)?;
+        if !held_out.is_empty() {
+            regressor.calibrate(
+                &table.select(&held_out),
+                &held_out.iter().map(|&row| y[row].clone()).collect::<Vec<_>>(),
+            )?;
+        }
+        Ok(regressor)
+    }
+
+    fn assemble(config: TabularConfig, fitted: Fitted, stores: Vec<ParamStore>) -> Result<Self> {
+        let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
+        let (inputs, dim) = (fitted.features.dim(), fitted.targets.len());
+        let shape = Shape { inputs, dim, network: &config.network, method: &method };
+        let networks = stores.iter().map(|store| Network::new(&shape, &store.constants()?));
+        let ensemble = Ensemble(networks.collect::<Result<_>>()?);
+        Ok(Self { config, fitted, ensemble, stores })
+    }
+
+    /// Finds how wide regions have to be on rows that nothing was learnt from.
+    fn calibrate(&mut self, table: &Table, y: &[Vec<f64>]) -> Result<()> {
+        if !self.config.method(&self.fitted.method)?.model.has_density() {
+            return Ok(());
+        }
+        for (prediction, y) in self.predict(table)?.iter().zip(y) {
+            for ((masses, density), y) in self.fitted.masses.iter_mut().zip(&prediction.targets).zip(y) {
+                masses.push(density.mass_of(*y));
+            }
+        }
+        self.fitted.masses.iter_mut().for_each(|masses| masses.sort_by(f64::total_cmp));
+        Ok(())
+    }
+
+    /// What is known of the fit.
+    pub fn fitted(&self) -> &Fitted {
+        &self.fitted
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &TabularConfig {
+        &self.config
+    }
+
+    /// The networks as one density of z.
+    pub fn ensemble(&self) -> &Ensemble {
+        &self.ensemble
+    }
+
+    /// x of the rows, (B, F).
+    ///
+    /// # Errors
+    /// Those of [`Features::encode`].
+    pub fn inputs(&self, table: &Table) -> Result<Tensor> {
+        Ok(self.fitted.features.encode(table)?.x)
+    }
+
+    /// p(y | x) of every row; the columns of the targets may be missing. Where one is there, a row has its log p.
+    ///
+    /// # Errors
+    /// [`Error::Column`] for a column of x that is missing, [`Error::Cell`] for a text in a column of numbers.
+    pub fn predict(&self, table: &Table) -> Result<Vec<Prediction>> {
+        predict(self, table)
+    }
+
+    /// The mass of highest-density regions of a target that hold `level` of all y: found on rows that nothing was learnt
+    /// from, or `level` itself where they were too few.
+    ///
+    /// # Errors
+    /// For a level outside (0, 1).
+    pub fn mass(&self, target: usize, level: f64) -> Result<f64> {
+        let masses = &self.fitted.masses[target];
+        match SplitConformal::calibrate(masses, 1.0 - level) {
+            Ok(found) => Ok(found.threshold.clamp(1e-6, 1.0)),
+            Err(ebm_eval::Error::Empty { .. } | ebm_eval::Error::TooFew { .. }) => Ok(level),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether [`mass`](Self::mass) was found on rows that nothing was learnt from.
+    pub fn is_calibrated(&self) -> bool {
+        self.fitted.masses.iter().all(|masses| !masses.is_empty())
+    }
+
+    /// Writes all into the folder `run`, which must be there: `regressor.json`, `tabular.toml` and a file for each
+    /// network.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn save(&self, run: &Path) -> Result<()> {
+        for (index, store) in self.stores.iter().enumerate() {
+            store.save(&member_file(run, index))?;
+        }
+        ebm_data::files::write_atomic(&run.join(SETTINGS), self.config.to_toml()?.as_bytes())?;
+        let text = serde_json::to_vec_pretty(&self.fitted)
+            .map_err(|error| Error::Run { path: run.join(FITTED), reason: error.to_string() })?;
+        Ok(ebm_data::files::write_atomic(&run.join(FITTED), &text)?)
+    }
+
+    /// What [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// [`Error::Run`] for a folder that holds something else.
+    pub fn open(run: &Path) -> Result<Self> {
+        let path = run.join(FITTED);
+        let fail = |reason: String| Error::Run { path: path.clone(), reason };
+        let text = ebm_data::files::read_settings(&path)
+            .map_err(|error| fail(format!("{error}; give the folder of a run of `ebm fit`")))?;
+        let fitted: Fitted = serde_json::from_str(&text)
+            .map_err(|error| fail(format!("not what `ebm fit` writes: {error}")))?;
+        let config = TabularConfig::read(&run.join(SETTINGS))?;
+        if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() {
+            return Err(fail("its targets and its calibration do not fit together".to_owned()));
+        }
+        let stores = (0..config.members).map(|index| {
+            let store = ParamStore::new(Key::new(fitted.seed));
+            store.preload(ebm_nn::import::load(&member_file(run, index), &candle_core::Device::Cpu)?);
+            Ok(store)
+        });
+        let stores = stores.collect::<Result<Vec<_>>>()?;
+        let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
+        let (inputs, dim) = (fitted.features.dim(), fitted.targets.len());
+        let shape = Shape { inputs, dim, network: &config.network, method: &method };
+        for (index, store) in stores.iter().enumerate() {
+            Network::new(&shape, store)?;
+            let report = store.preload_report();
+            if !report.missing.is_empty() || !report.unexpected.is_empty() {
+                let reason = format!("it holds another network: {report:?}");
+                return Err(Error::Run { path: member_file(run, index), reason });
+            }
+        }
+        Self::assemble(config, fitted, stores)
+    }
+}
+
+/// What a run holds.
+const FITTED: &str = "regressor.json";
+const SETTINGS: &str = "tabular.toml";
+
+fn member_file(run: &Path, index: usize) -> std::path::PathBuf {
+    run.join(format!("member-{index}.safetensors"))
+}
+
+/// The method for these targets.
+fn build(config: &TabularConfig, method: &str, targets: &[Target], key: Key) -> Result<Built> {
+    let shown: Vec<[f64; 2]> = targets.iter().map(Target::shown).collect();
+    config.method(method)?.model.build(&shown, &mut key.split("pool").rng())
+}
+
+/// The rows that have all targets.
+struct Complete {
+    table: Table,
+    /// D values of each.
+    y: Vec<Vec<f64>>,
+    /// Where they were.
+    rows: Vec<usize>,
+}
+
+fn complete(table: &Table, specs: &[TargetSpec], say: &mut dyn FnMut(&str)) -> Result<Complete> {
+    let columns = specs.iter().map(|spec| Target::read(spec, table)).collect::<Result<Vec<_>>>()?;
+    let mut rows = Vec::new();
+    let mut y = Vec::new();
+    for row in 0..table.rows() {
+        if let Some(values) = columns.iter().map(|column| column[row]).collect::<Option<Vec<f64>>>() {
+            rows.push(row);
+            y.push(values);
+        }
+    }
+    if rows.len() < table.rows() {
+        say(&format!("{} rows without a target are left out", table.rows() - rows.len()));
+    }
+    Ok(Complete { table: table.select(&rows), y, rows })
+}
+
+/// The rows that regions are calibrated on, and those that are learnt from, in random order.
+fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<usize>; 2] {
+    let mut order: Vec<usize> = (0..rows).collect();
+    order.shuffle(&mut key.split("parts").rng());
+    let mut count = (rows as f64 * share).round() as usize;
+    if share > 0.0 && count < MIN_CALIBRATION {
+        say(&format!(
+            "{count} of {rows} rows are too few to calibrate regions on, {MIN_CALIBRATION} are needed: all are learnt from"
+        ));
+        count = 0;
+    }
+    let learnt = order.split_off(count);
+    [order, learnt]
+}

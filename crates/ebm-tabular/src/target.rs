@@ -1,0 +1,240 @@
+//! The columns that are predicted, and the scale on which a network sees them.
+
+use ebm_experiment::config::settings;
+use rand::{Rng, RngCore};
+use serde::{Deserialize, Serialize};
+
+use crate::features::mean_and_deviation;
+use crate::{Error, Result, Table};
+
+settings! {
+    /// The values that a target may have.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case", deny_unknown_fields)]
+    pub enum Support {
+        /// All numbers.
+        #[default]
+        Real,
+        /// Numbers above 0; the network sees their logarithm.
+        Positive,
+        /// Numbers between two others; the network sees `log (y − low)/(high − y)`.
+        Bounded {
+            /// The lower one.
+            low: f64 where -1e300..=1e300,
+            /// The upper one.
+            high: f64 where -1e300..=1e300,
+        },
+    }
+}
+
+impl Support {
+    /// From y to all numbers.
+    fn free(self, y: f64) -> f64 {
+        match self {
+            Self::Real => y,
+            Self::Positive => y.ln(),
+            Self::Bounded { low, high } => ((y - low) / (high - y)).ln(),
+        }
+    }
+
+    /// Back.
+    fn constrained(self, t: f64) -> f64 {
+        match self {
+            Self::Real => t,
+            Self::Positive => t.exp(),
+            // Both forms of the same number, of which one does not overflow.
+            Self::Bounded { low, high } if t < 0.0 => low + (high - low) * t.exp() / (1.0 + t.exp()),
+            Self::Bounded { low, high } => low + (high - low) / (1.0 + (-t).exp()),
+        }
+    }
+
+    /// `log dt/dy` at y.
+    fn log_slope(self, y: f64) -> f64 {
+        match self {
+            Self::Real => 0.0,
+            Self::Positive => -y.ln(),
+            Self::Bounded { low, high } => ((high - low) / ((y - low) * (high - y))).ln(),
+        }
+    }
+
+    fn contains(self, y: f64) -> bool {
+        match self {
+            Self::Real => true,
+            Self::Positive => y > 0.0,
+            Self::Bounded { low, high } => low < y && y < high,
+        }
+    }
+}
+
+/// A column that is predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetSpec {
+    /// Its name.
+    pub name: String,
+    /// The values that it may have.
+    pub support: Support,
+}
+
+impl TargetSpec {
+    /// A target that may be any number.
+    pub fn real(name: &str) -> Self {
+        Self { name: name.to_owned(), support: Support::Real }
+    }
+}
+
+/// A target and its scale: the network sees z = (t(y) − mean)/deviation, t being the map of its [`Support`], and p(y | x)
+/// is p(z | x) times dz/dy. So what a fit reports is a density of y in its own units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// The values that it may have.
+    pub support: Support,
+    /// The mean of t(y).
+    mean: f64,
+    /// The standard deviation of t(y).
+    deviation: f64,
+    /// All z that were learnt from lie between these.
+    range: [f64; 2],
+    /// What the values are multiples of, or 0; see [`Target::resolution`].
+    resolution: f64,
+}
+
+impl Target {
+    /// The scale of the values `y` of `spec`.
+    ///
+    /// # Errors
+    /// [`Error::Table`] where all are the same, `table` being what it is called.
+    pub fn find(spec: &TargetSpec, y: &[f64], table: &str) -> Result<Self> {
+        let t: Vec<f64> = y.iter().map(|&y| spec.support.free(y)).collect();
+        let (mean, deviation) = mean_and_deviation(&t);
+        if !(deviation > 0.0 && deviation.is_finite()) {
+            let value = y.first().copied().unwrap_or(f64::NAN);
+            let reason = format!(
+                "the target {:?} is {value} in all rows that are learnt from; there is nothing to predict",
+                spec.name
+            );
+            return Err(Error::Table { table: table.to_owned(), reason });
+        }
+        let z = || t.iter().map(|t| (t - mean) / deviation);
+        let range = [z().fold(f64::INFINITY, f64::min), z().fold(f64::NEG_INFINITY, f64::max)];
+        let (name, support) = (spec.name.clone(), spec.support);
+        Ok(Self { name, support, mean, deviation, range, resolution: resolution(y) })
+    }
+
+    /// The values of the column in every row, none where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Column`] where it is missing; [`Error::Cell`] for what is no number, or out of the target's support.
+    pub fn read(spec: &TargetSpec, table: &Table) -> Result<Vec<Option<f64>>> {
+        let place = table.column(&spec.name)?;
+        let read = |row| {
+            let y = table.number(row, place)?;
+            match y {
+                Some(y) if !spec.support.contains(y) => {
+                    let reason = match spec.support {
+                        Support::Bounded { low, high } => format!("is not between {low} and {high}"),
+                        _ => "is not above 0".to_owned(),
+                    };
+                    Err(table.cell_error(row, place, reason))
+                }
+                y => Ok(y),
+            }
+        };
+        (0..table.rows()).map(read).collect()
+    }
+
+    /// What the target was asked for as.
+    pub fn spec(&self) -> TargetSpec {
+        TargetSpec { name: self.name.clone(), support: self.support }
+    }
+
+    /// The distance of neighbouring values where all values that were learnt from are multiples of one, as numbers
+    /// with few digits are, else 0. In training each value is spread evenly over as much: a density of values on a
+    /// lattice is otherwise the better the narrower its spikes, without bound and without meaning.
+    pub fn resolution(&self) -> f64 {
+        self.resolution
+    }
+
+    /// z of y.
+    pub fn encode(&self, y: f64) -> f64 {
+        (self.support.free(y) - self.mean) / self.deviation
+    }
+
+    /// z of a y that was recorded as `y`: of any that is rounded to it.
+    pub fn encode_spread(&self, y: f64, rng: &mut dyn RngCore) -> f64 {
+        let moved = y + self.resolution * (rng.random::<f64>() - 0.5);
+        self.encode(if self.support.contains(moved) { moved } else { y })
+    }
+
+    /// y of z.
+    pub fn decode(&self, z: f64) -> f64 {
+        self.support.constrained(self.mean + self.deviation * z)
+    }
+
+    /// `log dz/dy` at y: what turns log p(z | x) into log p(y | x).
+    pub fn log_slope(&self, y: f64) -> f64 {
+        self.support.log_slope(y) - self.deviation.ln()
+    }
+
+    /// The z that densities are shown for: all that were learnt from, and half as far again on both sides.
+    pub fn shown(&self) -> [f64; 2] {
+        let [low, high] = self.range;
+        let margin = 0.5 * (high - low);
+        [low - margin, high + margin]
+    }
+}
+
+/// The least distance of two of the values, where all differ by multiples of it.
+fn resolution(y: &[f64]) -> f64 {
+    let mut sorted = y.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let size =
+        sorted.first().map_or(0.0, |first| first.abs()).max(sorted.last().map_or(0.0, |last| last.abs()));
+    let steps = sorted.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 1e-9 * size);
+    let least = steps.fold(f64::INFINITY, f64::min);
+    let first = sorted.first().copied().unwrap_or_default();
+    let is_multiple = |y: &f64| {
+        let multiple = (y - first) / least;
+        (multiple - multiple.round()).abs() < 0.01
+    };
+    if least.is_finite() && sorted.iter().all(is_multiple) { least } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_on_a_lattice_have_its_resolution() {
+        assert_eq!(resolution(&[5.0, 3.0, 7.0, 3.0]), 2.0);
+        assert!((resolution(&[0.1, 0.2, 24.0, 50.0]) - 0.1).abs() < 1e-9);
+        assert_eq!(resolution(&[0.0, 1.0, std::f64::consts::E]), 0.0);
+        assert_eq!(resolution(&[4.0, 4.0]), 0.0);
+    }
+
+    /// ∫ p(y) dy = 1 for p(z) standard normal, whatever the support.
+    #[test]
+    fn a_density_of_z_is_one_of_y() {
+        let supports = [Support::Real, Support::Positive, Support::Bounded { low: -1.0, high: 3.0 }];
+        for support in supports {
+            let spec = TargetSpec { name: "y".to_owned(), support };
+            let target = Target::find(&spec, &[0.5, 1.0, 2.0, 2.5], "test").unwrap();
+            let place = |k: u32| -8.0 + 16.0 * f64::from(k) / 40_000.0;
+            let cell = |k: u32| {
+                let [from, to] = [target.decode(place(k)), target.decode(place(k + 1))];
+                let y = target.decode(0.5 * (place(k) + place(k + 1)));
+                let z = target.encode(y);
+                (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt() * target.log_slope(y).exp() * (to - from)
+            };
+            let mass: f64 = (0..40_000).map(cell).sum();
+            assert!((mass - 1.0).abs() < 1e-6, "{support:?}: {mass}");
+            for y in [0.7, 1.9] {
+                assert!((target.decode(target.encode(y)) - y).abs() < 1e-12);
+                let slope = (target.encode(y + 1e-6) - target.encode(y - 1e-6)) / 2e-6;
+                assert!((target.log_slope(y) - slope.ln()).abs() < 1e-6, "{support:?}");
+            }
+        }
+    }
+}

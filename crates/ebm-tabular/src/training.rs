@@ -1,0 +1,119 @@
+//! The training of one network.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::EnergyModel;
+use ebm_nn::import::LoadPolicy;
+use ebm_nn::optim::{Adam, ParamGroup};
+use ebm_nn::params::ParamStore;
+use ebm_nn::schedule::{Decay, Schedule};
+use ebm_seed::Key;
+use ebm_train::{NonFiniteGuard, Updater, Verdict};
+use rand::Rng;
+
+use crate::Result;
+use crate::config::TrainingConfig;
+use crate::model::{Ensemble, Network, Shape};
+use crate::target::Target;
+
+/// The longest gradient.
+const MAX_NORM: f64 = 10.0;
+/// Rows that are looked at after some updates.
+const MAX_VALIDATION: usize = 1000;
+/// Samples of an estimate of Z while a network is in training.
+const SAMPLES: usize = 128;
+
+/// Rows that are learnt from or judged by.
+pub struct Rows<'a> {
+    /// (B, F).
+    pub x: &'a Tensor,
+    /// D values of each row, in their own units.
+    pub y: &'a [Vec<f64>],
+    /// Their scales.
+    pub targets: &'a [Target],
+}
+
+impl Rows<'_> {
+    /// x and z, (B, F) and (B, D), of some rows; with a generator each y is spread over its resolution.
+    fn take(&self, rows: &[usize], mut spread: Option<&mut ebm_seed::Rng>) -> Result<(Tensor, Tensor)> {
+        let places: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
+        let places = Tensor::from_vec(places, rows.len(), &Device::Cpu)?;
+        let mut z = Vec::with_capacity(rows.len() * self.targets.len());
+        for &row in rows {
+            for (target, y) in self.targets.iter().zip(&self.y[row]) {
+                z.push(match &mut spread {
+                    Some(rng) => target.encode_spread(*y, *rng) as f32,
+                    None => target.encode(*y) as f32,
+                });
+            }
+        }
+        let z = Tensor::from_vec(z, (rows.len(), self.targets.len()), &Device::Cpu)?;
+        Ok((self.x.index_select(&places, 0)?, z))
+    }
+}
+
+/// A network that was best on rows which it did not learn from.
+pub struct Trained {
+    /// Its parameters, as they were then.
+    pub store: ParamStore,
+    /// How many updates it had had.
+    pub step: usize,
+}
+
+/// Trains the network of `shape` on the rows `learnt` and keeps it as it was best on the rows `judged`: by −log p, or by
+/// its loss where it has no density.
+///
+/// # Errors
+/// [`ebm_train::Error::NonFinite`] where the loss is not finite again and again; those of the operations.
+pub fn train(
+    shape: &Shape<'_>,
+    config: &TrainingConfig,
+    rows: &Rows<'_>,
+    learnt: &[usize],
+    judged: &[usize],
+    key: Key,
+) -> Result<Trained> {
+    let store = ParamStore::new(key.split("initial values"));
+    let network = Network::new(shape, &store)?;
+    let adam = Adam::new(store.trainable(), |_| ParamGroup::decay(config.weight_decay));
+    let decay = Decay::Cosine { steps: config.steps as u64, floor: 0.0 };
+    let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
+    let mut updater = Updater::new(Box::new(adam), schedule, Some(MAX_NORM));
+    let mut guard = NonFiniteGuard::default();
+    let (validation_x, validation_z) = rows.take(&judged[..judged.len().min(MAX_VALIDATION)], None)?;
+    let mut best = (f64::INFINITY, 0, store.tensors()?);
+    for step in 0..config.steps {
+        let mut rng = key.split("batch").index(step as u64).rng();
+        let batch: Vec<usize> =
+            (0..config.batch.min(learnt.len())).map(|_| learnt[rng.random_range(0..learnt.len())]).collect();
+        let (x, z) = rows.take(&batch, Some(&mut rng))?;
+        let loss = network.loss(shape.method, &x, &z, &mut key.split("proposal").index(step as u64).rng())?;
+        let (report, gradients) = updater.gradients(loss, step)?;
+        if guard.check(step, report.loss, report.grad_norm)? == Verdict::Apply {
+            updater.apply(step, &gradients)?;
+        }
+        if (step + 1).is_multiple_of(config.validate_every) || step + 1 == config.steps {
+            let value = judge(shape, &store, &validation_x, &validation_z, key)?;
+            if value < best.0 {
+                best = (value, step + 1, store.tensors()?);
+            } else if step + 1 - best.1 >= config.patience {
+                break;
+            }
+        }
+    }
+    store.load(&best.2, LoadPolicy::STRICT)?;
+    Ok(Trained { store, step: best.1 })
+}
+
+/// The mean of −log p(z | x), or of the loss where there is no density.
+fn judge(shape: &Shape<'_>, store: &ParamStore, x: &Tensor, z: &Tensor, key: Key) -> Result<f64> {
+    let network = Network::new(shape, &store.constants()?)?;
+    let mut rng = key.split("validation").rng();
+    if !network.has_density() {
+        return Ok(f64::from(network.loss(shape.method, x, z, &mut rng)?.to_scalar::<f32>()?));
+    }
+    let ensemble = Ensemble(vec![network]);
+    let features = ensemble.features(x, SAMPLES, &mut rng)?;
+    let log_p = ensemble.score(&features, &z.unsqueeze(1)?)?.to_dtype(DType::F64)?;
+    let mean = -log_p.mean_all()?.to_scalar::<f64>()?;
+    Ok(if mean.is_nan() { f64::INFINITY } else { mean })
+}

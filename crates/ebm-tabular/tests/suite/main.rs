@@ -1,0 +1,27 @@
+//! The crate's tests as one program.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod fits;
+mod head;
+mod tables;
+
+use ebm_tabular::{Table, TabularConfig};
+
+/// Settings of a training of seconds.
+fn small() -> TabularConfig {
+    let mut config = TabularConfig::new().unwrap();
+    config.members = 1;
+    config.training.steps = 400;
+    config.training.batch = 64;
+    config
+}
+
+/// A table of the columns `names` with these rows.
+fn table<const N: usize>(names: &str, rows: impl IntoIterator<Item = [f64; N]>) -> Table {
+    let mut text = names.to_owned();
+    for row in rows {
+        text += "\n";
+        text += &row.map(|number| number.to_string()).join(",");
+    }
+    Table::parse("generated", &text).unwrap()
+}

@@ -1,0 +1,108 @@
+//! Files as they are found, and columns as they are understood.
+
+use ebm_tabular::{ColumnRoles, Error, Features, FitOptions, Kind, Table, TabularRegressor, TargetSpec};
+
+use crate::small;
+
+fn said(result: Result<impl Sized, Error>) -> String {
+    result.err().map(|error| error.to_string()).unwrap()
+}
+
+#[test]
+fn separators_commas_quotes_and_marks_are_found() {
+    let table = Table::parse("t", "\u{feff}name;size\n\"a;b\";1,5\nc;-2\n").unwrap();
+    assert_eq!((table.columns(), table.delimiter()), (&["name".to_owned(), "size".to_owned()][..], ';'));
+    assert!(table.decimal_comma());
+    assert_eq!(table.text(0, 0), Some("a;b"));
+    assert_eq!(table.number(0, 1).unwrap(), Some(1.5));
+    // With points the comma of a text means nothing.
+    assert!(!Table::parse("t", "name\tsize\na,b\t1.5\n").unwrap().decimal_comma());
+    assert_eq!(Table::parse("t", "a,b\n1,2\n").unwrap().number(0, 1).unwrap(), Some(2.0));
+}
+
+#[test]
+fn what_is_no_table_says_where_and_why() {
+    assert!(said(Table::parse("t", "a,b,a\n1,2,3\n")).contains("two columns are called \"a\""));
+    assert!(said(Table::parse("t", "a,b\n")).contains("no row"));
+    assert!(said(Table::parse("t", "")).contains("single column"));
+    assert!(said(Table::parse("t", "a\n1\n")).contains("single column"));
+    let unequal = said(Table::parse("t", "a,b\n1,2\n1,2,3\n"));
+    assert!(unequal.contains("line 3") && unequal.contains("3 values where the names are 2"), "{unequal}");
+    let bytes = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(bytes.path(), b"a,b\n1,\xff\n").unwrap();
+    assert!(said(Table::read(bytes.path())).contains("UTF-8"));
+    let cell = said(Table::parse("t", "a,b\n1,x\n").unwrap().number(0, 1));
+    assert!(cell.contains("line 2, column b") && cell.contains("\"x\""), "{cell}");
+    assert!(said(Table::parse("t", "size,price\n1,2\n").unwrap().column("prize")).contains("price"));
+}
+
+fn find(text: &str, roles: &ColumnRoles) -> (Result<Features, Error>, Vec<String>) {
+    let table = Table::parse("t", text).unwrap();
+    let mut told = Vec::new();
+    let found = Features::find(&table, &["y".to_owned()], roles, &mut |text| told.push(text.to_owned()));
+    (found, told)
+}
+
+#[test]
+fn columns_are_typed_by_what_they_hold() {
+    let text = "y,number,gap,day,kind,same,code\n1,1,,2024-01-01,a,7,1\n2,3,5,2024-01-03,b,7,2\n3,5,NA,2024-01-05,a,7,1\n";
+    let roles = ColumnRoles { categories: vec!["code".to_owned()], ignored: vec![] };
+    let (features, told) = find(text, &roles);
+    let features = features.unwrap();
+    let kinds: Vec<&str> = features
+        .columns()
+        .iter()
+        .map(|column| match column.kind {
+            Kind::Number { .. } => "number",
+            Kind::Date { .. } => "date",
+            Kind::Category { .. } => "category",
+        })
+        .collect();
+    assert_eq!(kinds, ["number", "number", "date", "category", "category"]);
+    assert!(told.len() == 1 && told[0].contains("\"same\""), "{told:?}");
+    let root = 1.5f32.sqrt();
+    let encoded = features.encode(&Table::parse("t", text).unwrap()).unwrap();
+    let x = encoded.x.to_vec2::<f32>().unwrap();
+    let expected = [
+        [-root, 0.0, 1.0, -root, 1.0, 0.0, 1.0, 0.0],
+        [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0],
+        [root, 0.0, 1.0, root, 1.0, 0.0, 1.0, 0.0],
+    ];
+    for (row, expected) in x.iter().zip(expected) {
+        assert!(row.iter().zip(expected).all(|(found, value)| (found - value).abs() < 1e-6), "{row:?}");
+    }
+    // A text that was not there has no place, and is counted; a column that is not there is an error.
+    let new = Table::parse("new", "number,gap,day,kind,code\n1,2,2024-01-01,z,1\n").unwrap();
+    assert_eq!(features.encode(&new).unwrap().unknown["kind"], 1);
+    let missing = Table::parse("new", "number,gap,day,code\n1,2,2024-01-01,1\n").unwrap();
+    assert!(said(features.encode(&missing)).contains("\"kind\""));
+}
+
+#[test]
+fn a_text_among_numbers_is_named() {
+    let rows: String = (0..30)
+        .map(|k| format!("{k},{}\n", if k == 20 { "twelve".to_owned() } else { k.to_string() }))
+        .collect();
+    let (found, _) = find(&format!("y,size\n{rows}"), &ColumnRoles::default());
+    let said = said(found);
+    assert!(said.contains("line 22, column size") && said.contains("twelve"), "{said}");
+    let (found, _) =
+        find("y,a\n1,2\n2,3\n", &ColumnRoles { ignored: vec!["a".to_owned()], ..ColumnRoles::default() });
+    assert!(self::said(found).contains("no column is left"));
+}
+
+#[test]
+fn too_little_and_too_equal_is_refused() {
+    let fit = |text: &str| {
+        let table = Table::parse("t", text).unwrap();
+        TabularRegressor::fit(&table, &FitOptions::new("y"), &small(), &mut |_| {})
+    };
+    assert!(said(fit("x,y\n1,2\n2,3\n3,4\n")).contains("3 rows, and at least 20"));
+    let same: String = (0..30).map(|k| format!("{k},5\n")).collect();
+    assert!(said(fit(&format!("x,y\n{same}"))).contains("is 5 in all rows"));
+    let text: String = (0..30).map(|k| format!("{k},{}\n", if k == 3 { "high" } else { "1" })).collect();
+    assert!(said(fit(&format!("x,y\n{text}"))).contains("line 5, column y"));
+    let table = Table::parse("t", "x,y\n1,0\n2,3\n").unwrap();
+    let spec = TargetSpec { name: "y".to_owned(), support: ebm_tabular::Support::Positive };
+    assert!(said(ebm_tabular::Target::read(&spec, &table)).contains("not above 0"));
+}

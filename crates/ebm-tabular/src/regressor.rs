@@ -88,6 +88,8 @@ pub struct TabularRegressor {
 const MIN_ROWS: usize = 20;
 /// The fewest rows that regions of 90 % are calibrated on; with fewer they stay as they are.
 const MIN_CALIBRATION: usize = 19;
+/// A resolution that is worth a word, in standard deviations.
+const COARSE: f64 = 0.05;
 /// Parts of the rows, of which each network is judged by one and learns from the others.
 const FOLDS: usize = 5;
 
@@ -122,9 +124,9 @@ impl TabularRegressor {
             Target::find(spec, &y, table.name())
         };
         let targets = options.targets.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
-        for target in targets.iter().filter(|target| target.resolution() > 0.0) {
+        for target in targets.iter().filter(|target| target.relative_resolution() > COARSE) {
             say(&format!(
-                "{:?} has multiples of {:.6} alone: each is spread evenly over as much",
+                "{:?} has values in steps of {}: each is spread evenly over as much",
                 target.name,
                 target.resolution()
             ));

@@ -157,6 +157,12 @@ impl Target {
         self.resolution
     }
 
+    /// The resolution in z about the mean: whether it matters.
+    pub fn relative_resolution(&self) -> f64 {
+        let y = self.decode(0.0);
+        (self.encode(y + self.resolution) - self.encode(y)).abs()
+    }
+
     /// z of y.
     pub fn encode(&self, y: f64) -> f64 {
         (self.support.free(y) - self.mean) / self.deviation

@@ -1,5 +1,6 @@
 //! `ebm reproduce tabular`: the UCI sets with the splits of Gal and Ghahramani.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::files::read_settings;
+use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::{Summary, Table as TextTable};
 use ebm_tabular::uci::{TARGET, UciSet};
 use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, evaluate, refined_rmse};
@@ -86,7 +87,70 @@ pub fn run(args: &TabularArgs) -> Result<()> {
         }
     }
     println!("{}", summary(&path, &config)?.render());
-    Ok(())
+    let paired = paired(&args.data, &read_settings(&path)?)?;
+    Ok(write_atomic(&args.out.join("paired.csv"), paired.as_bytes())?)
+}
+
+/// What MC dropout has on the splits of a set: log-likelihoods and root mean squared errors, as the repository holds them.
+fn published(set: &Path) -> Result<[Vec<f64>; 2]> {
+    let read = |name: &str| {
+        let path = set.join("results").join(name);
+        let numbers = read_settings(&path)?;
+        let numbers = numbers.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
+        numbers.with_context(|| format!("{}: numbers are expected", path.display()))
+    };
+    Ok([
+        read("test_ll_100_xepochs_1_hidden_layers.txt")?,
+        read("test_MC_rmse_100_xepochs_1_hidden_layers.txt")?,
+    ])
+}
+
+/// By how much the EBM's log-likelihood is above that of each other method on the same splits, with the standard error
+/// over the splits, and the same of the errors.
+fn paired(data: &Path, results: &str) -> Result<String> {
+    let rows: Vec<Vec<&str>> = results.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let mut figures: BTreeMap<(&str, &str), BTreeMap<usize, [Option<f64>; 2]>> = BTreeMap::new();
+    for row in &rows {
+        let values = [row[3].parse().ok(), row[4].parse().ok()];
+        figures.entry((row[0], row[2])).or_default().insert(row[1].parse()?, values);
+    }
+    let mut text = "set,method,splits,log_likelihood,rmse,log_likelihood_difference,\
+                    log_likelihood_difference_error,rmse_difference,rmse_difference_error\n"
+        .to_owned();
+    let sets: BTreeSet<&str> = figures.keys().map(|(set, _)| *set).collect();
+    for set in sets {
+        let Some(energy) = figures.get(&(set, "ebm")) else { continue };
+        let of = |split: usize, values: &[Vec<f64>; 2]| [0, 1].map(|k| values[k].get(split).copied());
+        let mut others: Vec<(&str, BTreeMap<usize, [Option<f64>; 2]>)> = vec![];
+        if data.join(set).join("results").is_dir() {
+            let values = published(&data.join(set))?;
+            others.push(("mc_dropout", energy.keys().map(|&split| (split, of(split, &values))).collect()));
+        }
+        let own = figures.iter().filter(|((other, key), _)| *other == set && *key != "ebm");
+        others.extend(own.map(|((_, key), values)| (*key, values.clone())));
+        for (key, values) in others {
+            let mut cells = vec![set.to_owned(), key.to_owned(), values.len().to_string()];
+            let mut differences = vec![];
+            for k in [0, 1] {
+                let pairs =
+                    values.iter().filter_map(|(split, other)| Some((energy.get(split)?[k]?, other[k]?)));
+                let pairs: Vec<(f64, f64)> = pairs.collect();
+                if pairs.is_empty() {
+                    cells.push(String::new());
+                    differences.extend([String::new(), String::new()]);
+                    continue;
+                }
+                let other = Summary::new(&pairs.iter().map(|(_, other)| *other).collect::<Vec<_>>())?;
+                let found = Summary::new(&pairs.iter().map(|(own, other)| own - other).collect::<Vec<_>>())?;
+                cells.push(other.mean.to_string());
+                let error = found.standard_error().map_or_else(String::new, |error| error.to_string());
+                differences.extend([found.mean.to_string(), error]);
+            }
+            cells.extend(differences);
+            text += &(cells.join(",") + "\n");
+        }
+    }
+    Ok(text)
 }
 
 /// A row's figures behind its method; `energy` is the split's energy model, once there is one.

@@ -36,7 +36,14 @@ fn from_a_file_to_a_report_and_predictions() {
     let short = ["--set", "training.steps=150", "--set", "members=2"];
     let fit =
         [&["fit", &data, "--target", "price", "--positive", "price", "--run", &run][..], &short].concat();
-    let done = ebm(&fit);
+    let done = ebm(&[&fit[..], &["--compare"]].concat());
+    let compared = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(
+        ["EBM (ours)", "Quantiles, pinball", "Softmax over bins"]
+            .iter()
+            .all(|title| compared.contains(title)),
+        "{compared}"
+    );
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     assert!(said.contains("separated by ';', with decimal commas"), "{said}");

@@ -88,6 +88,8 @@ pub struct TabularRegressor {
 const MIN_ROWS: usize = 20;
 /// The fewest rows that regions of 90 % are calibrated on; with fewer they stay as they are.
 const MIN_CALIBRATION: usize = 19;
+/// The most such rows: more say hardly more, and each costs as much as a prediction.
+const MAX_CALIBRATION: usize = 2000;
 /// A resolution that is worth a word, in standard deviations.
 const COARSE: f64 = 0.05;
 /// Parts of the rows, of which each network is judged by one and learns from the others.
@@ -335,7 +337,7 @@ fn complete(table: &Table, specs: &[TargetSpec], say: &mut dyn FnMut(&str)) -> R
 fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<usize>; 2] {
     let mut order: Vec<usize> = (0..rows).collect();
     order.shuffle(&mut key.split("parts").rng());
-    let mut count = (rows as f64 * share).round() as usize;
+    let mut count = ((rows as f64 * share).round() as usize).min(MAX_CALIBRATION);
     if share > 0.0 && count < MIN_CALIBRATION {
         say(&format!(
             "{count} of {rows} rows are too few to calibrate regions on, {MIN_CALIBRATION} are needed: all are learnt from"

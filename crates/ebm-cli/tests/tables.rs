@@ -1,4 +1,5 @@
 //! `ebm fit`, `predict table` and `eval table` on a stranger's file.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "common/schema.rs"]
 mod schema;

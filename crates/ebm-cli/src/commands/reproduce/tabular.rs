@@ -105,23 +105,26 @@ fn published(set: &Path) -> Result<[Vec<f64>; 2]> {
     ])
 }
 
+/// Log-likelihood and root mean squared error of each split.
+type BySplit = BTreeMap<usize, [Option<f64>; 2]>;
+
 /// By how much the EBM's log-likelihood is above that of each other method on the same splits, with the standard error
 /// over the splits, and the same of the errors.
 fn paired(data: &Path, results: &str) -> Result<String> {
     let rows: Vec<Vec<&str>> = results.lines().skip(1).map(|line| line.split(',').collect()).collect();
-    let mut figures: BTreeMap<(&str, &str), BTreeMap<usize, [Option<f64>; 2]>> = BTreeMap::new();
+    let mut figures: BTreeMap<(&str, &str), BySplit> = BTreeMap::new();
     for row in &rows {
         let values = [row[3].parse().ok(), row[4].parse().ok()];
         figures.entry((row[0], row[2])).or_default().insert(row[1].parse()?, values);
     }
-    let mut text = "set,method,splits,log_likelihood,rmse,log_likelihood_difference,\
+    let mut text = "set,method,splits,other_log_likelihood,other_rmse,log_likelihood_difference,\
                     log_likelihood_difference_error,rmse_difference,rmse_difference_error\n"
         .to_owned();
     let sets: BTreeSet<&str> = figures.keys().map(|(set, _)| *set).collect();
     for set in sets {
         let Some(energy) = figures.get(&(set, "ebm")) else { continue };
         let of = |split: usize, values: &[Vec<f64>; 2]| [0, 1].map(|k| values[k].get(split).copied());
-        let mut others: Vec<(&str, BTreeMap<usize, [Option<f64>; 2]>)> = vec![];
+        let mut others: Vec<(&str, BySplit)> = vec![];
         if data.join(set).join("results").is_dir() {
             let values = published(&data.join(set))?;
             others.push(("mc_dropout", energy.keys().map(|&split| (split, of(split, &values))).collect()));

@@ -1,7 +1,7 @@
 """NGBoost and CatBoost's quantiles on the UCI sets with the splits of Gal and Ghahramani, as `ebm reproduce tabular` reads them.
 
     pip install ngboost catboost
-    python boosting.py UCI_Datasets OUT.csv [--splits 20] [--sets energy,concrete]
+    python boosting.py UCI_Datasets OUT.csv [--splits 20] [--sets energy,concrete] [--methods ngboost]
 
 Both as they come: NGBoost's Normal with 500 trees, CatBoost with 50 quantiles in one model. One thread each.
 """
@@ -64,13 +64,14 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--sets", default=SETS)
     parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--methods", default="ngboost,catboost")
     args = parser.parse_args()
     with args.out.open("w") as out:
         print("set,split,method,log_likelihood,rmse,crps,coverage,fit_seconds", file=out)
         for name in args.sets.split(","):
             for split in range(args.splits):
                 train, test = split_of(args.data / name / "data", split)
-                for method in (ngboost, catboost):
+                for method in (globals()[key] for key in args.methods.split(",")):
                     figures = ["" if figure is None else f"{figure:.6g}" for figure in method(train, test)]
                     print(name, split, method.__name__, *figures, sep=",", file=out, flush=True)
 

@@ -4,8 +4,8 @@ use ebm_core::{EnergyModel, GradientAscent};
 use ebm_eval::calibration::calibration_error;
 use serde::Serialize;
 
-use crate::regressor::TabularRegressor;
-use crate::target::Target;
+use crate::regressor::{Complete, TabularRegressor, complete};
+use crate::target::{Target, TargetSpec};
 use crate::{Error, Result, Table};
 
 /// Figures of some rows.
@@ -67,19 +67,16 @@ pub struct DensityEvaluation {
 /// [`Error::TooFew`] without such a row; those of [`TabularRegressor::predict`].
 pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluation> {
     let targets = &regressor.fitted().targets;
-    let columns =
-        targets.iter().map(|target| Target::read(&target.spec(), table)).collect::<Result<Vec<_>>>()?;
-    let rows: Vec<usize> =
-        (0..table.rows()).filter(|&row| columns.iter().all(|column| column[row].is_some())).collect();
-    if rows.is_empty() {
+    let Complete { table, y, .. } = of_targets(targets, table)?;
+    if y.is_empty() {
         return Err(Error::TooFew { what: "an evaluation", found: 0, needed: 1 });
     }
-    let predictions = regressor.predict(&table.select(&rows))?;
+    let predictions = regressor.predict(&table)?;
     let log_probs: Vec<f64> = predictions.iter().filter_map(|prediction| prediction.log_prob).collect();
-    let count = rows.len() as f64;
+    let count = y.len() as f64;
     let mut found = Vec::new();
-    for (k, (target, column)) in targets.iter().zip(&columns).enumerate() {
-        let y: Vec<f64> = rows.iter().filter_map(|&row| column[row]).collect();
+    for (k, target) in targets.iter().enumerate() {
+        let y: Vec<f64> = y.iter().map(|values| values[k]).collect();
         let squares = predictions.iter().zip(&y).map(|(prediction, y)| (prediction.mean[k] - y).powi(2));
         let rmse = (squares.sum::<f64>() / count).sqrt();
         let densities: Vec<_> =
@@ -100,12 +97,17 @@ pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluatio
     let mean = log_probs.iter().sum::<f64>() / count;
     let variance = log_probs.iter().map(|log_p| (log_p - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
     Ok(Evaluation {
-        samples: rows.len(),
+        samples: y.len(),
         log_likelihood: has_density.then_some(mean),
-        log_likelihood_error: (has_density && rows.len() > 1).then(|| (variance / count).sqrt()),
+        log_likelihood_error: (has_density && y.len() > 1).then(|| (variance / count).sqrt()),
         targets: found,
         log_probs,
     })
+}
+
+/// The rows that have all of the targets.
+fn of_targets(targets: &[Target], table: &Table) -> Result<Complete> {
+    complete(table, &targets.iter().map(Target::spec).collect::<Vec<TargetSpec>>())
 }
 
 fn of_densities(
@@ -155,11 +157,7 @@ pub fn refined_rmse(
         let reason = "was fitted to other targets or rows than the energy model";
         return Err(Error::Unsupported { method: baseline.fitted().method.clone(), reason });
     }
-    let columns =
-        targets.iter().map(|target| Target::read(&target.spec(), table)).collect::<Result<Vec<_>>>()?;
-    let rows: Vec<usize> =
-        (0..table.rows()).filter(|&row| columns.iter().all(|column| column[row].is_some())).collect();
-    let table = table.select(&rows);
+    let Complete { table, y, .. } = of_targets(targets, table)?;
     let x = energy.inputs(&table)?;
     let mut rng = ebm_seed::Key::new(energy.fitted().seed).split("refinement").rng();
     let features = energy.ensemble().features(&x, energy.config().density.samples, &mut rng)?;
@@ -170,17 +168,16 @@ pub fn refined_rmse(
             targets.iter().zip(&prediction.mean).map(|(target, y)| target.encode(*y) as f32)
         })
         .collect();
-    let z = candle_core::Tensor::from_vec(z, (rows.len(), 1, targets.len()), &candle_core::Device::Cpu)?;
+    let z = candle_core::Tensor::from_vec(z, (y.len(), 1, targets.len()), &candle_core::Device::Cpu)?;
     let ascent: &GradientAscent = &energy.config().refinement;
-    let refined = energy.ensemble().bind(&features, rows.len()).refine(&z, ascent)?;
+    let refined = energy.ensemble().bind(&features, y.len()).refine(&z, ascent)?;
     let refined = refined.y.squeeze(1)?.to_dtype(candle_core::DType::F64)?.to_vec2::<f64>()?;
-    let root = |squares: f64| (squares / rows.len() as f64).sqrt();
+    let root = |squares: f64| (squares / y.len() as f64).sqrt();
     let pair = |k: usize| {
-        let y = |place: usize| columns[k][rows[place]].unwrap_or(f64::NAN);
         let [mut before, mut after] = [0.0, 0.0];
         for (place, prediction) in initial.iter().enumerate() {
-            before += (prediction.mean[k] - y(place)).powi(2);
-            after += (targets[k].decode(refined[place][k]) - y(place)).powi(2);
+            before += (prediction.mean[k] - y[place][k]).powi(2);
+            after += (targets[k].decode(refined[place][k]) - y[place][k]).powi(2);
         }
         [root(before), root(after)]
     };

@@ -112,7 +112,11 @@ impl TabularRegressor {
             let reason = format!("{} targets; one, two or three are possible", options.targets.len());
             return Err(Error::Column { table: table.name().to_owned(), reason });
         }
-        let Complete { table, y, rows: places } = complete(table, &options.targets, say)?;
+        let given = table.rows();
+        let Complete { table, y, rows: places } = complete(table, &options.targets)?;
+        if table.rows() < given {
+            say(&format!("{} rows without a target are left out", given - table.rows()));
+        }
         if table.rows() < MIN_ROWS {
             return Err(Error::TooFew { what: "a fit", found: table.rows(), needed: MIN_ROWS });
         }
@@ -309,15 +313,15 @@ fn build(config: &TabularConfig, method: &str, targets: &[Target], key: Key) -> 
 }
 
 /// The rows that have all targets.
-struct Complete {
-    table: Table,
+pub(crate) struct Complete {
+    pub(crate) table: Table,
     /// D values of each.
-    y: Vec<Vec<f64>>,
+    pub(crate) y: Vec<Vec<f64>>,
     /// Where they were.
     rows: Vec<usize>,
 }
 
-fn complete(table: &Table, specs: &[TargetSpec], say: &mut dyn FnMut(&str)) -> Result<Complete> {
+pub(crate) fn complete(table: &Table, specs: &[TargetSpec]) -> Result<Complete> {
     let columns = specs.iter().map(|spec| Target::read(spec, table)).collect::<Result<Vec<_>>>()?;
     let mut rows = Vec::new();
     let mut y = Vec::new();
@@ -326,9 +330,6 @@ fn complete(table: &Table, specs: &[TargetSpec], say: &mut dyn FnMut(&str)) -> R
             rows.push(row);
             y.push(values);
         }
-    }
-    if rows.len() < table.rows() {
-        say(&format!("{} rows without a target are left out", table.rows() - rows.len()));
     }
     Ok(Complete { table: table.select(&rows), y, rows })
 }

@@ -82,8 +82,8 @@ pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluatio
         let densities: Vec<_> =
             predictions.iter().filter_map(|prediction| prediction.targets.get(k)).collect();
         let mut absolute = 0.0;
-        for ((prediction, y), row) in predictions.iter().zip(&y).zip(0..) {
-            let middle = match densities.get(row) {
+        for (prediction, y) in predictions.iter().zip(&y) {
+            let middle = match prediction.targets.get(k) {
                 Some(density) => density.quantile(0.5)?,
                 None => prediction.mean[k],
             };
@@ -121,10 +121,8 @@ fn of_densities(
     let masses: Vec<f64> = densities.iter().zip(y).map(|(density, y)| density.mass_of(*y)).collect();
     let within = |mass: f64| masses.iter().filter(|&&own| own <= mass).count() as f64 / count;
     let width = |mass: f64| {
-        let widths = densities
-            .iter()
-            .map(|density| Ok(density.region(mass)?.iter().map(|[from, to]| to - from).sum::<f64>()));
-        Ok::<_, Error>(widths.collect::<Result<Vec<_>>>()?.iter().sum::<f64>() / count)
+        let widths = densities.iter().map(|density| density.width(mass)).collect::<Result<Vec<_>>>()?;
+        Ok::<_, Error>(widths.iter().sum::<f64>() / count)
     };
     let crps = densities.iter().zip(y).map(|(density, y)| density.crps(*y)).collect::<Result<Vec<_>>>()?;
     let levels: Vec<f64> = (1..20).map(|level| f64::from(level) / 20.0).collect();

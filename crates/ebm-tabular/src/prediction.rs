@@ -69,6 +69,14 @@ impl TargetDensity {
         Ok(region.intervals.iter().map(|interval| interval.map(|z| self.target.decode(z))).collect())
     }
 
+    /// The total width of that region.
+    ///
+    /// # Errors
+    /// Those of [`region`](Self::region).
+    pub fn width(&self, mass: f64) -> Result<f64> {
+        Ok(self.region(mass)?.iter().map(|[from, to]| to - from).sum())
+    }
+
     /// The mass of the smallest such region that holds y; 1 where y is beyond all that is shown.
     pub fn mass_of(&self, y: f64) -> f64 {
         self.z.mass_above(self.z.log_prob(self.target.encode(y)))

@@ -99,7 +99,8 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
         let stem = format!("target{}", k + 1);
         writeln!(text, "\n## {}\n", target.name)?;
         let mass = regressor.mass(k, 0.9)?;
-        let widths = widths(&predictions, k, mass)?;
+        let widths = predictions.iter().map(|prediction| prediction.targets[k].width(mass));
+        let widths = widths.collect::<ebm_tabular::Result<Vec<f64>>>()?;
         for (row, name) in chosen(&widths) {
             let drawn = draw_density(&predictions[row], k, mass, &target.name, name)?;
             ebm_plot::write(&drawn.figure(), &out.join(format!("{stem}_{name}")))?;
@@ -132,15 +133,6 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
         writeln!(text, "{}", widening(regressor, table, &widths)?.render())?;
     }
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
-}
-
-/// The total width of each row's region.
-fn widths(predictions: &[Prediction], target: usize, mass: f64) -> Result<Vec<f64>> {
-    let width = |prediction: &Prediction| {
-        let region = prediction.targets[target].region(mass)?;
-        Ok(region.iter().map(|[from, to]| to - from).sum())
-    };
-    predictions.iter().map(width).collect()
 }
 
 /// The rows of the narrowest, the middle and the widest region.

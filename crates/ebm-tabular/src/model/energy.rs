@@ -1,13 +1,13 @@
 //! f(x, y) of a table's row.
 
 use candle_core::Tensor;
-use candle_nn::VarBuilder;
+use candle_nn::{Linear, VarBuilder};
 use ebm_core::EnergyModel;
 use ebm_nn::init;
-use ebm_nn::ops::{LateFusion, linear};
+use ebm_nn::ops::LateFusion;
 
 use super::proposal::StudentProposal;
-use super::trunk::Layer;
+use super::trunk::forward;
 use crate::Result;
 
 /// What the squashed u are divided by: steep ones see the middle, flat ones the tails.
@@ -27,9 +27,9 @@ const LOG_SCALE: f64 = 6.0;
 pub struct EnergyHead {
     dim: usize,
     /// To μ and log s, (2D).
-    scale: Layer,
+    scale: Linear,
     /// To a(x), (H).
-    features: Layer,
+    features: Linear,
     /// W, (H, 5D).
     join: Tensor,
     /// w, (1, H), and a constant that Z takes out again.
@@ -65,8 +65,8 @@ impl EnergyHead {
         let inputs = WIDTHS.len() * dim;
         Ok(Self {
             dim,
-            scale: Layer::new(width, 2 * dim, vb.pp("scale"))?,
-            features: Layer::new(width, hidden, vb.pp("features"))?,
+            scale: init::linear(width, 2 * dim, vb.pp("scale"))?,
+            features: init::linear(width, hidden, vb.pp("features"))?,
             join: vb.get_with_hints((hidden, inputs), "join.weight", init::default_weight())?,
             out: (
                 vb.get_with_hints((1, hidden), "out.weight", init::constant(0.0))?,
@@ -81,12 +81,12 @@ impl EnergyHead {
     /// # Errors
     /// When `h` has another shape.
     pub fn features(&self, h: &Tensor) -> Result<EnergyFeatures> {
-        let scale = self.scale.forward(h)?.unsqueeze(1)?;
+        let scale = forward(&self.scale, h)?.unsqueeze(1)?;
         let raw = scale.narrow(2, self.dim, self.dim)?;
         Ok(EnergyFeatures {
             location: scale.narrow(2, 0, self.dim)?,
             log_scale: ((raw / LOG_SCALE)?.tanh()? * LOG_SCALE)?,
-            joined: linear(h, &self.features.weight, Some(&self.features.bias))?,
+            joined: forward(&self.features, h)?,
         })
     }
 

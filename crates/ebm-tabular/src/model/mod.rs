@@ -6,10 +6,12 @@ mod proposal;
 mod trunk;
 
 use candle_core::{DType, Device, Tensor};
+use candle_nn::Linear;
 use ebm_core::math::log_mean_exp;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::rand::RngCore;
 use ebm_core::{EnergyModel, Objective, Proposal};
+use ebm_nn::init;
 use ebm_nn::params::ParamStore;
 
 pub use energy::{EnergyFeatures, EnergyHead};
@@ -18,7 +20,7 @@ pub use proposal::StudentProposal;
 
 use crate::Result;
 use crate::config::{Built, NetworkConfig};
-use trunk::{Layer, Trunk};
+use trunk::{Trunk, forward};
 
 /// One network of an ensemble.
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ pub enum Head {
     /// f(x, y).
     Energy(EnergyHead),
     /// The outputs of a parametric model.
-    Baseline(Baseline, Layer),
+    Baseline(Baseline, Linear),
 }
 
 /// What the network of a method is made of.
@@ -60,7 +62,7 @@ impl Network {
         let head = match shape.method {
             Built::Energy(_) => Head::Energy(EnergyHead::new(shape.dim, width, hidden, vb.pp("head"))?),
             Built::Baseline(baseline) => {
-                Head::Baseline(baseline.clone(), Layer::new(width, baseline.num_outputs(), vb.pp("head"))?)
+                Head::Baseline(baseline.clone(), init::linear(width, baseline.num_outputs(), vb.pp("head"))?)
             }
         };
         Ok(Self { trunk: Trunk::new(shape.inputs, width, depth, vb.pp("trunk"))?, head })
@@ -81,7 +83,7 @@ impl Network {
             (Head::Energy(head), Built::Energy(objective)) => {
                 objective.loss(head, &head.features(&h)?, y, rng)? // Eq. 4
             }
-            (Head::Baseline(baseline, layer), _) => baseline.loss(&layer.forward(&h)?, y)?,
+            (Head::Baseline(baseline, layer), _) => baseline.loss(&forward(layer, &h)?, y)?,
             (Head::Energy(_), Built::Baseline(_)) => {
                 return Err(
                     candle_core::Error::Msg("an energy model has no parametric loss".to_owned()).into()
@@ -106,7 +108,7 @@ impl Network {
                 let log_weights = (head.score(&features, &y)? - log_q)?;
                 Ok(MemberFeatures::Energy { log_z: log_mean_exp(&log_weights, 1)?.unsqueeze(1)?, features })
             }
-            Head::Baseline(_, layer) => Ok(MemberFeatures::Outputs(layer.forward(&h)?)),
+            Head::Baseline(_, layer) => Ok(MemberFeatures::Outputs(forward(layer, &h)?)),
         }
     }
 

@@ -127,8 +127,10 @@ settings! {
 }
 
 impl Settings for TabularConfig {
-    const EMBEDDED: &'static [(&'static str, &'static str)] =
-        &[("tabular", include_str!("../configs/tabular.toml"))];
+    const EMBEDDED: &'static [(&'static str, &'static str)] = &[
+        ("tabular", include_str!("../configs/tabular.toml")),
+        ("choices", include_str!("../configs/choices.toml")),
+    ];
 }
 
 impl TabularConfig {
@@ -193,6 +195,11 @@ impl ModelConfig {
         }))
     }
 
+    /// Whether it has no form for several targets.
+    pub fn has_one_target(&self) -> bool {
+        matches!(self, Self::Quantiles { .. })
+    }
+
     /// Whether it has a density.
     pub fn has_density(&self) -> bool {
         !matches!(self, Self::Direct { .. })
@@ -205,11 +212,13 @@ mod tests {
 
     #[test]
     fn the_embedded_settings_are_complete() {
-        let config = TabularConfig::new().unwrap();
-        for method in &config.methods {
-            let mut rng = ebm_seed::Key::new(0).rng();
-            method.model.build(&[[-3.0, 3.0]], &mut rng).unwrap();
+        for (name, _) in TabularConfig::EMBEDDED {
+            for method in &TabularConfig::embedded(name).unwrap().methods {
+                let mut rng = ebm_seed::Key::new(0).rng();
+                method.model.build(&[[-3.0, 3.0]], &mut rng).unwrap();
+            }
         }
+        let config = TabularConfig::new().unwrap();
         assert!(config.method("gausian").unwrap_err().to_string().contains("gaussian"));
     }
 }

@@ -8,6 +8,7 @@
 //! | how good that is | [`evaluate`], [`refined_rmse`] |
 //! | the settings | [`TabularConfig`] |
 //! | f(x, y) | [`model::EnergyHead`] |
+//! | sets that methods are compared on | [`benchmark`] |
 //!
 //! ```
 //! use ebm_tabular::{FitOptions, Table, TabularConfig, TabularRegressor};
@@ -23,6 +24,7 @@
 //! # Ok::<(), ebm_tabular::Error>(())
 //! ```
 
+pub mod benchmark;
 mod config;
 mod error;
 mod evaluation;
@@ -33,7 +35,6 @@ mod regressor;
 mod table;
 mod target;
 mod training;
-pub mod uci;
 
 pub use config::{
     Built, DensityConfig, MethodConfig, ModelConfig, NetworkConfig, TabularConfig, TrainingConfig,

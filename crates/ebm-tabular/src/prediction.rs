@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::rand::RngCore;
-use ebm_core::{EnergyModel, Grid, GridDensity, ImportanceDensity, WeightedSamples};
+use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, WeightedSamples};
 use ebm_seed::Key;
 
 use crate::model::{Ensemble, MemberFeatures, StudentProposal};
@@ -14,14 +14,15 @@ use crate::{Error, Result, Table};
 const PASS: usize = 64;
 /// By how much fewer samples one target needs than several.
 const JOINT: usize = 8;
+/// Deviations with which a baseline's density of several targets is looked for, in those of the targets.
+const SEARCHED: [f64; 4] = [0.03, 0.3, 1.0, 2.0];
 /// Nats by which log p falls between two modes that count.
 const PROMINENCE: f64 = 0.1;
 
 /// What is known of the targets of a row.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// Of each target its density, whatever the others are; none of a method that has none, and of a baseline with
-    /// several targets.
+    /// Of each target its density, whatever the others are; none of a method that has none.
     pub targets: Vec<TargetDensity>,
     /// What the method predicts of each target: the mean of its density where it has one.
     pub mean: Vec<f64>,
@@ -142,8 +143,8 @@ fn pass(regressor: &TabularRegressor, x: &Tensor, y: &[Option<Vec<f64>>]) -> Res
     let mut rng = Key::new(fitted.seed).split("prediction").rng();
     let samples = config.density.samples * if dim == 1 { 1 } else { JOINT };
     let features = ensemble.features(x, samples, &mut rng)?;
-    let location = ensemble.location(&features)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
     if !config.method(&fitted.method)?.model.has_density() {
+        let location = ensemble.location(&features)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
         let decoded = |z: Vec<f64>| targets.iter().zip(z).map(|(target, z)| target.decode(z)).collect();
         let predictions =
             location.into_iter().map(|z| Prediction { targets: vec![], mean: decoded(z), log_prob: None });
@@ -157,18 +158,13 @@ fn pass(regressor: &TabularRegressor, x: &Tensor, y: &[Option<Vec<f64>>]) -> Res
     } else {
         marginals(ensemble, &features, samples, dim, &mut rng)?
     };
-    let rows = densities.into_iter().zip(location).zip(log_probs);
-    let prediction = |((densities, location), log_prob): ((Vec<GridDensity>, Vec<f64>), Option<f64>)| {
+    let prediction = |(densities, log_prob): (Vec<GridDensity>, Option<f64>)| {
         let of = |(z, target): (GridDensity, &Target)| TargetDensity { z, target: target.clone() };
         let densities: Vec<TargetDensity> = densities.into_iter().zip(targets).map(of).collect();
-        let mean = if densities.is_empty() {
-            targets.iter().zip(location).map(|(target, z)| target.decode(z)).collect()
-        } else {
-            densities.iter().map(TargetDensity::mean).collect()
-        };
+        let mean = densities.iter().map(TargetDensity::mean).collect();
         Prediction { targets: densities, mean, log_prob }
     };
-    Ok(rows.map(prediction).collect())
+    Ok(densities.into_iter().zip(log_probs).map(prediction).collect())
 }
 
 /// log p(y | x), where y is known.
@@ -191,8 +187,8 @@ fn log_probs(
     Ok(y.iter().zip(log_p).map(|(y, log_p)| y.as_ref().map(|y| log_p + slope(y))).collect())
 }
 
-/// The densities of each of several targets, by importance sampling about the networks' own estimates; none of a
-/// baseline, whose estimates have no scale.
+/// The densities of each of several targets, by importance sampling: about the networks' own estimates, or where a baseline's
+/// density is found to be.
 fn marginals(
     ensemble: &Ensemble,
     features: &Vec<MemberFeatures>,
@@ -200,12 +196,21 @@ fn marginals(
     dim: usize,
     rng: &mut dyn RngCore,
 ) -> Result<Vec<Vec<GridDensity>>> {
-    let Some(proposal) = proposal(features)? else {
-        let rows = ensemble.location(features)?.dim(0)?;
-        return Ok(vec![vec![]; rows]);
+    let found = match proposal(features)? {
+        Some(proposal) => {
+            let center = proposal.location.squeeze(1)?;
+            ImportanceDensity::from_model(ensemble, features, &proposal, &center, samples, rng)?
+        }
+        None => {
+            let proposal = GaussianMixture::isotropic(&SEARCHED, dim)?;
+            let center = ensemble.location(features)?;
+            let of = |row: usize| {
+                let (features, center) = (ensemble.row(features, row)?, center.narrow(0, row, 1)?);
+                Ok(ImportanceDensity::adaptive(ensemble, &features, &proposal, &center, samples, rng)?)
+            };
+            (0..center.dim(0)?).map(of).collect::<Result<Vec<_>>>()?
+        }
     };
-    let center = proposal.location.squeeze(1)?;
-    let found = ImportanceDensity::from_model(ensemble, features, &proposal, &center, samples, rng)?;
     let marginal = |density: &ImportanceDensity, k: usize| {
         let values = density.samples().map(|sample| [sample[k]]).collect();
         WeightedSamples::<1>::new(density, values)?.marginal(0)

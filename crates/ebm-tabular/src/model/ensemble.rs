@@ -41,6 +41,20 @@ impl Ensemble {
         self.0.iter().map(|network| network.features(x, num_samples, rng)).collect()
     }
 
+    /// Of a baseline's `features` those of one row.
+    ///
+    /// # Errors
+    /// For a row that is not there, and for an energy model.
+    pub fn row(&self, features: &[MemberFeatures], row: usize) -> Result<Vec<MemberFeatures>> {
+        let of = |features: &MemberFeatures| match features {
+            MemberFeatures::Outputs(outputs) => Ok(MemberFeatures::Outputs(outputs.narrow(0, row, 1)?)),
+            MemberFeatures::Energy { .. } => {
+                Err(candle_core::Error::Msg("only a baseline's features have rows".to_owned()).into())
+            }
+        };
+        features.iter().map(of).collect()
+    }
+
     /// The mean of the [`location`](Network::location)s, (B, D).
     ///
     /// # Errors

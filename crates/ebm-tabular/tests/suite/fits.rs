@@ -1,28 +1,23 @@
 //! Fits to data whose truth is known.
 
 use ebm_seed::Key;
-use ebm_tabular::{FitOptions, Support, TabularRegressor, TargetSpec, evaluate, refined_rmse};
+use ebm_tabular::benchmark::Generated;
+use ebm_tabular::{FitOptions, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse};
 use rand::Rng;
 use rand_distr::StandardNormal;
 
 use crate::{small, table};
 
 /// y = ±x, one as likely as the other, with a deviation of 0.1.
-fn fork(count: usize, seed: u64) -> Vec<[f64; 2]> {
-    let mut rng = Key::new(seed).rng();
-    let row = |_| {
-        let x: f64 = rng.random_range(0.5..1.5);
-        let side = if rng.random() { 1.0 } else { -1.0 };
-        [x, side * x + 0.1 * rng.sample::<f64, _>(StandardNormal)]
-    };
-    (0..count).map(row).collect()
+fn fork(count: usize, seed: u64) -> Table {
+    Generated::Fork.table(count, &mut Key::new(seed).rng()).unwrap().0
 }
 
 /// The entropy of the fork is log 2 more than a Gaussian's of deviation 0.1; a single Gaussian about 0 needs the deviation
 /// 1 and loses 1.6 nats.
 #[test]
 fn two_branches_are_two_modes_where_a_gaussian_fails() {
-    let (learnt, judged) = (table("x,y", fork(600, 0)), table("x,y", fork(300, 1)));
+    let (learnt, judged) = (fork(1000, 0), fork(300, 1));
     let mut config = small();
     config.training.steps = 1200;
     let fit = |method: &str| {
@@ -97,7 +92,7 @@ fn two_targets_have_a_joint_density() {
 
 #[test]
 fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
-    let learnt = table("x,y", fork(200, 3));
+    let learnt = fork(200, 3);
     let mut config = small();
     (config.training.steps, config.members) = (60, 2);
     let fit = || TabularRegressor::fit(&learnt, &FitOptions::new("y"), &config, &mut |_| {}).unwrap();
@@ -112,4 +107,39 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     std::fs::remove_file(folder.path().join("regressor.json")).unwrap();
     let missing = TabularRegressor::open(folder.path()).err().unwrap().to_string();
     assert!(missing.contains("regressor.json") && missing.contains("ebm fit"), "{missing}");
+}
+
+/// What is called the truth is a density of the targets, whatever x is: its mass on a lattice about all rows is 1, and its
+/// mean over many rows is what theory says.
+#[test]
+fn generated_sets_have_the_density_that_they_name() {
+    let tau = std::f64::consts::TAU;
+    let gaussian = 0.5 * (tau * std::f64::consts::E).ln() + 0.1f64.ln();
+    // E log r of r = 1 + x, x uniform: 2 log 2 − 1; the ring's noise changes it by less than 0.01.
+    let entropies = [gaussian + 2f64.ln(), gaussian + tau.ln() + 2.0 * 2f64.ln() - 1.0];
+    for (set, entropy) in Generated::ALL.into_iter().zip(entropies) {
+        let (table, truth) = set.table(20_000, &mut Key::new(3).rng()).unwrap();
+        let mean = truth.iter().sum::<f64>() / truth.len() as f64;
+        assert!((mean + entropy).abs() < 0.02, "{}: {mean}, {}", set.name(), -entropy);
+        assert_eq!(table.rows(), 20_000);
+    }
+}
+
+/// A baseline of several targets has their single densities too.
+#[test]
+fn baselines_have_marginals() {
+    let (learnt, _) = Generated::Ring.table(300, &mut Key::new(4).rng()).unwrap();
+    let mut options = FitOptions { method: "gaussian".to_owned(), ..FitOptions::new("u") };
+    options.targets.push(TargetSpec::real("v"));
+    let regressor = TabularRegressor::fit(&learnt, &options, &small(), &mut |_| {}).unwrap();
+    let judged = learnt.select(&(0..40).collect::<Vec<_>>());
+    let found = evaluate(&regressor, &judged).unwrap();
+    for (k, target) in found.targets.iter().enumerate() {
+        let density = target.density.as_ref().unwrap();
+        // A Gaussian whose deviation is that of the ring's coordinates: about 1.1 at the middle x.
+        let all = regressor.predict(&judged).unwrap();
+        let width = all.iter().map(|row| row.targets[k].width(0.9).unwrap()).sum::<f64>() / 40.0;
+        assert!((width - 2.0 * 1.645 * 1.1).abs() < 0.8, "{width}");
+        assert!((density.coverage - 0.9).abs() < 0.12, "{}", density.coverage);
+    }
 }

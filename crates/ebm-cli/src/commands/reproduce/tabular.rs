@@ -1,4 +1,4 @@
-//! `ebm reproduce tabular`: the UCI sets with the splits of Gal and Ghahramani.
+//! `ebm reproduce tabular`: the UCI sets with the splits of Gal and Ghahramani, and generated sets of known density.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::{Summary, Table as TextTable};
-use ebm_tabular::uci::{TARGET, UciSet};
-use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, evaluate, refined_rmse};
+use ebm_seed::Key;
+use ebm_tabular::benchmark::{BenchmarkSet, Generated};
+use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, TargetSpec, evaluate, refined_rmse};
 
 use crate::commands::create_dir;
 use crate::commands::settings::SettingsArgs;
@@ -19,12 +20,17 @@ use crate::commands::settings::SettingsArgs;
 /// Arguments of `ebm reproduce tabular`.
 #[derive(Args)]
 pub struct TabularArgs {
-    /// The folder `UCI_Datasets` of their repository: a folder for each set, with its splits in `data`.
+    /// The folder `UCI_Datasets` of their repository: a folder for each set, with its splits in `data`. Without it the
+    /// generated sets are all there are.
     #[arg(long)]
-    data: PathBuf,
-    /// The sets, by the names of their folders.
-    #[arg(long, value_delimiter = ',', default_value = SETS)]
+    data: Option<PathBuf>,
+    /// The sets, by the names of their folders; `fork` and `ring` are generated. By default all six, or both where there
+    /// is no --data.
+    #[arg(long, value_delimiter = ',')]
     sets: Vec<String>,
+    /// The settings: `tabular`, `choices` (objectives, proposals and numbers of samples beside each other) or a file.
+    #[arg(long, default_value = "tabular")]
+    config: String,
     /// How many of the splits.
     #[arg(long, default_value_t = 20)]
     splits: usize,
@@ -48,14 +54,18 @@ pub struct TabularArgs {
 }
 
 /// The six sets of the benchmark.
-const SETS: &str = "bostonHousing,concrete,energy,kin8nm,power-plant,wine-quality-red";
+const SETS: [&str; 6] = ["bostonHousing", "concrete", "energy", "kin8nm", "power-plant", "wine-quality-red"];
+/// The rows of a generated set's split that are learnt from, and as many to be judged by.
+const GENERATED_ROWS: usize = 1000;
+/// The method that is the density which rows were drawn from.
+const TRUTH: &str = "truth";
 /// The columns of `results.csv`.
 const HEADER: &str = "set,split,method,log_likelihood,rmse,refined_rmse,crps,coverage,conformal_coverage,\
                       coverage_50,conformal_coverage_50,ece,fit_seconds";
 
 /// Runs the command.
 pub fn run(args: &TabularArgs) -> Result<()> {
-    let config: TabularConfig = args.settings.load("tabular", false)?.settings;
+    let config: TabularConfig = args.settings.load(&args.config, false)?.settings;
     let keys: Vec<String> = match &args.methods[..] {
         [] => config.methods.iter().map(|method| method.key.clone()).collect(),
         keys => keys.to_vec(),
@@ -71,13 +81,17 @@ pub fn run(args: &TabularArgs) -> Result<()> {
     if done.is_empty() {
         writeln!(file, "{HEADER}")?;
     }
-    for name in &args.sets {
-        let set = UciSet::read(&args.data.join(name), args.first + args.splits)?;
+    for name in args.sets() {
+        let set = args.set(name)?;
         for split in args.first..args.first + args.splits {
             let mut energy = None;
-            for key in &keys {
+            for key in set.truth.iter().map(|_| TRUTH).chain(keys.iter().map(String::as_str)) {
                 let start = format!("{name},{split},{key},");
                 if done.lines().any(|line| line.starts_with(&start)) {
+                    continue;
+                }
+                let needs_one = key != TRUTH && config.method(key)?.model.has_one_target();
+                if needs_one && set.targets.len() > 1 {
                     continue;
                 }
                 let line = measure(args, &config, &set, split, key, &mut energy)?;
@@ -87,8 +101,29 @@ pub fn run(args: &TabularArgs) -> Result<()> {
         }
     }
     println!("{}", summary(&path, &config)?.render());
-    let paired = paired(&args.data, &read_settings(&path)?)?;
+    let paired = paired(args.data.as_deref(), &read_settings(&path)?)?;
     Ok(write_atomic(&args.out.join("paired.csv"), paired.as_bytes())?)
+}
+
+impl TabularArgs {
+    fn sets(&self) -> Vec<&str> {
+        match (&self.sets[..], &self.data) {
+            ([], Some(_)) => SETS.to_vec(),
+            ([], None) => Generated::ALL.map(Generated::name).to_vec(),
+            (names, _) => names.iter().map(String::as_str).collect(),
+        }
+    }
+
+    fn set(&self, name: &str) -> Result<BenchmarkSet> {
+        let splits = self.first + self.splits;
+        if let Some(generated) = Generated::ALL.into_iter().find(|generated| generated.name() == name) {
+            return Ok(generated.set(GENERATED_ROWS, splits, Key::new(self.seed).split("sets"))?);
+        }
+        let data = self.data.as_ref().with_context(|| {
+            format!("{name} is not generated; --data names the folder UCI_Datasets that holds it")
+        })?;
+        Ok(BenchmarkSet::uci(&data.join(name), splits)?)
+    }
 }
 
 /// What MC dropout has on the splits of a set: log-likelihoods and root mean squared errors, as the repository holds them.
@@ -110,7 +145,7 @@ type BySplit = BTreeMap<usize, [Option<f64>; 2]>;
 
 /// By how much the EBM's log-likelihood is above that of each other method on the same splits, with the standard error
 /// over the splits, and the same of the errors.
-fn paired(data: &Path, results: &str) -> Result<String> {
+fn paired(data: Option<&Path>, results: &str) -> Result<String> {
     let rows: Vec<Vec<&str>> = results.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let mut figures: BTreeMap<(&str, &str), BySplit> = BTreeMap::new();
     for row in &rows {
@@ -125,8 +160,9 @@ fn paired(data: &Path, results: &str) -> Result<String> {
         let Some(energy) = figures.get(&(set, "ebm")) else { continue };
         let of = |split: usize, values: &[Vec<f64>; 2]| [0, 1].map(|k| values[k].get(split).copied());
         let mut others: Vec<(&str, BySplit)> = vec![];
-        if data.join(set).join("results").is_dir() {
-            let values = published(&data.join(set))?;
+        let folder = data.map(|data| data.join(set)).filter(|set| set.join("results").is_dir());
+        if let Some(folder) = folder {
+            let values = published(&folder)?;
             others.push(("mc_dropout", energy.keys().map(|&split| (split, of(split, &values))).collect()));
         }
         let own = figures.iter().filter(|((other, key), _)| *other == set && *key != "ebm");
@@ -156,11 +192,11 @@ fn paired(data: &Path, results: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A row's figures behind its method; `energy` is the split's energy model, once there is one.
+/// A row's figures behind its method, those of single targets being of the first one; `energy` is the split's energy model, once there is one.
 fn measure(
     args: &TabularArgs,
     config: &TabularConfig,
-    set: &UciSet,
+    set: &BenchmarkSet,
     split: usize,
     key: &str,
     energy: &mut Option<TabularRegressor>,
@@ -169,8 +205,14 @@ fn measure(
     let cut = learnt.len() - learnt.len() / 5;
     let [learnt, judged] =
         if args.on_validation { [&learnt[..cut], &learnt[cut..]] } else { [&learnt[..], &judged[..]] };
+    if let Some(truth) = set.truth.as_ref().filter(|_| key == TRUTH) {
+        let log_p: Vec<f64> = judged.iter().map(|&row| truth[row]).collect();
+        let blank = ",".repeat(HEADER.matches(',').count() - 3);
+        return Ok(format!("{}{blank}", Summary::new(&log_p)?.mean));
+    }
     let (learnt, judged) = (set.table.select(learnt), set.table.select(judged));
-    let options = FitOptions { method: key.to_owned(), seed: args.seed, ..FitOptions::new(TARGET) };
+    let targets = set.targets.iter().map(|name| TargetSpec::real(name)).collect();
+    let options = FitOptions { targets, method: key.to_owned(), seed: args.seed, ..FitOptions::new("") };
     let start = Instant::now();
     let regressor = TabularRegressor::fit(&learnt, &options, config, &mut |_| {})?;
     let seconds = start.elapsed().as_secs_f64();

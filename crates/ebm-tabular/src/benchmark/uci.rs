@@ -2,26 +2,19 @@
 
 use std::path::Path;
 
+use super::BenchmarkSet;
 use crate::{Error, Result, Table};
 
-/// The target's column in a table of [`UciSet`].
-pub const TARGET: &str = "y";
+/// The target's column; the others are x1, x2 …
+const TARGET: &str = "y";
 
-/// A set: all rows, and which of them each split learns from and is judged by.
-pub struct UciSet {
-    /// The inputs x1, x2 … and the target.
-    pub table: Table,
-    /// Rows to learn from and rows to be judged by, of each split.
-    pub splits: Vec<[Vec<usize>; 2]>,
-}
-
-impl UciSet {
+impl BenchmarkSet {
     /// Reads `data.txt`, `index_features.txt`, `index_target.txt` and the `index_train_*` and `index_test_*` of the
     /// first `splits` splits in the folder `data` of `set`.
     ///
     /// # Errors
     /// [`Error::Table`] for a file that holds something else, or when one cannot be read.
-    pub fn read(set: &Path, splits: usize) -> Result<Self> {
+    pub fn uci(set: &Path, splits: usize) -> Result<Self> {
         let folder = set.join("data");
         let lines = |name: &str| {
             let path = folder.join(name);
@@ -71,6 +64,6 @@ impl UciSet {
             }
         };
         let splits = (0..splits).map(split).collect::<Result<Vec<_>>>()?;
-        Ok(Self { table, splits })
+        Ok(Self { table, targets: vec![TARGET.to_owned()], splits, truth: None })
     }
 }

@@ -54,6 +54,7 @@ fn from_a_file_to_a_report_and_predictions() {
         "member-1.safetensors",
         "target1_calibration.png",
         "target1_widest.png",
+        "target1_residuals.png",
     ] {
         assert!(folder.path().join("run").join(name).is_file(), "{name}");
     }

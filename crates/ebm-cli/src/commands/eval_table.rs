@@ -9,7 +9,9 @@ use ebm_data::files::write_atomic;
 use ebm_eval::Table as TextTable;
 use ebm_eval::calibration::{PitHistogram, calibration_curve};
 use ebm_plot::{DensityCurves, LinePlot, PointPanel, PointPlot};
-use ebm_tabular::{Evaluation, Prediction, Table, TabularRegressor, evaluate};
+use ebm_tabular::{
+    DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, TargetEvaluation, evaluate,
+};
 use serde_json::json;
 
 use super::{create_dir, dataset_name};
@@ -79,7 +81,7 @@ pub fn describe(found: &Evaluation) -> Result<TextTable> {
 }
 
 /// Writes `report.md` and its pictures into `out`: figures, densities of three rows, calibration, where y lies in its
-/// density, and which columns go with wide regions.
+/// density, residuals, and which columns go with wide regions.
 pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, out: &Path) -> Result<()> {
     let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
@@ -106,33 +108,76 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
             ebm_plot::write(&drawn.figure(), &out.join(format!("{stem}_{name}")))?;
             writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
         }
-        let levels: Vec<f64> = (0..=20).map(|level| f64::from(level) / 20.0).collect();
-        let observed = calibration_curve(&density.pit, &levels)?;
-        let curves = [("observed".to_owned(), observed), ("ideal".to_owned(), levels)]
-            .map(|(name, curve)| (name, curve.into_iter().map(|share| 100.0 * share).collect::<Vec<f64>>()));
-        let figure = LinePlot {
-            title: "How often y lies below a predicted quantile",
-            x_label: "the quantile's probability in per cent",
-            x: 0.0..100.0,
-            y: 0.0..100.0,
-            curves: &curves,
-        };
-        ebm_plot::write(&figure, &out.join(format!("{stem}_calibration")))?;
-        let bins = 10;
-        let counts = PitHistogram::new(&density.pit, bins)?.counts;
-        let bar = |(bin, count): (usize, &usize)| {
-            [(bin as f64 + 0.5) / bins as f64, *count as f64, (*count as f64).sqrt()]
-        };
-        let points = counts.iter().enumerate().map(bar).collect();
-        let panels =
-            [PointPanel { title: "Rows by F(y), ± their root: level if calibrated".to_owned(), points }];
-        let figure = PointPlot { x_label: "F(y), the probability below y", panels: &panels };
-        ebm_plot::write(&figure, &out.join(format!("{stem}_pit")))?;
-        writeln!(text, "![Calibration]({stem}_calibration.png)\n\n![F(y)]({stem}_pit.png)\n")?;
+        draw_calibration(density, &out.join(&stem))?;
+        draw_residuals(&predictions, table, k, target, &widths, &out.join(&stem))?;
+        writeln!(
+            text,
+            "![Calibration]({stem}_calibration.png)\n\n![F(y)]({stem}_pit.png)\n\n![Residuals]({stem}_residuals.png)\n"
+        )?;
         writeln!(text, "Columns that go with wide regions, by the rank correlation of both:\n")?;
         writeln!(text, "{}", widening(regressor, table, &widths)?.render())?;
     }
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
+}
+
+/// Writes pictures of how often y lies below quantiles and of F(y); their names begin with `stem`.
+fn draw_calibration(density: &DensityEvaluation, stem: &Path) -> Result<()> {
+    let levels: Vec<f64> = (0..=20).map(|level| f64::from(level) / 20.0).collect();
+    let observed = calibration_curve(&density.pit, &levels)?;
+    let curves = [("observed".to_owned(), observed), ("ideal".to_owned(), levels)]
+        .map(|(name, curve)| (name, curve.into_iter().map(|share| 100.0 * share).collect::<Vec<f64>>()));
+    let figure = LinePlot {
+        title: "How often y lies below a predicted quantile",
+        x_label: "the quantile's probability in per cent",
+        x: 0.0..100.0,
+        y: 0.0..100.0,
+        curves: &curves,
+    };
+    ebm_plot::write(&figure, &named(stem, "calibration"))?;
+    let bins = 10;
+    let counts = PitHistogram::new(&density.pit, bins)?.counts;
+    let bar = |(bin, count): (usize, &usize)| {
+        [(bin as f64 + 0.5) / bins as f64, *count as f64, (*count as f64).sqrt()]
+    };
+    let points = counts.iter().enumerate().map(bar).collect();
+    let panels =
+        [PointPanel { title: "Rows by F(y), ± their root: level if calibrated".to_owned(), points }];
+    let figure = PointPlot { x_label: "F(y), the probability below y", panels: &panels };
+    ebm_plot::write(&figure, &named(stem, "pit"))?;
+    Ok(())
+}
+
+/// The most rows of a picture of residuals.
+const MAX_RESIDUALS: usize = 200;
+
+/// Writes a picture of y less the median, of rows that are spread evenly over the table.
+fn draw_residuals(
+    predictions: &[Prediction],
+    table: &Table,
+    k: usize,
+    target: &TargetEvaluation,
+    widths: &[f64],
+    stem: &Path,
+) -> Result<()> {
+    let column = table.column(&target.name)?;
+    let mut points = vec![];
+    for row in (0..predictions.len()).step_by(predictions.len().div_ceil(MAX_RESIDUALS).max(1)) {
+        let Some(y) = table.number(row, column)? else { continue };
+        let median = predictions[row].targets[k].quantile(0.5)?;
+        points.push([median, y - median, 0.5 * widths[row]]);
+    }
+    let title = "y less the median, ± half the width of the 90 % region".to_owned();
+    let x_label = &format!("the median of {}", target.name);
+    let figure = PointPlot { x_label, panels: &[PointPanel { title, points }] };
+    ebm_plot::write(&figure, &named(stem, "residuals"))?;
+    Ok(())
+}
+
+/// `stem` with `_name` behind it.
+fn named(stem: &Path, name: &str) -> PathBuf {
+    let mut path = stem.as_os_str().to_owned();
+    path.push(format!("_{name}"));
+    path.into()
 }
 
 /// The rows of the narrowest, the middle and the widest region.

@@ -27,6 +27,8 @@ pub struct PointPanel {
     pub title: String,
     /// x, the mean of y, and half the length of its bar.
     pub points: Vec<[f64; 3]>,
+    /// Whether the points are of one curve: a line joins them, and bars have ends.
+    pub connected: bool,
 }
 
 const WIDTH: i32 = 1200;
@@ -37,6 +39,7 @@ const TITLE: i32 = 66;
 const BELOW: i32 = 108;
 const LINE_WIDTH: u32 = 4;
 const DOT: u32 = 8;
+const SMALL_DOT: u32 = 6;
 const BAR: i32 = 10;
 /// Room beyond the outermost points, as a share of their range.
 const MARGIN: f64 = 0.08;
@@ -84,13 +87,15 @@ impl Figure for PointPlot<'_> {
                 canvas.line(&[(LEFT, axes.row(tick)), (axes.right(), axes.row(tick))], 2, GRID)?;
             }
             let at = |[x, y, _]: &[f64; 3]| (axes.column(*x), axes.row(*y));
-            canvas.line(&panel.points.iter().map(at).collect::<Vec<_>>(), LINE_WIDTH, ACCENT)?;
+            if panel.connected {
+                canvas.line(&panel.points.iter().map(at).collect::<Vec<_>>(), LINE_WIDTH, ACCENT)?;
+            }
             for point @ [x, y, bar] in &panel.points {
-                canvas.dot(at(point), DOT, ACCENT)?;
+                canvas.dot(at(point), if panel.connected { DOT } else { SMALL_DOT }, ACCENT)?;
                 if *bar > 0.0 {
                     let (column, low, high) = (axes.column(*x), axes.row(y - bar), axes.row(y + bar));
                     canvas.line(&[(column, low), (column, high)], 2, INK)?;
-                    for row in [low, high] {
+                    for row in [low, high].into_iter().filter(|_| panel.connected) {
                         canvas.line(&[(column - BAR, row), (column + BAR, row)], 2, INK)?;
                     }
                 }

@@ -140,8 +140,11 @@ fn draw_calibration(density: &DensityEvaluation, stem: &Path) -> Result<()> {
         [(bin as f64 + 0.5) / bins as f64, *count as f64, (*count as f64).sqrt()]
     };
     let points = counts.iter().enumerate().map(bar).collect();
-    let panels =
-        [PointPanel { title: "Rows by F(y), ± their root: level if calibrated".to_owned(), points }];
+    let panels = [PointPanel {
+        title: "Rows by F(y), ± their root: level if calibrated".to_owned(),
+        points,
+        connected: true,
+    }];
     let figure = PointPlot { x_label: "F(y), the probability below y", panels: &panels };
     ebm_plot::write(&figure, &named(stem, "pit"))?;
     Ok(())
@@ -168,7 +171,7 @@ fn draw_residuals(
     }
     let title = "y less the median, ± half the width of the 90 % region".to_owned();
     let x_label = &format!("the median of {}", target.name);
-    let figure = PointPlot { x_label, panels: &[PointPanel { title, points }] };
+    let figure = PointPlot { x_label, panels: &[PointPanel { title, points, connected: false }] };
     ebm_plot::write(&figure, &named(stem, "residuals"))?;
     Ok(())
 }

@@ -111,8 +111,16 @@ pub fn plot_figure3a(run: &Path, published: &[TradeConfig], rows: &[TradeRow]) -
         published.iter().map(at).collect()
     };
     let panels = [
-        PointPanel { title: "AP in %".to_owned(), points: points(&|row| 100.0 * row.precision.ap)? },
-        PointPanel { title: "frames per second".to_owned(), points: points(&|row| row.frames_per_second)? },
+        PointPanel {
+            title: "AP in %".to_owned(),
+            points: points(&|row| 100.0 * row.precision.ap)?,
+            connected: true,
+        },
+        PointPanel {
+            title: "frames per second".to_owned(),
+            points: points(&|row| row.frames_per_second)?,
+            connected: true,
+        },
     ];
     let figure = PointPlot { x_label: "number of gradient ascent iterations T", panels: &panels };
     ebm_plot::write(&figure, &run.join("trade"))?;

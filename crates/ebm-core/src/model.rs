@@ -57,6 +57,24 @@ pub trait EnergyModel {
         Ok((f.detach(), gradient.detach()))
     }
 
+    /// [`score_and_grad`](Self::score_and_grad) for a caller who reads the gradient of some candidates alone: those of which
+    /// `is_read` says so, of a candidate's place among the B × M in row-major order and its f. The gradient of the others may
+    /// be any finite numbers.
+    ///
+    /// The default makes all gradients. Override this where one costs much beside f; [`refine`](crate::refine) then pays for
+    /// the steps that it keeps.
+    ///
+    /// # Errors
+    /// Those of [`score_and_grad`](Self::score_and_grad).
+    fn score_and_grad_where(
+        &self,
+        features: &Self::Features,
+        y: &Tensor,
+        _is_read: &dyn Fn(usize, f64) -> bool,
+    ) -> Result<(Tensor, Tensor)> {
+        self.score_and_grad(features, y)
+    }
+
     /// `p(y | x)` at the `features` of `batch` inputs x: what one asks of a trained model.
     fn bind<'a>(&'a self, features: &'a Self::Features, batch: usize) -> Conditional<'a, Self>
     where
@@ -120,6 +138,15 @@ impl<M: EnergyModel + ?Sized> EnergyModel for &M {
         (**self).score_and_grad(features, y)
     }
 
+    fn score_and_grad_where(
+        &self,
+        features: &Self::Features,
+        y: &Tensor,
+        is_read: &dyn Fn(usize, f64) -> bool,
+    ) -> Result<(Tensor, Tensor)> {
+        (**self).score_and_grad_where(features, y, is_read)
+    }
+
     fn derivatives_along(
         &self,
         features: &Self::Features,
@@ -151,13 +178,14 @@ pub(crate) fn checked_score<M: EnergyModel + ?Sized>(
     Ok(f)
 }
 
-/// `model.score_and_grad`, with the shapes of its results verified.
+/// `model.score_and_grad_where`, with the shapes of its results verified.
 pub(crate) fn checked_score_and_grad<M: EnergyModel>(
     model: &M,
     features: &M::Features,
     y: &Tensor,
+    is_read: &dyn Fn(usize, f64) -> bool,
 ) -> Result<(Tensor, Tensor)> {
-    let (f, gradient) = model.score_and_grad(features, y)?;
+    let (f, gradient) = model.score_and_grad_where(features, y, is_read)?;
     let (batch, count, dim) = check::dims3("y", y)?;
     check::dims("the value of EnergyModel::score_and_grad", &f, "(B, M)", &[batch, count])?;
     check::dims("the gradient of EnergyModel::score_and_grad", &gradient, "(B, M, D)", &[batch, count, dim])?;

@@ -36,6 +36,17 @@ impl<M: EnergyModel> EnergyModel for Tempered<'_, M> {
         Ok(((f / self.temperature)?, (gradient / self.temperature)?))
     }
 
+    fn score_and_grad_where(
+        &self,
+        features: &M::Features,
+        y: &Tensor,
+        is_read: &dyn Fn(usize, f64) -> bool,
+    ) -> Result<(Tensor, Tensor)> {
+        let of_tempered = |place: usize, f: f64| is_read(place, f / self.temperature);
+        let (f, gradient) = self.model.score_and_grad_where(features, y, &of_tempered)?;
+        Ok(((f / self.temperature)?, (gradient / self.temperature)?))
+    }
+
     fn derivatives_along(
         &self,
         features: &M::Features,

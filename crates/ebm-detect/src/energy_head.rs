@@ -311,8 +311,17 @@ impl EnergyModel for EnergyHead {
     }
 
     fn score_and_grad(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
+        self.score_and_grad_where(features, y, &|_, _| true)
+    }
+
+    fn score_and_grad_where(
+        &self,
+        features: &BoxFeatures,
+        y: &Tensor,
+        is_read: &dyn Fn(usize, f64) -> bool,
+    ) -> ebm_core::Result<(Tensor, Tensor)> {
         match self.packed(y).map_err(ebm_core::Error::model)? {
-            Some(packed) => packed.f_and_gradient(features, y),
+            Some(packed) => packed.f_and_gradient(features, y, is_read),
             None => self.confidence_and_gradient(features, y),
         }
         .map_err(ebm_core::Error::model)

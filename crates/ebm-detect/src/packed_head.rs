@@ -38,7 +38,22 @@ struct Seen<'a> {
     levels: Vec<usize>,
 }
 
-/// f of some boxes, and where it is wanted its gradient in their corners.
+impl Seen<'_> {
+    /// Of these boxes alone.
+    fn only(&self, places: &[usize]) -> Self {
+        let roi = |&place: &usize| self.rois[5 * place..5 * (place + 1)].iter().copied();
+        Self {
+            pyramid: self.pyramid,
+            rois: places.iter().flat_map(roi).collect(),
+            levels: places.iter().map(|&place| self.levels[place]).collect(),
+        }
+    }
+}
+
+/// Of which boxes the gradient is read, by their place and their f.
+type IsRead<'a> = &'a dyn Fn(usize, f64) -> bool;
+
+/// f of some boxes, and its gradient in their corners where it is read, elsewhere 0.
 #[derive(Default)]
 struct Evaluated {
     f: Vec<f32>,
@@ -53,7 +68,7 @@ impl PackedHead {
         Ok(Self { pooler, layers, weight, bias, workspace: Workspace::new() })
     }
 
-    fn evaluate(&self, features: &BoxFeatures, y: &Tensor, with_gradient: bool) -> Result<Evaluated> {
+    fn evaluate(&self, features: &BoxFeatures, y: &Tensor, is_read: Option<IsRead<'_>>) -> Result<Evaluated> {
         let (_, m, _) = y.dims3()?;
         let corners = features.corners(&y.detach())?.flatten(0, 1)?.to_vec2::<f32>()?;
         let storage: Vec<_> = features.levels().iter().map(Tensor::storage_and_layout).collect();
@@ -71,7 +86,7 @@ impl PackedHead {
             let (images, labels): (Vec<u32>, Vec<u32>) = objects.unzip();
             let boxes: Vec<BBox> = corners.iter().map(|c| [c[0], c[1], c[2], c[3]]).collect();
             let seen = self.seen(&pyramids, &boxes, &images);
-            self.add(&seen, &labels, with_gradient, &mut all)?;
+            self.add(&seen, &labels, is_read, &mut all)?;
         }
         Ok(all)
     }
@@ -91,7 +106,13 @@ impl PackedHead {
     }
 
     /// Evaluates some boxes, all at once.
-    fn add(&self, seen: &[Seen<'_>], labels: &[u32], with_gradient: bool, all: &mut Evaluated) -> Result<()> {
+    fn add(
+        &self,
+        seen: &[Seen<'_>],
+        labels: &[u32],
+        is_read: Option<IsRead<'_>>,
+        all: &mut Evaluated,
+    ) -> Result<()> {
         let workspace = &self.workspace;
         let rows = labels.iter().map(|&label| self.row(label)).collect::<Result<Vec<_>>>()?;
         let pooled = self.pool(seen, labels.len())?;
@@ -100,21 +121,60 @@ impl PackedHead {
         let output = fc7.forward(&hidden, true, workspace)?;
         workspace.give(pooled);
         let width = fc7.outputs();
+        let first = all.f.len();
         for (output, (weight, bias)) in output.chunks_exact(width).zip(&rows) {
             all.f.push(bias + dot(output, weight));
         }
-        if with_gradient {
-            let mut gradient = workspace.take(labels.len() * width);
-            for (to, (weight, _)) in gradient.chunks_exact_mut(width).zip(&rows) {
-                to.copy_from_slice(weight);
+        if let Some(is_read) = is_read {
+            let read: Vec<usize> = (0..labels.len())
+                .filter(|&place| is_read(first + place, f64::from(all.f[first + place])))
+                .collect();
+            let weights = read.iter().map(|&place| rows[place].0);
+            let activations = [&hidden, &output].map(|all| self.gathered(all, &read, labels.len()));
+            let gradients = self.gradients(seen, weights, &read, &activations)?;
+            activations.into_iter().for_each(|buffer| workspace.give(buffer));
+            all.gradient.resize(all.f.len(), BBox::default());
+            for (place, gradient) in read.into_iter().zip(gradients) {
+                all.gradient[first + place] = gradient;
             }
-            let in_hidden = fc7.input_gradient(&gradient, Some(&output), workspace)?;
-            let in_pooled = fc6.input_gradient(&in_hidden, Some(&hidden), workspace)?;
-            all.gradient.extend(self.box_gradients(seen, in_pooled, labels.len())?);
-            [gradient, in_hidden].into_iter().for_each(|buffer| workspace.give(buffer));
         }
         [hidden, output].into_iter().for_each(|buffer| workspace.give(buffer));
         Ok(())
+    }
+
+    /// The gradients of f in the corners of the boxes `read`, from the last layer's `weights` and what fc6 and fc7 made of
+    /// them.
+    fn gradients<'w>(
+        &self,
+        seen: &[Seen<'_>],
+        weights: impl ExactSizeIterator<Item = &'w [f32]>,
+        read: &[usize],
+        [hidden, output]: &[Vec<f32>; 2],
+    ) -> Result<Vec<BBox>> {
+        if read.is_empty() {
+            return Ok(vec![]);
+        }
+        let ([fc6, fc7], workspace) = (&self.layers, &self.workspace);
+        let width = fc7.outputs();
+        let mut gradient = workspace.take(read.len() * width);
+        for (to, weight) in gradient.chunks_exact_mut(width).zip(weights) {
+            to.copy_from_slice(weight);
+        }
+        let in_hidden = fc7.input_gradient(&gradient, Some(output), workspace)?;
+        let in_pooled = fc6.input_gradient(&in_hidden, Some(hidden), workspace)?;
+        [gradient, in_hidden].into_iter().for_each(|buffer| workspace.give(buffer));
+        let seen: Vec<Seen<'_>> = seen.iter().map(|seen| seen.only(read)).collect();
+        self.box_gradients(&seen, in_pooled, read.len())
+    }
+
+    /// The rows `read` of the `count` in `all`.
+    fn gathered(&self, all: &[f32], read: &[usize], count: usize) -> Vec<f32> {
+        let width = all.len() / count;
+        let mut rows = self.workspace.take(read.len() * width);
+        for (to, &place) in rows.chunks_exact_mut(width).zip(read) {
+            to.copy_from_slice(&all[place * width..(place + 1) * width]);
+        }
+        rows
     }
 
     /// The pooled boxes, the views of each side by side.
@@ -178,13 +238,18 @@ impl PackedHead {
     /// f, `(B, M)`.
     pub fn f(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
         let (b, m, _) = y.dims3()?;
-        Ok(Tensor::from_vec(self.evaluate(features, y, false)?.f, (b, m), y.device())?)
+        Ok(Tensor::from_vec(self.evaluate(features, y, None)?.f, (b, m), y.device())?)
     }
 
-    /// f, `(B, M)`, and its gradient in `y (B, M, 4)`.
-    pub fn f_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// f, `(B, M)`, and its gradient in `y (B, M, 4)` where it is read, elsewhere 0.
+    pub fn f_and_gradient(
+        &self,
+        features: &BoxFeatures,
+        y: &Tensor,
+        is_read: IsRead<'_>,
+    ) -> Result<(Tensor, Tensor)> {
         let (b, m, _) = y.dims3()?;
-        let Evaluated { f, gradient } = self.evaluate(features, y, true)?;
+        let Evaluated { f, gradient } = self.evaluate(features, y, Some(is_read))?;
         let corners = Tensor::from_slice(gradient.as_flattened(), (b, m, 4), y.device())?;
         Ok((Tensor::from_vec(f, (b, m), y.device())?, features.pull_back(&y.detach(), &corners)?))
     }

@@ -43,7 +43,7 @@ pub(super) struct State {
 impl State {
     /// Evaluates the model once at `y`.
     pub(super) fn at<M: EnergyModel>(model: &M, features: &M::Features, y: Tensor) -> Result<Self> {
-        let (f, gradient) = checked_score_and_grad(model, features, &y)?;
+        let (f, gradient) = checked_score_and_grad(model, features, &y, &|_, _| true)?;
         let (f, gradient) = (f.detach(), gradient.detach());
         if fused::are_all_finite(&f)? && fused::are_all_finite(&gradient)? {
             return Ok(Self { y, f, gradient, all_usable: true });

@@ -37,6 +37,17 @@ pub(super) struct Point {
     pub(super) gradient: Vec<f64>,
 }
 
+/// What becomes of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is kept, and the next one begins where it led.
+    GoesOn,
+    /// It is undone, and a shorter one is tried; or the candidate had finished.
+    Undone,
+    /// It was the last, kept unless it led to no finite f.
+    Ends(Status),
+}
+
 pub(super) struct Candidate {
     at: Point,
     /// f where the last step began.
@@ -82,33 +93,42 @@ impl Candidate {
         self.at.y.iter().zip(steps).map(|(y, step)| y + step).collect()
     }
 
-    /// Decides about the proposed point; `None` is one that is not finite.
+    /// What becomes of a step to a point with this f.
+    pub(super) fn verdict(&self, ascent: &GradientAscent, f: f64) -> Verdict {
+        let change = f - self.at.f;
+        match ascent.rule {
+            _ if self.finished => Verdict::Undone,
+            StepRule::Backtracking if f.is_finite() && change > 0.0 => Verdict::GoesOn,
+            StepRule::Backtracking => Verdict::Undone,
+            _ if !f.is_finite() => Verdict::Ends(Status::NonFinite),
+            StepRule::EarlyStopping { change_threshold, .. } if change.abs() < change_threshold => {
+                Verdict::Ends(Status::Converged)
+            }
+            StepRule::EarlyStopping { degeneration_tolerance, .. } if change < degeneration_tolerance => {
+                Verdict::Ends(Status::Degenerated)
+            }
+            StepRule::EarlyStopping { .. } | StepRule::Plain => Verdict::GoesOn,
+        }
+    }
+
+    /// Takes the step to the proposed point, or not; `None` is one that is not finite.
     pub(super) fn decide(&mut self, ascent: &GradientAscent, proposed: Option<Point>) {
         if self.finished {
             return;
         }
-        let previous = self.at.f;
-        self.before = previous;
-        match (ascent.rule, proposed.filter(|point| point.f.is_finite())) {
-            (StepRule::Backtracking, Some(point)) if point.f > previous => self.accept(point),
-            (StepRule::Backtracking, _) => {
+        self.before = self.at.f;
+        let f = proposed.as_ref().map_or(f64::NAN, |point| point.f);
+        let verdict = self.verdict(ascent, f);
+        match proposed.filter(|_| !matches!(verdict, Verdict::Undone | Verdict::Ends(Status::NonFinite))) {
+            Some(point) => self.accept(point),
+            None => {
                 self.outcome.rejected += 1;
                 self.outcome.step_scale *= ascent.decay;
             }
-            (_, None) => {
-                self.outcome.rejected += 1;
-                self.finish(Status::NonFinite);
-            }
-            (StepRule::EarlyStopping { change_threshold, degeneration_tolerance, .. }, Some(point)) => {
-                let change = point.f - previous;
-                self.accept(point);
-                if change.abs() < change_threshold {
-                    self.finish(Status::Converged);
-                } else if change < degeneration_tolerance {
-                    self.finish(Status::Degenerated);
-                }
-            }
-            (StepRule::Plain, Some(point)) => self.accept(point),
+        }
+        if let Verdict::Ends(status) = verdict {
+            self.outcome.status = status;
+            self.finished = true;
         }
     }
 
@@ -123,10 +143,5 @@ impl Candidate {
         }
         self.at = point;
         self.outcome.accepted += 1;
-    }
-
-    fn finish(&mut self, status: Status) {
-        self.outcome.status = status;
-        self.finished = true;
     }
 }

@@ -6,7 +6,7 @@ mod candidate;
 use candle_core::{DType, Tensor};
 
 pub use ascent::{GradientAscent, StepRule};
-use candidate::{Candidate, Point};
+use candidate::{Candidate, Point, Verdict};
 pub use candidate::{CandidateOutcome, Status};
 
 use crate::model::{checked_score, checked_score_and_grad};
@@ -41,7 +41,8 @@ pub struct Outcome {
 ///
 /// Algorithm S1 as printed evaluates f twice in a step; here each step costs one evaluation. The value at an
 /// accepted point is the next step's PrevValue, and after a rejected step neither it nor the gradient
-/// changed.
+/// changed. Only the gradients where a step was kept are read
+/// ([`EnergyModel::score_and_grad_where`](crate::EnergyModel::score_and_grad_where)).
 ///
 /// The result is always finite in y. Under [`StepRule::Backtracking`] no candidate ends with a lower f than
 /// it began with. A candidate whose f is not finite at `y0` stays there ([`Status::NonFinite`]). Without
@@ -69,7 +70,9 @@ pub fn refine<M: EnergyModel>(
     // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network.
     // In a step y goes to the device, f and its gradient come back, and nothing else is moved.
     let y0 = y0.detach();
-    let (f_init, points) = evaluate(model, features, &y0, &host::values(&y0)?, ascent.steps > 0)?;
+    let read_first: &dyn Fn(usize, f64) -> bool = &|_, f| f.is_finite();
+    let first = (ascent.steps > 0).then_some(read_first);
+    let (f_init, points) = evaluate(model, features, &y0, &host::values(&y0)?, first)?;
     let mut candidates: Vec<_> = points.into_iter().map(|start| Candidate::new(start, ascent.rule)).collect();
     let mut evaluations = 1;
 
@@ -79,7 +82,11 @@ pub fn refine<M: EnergyModel>(
         }
         let (y, finite) = propose(&candidates, &step_lengths, y0.dtype())?;
         let on_device = host::tensor(y.clone(), y0.shape(), &y0)?;
-        let (_, points) = evaluate(model, features, &on_device, &y, step < ascent.steps)?;
+        let goes_on =
+            |place: usize, f: f64| finite[place] && candidates[place].verdict(ascent, f) == Verdict::GoesOn;
+        let is_read: Option<&dyn Fn(usize, f64) -> bool> =
+            if step < ascent.steps { Some(&goes_on) } else { None };
+        let (_, points) = evaluate(model, features, &on_device, &y, is_read)?;
         evaluations += 1;
         for ((candidate, point), finite) in candidates.iter_mut().zip(points).zip(finite) {
             candidate.decide(ascent, finite.then_some(point));
@@ -112,19 +119,20 @@ fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Resu
 }
 
 /// f at y, given on the device and on the host, as a tensor `(B, M)`, and the same by candidate, with
-/// gradients if the next step needs them.
+/// the gradients that `is_read` names, if the next step needs any.
 fn evaluate<M: EnergyModel>(
     model: &M,
     features: &M::Features,
     y: &Tensor,
     values: &[f64],
-    with_gradient: bool,
+    is_read: Option<&dyn Fn(usize, f64) -> bool>,
 ) -> Result<(Tensor, Vec<Point>)> {
-    let (f, gradients) = if with_gradient {
-        let (f, gradient) = checked_score_and_grad(model, features, y)?;
-        (f.detach(), host::values(&gradient)?)
-    } else {
-        (checked_score(model, features, y)?.detach(), Vec::new())
+    let (f, gradients) = match is_read {
+        Some(is_read) => {
+            let (f, gradient) = checked_score_and_grad(model, features, y, is_read)?;
+            (f.detach(), host::values(&gradient)?)
+        }
+        None => (checked_score(model, features, y)?.detach(), Vec::new()),
     };
     let dim = y.dim(2)?;
     let points =

@@ -1,7 +1,9 @@
 //! Algorithms S1 and S2 and plain ascent, against closed forms and golden values.
 
+use std::cell::Cell;
+
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_core::{EnergyModel, Error, GradientAscent, Refined, Result, Status, StepRule, refine};
+use ebm_core::{EnergyModel, Error, GradientAscent, Refined, Result, Status, StepRule, Tempered, refine};
 
 use crate::zoo::{Counted, Function, assert_close, candidates, flat, gaussian};
 
@@ -242,4 +244,56 @@ fn bad_settings_and_inputs_have_typed_errors() {
     let constant = Function(|y: &Tensor| Ok(y.detach().sum(2)?));
     let error = refine(&constant, &(), &candidates(1, &[&[0.0]]), &base).unwrap_err();
     assert!(matches!(error, Error::NoGradient), "{error}");
+}
+
+/// The gradient where it is read, elsewhere a number that would throw y far away; counts those that are read.
+struct OnlyRead<M>(M, Cell<usize>);
+
+impl<M: EnergyModel> EnergyModel for OnlyRead<M> {
+    type Features = M::Features;
+    fn score(&self, features: &M::Features, y: &Tensor) -> Result<Tensor> {
+        self.0.score(features, y)
+    }
+    fn score_and_grad_where(
+        &self,
+        features: &M::Features,
+        y: &Tensor,
+        is_read: &dyn Fn(usize, f64) -> bool,
+    ) -> Result<(Tensor, Tensor)> {
+        let (f, gradient) = self.0.score_and_grad(features, y)?;
+        let mut rows = gradient.flatten_to(1)?.to_vec2::<f64>()?;
+        for (place, (row, f)) in rows.iter_mut().zip(flat(&f)).enumerate() {
+            match is_read(place, f) {
+                true => self.1.set(self.1.get() + 1),
+                false => row.fill(1e300),
+            }
+        }
+        Ok((f, Tensor::from_vec(rows.concat(), y.shape(), y.device())?))
+    }
+}
+
+/// A refinement pays for the gradients at its starts and at the steps that it keeps, but for those of the last step; no
+/// other gradient has a part in it. Temperatures pass the question on.
+#[test]
+fn gradients_are_read_where_a_step_was_kept() {
+    let starts = candidates(2, &[&[0.0, 1.0], &[1.99, 2.0], &[-5.0, 3.0], &[2.001, 1.999]]);
+    for (rule, decay, lambda) in [
+        (StepRule::Backtracking, 0.5, 0.9),
+        (S2, 1.0, 0.3),
+        (S2_KEEP_BEST, 1.0, 1.1),
+        (StepRule::Plain, 1.0, 0.2),
+    ] {
+        for steps in [0, 1, 6] {
+            let ascent = ascent(rule, steps, lambda, decay);
+            let plain = parabola();
+            let expected = refine(&Tempered::new(&plain, 1.5).unwrap(), &(), &starts, &ascent).unwrap();
+            let model = OnlyRead(parabola(), Cell::new(0));
+            let found = refine(&Tempered::new(&model, 1.5).unwrap(), &(), &starts, &ascent).unwrap();
+            assert_eq!((flat(&found.y), found.outcome), (flat(&expected.y), expected.outcome.clone()));
+            // At each start, and at every kept step after which another one is made.
+            let kept: usize = expected.outcome.candidates.iter().map(|own| own.accepted).sum();
+            let most = 4 * usize::from(steps > 0) + kept;
+            assert!(model.1.get() <= most && model.1.get() + 4 >= most, "{} of {most}", model.1.get());
+        }
+    }
 }

@@ -127,6 +127,16 @@ fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) 
     assert!(difference(&f, &packed_f) < 1e-4 * largest(&f));
     assert!(difference(&gradient, &packed_gradient) < 1e-4 * largest(&gradient));
     assert_eq!(difference(&packed.score(features, &y).unwrap(), &packed_f), 0.0);
+    // What is read of the gradient does not depend on what else is, whether it is a part or nothing.
+    for every in [1, 3, 1000] {
+        let is_read = |place: usize, _| place % every == every - 1;
+        let (f, some) = packed.score_and_grad_where(features, &y, &is_read).unwrap();
+        assert_eq!(difference(&f, &packed_f), 0.0);
+        let rows = |gradient: &Tensor| gradient.reshape((600, 4)).unwrap().to_vec2::<f32>().unwrap();
+        for (place, (own, all)) in rows(&some).into_iter().zip(rows(&packed_gradient)).enumerate() {
+            assert_eq!(own, if is_read(place, 0.0) { all } else { vec![0.0; 4] }, "{place} of {every}");
+        }
+    }
     // A candidate's f depends on no other candidate.
     let alone = packed.score(features, &y.narrow(1, 150, 1).unwrap()).unwrap();
     assert_eq!(difference(&alone, &packed_f.narrow(1, 150, 1).unwrap()), 0.0);

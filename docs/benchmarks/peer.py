@@ -1,4 +1,4 @@
-"""PyTorch's side of `ebm bench`, which runs one process of this script for each work and form:
+"""The peers' side of `ebm bench`, which runs one process of this script for each work and form:
 
     python peer.py probe                     versions, as JSON
     python peer.py work TASK FORM THREADS DEVICE
@@ -11,8 +11,11 @@ Every form of inference runs in inference_mode with batch norm folded into the c
     eager           as written
     channels_last   weights and maps stored with the channels innermost
     compile         channels_last through torch.compile; for inference with weights frozen, that is packed once
+    onnxruntime     exported by PyTorch, which needs onnxscript, and run by ONNX Runtime; inference on a CPU
+    openvino        the same file by OpenVINO, in f32
 """
 
+import importlib.metadata
 import json
 import math
 import os
@@ -127,7 +130,56 @@ def formed(net, form, freeze):
     return net, layout
 
 
+def exported(net, x):
+    """The network as ONNX."""
+    if x.device.type != "cpu":
+        sys.exit("this form is measured on a CPU")
+    return torch.onnx.export(net, (x,), dynamo=True, verbose=False).model_proto.SerializeToString()
+
+
+def by_onnxruntime(net, x):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(exported(net, x), options, providers=["CPUExecutionProvider"])
+    feed = {session.get_inputs()[0].name: x.numpy()}
+    return lambda: session.run(None, feed)
+
+
+def by_openvino(net, x):
+    import openvino
+
+    hints = {
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(exported(net, x)), "CPU", hints)
+    request, feed = compiled.create_infer_request(), x.numpy()
+    return lambda: request.infer(feed)
+
+
+RUNTIMES = {"onnxruntime": by_onnxruntime, "openvino": by_openvino}
+
+
+def checked(run, net, x):
+    """`run` once more, refused where it does not compute what the network does."""
+    with torch.inference_mode():
+        expected = net(x)
+    expected = list(expected) if isinstance(expected, (list, tuple)) else [expected]
+    found = run()
+    found = list(found.values()) if hasattr(found, "values") else list(found)
+    for own, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(torch.as_tensor(other), own, rtol=1e-3, atol=1e-3 * own.abs().max().item())
+    return run
+
+
 def inference(net, x, form):
+    if form in RUNTIMES:
+        net = folded(net)
+        return checked(RUNTIMES[form](net, x), net, x)
     net, layout = formed(folded(net), form, freeze=True)
     x = layout(x)
 
@@ -392,10 +444,19 @@ def work(task, form, threads, device="cpu"):
             sys.exit(f"unknown request {line!r}")
 
 
+def version(package):
+    """Of a package that need not be there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def probe():
     say(json.dumps({
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "runtimes": {name: found for name in RUNTIMES if (found := version(name))},
         "instructions": torch.backends.cpu.get_cpu_capability(),
         # How much of a process's memory is the library itself.
         "import_mib": peak_mib(),

@@ -1,5 +1,6 @@
-//! PyTorch's side: the interpreter, the script, the versions.
+//! The peers' side: the interpreter that has PyTorch, the script, the versions.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -30,6 +31,9 @@ pub struct Python {
 pub struct Versions {
     pub python: String,
     pub torch: String,
+    /// The runtimes of exported networks that are there, and their versions.
+    #[serde(default)]
+    pub runtimes: BTreeMap<String, String>,
     /// The instruction set that PyTorch chose.
     pub instructions: String,
     /// The largest resident size of a process that only imports PyTorch.

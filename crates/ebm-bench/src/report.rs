@@ -104,9 +104,9 @@ impl Report {
             if self.smoke { " **A smoke test with tiny sizes: the times mean nothing.**" } else { "" }
         );
         page += &format!(
-            "Ours and PyTorch on the same work, {} threads each, one process for each side and form. In each of {} rounds every\n\
-             process does the work once, in turn. Times: minimum (median). The ratio is ours / PyTorch's fastest form, of minima and\n\
-             of medians.\n\n",
+            "Ours and PyTorch on the same work, {} threads each, one process for each side and form; prediction also by ONNX Runtime and\n\
+             OpenVINO where they are. In each of {} rounds every process does the work once, in turn. Times: minimum (median). The\n\
+             ratio is ours / the fastest peer, of minima and of medians.\n\n",
             self.threads, self.rounds
         );
         if self.peer.is_none() {
@@ -127,14 +127,14 @@ impl Report {
             "work",
             "unit",
             "ours",
-            "PyTorch",
+            "best peer",
             "form",
             "ratio",
             "of medians",
             "goal",
             "met",
             "MiB ours",
-            "PyTorch",
+            "peer",
         ];
         let mut table = Table::new(header);
         for Row { work, measured, .. } in &self.rows {
@@ -172,7 +172,7 @@ impl Report {
         format!("{goals}MiB: the largest resident size of the process after its set-up.{import}")
     }
 
-    /// PyTorch's forms, each once.
+    /// The peers' forms, each once.
     fn form_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for peer in self.rows.iter().flat_map(|row| &row.measured.peers) {
@@ -245,11 +245,14 @@ impl Report {
             ("rustc", self.software.rustc),
         ];
         match &self.peer {
-            Some(peer) => rows.extend([
-                ("Python", peer.python.as_str()),
-                ("torch", &peer.torch),
-                ("torch's instructions", &peer.instructions),
-            ]),
+            Some(peer) => {
+                rows.extend([
+                    ("Python", peer.python.as_str()),
+                    ("torch", &peer.torch),
+                    ("torch's instructions", &peer.instructions),
+                ]);
+                rows.extend(peer.runtimes.iter().map(|(name, version)| (name.as_str(), version.as_str())));
+            }
             None => rows.push(("Python, torch", "none")),
         }
         rows.push(("threads of each side", &threads));

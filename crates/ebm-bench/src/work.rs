@@ -31,7 +31,7 @@ pub struct Widths {
     pub hidden: usize,
 }
 
-/// What is computed and how large it is. PyTorch's script has a function of the same name with these
+/// What is computed and how large it is. The peers' script has a function of the same name with these
 /// arguments.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "task", rename_all = "snake_case")]
@@ -129,9 +129,9 @@ const fn goal(at_most: f64, text: &'static str) -> Goal {
 /// What a work is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// The form's name, for PyTorch's script and for the table.
+    /// The form's name, for the peers' script and for the table.
     pub form: &'static str,
-    /// Another work of ours that takes PyTorch's place.
+    /// Another work of ours that takes a peer's place.
     pub ours: Option<&'static str>,
     /// Whether it may fail, with a note, on a machine that lacks something.
     pub optional: bool,
@@ -141,8 +141,14 @@ const EAGER: Peer = Peer { form: "eager", ours: None, optional: false };
 const CHANNELS_LAST: Peer = Peer { form: "channels_last", ..EAGER };
 pub(crate) const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
 
+const ONNX_RUNTIME: Peer = Peer { form: "onnxruntime", optional: true, ..EAGER };
+const OPENVINO: Peer = Peer { form: "openvino", optional: true, ..EAGER };
+
 const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
 const ON_ROWS: &[Peer] = &[EAGER, COMPILE];
+/// Those of prediction, which runtimes of exported networks serve too.
+const MAPS_ALONE: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE, ONNX_RUNTIME, OPENVINO];
+const ROWS_ALONE: &[Peer] = &[EAGER, COMPILE, ONNX_RUNTIME, OPENVINO];
 /// The published scheme.
 const PUBLISHED: &[Peer] = &[EAGER];
 const DETECTOR: &[Peer] = &[Peer { form: "without", ours: Some("detector"), optional: false }];
@@ -227,11 +233,11 @@ impl Sizes {
             ("3×3 256→256 on 100×136, forward", "3×3 256→256 on 100×136, forward + backward");
         let [small, batched, shallow] = [resnet(50, 1, 224), resnet(50, 8, 224), resnet(18, 1, 288)];
         vec![
-            row("resnet50-b1", "ResNet-50 inference, 224², batch 1", small, LEVEL, ON_MAPS),
-            row("resnet50-b8", "ResNet-50 inference, 224², batch 8", batched, TENTH_LESS, ON_MAPS),
-            row("resnet18", "ResNet-18 inference, 288², batch 1", shallow, LEVEL, ON_MAPS),
-            row("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088", fpn, TENTH_LESS, ON_MAPS),
-            row("conv-forward", forward, conv(false), goal(0.6, "≤ 0.6"), ON_MAPS),
+            row("resnet50-b1", "ResNet-50 inference, 224², batch 1", small, LEVEL, MAPS_ALONE),
+            row("resnet50-b8", "ResNet-50 inference, 224², batch 8", batched, TENTH_LESS, MAPS_ALONE),
+            row("resnet18", "ResNet-18 inference, 288², batch 1", shallow, LEVEL, MAPS_ALONE),
+            row("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088", fpn, TENTH_LESS, MAPS_ALONE),
+            row("conv-forward", forward, conv(false), goal(0.6, "≤ 0.6"), MAPS_ALONE),
             row("conv-backward", backward, conv(true), goal(0.8, "≤ 0.8"), ON_MAPS),
             row("resnet50-step", "ResNet-50 training step, 64², batch 8", self.step(8, 64), LEVEL, ON_MAPS),
         ]
@@ -248,9 +254,9 @@ impl Sizes {
         };
         let (few, many) = ("head, 100 rows, forward + backward", "head, 1000 rows, forward + backward");
         vec![
-            row("head-100-forward", "head, 100 rows, forward", head(100, false), LEVEL, ON_ROWS),
+            row("head-100-forward", "head, 100 rows, forward", head(100, false), LEVEL, ROWS_ALONE),
             row("head-100-backward", few, head(100, true), LEVEL, ON_ROWS),
-            row("head-1000-forward", "head, 1000 rows, forward", head(1000, false), LEVEL, ON_ROWS),
+            row("head-1000-forward", "head, 1000 rows, forward", head(1000, false), LEVEL, ROWS_ALONE),
             row("head-1000-backward", many, head(1000, true), LEVEL, ON_ROWS),
         ]
     }
@@ -273,7 +279,7 @@ impl Sizes {
             row("refinement", "energy head, 100 boxes, T = 10", refinement, level, PUBLISHED),
             row("detector", "Faster-RCNN, 800 × 1088", detector(0), free, &[]),
             row("detector-refined", refined, detector(steps), kept, DETECTOR),
-            row("age", "age by direct regression, 200²", age(0), LEVEL, ON_MAPS),
+            row("age", "age by direct regression, 200²", age(0), LEVEL, MAPS_ALONE),
             row("age-refined", "the same refined, T = 5", age(self.by(5, 2)), aged, DIRECT),
         ]
     }

@@ -31,6 +31,7 @@ fn report(with_peer: bool) -> Report {
     let peer_versions = Versions {
         python: "3.1".to_owned(),
         torch: "2.1".to_owned(),
+        runtimes: [("openvino".to_owned(), "7.0".to_owned())].into(),
         instructions: "AVX2".to_owned(),
         import_mib: Some(123),
     };
@@ -86,6 +87,7 @@ fn the_page_says_what_was_measured() {
         "head, 100 rows, forward|4.00|20.0|20.0|arithmetic|100|50 %",
         "processor|A processor",
         "torch|2.1",
+        "openvino|7.0",
         "threads of each side|2",
     ];
     for row in rows {

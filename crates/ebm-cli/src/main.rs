@@ -13,6 +13,8 @@ mod environment;
 mod exit;
 mod parallel;
 mod picture;
+#[cfg(target_os = "linux")]
+mod placement;
 mod progress;
 mod schema;
 mod signals;

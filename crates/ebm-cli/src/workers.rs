@@ -18,8 +18,10 @@ pub fn start<C: CommandFactory>() -> Result<()> {
         let detail = format!("{COMPUTING} is {asked}, and at most {MOST_THREADS} threads are started");
         C::command().error(ErrorKind::ValueValidation, detail).exit();
     }
-    let started = rayon::ThreadPoolBuilder::new().build_global();
-    started.with_context(|| {
+    let pool = rayon::ThreadPoolBuilder::new();
+    #[cfg(target_os = "linux")]
+    let pool = pool.start_handler(|worker| crate::placement::place(worker, rayon::current_num_threads()));
+    pool.build_global().with_context(|| {
         format!("the threads that compute do not start; {COMPUTING} sets how many there are")
     })
 }

@@ -109,8 +109,7 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     assert!(missing.contains("regressor.json") && missing.contains("ebm fit"), "{missing}");
 }
 
-/// What is called the truth is a density of the targets, whatever x is: its mass on a lattice about all rows is 1, and its
-/// mean over many rows is what theory says.
+/// The mean of what is called the truth over many rows is minus the entropy that theory says.
 #[test]
 fn generated_sets_have_the_density_that_they_name() {
     let tau = std::f64::consts::TAU;

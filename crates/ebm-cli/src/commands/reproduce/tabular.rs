@@ -85,16 +85,17 @@ pub fn run(args: &TabularArgs) -> Result<()> {
         let set = args.set(name)?;
         for split in args.first..args.first + args.splits {
             let mut energy = None;
+            let parts = args.parts(&set, split);
             for key in set.truth.iter().map(|_| TRUTH).chain(keys.iter().map(String::as_str)) {
                 let start = format!("{name},{split},{key},");
                 if done.lines().any(|line| line.starts_with(&start)) {
                     continue;
                 }
-                let needs_one = key != TRUTH && config.method(key)?.model.has_one_target();
-                if needs_one && set.targets.len() > 1 {
-                    continue;
-                }
-                let line = measure(args, &config, &set, split, key, &mut energy)?;
+                let line = match &set.truth {
+                    Some(truth) if key == TRUTH => of_truth(truth, parts[1])?,
+                    _ if set.targets.len() > 1 && config.method(key)?.model.has_one_target() => continue,
+                    _ => measure(args, &config, &set, parts, key, &mut energy)?,
+                };
                 writeln!(file, "{start}{line}")?;
                 eprintln!("{start}{line}");
             }
@@ -112,6 +113,13 @@ impl TabularArgs {
             ([], None) => Generated::ALL.map(Generated::name).to_vec(),
             (names, _) => names.iter().map(String::as_str).collect(),
         }
+    }
+
+    /// The rows of a split to learn from and to be judged by.
+    fn parts<'a>(&self, set: &'a BenchmarkSet, split: usize) -> [&'a [usize]; 2] {
+        let [learnt, judged] = &set.splits[split];
+        let cut = learnt.len() - learnt.len() / 5;
+        if self.on_validation { [&learnt[..cut], &learnt[cut..]] } else { [learnt, judged] }
     }
 
     fn set(&self, name: &str) -> Result<BenchmarkSet> {
@@ -192,25 +200,24 @@ fn paired(data: Option<&Path>, results: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A row's figures behind its method, those of single targets being of the first one; `energy` is the split's energy model, once there is one.
+/// What stands behind the truth: the mean of log p over the rows `judged`.
+fn of_truth(truth: &[f64], judged: &[usize]) -> Result<String> {
+    let log_p: Vec<f64> = judged.iter().map(|&row| truth[row]).collect();
+    let blank = ",".repeat(HEADER.matches(',').count() - 3);
+    Ok(format!("{}{blank}", Summary::new(&log_p)?.mean))
+}
+
+/// A row's figures behind its method, those of single targets being of the first one; `energy` is the split's energy
+/// model, once there is one.
 fn measure(
     args: &TabularArgs,
     config: &TabularConfig,
     set: &BenchmarkSet,
-    split: usize,
+    parts: [&[usize]; 2],
     key: &str,
     energy: &mut Option<TabularRegressor>,
 ) -> Result<String> {
-    let [learnt, judged] = &set.splits[split];
-    let cut = learnt.len() - learnt.len() / 5;
-    let [learnt, judged] =
-        if args.on_validation { [&learnt[..cut], &learnt[cut..]] } else { [&learnt[..], &judged[..]] };
-    if let Some(truth) = set.truth.as_ref().filter(|_| key == TRUTH) {
-        let log_p: Vec<f64> = judged.iter().map(|&row| truth[row]).collect();
-        let blank = ",".repeat(HEADER.matches(',').count() - 3);
-        return Ok(format!("{}{blank}", Summary::new(&log_p)?.mean));
-    }
-    let (learnt, judged) = (set.table.select(learnt), set.table.select(judged));
+    let [learnt, judged] = parts.map(|rows| set.table.select(rows));
     let targets = set.targets.iter().map(|name| TargetSpec::real(name)).collect();
     let options = FitOptions { targets, method: key.to_owned(), seed: args.seed, ..FitOptions::new("") };
     let start = Instant::now();

@@ -1,0 +1,119 @@
+// The script of every page: it records errors, switches the theme and sorts tables. Plain functions, shared by the
+// scripts that follow it.
+"use strict";
+
+/** What went wrong so far stands in this attribute of the root element, so that a program can look. */
+const ERRORS = "data-errors";
+
+/** @param {string} message */
+function recordError(message) {
+  const root = document.documentElement;
+  root.setAttribute(ERRORS, [root.getAttribute(ERRORS), message].filter(Boolean).join("; "));
+}
+
+window.addEventListener("error", (event) => recordError(event.message));
+window.addEventListener("unhandledrejection", (event) => recordError(String(event.reason)));
+document.addEventListener("securitypolicyviolation", (event) => recordError(`refused: ${event.violatedDirective}`));
+
+/**
+ * What this browser remembers of a choice; a page that was opened from a disk may remember nothing.
+ * @param {string} key
+ * @param {string=} value what to remember
+ * @returns {string | null}
+ */
+function remembered(key, value) {
+  try {
+    if (value !== undefined) localStorage.setItem(key, value);
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+/** The button of class `theme` goes from the system's theme to the light and the dark one. */
+function themeSwitch() {
+  const button = document.querySelector("button.theme");
+  if (!(button instanceof HTMLButtonElement)) return;
+  const themes = ["system", "light", "dark"];
+  let theme = remembered("ebm-theme") || "system";
+  const show = () => {
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    button.textContent = `Theme: ${theme}`;
+  };
+  button.addEventListener("click", () => {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+    remembered("ebm-theme", theme);
+    show();
+  });
+  show();
+}
+
+/**
+ * What a cell is sorted by: the number that it begins with, or its text.
+ * @param {HTMLTableRowElement} row
+ * @param {number} column
+ * @returns {{ number: number, text: string }}
+ */
+function sortKey(row, column) {
+  const cell = row.cells[column];
+  const text = (cell?.textContent ?? "").trim();
+  return { number: Number.parseFloat(cell?.dataset.value ?? text.replace("−", "-")), text };
+}
+
+/**
+ * @param {HTMLTableElement} table
+ * @param {number} column
+ * @param {number} sign 1 for ascending
+ */
+function sortTable(table, column, sign) {
+  const body = table.tBodies[0];
+  const rows = Array.from(body.rows).map((row) => ({ row, key: sortKey(row, column) }));
+  const numeric = rows.some(({ key }) => !Number.isNaN(key.number)) &&
+    rows.every(({ key }) => !Number.isNaN(key.number) || /^[–-]?$/.test(key.text));
+  rows.sort(({ key: a }, { key: b }) => {
+    if (!numeric) return sign * a.text.localeCompare(b.text, "en", { numeric: true });
+    // What is no number comes last, whatever the order.
+    if (Number.isNaN(a.number) || Number.isNaN(b.number)) return Number(Number.isNaN(a.number)) - Number(Number.isNaN(b.number));
+    return sign * (a.number - b.number);
+  });
+  for (const { row } of rows) body.append(row);
+}
+
+/** A click on a column's name sorts by it, a second one the other way round. */
+function sortableTables() {
+  for (const table of document.querySelectorAll("table.sortable")) {
+    if (!(table instanceof HTMLTableElement) || !table.tHead || !table.tBodies[0]) continue;
+    const heads = Array.from(table.tHead.rows[0].cells);
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.title = "Sort by this column";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const descending = head.getAttribute("aria-sort") === "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+        sortTable(table, column, descending ? -1 : 1);
+      });
+    });
+  }
+}
+
+/**
+ * The data that the page holds in the element `id`.
+ * @param {string} id
+ * @returns {any} null where there is no such element
+ */
+function pageData(id) {
+  const element = document.getElementById(id);
+  return element ? JSON.parse(element.textContent ?? "null") : null;
+}
+
+window.addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+});
+
+themeSwitch();
+sortableTables();

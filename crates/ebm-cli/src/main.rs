@@ -61,6 +61,8 @@ enum Command {
     /// Reproduce a table of the paper.
     #[command(subcommand)]
     Reproduce(commands::reproduce::Reproduce),
+    /// Show runs as one page for a browser: curves, settings, tables, pictures.
+    Report(commands::report::ReportArgs),
     /// Get, check, unpack and generate data.
     #[command(subcommand)]
     Data(commands::data::Data),
@@ -115,6 +117,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Refine(args) => commands::refine::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
+        Command::Report(args) => commands::report::run(&args, signals),
         Command::Data(command) => commands::data::run(command),
         Command::Weights(command) => commands::weights::run(command),
         Command::Settings(args) => commands::settings::run(&args),

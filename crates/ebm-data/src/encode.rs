@@ -8,12 +8,11 @@ use crate::error::{Error, Result};
 use crate::files::write_atomic;
 use crate::image::Image;
 
-/// Writes `image` as a baseline JPEG of `quality` 1 to 100, under its final name only when complete.
+/// `image` as a baseline JPEG of `quality` 1 to 100; `path` is the name for errors.
 ///
 /// # Errors
-/// [`Error::Encode`] for a quality outside 1..=100 or a side above 65535, [`Error::Io`] if the file cannot be
-/// written.
-pub fn write_jpeg(path: &Path, image: &Image, quality: u8) -> Result<()> {
+/// [`Error::Encode`] for a quality outside 1..=100 or a side above 65535.
+pub fn encode_jpeg(image: &Image, quality: u8, path: &Path) -> Result<Vec<u8>> {
     let fail = |detail: String| Error::Encode { path: path.to_owned(), detail };
     if !(1..=100).contains(&quality) {
         return Err(fail(format!("JPEG quality {quality} is outside 1 to 100")));
@@ -25,7 +24,15 @@ pub fn write_jpeg(path: &Path, image: &Image, quality: u8) -> Result<()> {
     jpeg_encoder::Encoder::new(&mut bytes, quality)
         .encode(&image.pixels, width, height, jpeg_encoder::ColorType::Rgb)
         .map_err(|error| fail(error.to_string()))?;
-    write_atomic(path, &bytes)
+    Ok(bytes)
+}
+
+/// Writes what [`encode_jpeg`] makes of `image`, under its final name only when complete.
+///
+/// # Errors
+/// Those of [`encode_jpeg`], [`Error::Io`] if the file cannot be written.
+pub fn write_jpeg(path: &Path, image: &Image, quality: u8) -> Result<()> {
+    write_atomic(path, &encode_jpeg(image, quality, path)?)
 }
 
 /// Writes `image` as an 8-bit RGB PNG, under its final name only when complete.

@@ -60,7 +60,8 @@ impl Document<'_> {
         let policy = self.policy(&style);
         let body = self.body;
         let data: String = self.data.iter().map(Data::element).collect();
-        let scripts: String = self.scripts.iter().map(|script| format!("<script>{script}</script>\n")).collect();
+        let scripts: String =
+            self.scripts.iter().map(|script| format!("<script>{script}</script>\n")).collect();
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{GENERATOR}\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
@@ -97,7 +98,8 @@ mod tests {
     fn document(reach: Reach) -> String {
         let data = [Data { id: "numbers", json: "[1,2]" }];
         let (title, body) = ("a < b", "<p>text</p>");
-        Document { title, reach, style: "p { margin: 0 }", body, data: &data, scripts: &["let a = 1;"] }.render()
+        Document { title, reach, style: "p { margin: 0 }", body, data: &data, scripts: &["let a = 1;"] }
+            .render()
     }
 
     #[test]

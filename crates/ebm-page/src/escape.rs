@@ -46,7 +46,8 @@ mod tests {
     #[test]
     fn no_text_becomes_an_element() {
         let text = "<script>alert('1 & \"2\"')</script>\u{0}\u{1b}\n";
-        let expected = "&lt;script&gt;alert(&#39;1 &amp; &quot;2&quot;&#39;)&lt;/script&gt;\u{fffd}\u{fffd}\n";
+        let expected =
+            "&lt;script&gt;alert(&#39;1 &amp; &quot;2&quot;&#39;)&lt;/script&gt;\u{fffd}\u{fffd}\n";
         assert_eq!(escape(text), expected);
     }
 

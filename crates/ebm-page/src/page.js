@@ -49,16 +49,27 @@ function themeSwitch() {
   show();
 }
 
+/** A number and perhaps what follows it: a spread, a unit. */
+const NUMBER = /^[+−-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?($|\s|%)/i;
+
 /**
- * What a cell is sorted by: the number that it begins with, or its text.
- * @param {HTMLTableRowElement} row
- * @param {number} column
- * @returns {{ number: number, text: string }}
+ * The number that a cell states or begins with; NaN where there is none.
+ * @param {HTMLTableCellElement | undefined} cell
  */
-function sortKey(row, column) {
-  const cell = row.cells[column];
-  const text = (cell?.textContent ?? "").trim();
-  return { number: Number.parseFloat(cell?.dataset.value ?? text.replace("−", "-")), text };
+function numberOf(cell) {
+  const text = cell?.dataset.value ?? (cell?.textContent ?? "").trim();
+  return NUMBER.test(text) ? Number.parseFloat(text.replace("−", "-")) : Number.NaN;
+}
+
+/**
+ * Whether a column holds numbers, or nothing in their place.
+ * @param {HTMLTableRowElement[]} rows
+ * @param {number} column
+ */
+function isNumeric(rows, column) {
+  const cells = rows.map((row) => row.cells[column]);
+  const empty = (/** @type {HTMLTableCellElement | undefined} */ cell) => /^[–-]?$/.test((cell?.textContent ?? "").trim());
+  return cells.some((cell) => !Number.isNaN(numberOf(cell))) && cells.every((cell) => empty(cell) || !Number.isNaN(numberOf(cell)));
 }
 
 /**
@@ -68,24 +79,28 @@ function sortKey(row, column) {
  */
 function sortTable(table, column, sign) {
   const body = table.tBodies[0];
-  const rows = Array.from(body.rows).map((row) => ({ row, key: sortKey(row, column) }));
-  const numeric = rows.some(({ key }) => !Number.isNaN(key.number)) &&
-    rows.every(({ key }) => !Number.isNaN(key.number) || /^[–-]?$/.test(key.text));
-  rows.sort(({ key: a }, { key: b }) => {
+  const numeric = isNumeric(Array.from(body.rows), column);
+  const rows = Array.from(body.rows, (row) => {
+    const cell = row.cells[column];
+    return { row, number: numberOf(cell), text: (cell?.textContent ?? "").trim() };
+  });
+  rows.sort((a, b) => {
     if (!numeric) return sign * a.text.localeCompare(b.text, "en", { numeric: true });
     // What is no number comes last, whatever the order.
-    if (Number.isNaN(a.number) || Number.isNaN(b.number)) return Number(Number.isNaN(a.number)) - Number(Number.isNaN(b.number));
-    return sign * (a.number - b.number);
+    const [none, other] = [Number.isNaN(a.number), Number.isNaN(b.number)];
+    return none || other ? Number(none) - Number(other) : sign * (a.number - b.number);
   });
   for (const { row } of rows) body.append(row);
 }
 
-/** A click on a column's name sorts by it, a second one the other way round. */
+/** Columns of numbers are aligned to the right. A click on a column's name sorts by it, a second one the other way round. */
 function sortableTables() {
   for (const table of document.querySelectorAll("table.sortable")) {
     if (!(table instanceof HTMLTableElement) || !table.tHead || !table.tBodies[0]) continue;
     const heads = Array.from(table.tHead.rows[0].cells);
+    const rows = Array.from(table.tBodies[0].rows);
     heads.forEach((head, column) => {
+      if (isNumeric(rows, column)) for (const row of [table.tHead?.rows[0], ...rows]) row?.cells[column]?.classList.add("number");
       const button = document.createElement("button");
       button.type = "button";
       button.title = "Sort by this column";
@@ -115,5 +130,12 @@ window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
 });
 
+/** A page that is written anew while something goes on asks for itself. */
+function reloading() {
+  const seconds = Number(document.querySelector("[data-reload]")?.getAttribute("data-reload"));
+  if (seconds > 0) setTimeout(() => location.reload(), 1000 * seconds);
+}
+
 themeSwitch();
+reloading();
 sortableTables();

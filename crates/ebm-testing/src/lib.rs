@@ -1,12 +1,13 @@
-//! What tests need that the repository does not hold: large files ([`external`]) and MPI ([`mpi`]); and files
+//! What tests need that the repository does not hold: large files ([`external`]), MPI ([`mpi`]) and a [`browser`]; and files
 //! that tests of several crates read ([`fixture`]).
 //!
 //! A test that goes without says so on stderr, past libtest's capture, and is recorded;
 //! `xtask/tests/skipped.rs`, which `cargo test --workspace` runs last, counts the records of its run. Where
-//! the environment variable `EBM_REQUIRE` names `data`, `mpi` or `cuda` (or several, with commas between
+//! the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda` or `browser` (or several, with commas between
 //! them), a test that would go without fails instead.
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
+pub mod browser;
 pub mod mpi;
 
 use std::fs::{create_dir_all, read_dir, read_to_string, write};
@@ -38,7 +39,7 @@ pub fn external(path: &str) -> Option<PathBuf> {
 }
 
 /// What `EBM_REQUIRE` may name.
-const KINDS: [&str; 3] = ["data", "mpi", "cuda"];
+const KINDS: [&str; 4] = ["data", "mpi", "cuda", "browser"];
 
 /// Says and records that the calling test goes without `what`.
 ///

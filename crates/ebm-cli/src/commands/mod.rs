@@ -19,6 +19,7 @@ pub mod predict_face;
 pub mod predict_inputs;
 pub mod predict_table;
 pub mod refine;
+pub mod report;
 pub mod reproduce;
 pub mod settings;
 pub mod track;

@@ -1,0 +1,112 @@
+//! `ebm report`: runs as one page for a browser.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ebm_data::files::write_atomic;
+use ebm_page::GENERATOR;
+use ebm_report::{Run, page};
+
+use crate::signals::Signals;
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Folders of runs: of trainings, fits and reproductions, also of such as are not finished
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The page, one file that needs no network
+    #[arg(long, default_value = "report.html")]
+    out: PathBuf,
+    /// Replace a file that is no report
+    #[arg(long)]
+    force: bool,
+    /// Write the page anew every so many seconds until Ctrl-C; an open page follows, and keeps its zoom
+    #[arg(
+        long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..=3600)
+    )]
+    follow: Option<u32>,
+}
+
+pub fn run(args: &ReportArgs, signals: &Signals) -> Result<()> {
+    let out = args.out.display();
+    if !args.force && args.out.is_file() && !is_page(&args.out)? {
+        bail!(
+            "{out} is there already and is no report; give another name with --out, or --force to replace it"
+        );
+    }
+    if let Some(seconds) = args.follow {
+        let signals = signals.listen()?;
+        args.write(Some(seconds))?;
+        eprintln!("{out} is written every {seconds} s; open it in a browser, and end with Ctrl-C");
+        while !signals.arrived() {
+            wait(Duration::from_secs(seconds.into()), &signals);
+            args.write(Some(seconds))?;
+        }
+    }
+    let noted = args.write(None)?;
+    if noted > 0 {
+        eprintln!("{noted} things could not be read or are odd; the page says which");
+    }
+    println!("{out}");
+    Ok(())
+}
+
+impl ReportArgs {
+    /// Writes the page, and says how many notes it has.
+    fn write(&self, reload: Option<u32>) -> Result<usize> {
+        let names = names(&self.runs);
+        let runs = self.runs.iter().zip(&names).map(|(folder, name)| Run::read(folder, name));
+        let runs = runs.collect::<Result<Vec<_>, _>>()?;
+        write_atomic(&self.out, page(&runs, reload)?.as_bytes())?;
+        Ok(runs.iter().map(|run| run.notes.len()).sum())
+    }
+}
+
+/// Sleeps, but not much longer than until a signal.
+fn wait(time: Duration, signals: &Signals) {
+    let start = Instant::now();
+    while start.elapsed() < time && !signals.arrived() {
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether the file is a page that this program made.
+fn is_page(path: &Path) -> Result<bool> {
+    let mut start = Vec::new();
+    let read = ebm_files::open_input(path).and_then(|file| file.take(1024).read_to_end(&mut start));
+    read.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&start).contains(GENERATOR))
+}
+
+/// What runs are called: by their folder, or by the whole path where two folders have the same name.
+fn names(runs: &[PathBuf]) -> Vec<String> {
+    let short = |run: &PathBuf| {
+        let whole = std::fs::canonicalize(run).unwrap_or_else(|_| run.clone());
+        whole
+            .file_name()
+            .map_or_else(|| run.display().to_string(), |name| name.to_string_lossy().into_owned())
+    };
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    for run in runs {
+        *taken.entry(short(run)).or_default() += 1;
+    }
+    let name = |run: &PathBuf| Some(short(run)).filter(|name| taken[name] == 1);
+    runs.iter().map(|run| name(run).unwrap_or_else(|| run.display().to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_one_name_are_told_apart() {
+        let runs = ["/a/x", "/b/x", "/b/y"].map(PathBuf::from);
+        assert_eq!(names(&runs), ["/a/x", "/b/x", "y"]);
+    }
+}

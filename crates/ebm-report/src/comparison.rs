@@ -1,0 +1,119 @@
+//! In what settings or environments differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// The values of one file, or of several that say the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Whose they are.
+    pub names: Vec<String>,
+    /// By dotted key.
+    pub values: BTreeMap<String, String>,
+}
+
+/// Several sources side by side; those that say the same are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// What is compared.
+    pub sources: Vec<Source>,
+}
+
+impl Source {
+    /// Names every value of `value` by its dotted key. Tables of a list are named by their `key` or `name`.
+    pub fn new(name: &str, value: &Value) -> Self {
+        let mut values = BTreeMap::new();
+        flatten("", value, &mut values);
+        Self { names: vec![name.to_owned()], values }
+    }
+}
+
+impl Comparison {
+    /// Compares sources.
+    pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
+        let mut grouped: Vec<Source> = Vec::new();
+        for source in sources {
+            match grouped.iter_mut().find(|other| other.values == source.values) {
+                Some(other) => other.names.extend(source.names),
+                None => grouped.push(source),
+            }
+        }
+        Self { sources: grouped }
+    }
+
+    /// Every key of any source.
+    pub fn keys(&self) -> BTreeSet<&str> {
+        self.sources.iter().flat_map(|source| source.values.keys().map(String::as_str)).collect()
+    }
+
+    /// The keys that do not have the same value everywhere.
+    pub fn differing(&self) -> BTreeSet<&str> {
+        let differs = |key: &&str| {
+            let mut values = self.sources.iter().map(|source| source.values.get(*key));
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        };
+        self.keys().into_iter().filter(differs).collect()
+    }
+}
+
+/// Puts every value below `value` into `found`, the dotted key of which is `key`.
+pub(crate) fn flatten(key: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+    let below = |part: &str| if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") };
+    match value {
+        Value::Object(object) if !object.is_empty() => {
+            for (part, value) in object {
+                flatten(&below(part), value, found);
+            }
+        }
+        Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_object) => {
+            let mut taken = BTreeSet::new();
+            for (index, item) in items.iter().enumerate() {
+                let name = item.get("key").or_else(|| item.get("name")).and_then(Value::as_str);
+                let name =
+                    name.filter(|name| taken.insert(*name)).map_or_else(|| index.to_string(), str::to_owned);
+                flatten(&below(&name), item, found);
+            }
+        }
+        value => {
+            found.insert(key.to_owned(), text(value));
+        }
+    }
+}
+
+/// A value in a cell.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "–".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(text).collect();
+            format!("[{}]", items.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(name: &str, settings: &str) -> Source {
+        Source::new(name, &toml::from_str(settings).unwrap())
+    }
+
+    #[test]
+    fn what_differs_is_found_by_name() {
+        let a =
+            "steps = 10\nsame = [1, 2]\n[[methods]]\nkey = 'ebm'\nsigmas = [0.1]\n[[methods]]\nkey = 'l2'\n";
+        let b = a.replace("0.1", "0.2").replace("steps = 10", "steps = 20") + "extra = true\n";
+        let compared = Comparison::new([source("a", a), source("b", &b), source("c", a)]);
+        assert_eq!(compared.sources.len(), 2);
+        assert_eq!(compared.sources[0].names, ["a", "c"]);
+        let differing: Vec<&str> = compared.differing().into_iter().collect();
+        assert_eq!(differing, ["methods.ebm.sigmas", "methods.l2.extra", "steps"]);
+        assert_eq!(compared.sources[0].values["same"], "[1, 2]");
+        assert!(Comparison::new([source("a", a)]).differing().is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! A browser for pages that are files.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use crate::missing;
+
+/// Chromium, where the machine has it.
+///
+/// # Panics
+///
+/// If there is none and `EBM_REQUIRE` names `browser`.
+pub fn chromium() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|path| path.exists());
+    if found.is_none() {
+        missing("browser", "chromium", "install it, for instance with apt-get install chromium");
+    }
+    found
+}
+
+/// The document that the page at `path` has become once its scripts have run. `folder` is for the browser's own files.
+///
+/// # Panics
+///
+/// If the browser does not start or fails.
+pub fn dump_dom(chromium: &Path, page: &Path, folder: &Path) -> String {
+    let page = fs::canonicalize(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+    let output = Command::new(chromium)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args(["--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .arg(format!("file://{}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}", chromium.display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -95,14 +95,9 @@ fn a_page_holds_what_the_runs_hold() {
     assert!(text.contains("data:image/svg+xml;base64,"));
     assert!(!text.contains("<img src=x") && !text.contains("</script><b>"));
     assert!(text.contains("&lt;img src=x onerror=alert(1)&gt;"));
-    for address in ["http://", "https://"] {
-        let outside = text.matches(address).count() - text.matches("http://www.w3.org/2000/svg").count();
-        assert_eq!(
-            if address == "http://" { outside } else { text.matches(address).count() },
-            0,
-            "{address}"
-        );
-    }
+    // The name of SVG's elements is no address that is asked for.
+    let others = text.replace("http://www.w3.org/2000/svg", "");
+    assert!(!others.contains("http://") && !others.contains("https://"));
 }
 
 #[test]
@@ -207,7 +202,7 @@ fn a_browser_shows_the_numbers_of_the_files() {
         let row = dom.find(&row).unwrap_or_else(|| panic!("no row of {name}"));
         let row = &dom[row..row + dom[row..].find("</tr>").unwrap()];
         for value in last {
-            assert!(row.contains(&format!("data-value=\"{value}\" title=\"{value}\">{value}<")), "{row}");
+            assert!(row.contains(&format!("data-value=\"{value}\" title=\"{value}\">")), "{row}");
         }
     }
     // The script made columns of numbers of the report's table, and buttons of its header.

@@ -105,7 +105,8 @@ fn what_a_killed_or_an_old_training_left_is_shown_with_a_note() {
     let dir = tempfile::tempdir().unwrap();
     let torn = losses(&[3.25, 2.125]) + "{\"step\":2,\"lo";
     let torn = folder(&dir, "torn", &[["metrics.jsonl", &torn], ["config.toml", "rate = "]]);
-    let lines = "{\"step\":0,\"loss\":null,\"grad_norm\":null,\"skipped\":true}\n{\"step\":1,\"loss\":NaN}\n{\"step\":2,\"loss\":0.5,\"grad_norm\":1}\n";
+    let lines = "{\"step\":0,\"loss\":null,\"grad_norm\":null,\"skipped\":true}\n\
+                 {\"step\":1,\"loss\":NaN}\n{\"step\":2,\"loss\":0.5,\"grad_norm\":1}\n";
     let nan =
         folder(&dir, "nan", &[["inner/metrics.jsonl", lines], ["results.json", "{"], ["metrics.jsonl", ""]]);
     fs::write(nan.join("figure.png"), b"no picture").unwrap();

@@ -72,7 +72,8 @@ function pointsOf(curve) {
 class View {
   /** @param {Charts} data */
   constructor(data) {
-    const ends = data.charts.flatMap((chart) => chart.curves.filter((curve) => curve.x.length > 0).flatMap((curve) => [curve.x[0], curve.x[curve.x.length - 1]]));
+    const curves = data.charts.flatMap((chart) => chart.curves).filter((curve) => curve.x.length > 0);
+    const ends = curves.flatMap((curve) => [curve.x[0], curve.x[curve.x.length - 1]]);
     const least = ends.reduce((a, b) => Math.min(a, b), Infinity);
     const greatest = ends.reduce((a, b) => Math.max(a, b), -Infinity);
     this.all = ends.length === 0 ? [0, 1] : [least, greatest > least ? greatest : least + 1];
@@ -228,7 +229,8 @@ class Plot {
 
   /** The range of y with some room; on a logarithmic scale of exponents. */
   scale() {
-    const values = this.lines.flatMap(({ raw, smooth }) => (smooth ? smooth.map((point) => point.y) : raw.flatMap((point) => [point.low, point.high])));
+    const values = this.lines.flatMap(({ raw, smooth }) =>
+      smooth ? smooth.map((point) => point.y) : raw.flatMap((point) => [point.low, point.high]));
     const usable = values.map((value) => (this.view.log ? Math.log10(value) : value)).filter(Number.isFinite);
     if (usable.length === 0) return [0, 1];
     const least = usable.reduce((a, b) => Math.min(a, b));
@@ -254,7 +256,8 @@ class Plot {
       ...this.axes(bottom, top), inside, this.overlay,
     );
     this.root.setAttribute("data-points", String(this.lines.reduce((sum, line) => sum + line.raw.length, 0)));
-    if (this.lines.length === 0) this.root.append(svg("text", { x: SIZE.width / 2, y: SIZE.height / 2, "text-anchor": "middle" }, "no curve is chosen"));
+    const middle = { x: SIZE.width / 2, y: SIZE.height / 2, "text-anchor": "middle" };
+    if (this.lines.length === 0) this.root.append(svg("text", middle, "no curve is chosen"));
   }
 
   /** @param {number} bottom @param {number} top */
@@ -279,7 +282,9 @@ class Plot {
   /** @param {Element} into @param {Line} line @param {(y: number) => number} level */
   drawLine(into, line, level) {
     const columns = this.columns(line.raw);
-    if (!line.smooth && columns.some((point) => point.high > point.low)) into.append(svg("path", { ...look(line.of, "band"), d: this.band(columns, level) }));
+    if (!line.smooth && columns.some((point) => point.high > point.low)) {
+      into.append(svg("path", { ...look(line.of, "band"), d: this.band(columns, level) }));
+    }
     into.append(svg("path", { ...look(line.of, line.smooth ? "raw" : "curve"), d: this.path(columns, level) }));
     if (line.smooth) into.append(svg("path", { ...look(line.of, "curve"), d: this.path(this.columns(line.smooth), level) }));
     const marked = line.raw.length <= 40 ? line.raw : [];

@@ -3,7 +3,7 @@
 //!
 //! A test that goes without says so on stderr, past libtest's capture, and is recorded;
 //! `xtask/tests/skipped.rs`, which `cargo test --workspace` runs last, counts the records of its run. Where
-//! the environment variable `EBM_REQUIRE` names `data`, `mpi` or `cuda` (or several, with commas between
+//! the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda` or `browser` (or several, with commas between
 //! them), a test that would go without fails instead.
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
@@ -38,7 +38,7 @@ pub fn external(path: &str) -> Option<PathBuf> {
 }
 
 /// What `EBM_REQUIRE` may name.
-const KINDS: [&str; 3] = ["data", "mpi", "cuda"];
+const KINDS: [&str; 4] = ["data", "mpi", "cuda", "browser"];
 
 /// Says and records that the calling test goes without `what`.
 ///

@@ -133,7 +133,8 @@ fn png_header(width: u32, height: u32) -> Vec<u8> {
     chunk.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
     chunk.extend([8, 2, 0, 0, 0]);
     // Decoders that look at the size first do not come to the checksum.
-    [b"\x89PNG\r\n\x1a\n\0\0\0\x0d".to_vec(), chunk, vec![0; 64]].concat()
+    [b"\x89PNG\r\n\x1a\n\0\0\0\x0d".to_vec(), chunk, vec![0; 64], b"\0\0\0\0IEND\xaeB\x60\x82".to_vec()]
+        .concat()
 }
 
 #[test]

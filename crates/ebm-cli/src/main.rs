@@ -58,6 +58,8 @@ enum Command {
     /// Teach a refiner, from a detector's boxes on annotated images, how far to move boxes, how wide intervals have
     /// to be, and how f enters scores.
     Calibrate(commands::calibrate::CalibrateArgs),
+    /// Show a page on this machine: drag a box and watch it climb.
+    Demo(commands::demo::DemoArgs),
     /// Reproduce a table of the paper.
     #[command(subcommand)]
     Reproduce(commands::reproduce::Reproduce),
@@ -116,6 +118,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Track(args) => commands::track::run(&args),
         Command::Refine(args) => commands::refine::run(&args),
         Command::Calibrate(args) => commands::calibrate::run(&args),
+        Command::Demo(args) => commands::demo::run(&args, signals),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Report(args) => commands::report::run(&args, signals),
         Command::Data(command) => commands::data::run(command),

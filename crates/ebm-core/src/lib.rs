@@ -115,6 +115,8 @@ pub use objective::{
 };
 pub use proposal::{GaussianMixture, IouStratified, PerturbedBoxes, Proposal, SharedOffsets, Uniform};
 pub use rand;
-pub use refine::{CandidateOutcome, GradientAscent, Outcome, Refined, Status, StepRule, refine};
+pub use refine::{
+    CandidateOutcome, GradientAscent, Outcome, Refined, Stand, Status, StepRule, refine, refine_observed,
+};
 pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};
 pub use tempered::Tempered;

@@ -106,13 +106,20 @@ pub fn read_image(path: &Path) -> Result<Image> {
 /// Those of [`read_image`].
 pub fn read_upright(path: &Path) -> Result<Image> {
     let limits = DecodeLimits::default();
-    let bytes = read_limited(path, limits.max_file_bytes)?;
-    let Image { width, height, pixels } = decode_image(&bytes, path, &limits)?;
+    decode_upright(&read_limited(path, limits.max_file_bytes)?, path, &limits)
+}
+
+/// As [`read_upright`], of bytes in memory; `path` is the name for errors.
+///
+/// # Errors
+/// Those of [`read_image`].
+pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    let Image { width, height, pixels } = decode_image(bytes, path, limits)?;
     let buffer = u32::try_from(width).ok().zip(u32::try_from(height).ok());
     let buffer = buffer.and_then(|(width, height)| RgbImage::from_raw(width, height, pixels));
     let mut image =
         DynamicImage::ImageRgb8(buffer.ok_or_else(|| Error::decode(path, "its size is no image's"))?);
-    image.apply_orientation(orientation(&bytes).unwrap_or(Orientation::NoTransforms));
+    image.apply_orientation(orientation(bytes).unwrap_or(Orientation::NoTransforms));
     let (width, height) = (image.width() as usize, image.height() as usize);
     Image::new(width, height, image.into_rgb8().into_raw())
 }

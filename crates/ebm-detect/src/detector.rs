@@ -1,6 +1,7 @@
 //! A trained detector as a value: images in, detections out.
 
 mod refined;
+mod scene;
 mod two_stages;
 
 use std::{
@@ -17,6 +18,7 @@ use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
 use self::refined::{refine_boxes, refine_with_density};
+pub use self::scene::Scene;
 use self::two_stages::{Found, TwoStages};
 use crate::{
     config::{ExperimentConfig, MapType},

@@ -1,14 +1,14 @@
 //! Detections of a batch by each method.
 
 use candle_core::Tensor;
-use ebm_core::{EnergyModel, GradientAscent, refine};
+use ebm_core::{EnergyModel, GradientAscent, Stand, refine, refine_observed};
 use ebm_nn::boxes::{BBox, BoxConvention, clip};
 
 use crate::{
     box_head::Candidate,
     config::DetectorConfig,
     energy_head::{BoxFeatures, Coordinates},
-    error::Result,
+    error::{Error, Result},
     guided_nms::iou_guided_nms,
 };
 
@@ -139,6 +139,40 @@ pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> R
         f_before: refined.f_init.flatten_all()?.to_vec1()?,
         f: refined.f.flatten_all()?.to_vec1()?,
     })
+}
+
+/// Where a box stands on its way up f.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathPoint {
+    /// `[x, y, width, height]` in pixels of the image.
+    pub bbox: [f64; 4],
+    /// f there.
+    pub f: f64,
+    /// Whether the step that was tried was kept; an undone one leaves the box where it was.
+    pub is_kept: bool,
+}
+
+/// The way of the one box of `features`; `in_image` takes corners to boxes of the image.
+pub(crate) fn climb_path(
+    head: &Head,
+    features: BoxFeatures,
+    ascent: &BoxAscent,
+    in_image: impl Fn(&BBox) -> [f64; 4],
+) -> Result<Vec<PathPoint>> {
+    let features = features.in_coordinates(ascent.coordinates)?;
+    let (mut stands, y0) = (Vec::new(), features.targets()?);
+    let mut observe = |stand: Stand<'_>| stands.push((stand.y.to_vec(), stand.f, stand.is_kept));
+    refine_observed(&head, &features, &y0, &ascent.ascent, &mut observe)?;
+    let point = |(y, f, is_kept): (Vec<f64>, f64, bool)| {
+        if !f.is_finite() {
+            return Err(Error::NonFinite { place: "refinement", reason: format!("f of a box is {f}") });
+        }
+        let y = Tensor::from_vec(y, (1, 1, 4), y0.device())?.to_dtype(y0.dtype())?;
+        let corners = features.corners(&y)?.flatten_all()?.to_vec1::<f32>()?;
+        let bbox = in_image(&[corners[0], corners[1], corners[2], corners[3]]);
+        Ok(PathPoint { bbox, f, is_kept })
+    };
+    stands.into_iter().map(point).collect()
 }
 
 /// What f needs of the candidates, each with its own size as reference.

@@ -48,7 +48,7 @@ pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, CalibratedEdge, Corner, PlacedBoxes, Sampling};
-pub use detector::{DensityOptions, Detection, Detector, DetectorOptions};
+pub use detector::{DensityOptions, Detection, Detector, DetectorOptions, Scene};
 pub use energy_head::{BoxFeatures, Coordinates, EnergyHead, HeadSizes};
 pub use error::{Error, Result};
 pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
@@ -56,13 +56,13 @@ pub use fastest_det::FastestDet;
 pub use feature_cache::{CachedBatch, FeatureCache};
 pub use foreground::{Foreground, ForegroundCache, ForegroundPool};
 pub use guided_nms::{Survivor, iou_guided_nms};
-pub use inference::{BoxAscent, Head, RefinedCandidates, refine_candidates};
+pub use inference::{BoxAscent, Head, PathPoint, RefinedCandidates, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use refiner::{
     BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinedResults, RefinerNetwork,
-    RefinerOptions, Rescoring, best_refiner_factor, jittered,
+    RefinerOptions, Rescoring, Seen, best_refiner_factor, jittered,
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
 pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};

@@ -8,6 +8,9 @@ use crate::escape;
 
 /// How every page looks, dark and light.
 pub const THEME: &str = include_str!("theme.css");
+
+/// The colours and the type of every page, dark and light, as CSS: [`THEME`] stands on them.
+pub const COLOURS: &str = include_str!("colours.css");
 /// The script of every page: errors are recorded, the theme is a choice, tables are sorted.
 pub const PAGE: &str = include_str!("page.js");
 /// The script that draws curves; it needs [`PAGE`] before it.
@@ -56,7 +59,7 @@ impl Document<'_> {
     /// The file's text.
     pub fn render(&self) -> String {
         let title = escape(self.title);
-        let style = format!("{THEME}\n{}", self.style);
+        let style = format!("{COLOURS}\n{THEME}\n{}", self.style);
         let policy = self.policy(&style);
         let body = self.body;
         let data: String = self.data.iter().map(Data::element).collect();
@@ -123,9 +126,12 @@ mod tests {
 
     #[test]
     fn what_is_included_ends_no_element() {
-        for (name, text, end) in
-            [("theme", THEME, "</style"), ("page", PAGE, "</script"), ("chart", CHART, "</script")]
-        {
+        for (name, text, end) in [
+            ("colours", COLOURS, "</style"),
+            ("theme", THEME, "</style"),
+            ("page", PAGE, "</script"),
+            ("chart", CHART, "</script"),
+        ] {
             assert!(!text.contains(end) && !text.contains("<!--"), "{name}");
         }
     }

@@ -11,6 +11,6 @@ mod error;
 mod escape;
 
 pub use charts::{CHARTS_ID, Chart, Charts, Curve};
-pub use document::{CHART, Data, Document, GENERATOR, PAGE, Reach, THEME};
+pub use document::{CHART, COLOURS, Data, Document, GENERATOR, PAGE, Reach, THEME};
 pub use error::{Error, Result};
 pub use escape::{data_uri, escape, json};

@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod data;
 pub mod data_check;
 pub mod data_get;
+pub mod demo;
 pub mod doctor;
 pub mod eval;
 pub mod eval_detection;

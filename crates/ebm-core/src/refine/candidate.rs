@@ -1,6 +1,6 @@
 //! One candidate on its way uphill: the bodies of Algorithms S1 and S2.
 
-use super::{GradientAscent, StepRule};
+use super::{GradientAscent, Stand, StepRule};
 
 /// How a candidate's refinement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,15 +111,23 @@ impl Candidate {
         }
     }
 
-    /// Takes the step to the proposed point, or not; `None` is one that is not finite.
-    pub(super) fn decide(&mut self, ascent: &GradientAscent, proposed: Option<Point>) {
+    /// What an observer is told.
+    pub(super) fn stand(&self, candidate: usize, is_kept: bool) -> Stand<'_> {
+        Stand { candidate, y: &self.at.y, f: self.at.f, is_kept }
+    }
+
+    /// Takes the step to the proposed point, or not, and says which; `None` is one that is not finite.
+    pub(super) fn decide(&mut self, ascent: &GradientAscent, proposed: Option<Point>) -> bool {
         if self.finished {
-            return;
+            return false;
         }
         self.before = self.at.f;
         let f = proposed.as_ref().map_or(f64::NAN, |point| point.f);
         let verdict = self.verdict(ascent, f);
-        match proposed.filter(|_| !matches!(verdict, Verdict::Undone | Verdict::Ends(Status::NonFinite))) {
+        let kept =
+            proposed.filter(|_| !matches!(verdict, Verdict::Undone | Verdict::Ends(Status::NonFinite)));
+        let is_kept = kept.is_some();
+        match kept {
             Some(point) => self.accept(point),
             None => {
                 self.outcome.rejected += 1;
@@ -130,6 +138,7 @@ impl Candidate {
             self.outcome.status = status;
             self.finished = true;
         }
+        is_kept
     }
 
     /// The point to return, and what happened.

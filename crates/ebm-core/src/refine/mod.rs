@@ -36,6 +36,19 @@ pub struct Outcome {
     pub candidates: Vec<CandidateOutcome>,
 }
 
+/// Where a candidate stands after a step of [`refine_observed`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stand<'a> {
+    /// The candidate, from 0 to B × M in row-major order.
+    pub candidate: usize,
+    /// Where it is, D coordinates.
+    pub y: &'a [f64],
+    /// f there.
+    pub f: f64,
+    /// Whether the step was kept; true where it begins. An undone step leaves it where it was.
+    pub is_kept: bool,
+}
+
 /// Climbs f from each of the candidates `y0`, shape `(B, M, D)`, independently of one another (Section 3.3;
 /// supplement, Algorithms S1 and S2).
 ///
@@ -58,6 +71,20 @@ pub fn refine<M: EnergyModel>(
     y0: &Tensor,
     ascent: &GradientAscent,
 ) -> Result<Refined> {
+    refine_observed(model, features, y0, ascent, &mut |_| ())
+}
+
+/// [`refine`], with `observe` told where every candidate stands: at `y0`, and after each step that it tries.
+///
+/// # Errors
+/// Those of [`refine`].
+pub fn refine_observed<M: EnergyModel>(
+    model: &M,
+    features: &M::Features,
+    y0: &Tensor,
+    ascent: &GradientAscent,
+    observe: &mut dyn FnMut(Stand<'_>),
+) -> Result<Refined> {
     let (batch, count, dim) = check::dims3("y0", y0)?;
     let step_lengths = ascent.step_lengths(dim)?;
     check::finite("y0", y0)?;
@@ -75,6 +102,9 @@ pub fn refine<M: EnergyModel>(
     let (f_init, points) = evaluate(model, features, &y0, &host::values(&y0)?, first)?;
     let mut candidates: Vec<_> = points.into_iter().map(|start| Candidate::new(start, ascent.rule)).collect();
     let mut evaluations = 1;
+    for (place, candidate) in candidates.iter().enumerate() {
+        observe(candidate.stand(place, true));
+    }
 
     for step in 1..=ascent.steps {
         if candidates.iter().all(Candidate::is_finished) {
@@ -88,8 +118,12 @@ pub fn refine<M: EnergyModel>(
             if step < ascent.steps { Some(&goes_on) } else { None };
         let (_, points) = evaluate(model, features, &on_device, &y, is_read)?;
         evaluations += 1;
-        for ((candidate, point), finite) in candidates.iter_mut().zip(points).zip(finite) {
-            candidate.decide(ascent, finite.then_some(point));
+        let proposed = points.into_iter().zip(finite).map(|(point, finite)| finite.then_some(point));
+        for (place, (candidate, point)) in candidates.iter_mut().zip(proposed).enumerate() {
+            if !candidate.is_finished() {
+                let is_kept = candidate.decide(ascent, point);
+                observe(candidate.stand(place, is_kept));
+            }
         }
     }
 

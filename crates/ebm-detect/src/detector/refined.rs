@@ -7,7 +7,7 @@ use rand::RngCore;
 use super::{DensityOptions, Detection, DetectorOptions};
 use crate::{
     error::Result,
-    refiner::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions},
+    refiner::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions, Seen},
 };
 
 impl DetectorOptions {
@@ -40,6 +40,20 @@ pub(super) fn refine_boxes(
     let places = refinable(refiner, found, min_score);
     let refined = refiner.refine(image, &boxes(refiner, found, &places))?;
     put(found, &places, refined);
+    Ok(())
+}
+
+/// The same in an image that `refiner` has looked at.
+pub(super) fn refine_seen(
+    refiner: &BoxRefiner,
+    seen: &Seen,
+    found: &mut [Detection],
+    min_score: f32,
+) -> Result<()> {
+    let places = refinable(refiner, found, min_score);
+    if !places.is_empty() {
+        put(found, &places, refiner.refine_seen(seen, &boxes(refiner, found, &places))?);
+    }
     Ok(())
 }
 

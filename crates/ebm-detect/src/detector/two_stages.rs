@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use ebm_core::GaussianMixture;
+use ebm_core::{GaussianMixture, GradientAscent};
 use ebm_data::{
     Image,
     coco::CocoDataset,
     loader::{Loader, LoaderConfig, Sample},
 };
-use ebm_nn::boxes::{BBox, area};
+use ebm_nn::boxes::{BBox, BoxConvention, area};
 use ebm_seed::Key;
 use rand::RngCore;
 
@@ -19,11 +19,13 @@ use crate::{
     branch::Branch,
     config::ExperimentConfig,
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
+    energy_head::BoxFeatures,
     error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
+    inference::{BoxAscent, Head, PathPoint, RefinedCandidates, climb_path, refine_candidates},
     input::{original_pixel, to_original},
+    refiner::LabelledBox,
     weights::{BRANCH, WeightFile, check_detector, stated_configuration},
 };
 
@@ -133,6 +135,58 @@ impl TwoStages {
         };
         let densities = densities.into_iter().map(of_image);
         Ok(wanted.into_iter().zip(densities).collect())
+    }
+
+    /// How the branch's boxes climb, if they do.
+    pub(super) fn ascent(&self) -> Option<&GradientAscent> {
+        self.branch.as_ref()?.ascent.as_ref().map(|climbing| &climbing.ascent)
+    }
+
+    /// See [`Detector::climb`](super::Detector::climb).
+    pub(super) fn climb(
+        &self,
+        view: &View,
+        given: LabelledBox,
+        ascent: &GradientAscent,
+    ) -> Result<Vec<PathPoint>> {
+        let heads = self.heads();
+        let refiner = heads.refiners.first().ok_or_else(|| Error::Config {
+            name: "f of a box".into(),
+            reason: "this detector has no branch to climb with".into(),
+        })?;
+        let (convention, corners) = (self.config.detector.convention.into(), self.corners(view, given));
+        let label = vec![given.label as u32];
+        let pyramid = BoxFeatures::readable(&view.pyramid)?;
+        let features = BoxFeatures::new(&pyramid, vec![0], label, &[corners], convention)?;
+        let ascent = BoxAscent { ascent: ascent.clone(), ..refiner.ascent };
+        climb_path(refiner.head, features, &ascent, |corners| to_original(corners, &view.sample, convention))
+    }
+
+    /// See [`Detector::density`](super::Detector::density).
+    pub(super) fn density(
+        &self,
+        view: &View,
+        given: LabelledBox,
+        samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<BoxDensity> {
+        let (head, proposal) = self.energy()?;
+        let (convention, boxes) = (self.config.detector.convention.into(), [self.corners(view, given)]);
+        let placed = PlacedBoxes { images: &[0], labels: &[given.label as u32], boxes: &boxes };
+        let sampling = Sampling { proposal, num_samples: samples };
+        let mut densities = BoxDensity::about(&head, &view.pyramid, placed, convention, sampling, rng)?;
+        let density = densities.remove(0).scaled(original_pixel(&view.sample), convention);
+        let (height, width) = view.sample.original;
+        let clips = self.config.detector.clip_refined;
+        Ok(if clips { density.within([width as f64, height as f64]) } else { density })
+    }
+
+    /// A box of the image in the network's input.
+    fn corners(&self, view: &View, given: LabelledBox) -> BBox {
+        let convention: BoxConvention = self.config.detector.convention.into();
+        let [across, down] = original_pixel(&view.sample);
+        let ([x, y, width, height], end) = (given.bbox, f64::from(convention.offset()));
+        [x / across, y / down, (x + width - end) / across, (y + height - end) / down].map(|at| at as f32)
     }
 
     /// What finds boxes beside Faster-RCNN's regression: the branch, if there is one.

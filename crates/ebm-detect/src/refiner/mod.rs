@@ -6,13 +6,14 @@
 mod calibration;
 mod clip;
 mod network;
+mod seen;
 mod step_factor;
 
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use ebm_core::{GaussianMixture, GradientAscent, Tempered};
-use ebm_data::{Image, loader::Sample};
+use ebm_data::Image;
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
     import::LoadPolicy,
@@ -27,7 +28,6 @@ use crate::{
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::{BoxFeatures, Coordinates},
     error::{Error, Result},
-    faster_rcnn::ImageBatch,
     inference::{BoxAscent, Climbed, climb},
     input::{original_pixel, to_original},
     weights::{REFINER, WeightFile},
@@ -36,6 +36,7 @@ use crate::{
 pub use calibration::{Calibration, CalibrationOptions, Rescoring};
 use clip::clipped;
 pub use network::RefinerNetwork;
+pub use seen::Seen;
 pub use step_factor::{RefinedResults, best_refiner_factor, jittered};
 
 /// What a [`BoxRefiner`] is opened with beside its file.
@@ -109,13 +110,6 @@ pub struct BoxRefiner {
     classes: Vec<Class>,
     calibration: Option<Calibration>,
     options: RefinerOptions,
-}
-
-/// An image as the network saw it.
-pub(crate) struct Seen {
-    /// From the input to the image.
-    sample: Sample,
-    pyramid: Vec<Tensor>,
 }
 
 /// How a density is drawn.
@@ -210,8 +204,7 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        let seen = self.look(image)?;
-        Ok(self.refined(&seen, boxes, &self.ascent)?.0)
+        self.refine_seen(&self.look(image)?, boxes)
     }
 
     /// The same with p(y | x) about each refined box from so many importance samples, drawn with `rng`.
@@ -231,16 +224,24 @@ impl BoxRefiner {
         }
         let seen = self.look(image)?;
         let (mut refined, corners) = self.refined(&seen, boxes, &self.ascent)?;
-        let temperature = self.calibration.map_or(1.0, |calibration| calibration.temperature);
-        let draw = Draw { samples, temperature };
+        let draw = Draw { samples, temperature: self.temperature() };
         for (refined, density) in refined.iter_mut().zip(self.densities(&seen, boxes, &corners, draw, rng)?) {
-            let edges = self.calibration.map(|calibration| calibration.edges_of(refined.bbox));
-            refined.density = Some(match edges {
-                Some(edges) => density.calibrated(edges),
-                None => density,
-            });
+            refined.density = Some(self.calibrated(density, refined.bbox));
         }
         Ok(refined)
+    }
+
+    /// What p(y | x) is tempered by.
+    fn temperature(&self) -> f64 {
+        self.calibration.map_or(1.0, |calibration| calibration.temperature)
+    }
+
+    /// The density about the refined box `bbox` with what a calibration knows of its edges.
+    fn calibrated(&self, density: BoxDensity, bbox: [f64; 4]) -> BoxDensity {
+        match self.calibration.map(|calibration| calibration.edges_of(bbox)) {
+            Some(edges) => density.calibrated(edges),
+            None => density,
+        }
     }
 
     /// p(y | x) about refined boxes, whose `corners` are those in the network's input.
@@ -285,12 +286,6 @@ impl BoxRefiner {
         })
     }
 
-    pub(crate) fn look(&self, image: &Image) -> Result<Seen> {
-        let (images, sample) = ImageBatch::of_image(image, &self.config.input, &self.options.device)?;
-        let pyramid = self.network.pyramid(&self.network.maps(&images.pixels)?)?;
-        Ok(Seen { sample, pyramid: BoxFeatures::readable(&pyramid)? })
-    }
-
     /// The refined boxes, of which there is one at least, and their corners in the network's input.
     pub(crate) fn refined(
         &self,
@@ -304,8 +299,7 @@ impl BoxRefiner {
         let inside = |bbox: [f64; 4]| clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(bbox));
         // What is clipped in the end begins so.
         let corners: Vec<BBox> = boxes.iter().map(|given| to_input(&inside(given.bbox), factors)).collect();
-        let images = vec![0; boxes.len()];
-        let features = BoxFeatures::new(&seen.pyramid, images, self.labels(boxes), &corners, CONVENTION)?;
+        let features = self.features(seen, boxes, &corners)?;
         let ascent = BoxAscent { ascent: ascent.clone(), coordinates: Coordinates::Relative };
         let Climbed { boxes: climbed, f_before, f } = climb(self.network.head(), features, &ascent)?;
         if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
@@ -318,6 +312,12 @@ impl BoxRefiner {
             RefinedBox { before, bbox, f_before, f, density: None }
         });
         Ok((refined.collect(), climbed))
+    }
+
+    /// What f needs of boxes, whose `corners` are those in the network's input.
+    fn features(&self, seen: &Seen, boxes: &[LabelledBox], corners: &[BBox]) -> Result<BoxFeatures> {
+        let (images, labels) = (vec![0; boxes.len()], self.labels(boxes));
+        BoxFeatures::new(&seen.pyramid, images, labels, corners, CONVENTION)
     }
 
     fn labels(&self, boxes: &[LabelledBox]) -> Vec<u32> {

@@ -1,0 +1,219 @@
+//! What a hostile client gets, each with its status.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::server::{Demo, photograph};
+
+#[test]
+fn only_the_page_itself_is_answered() {
+    let demo = Demo::start();
+    let (host, root) = (demo.host().to_owned(), demo.root().to_owned());
+    let asks = |line: &str, headers: &str| {
+        demo.sends(&format!("{line} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n"), b"").status
+    };
+    let own = format!("Host: {host}\r\n");
+    let get = format!("GET {root}");
+    let post = format!("POST {root}api/boxes/model");
+    let page = demo.get("");
+    assert_eq!(page.status, 200);
+    let head = page.head.to_lowercase();
+    for header in [
+        "content-security-policy: default-src 'none'; script-src 'self'",
+        "x-content-type-options: nosniff",
+        "cache-control: no-store",
+        "referrer-policy: no-referrer",
+        "cross-origin-resource-policy: same-origin",
+    ] {
+        assert!(head.contains(header), "{header} is not in {head}");
+    }
+    assert!(!head.contains("access-control-allow"), "{head}");
+
+    // A foreign name that means this machine (DNS rebinding).
+    let port = demo.port();
+    for name in [
+        format!("evil.example:{port}"),
+        format!("localhost:{port}"),
+        "127.0.0.1".into(),
+        "127.0.0.1:1".into(),
+    ] {
+        assert_eq!(asks(&get, &format!("Host: {name}\r\n")), 421, "{name}");
+    }
+    assert_eq!(asks(&format!("GET http://evil.example{root}"), &own), 421);
+    assert_eq!(asks(&get, ""), 421);
+    assert_eq!(asks(&get, &format!("{own}Host: evil.example\r\n")), 400);
+    // Another origin.
+    for origin in ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1"] {
+        assert_eq!(asks(&get, &format!("{own}Origin: {origin}\r\n")), 403, "{origin}");
+        assert_eq!(asks(&post, &format!("{own}Origin: {origin}\r\n")), 403, "{origin}");
+    }
+    assert_eq!(asks(&get, &format!("{own}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n")), 403);
+    assert_eq!(asks(&post, &own), 403);
+    // No token, or another; a path that leads elsewhere.
+    let wrong = "0".repeat(root.len() - 2);
+    for path in [
+        "/",
+        "/favicon.ico",
+        "/app.js",
+        &format!("/{wrong}/"),
+        &root[..root.len() - 2],
+        "/../../etc/passwd",
+        "//",
+    ] {
+        assert_eq!(asks(&format!("GET {path}"), &own), 403, "{path}");
+    }
+    for path in [
+        "../../../../etc/passwd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "..%2f..%2fetc%2fpasswd",
+        "src/page.rs",
+        "%00",
+        "app.js/",
+    ] {
+        assert_eq!(asks(&format!("GET {root}{path}"), &own), 404, "{path}");
+    }
+    assert_eq!(
+        asks(&format!("POST {root}api/../boxes/model"), &format!("{own}Origin: http://{host}\r\n")),
+        404
+    );
+    for method in ["OPTIONS", "PUT", "DELETE", "TRACE"] {
+        assert_eq!(asks(&format!("{method} {root}"), &own), 405, "{method}");
+    }
+    assert_eq!(asks("no HTTP at all", ""), 400);
+    let long = format!("{own}X-Long: {}\r\n", "a".repeat(100_000));
+    assert_eq!(asks(&get, &long), 431);
+}
+
+#[test]
+fn uploads_are_bounded_and_decoded_strictly() {
+    let demo = Demo::start();
+    let photo = std::fs::read(photograph()).unwrap();
+    demo.look("photo.jpg", &photo);
+    let before = demo.peak_mib();
+    let look = |bytes: &[u8]| {
+        let answer = demo.post("boxes/look?name=a.png", bytes);
+        (answer.status, answer.json()["error"].as_str().unwrap_or_default().to_owned())
+    };
+    let (status, said) = look(&png_header(10_000, 10_000));
+    assert!(status == 413 && said.contains("10000"), "{status} {said}");
+    for part in [2, 100, photo.len() / 2, photo.len() - 3] {
+        assert_eq!(look(&photo[..part]).0, 422, "{part} bytes");
+    }
+    assert_eq!(look(b"").0, 422);
+    assert_eq!(look(b"GIF89a................").0, 415);
+    assert_eq!(look(b"<html><script>alert(1)</script>").0, 415);
+    assert_eq!(look(&vec![0; (16 << 20) + 1]).0, 413);
+    // Said to be longer than it is, and said to be without end.
+    let mut stream = demo.connect();
+    stream.write_all(demo.post_head("boxes/look", 1 << 40).as_bytes()).unwrap();
+    let chunk = vec![0; 1 << 20];
+    for _ in 0..24 {
+        if stream.write_all(&chunk).is_err() {
+            break;
+        }
+    }
+    assert_eq!(super::server::answer(&mut stream).status, 413);
+    // A name with HTML comes back in JSON alone.
+    let answer = demo.post("boxes/look?name=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E.png", b"no image");
+    assert_eq!(answer.status, 415);
+    assert!(answer.head.to_lowercase().contains("content-type: application/json"), "{}", answer.head);
+    assert!(answer.json()["error"].as_str().unwrap().contains("<img src=x onerror=alert(1)>.png"));
+    for body in ["", "{", "[]", "null", "{\"image\":-1}", &"[".repeat(100_000)] {
+        assert_eq!(demo.post("boxes/climb", body.as_bytes()).status, 400, "{:.20}", body);
+    }
+    let grown = demo.peak_mib() - before;
+    assert!(grown < 256, "{grown} MiB more than one photograph takes");
+    demo.look("photo.jpg", &photo);
+}
+
+/// A PNG whose header claims this size.
+fn png_header(width: u32, height: u32) -> Vec<u8> {
+    let mut chunk = b"IHDR".to_vec();
+    chunk.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
+    chunk.extend([8, 2, 0, 0, 0]);
+    // Decoders that look at the size first do not come to the checksum.
+    [b"\x89PNG\r\n\x1a\n\0\0\0\x0d".to_vec(), chunk, vec![0; 64], b"\0\0\0\0IEND\xaeB\x60\x82".to_vec()]
+        .concat()
+}
+
+#[test]
+fn ten_thousand_requests_are_answered_in_little_memory() {
+    let demo = Demo::start();
+    assert_eq!(demo.get("").status, 200);
+    let before = demo.peak_mib();
+    let (host, root) = (demo.host(), demo.root());
+    let paths = [(format!("{root}demo.css"), 200), ("/wrong/".into(), 403), (format!("{root}nothing"), 404)];
+    let mut stream = demo.connect();
+    for number in 0..10_000 {
+        let (path, status) = &paths[number % 3];
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        // A refusal ends the connection.
+        if number % 3 != 1 && number > 0 {
+            stream = demo.connect();
+        }
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(std::str::from_utf8(&start[9..]).unwrap(), status.to_string(), "{path}");
+        drain(&mut stream, *status == 200);
+    }
+    let grown = demo.peak_mib() - before;
+    assert!(grown < 64, "{grown} MiB");
+    assert_eq!(demo.get("").status, 200);
+}
+
+/// Reads the rest of an answer; one that leaves the connection open is as long as its head says.
+fn drain(stream: &mut TcpStream, stays_open: bool) {
+    let mut bytes = Vec::new();
+    if !stays_open {
+        let _ = stream.read_to_end(&mut bytes);
+        return;
+    }
+    let mut part = [0; 4096];
+    loop {
+        let count = stream.read(&mut part).unwrap();
+        bytes.extend(&part[..count]);
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if count == 0 || body.len() >= length.unwrap().parse::<usize>().unwrap() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn slow_clients_do_not_keep_others_out() {
+    let demo = Demo::start();
+    // Three times as many as there may be: half a head each.
+    let slow: Vec<TcpStream> = (0..400)
+        .map(|_| {
+            let mut stream = demo.connect();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
+            stream
+        })
+        .collect();
+    // And some who know the token, and do not send the body.
+    let idle: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = demo.connect();
+            stream.write_all(demo.post_head("boxes/look", 1000).as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let start = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(demo.get("app.js").status, 200);
+    }
+    demo.look("photo.jpg", &std::fs::read(photograph()).unwrap());
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    for mut stream in idle {
+        assert_eq!(super::server::answer(&mut stream).status, 408);
+    }
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest));
+    }
+}

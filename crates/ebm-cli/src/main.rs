@@ -55,9 +55,10 @@ enum Command {
     Track(commands::track::TargetArgs),
     /// Place another detector's boxes anew, and say how sure each edge is.
     Refine(commands::refine::RefineArgs),
-    /// Teach a refiner, from a detector's boxes on annotated images, how far to move boxes, how wide intervals have
-    /// to be, and how f enters scores.
-    Calibrate(commands::calibrate::CalibrateArgs),
+    /// Teach a trained refiner or tracker, from annotated images or videos, how it is best used and how wide its
+    /// intervals have to be.
+    #[command(subcommand)]
+    Calibrate(commands::calibrate::Calibrate),
     /// Show a page on this machine: drag a box and watch it climb.
     Demo(commands::demo::DemoArgs),
     /// Reproduce a table of the paper.
@@ -117,7 +118,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Predict(command) => commands::predict::run(command),
         Command::Track(args) => commands::track::run(&args),
         Command::Refine(args) => commands::refine::run(&args),
-        Command::Calibrate(args) => commands::calibrate::run(&args),
+        Command::Calibrate(command) => commands::calibrate::run(command),
         Command::Demo(args) => commands::demo::run(&args, signals),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Report(args) => commands::report::run(&args, signals),

@@ -209,9 +209,10 @@ fn a_calibration_sizes_intervals_and_enters_scores() {
     let calibrate = |results: &str, out: &str, more: &[&str]| {
         let [refiner, results, out] = [place.refiner("run"), place.path(results), place.path(out)];
         let images = place.path("a/images");
-        let args = ["calibrate", "--refiner", text(&refiner), "--results", text(&results), "--samples", "64"];
+        let args = ["calibrate", "refiner", "--refiner", text(&refiner), "--results", text(&results)];
+        let samples = ["--samples", "64"];
         let to = ["--annotations", text(&annotations), "--images", text(&images), "--out", text(&out)];
-        [&args[..], &to, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+        [&args[..], &samples, &to, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let said = succeeds(&strs(&calibrate("r.json", "calibrated.safetensors", &["--step-factor", "0"])));
     assert!(said.contains("intervals are multiplied by") && said.contains("with the power"), "{said}");

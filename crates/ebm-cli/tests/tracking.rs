@@ -258,6 +258,47 @@ fn the_tracker_of_the_repository_follows_a_target() {
     assert!(lines[1..].iter().any(|line| line["edges_90"]["top"].is_array()));
 }
 
+/// The bands of the repository's tracker, calibrated on a video and measured on the same: they hold nine of ten edges.
+#[test]
+fn bands_are_calibrated_and_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
+    let (videos, run) = (place("videos"), place("weights/tracker"));
+    std::fs::create_dir_all(&run).unwrap();
+    for file in ["refiner.safetensors", "tracker/model.safetensors"] {
+        std::fs::copy(own.join(file), place("weights").join(file)).unwrap();
+    }
+    let config = VideoConfig { frames: 24, ..VideoConfig::default() };
+    generate(&videos, &config, 1, Key::new(4)).unwrap();
+    let (sequences, model) = (text(&videos).to_owned(), run.join("model.safetensors"));
+    let size = std::fs::metadata(&model).unwrap().len();
+
+    let calibrate =
+        ["calibrate", "tracker", "--run", text(&run), "--sequences", &sequences, "--samples", "64"];
+    let output = succeeds(&calibrate);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), text(&model));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("bands are multiplied by") && said.contains("temperature 16"), "{said}");
+    // In half precision, as before.
+    assert!(std::fs::metadata(&model).unwrap().len() < size + 1000);
+
+    let out = place("boxes");
+    let eval = ["eval", "tracking", "--run", text(&run), "--dataset", "otb100", "--sequences", &sequences];
+    let eval =
+        [&eval[..], &["--out", text(&out), "--repetitions", "1", "--bands", "--samples", "64"]].concat();
+    let object = schema::document(&succeeds(&[&eval[..], &["--json"]].concat()).stdout, "eval tracking");
+    let bands = &object["band_coverage"];
+    assert!(bands["frames"].as_u64().unwrap() >= 9 && bands["followed"].as_f64() > Some(0.3), "{bands}");
+    for edge in 0..4 {
+        assert!(bands["held_followed"][edge].as_f64().unwrap() >= 0.9, "{bands}");
+        assert!(bands["widths"][edge].as_f64().unwrap() > 0.0, "{bands}");
+    }
+    let table = String::from_utf8(succeeds(&eval).stdout).unwrap();
+    assert!(table.contains("frames with bands") && table.contains("bottom"), "{table}");
+    refused(&[&calibrate[..], &["--backbone", text(&model)]].concat(), "model.safetensors");
+}
+
 /// The supplement's five proposals, from training to table.
 #[test]
 fn the_ablation_of_sigma_is_reproduced() {

@@ -6,6 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_core::{
     DensityMap, EnergyModel, GaussianMixture, GridDensity, ImportanceDensity, Region, WeightedSamples,
 };
+use ebm_experiment::{CalibratedEdge, edge_regions};
 use ebm_nn::boxes::{BBox, BoxConvention};
 use rand::RngCore;
 
@@ -65,17 +66,6 @@ pub struct BoxDensity {
     bounds: Option<[f64; 2]>,
     /// What a calibration knows of each edge.
     calibrated: Option<[CalibratedEdge; 4]>,
-}
-
-/// How an edge's interval follows from p(y | x) where a calibration tells how wide it has to be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CalibratedEdge {
-    /// The refined edge, about which the interval lies.
-    pub edge: f64,
-    /// What half the width that p(y | x) says is added to, …
-    pub least: f64,
-    /// … and what the sum is multiplied by.
-    pub factor: f64,
 }
 
 impl BoxDensity {
@@ -163,8 +153,7 @@ impl BoxDensity {
     /// # Errors
     /// When `level` is not between 0 and 1, or the samples have no spread.
     pub fn edge_regions(&self, level: f64) -> Result<[Region; 4]> {
-        let region = |edge: usize| -> Result<Region> { Ok(self.edge(edge)?.highest_density_region(level)?) };
-        Ok(self.bounded([region(0)?, region(1)?, region(2)?, region(3)?]))
+        Ok(self.bounded(edge_regions(&self.edges, level)?))
     }
 
     /// Where each edge lies with probability 0.9, left, top, right, bottom: what p(y | x) says, or, where
@@ -219,18 +208,6 @@ impl BoxDensity {
     /// As [`WeightedSamples::joint`].
     pub fn corner(&self, corner: Corner, size: usize) -> Result<DensityMap> {
         Ok(self.edges.joint(corner.coordinates(), size)?)
-    }
-}
-
-impl CalibratedEdge {
-    /// Half of the interval for a factor of 1, given what p(y | x) says of the edge.
-    pub(crate) fn scale(&self, region: &Region) -> f64 {
-        0.5 * region.width() + self.least
-    }
-
-    fn interval(&self, region: &Region) -> [f64; 2] {
-        let half = self.factor * self.scale(region);
-        [self.edge - half, self.edge + half]
     }
 }
 

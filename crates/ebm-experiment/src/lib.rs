@@ -9,10 +9,12 @@
 //! | a network in training that is judged and kept | [`Validation`], [`train_validated`] |
 //! | its validations | [`read_validations`] |
 //! | predicted densities: their likelihood, coverage, calibration | [`Predictions`] |
+//! | where a box's edges lie: regions, and how wide a calibration makes them | [`edge_regions`], [`EdgeIntervals`], [`CalibratedEdge`] |
 //! | what a change does to the error of the same items | [`PairedDifference`] |
 
 mod choice;
 pub mod config;
+mod edges;
 mod error;
 mod paired;
 pub mod plan;
@@ -22,6 +24,7 @@ mod training;
 mod validated;
 
 pub use choice::best;
+pub use edges::{CalibratedEdge, EdgeIntervals, edge_regions, edges_of};
 pub use error::{Error, Result};
 pub use paired::PairedDifference;
 pub use predictions::{Calibration, Predictions};

@@ -9,9 +9,11 @@
 //! | f(x, y) of a box y | [`box_module`] |
 //! | training of the box module: Eq. 4 and its rivals | [`training`], [`MethodConfig`] |
 //! | frame by frame | [`tracker::TargetTracker`] |
+//! | bands that hold a target's edges nine times of ten | [`calibrate_bands`], [`band_coverage`] |
 //! | Table 3 | [`reproduce`] |
 
 mod backbone;
+mod bands;
 mod benchmark;
 pub mod box_module;
 mod classifier;
@@ -27,6 +29,7 @@ mod trained;
 pub mod training;
 
 pub use backbone::{Architecture, Backbone, BackboneFeatures};
+pub use bands::{BandCoverage, band_coverage, calibrate_bands};
 pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use error::{Error, Result};

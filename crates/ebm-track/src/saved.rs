@@ -65,6 +65,10 @@ settings! {
         pub proposal: GaussianMixture,
         /// p is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
         pub temperature: f64 where 1e-3..=1e3,
+        /// What the bands of the left, top, right and bottom edge are as wide as, in what p says of them
+        /// ([`CalibratedEdge`](ebm_experiment::CalibratedEdge)), where annotated videos taught it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub factors: Option<[f64; 4]> where 0.0..=1e3,
     }
 }
 

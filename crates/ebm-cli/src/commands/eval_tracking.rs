@@ -9,9 +9,10 @@ use ebm_eval::tracking::{
     Annotations, Convention, Diagnosis, RunsReport, SequenceScores, TestSet, TrackingReport, evaluate_runs,
     merge,
 };
+use ebm_track::BandCoverage;
 use serde_json::json;
 
-use super::track_dataset::{TrackArgs, track};
+use super::track_dataset::{Found, TrackArgs, track};
 use crate::schema::document;
 
 const COMMAND: &str = "eval tracking";
@@ -119,15 +120,15 @@ impl TrackingArgs {
 pub fn run(args: &TrackingArgs) -> Result<()> {
     let dataset =
         args.dataset.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    let runs = match (&args.annotations, &args.results) {
-        (Some(annotations), Some(results)) => score(args, annotations, results)?,
-        _ => match track(&args.track, args.dataset.test_set()?, &args.convention())? {
-            Some(runs) => runs,
-            None => {
-                eprintln!("the figures come from the dataset's server");
-                return Ok(());
-            }
-        },
+    let found = match (&args.annotations, &args.results) {
+        (Some(annotations), Some(results)) => {
+            Found { reports: Some(score(args, annotations, results)?), bands: None }
+        }
+        _ => track(&args.track, args.dataset.test_set()?, &args.convention())?,
+    };
+    let Found { reports: Some(runs), bands } = found else {
+        eprintln!("the figures come from the dataset's server");
+        return Ok(());
     };
     if let Some(path) = &args.report {
         let text = serde_json::to_vec_pretty(&document(
@@ -142,12 +143,16 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
         if args.diagnose {
             object["diagnosis"] = diagnoses(&runs);
         }
+        if let Some(bands) = &bands {
+            object["band_coverage"] = json!(bands);
+        }
         println!("{}", document(COMMAND, object));
     } else {
         print_table(&merged, &runs);
         if args.diagnose {
             print_diagnoses(&runs);
         }
+        bands.iter().for_each(print_bands);
     }
     Ok(())
 }
@@ -222,6 +227,19 @@ fn print_diagnoses(runs: &[TrackingReport]) {
         "followed: overlap above 0.5; box wrong: less, though the centre is within half a side of the annotated one; lost: \
          it is not"
     );
+}
+
+fn print_bands(bands: &BandCoverage) {
+    println!(
+        "\n{} frames with bands; edges that they hold, and their mean widths in sides of the box",
+        bands.frames
+    );
+    println!("edge          all  followed   width");
+    for (place, edge) in ["left", "top", "right", "bottom"].iter().enumerate() {
+        let [all, followed] = [bands.held, bands.held_followed].map(|held| 100.0 * held[place]);
+        println!("{edge:<8} {all:6.1} % {followed:7.1} % {:7.3}", bands.widths[place]);
+    }
+    println!("followed: overlap above 0.5, {:.1} % of these frames", 100.0 * bands.followed);
 }
 
 fn print_table(merged: &RunsReport, runs: &[TrackingReport]) {

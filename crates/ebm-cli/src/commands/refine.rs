@@ -97,7 +97,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     }
     if args.rescore && refiner.calibration().is_none() {
         bail!(
-            "--rescore: {} has no calibration; `ebm calibrate` makes one from a detector's boxes on annotated images",
+            "--rescore: {} has no calibration; `ebm calibrate refiner` makes one from a detector's boxes on annotated images",
             args.refiner.display()
         );
     }

@@ -32,8 +32,6 @@ const GRID: usize = 96;
 const WIDTH: usize = 640;
 /// Frames a second of the video that is made of frames that are images.
 const RATE: f64 = 25.0;
-/// The probability of an edge's band.
-const LEVEL: f64 = 0.9;
 /// The tracker that is in the repository.
 const RUN: &str = "weights/tracker";
 
@@ -202,7 +200,7 @@ impl Session<'_> {
                 _ if tracked.state == State::NotFound => None,
                 samples => self.target.density(samples)?,
             };
-            let bands = density.as_ref().and_then(|density| density.edge_regions(LEVEL).ok());
+            let bands = density.as_ref().and_then(|density| density.bands().ok());
             self.say(line(frame, &tracked, density.as_ref(), bands.as_ref()));
             if args.pictures.is_some_and(|every| frame.is_multiple_of(every as usize)) {
                 self.draw(&image, tracked.bbox, density.as_ref(), bands.as_ref())?;

@@ -9,7 +9,9 @@ use ebm_data::fetch::sha256_of;
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::tracking::{Convention, RunResult, TestSet, TrackingReport};
 use ebm_track::saved::SavedConfig;
-use ebm_track::{Repetition, Runs, TrackedSequence, Tracker, TrackerOptions, track_dataset};
+use ebm_track::{
+    BandCoverage, Repetition, Runs, TrackedSequence, Tracker, TrackerOptions, band_coverage, track_dataset,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{create_dir, say_left_out};
@@ -45,6 +47,20 @@ pub struct TrackArgs {
     /// The backbone's weight file, where it is no longer where the run had it.
     #[arg(long, requires = "run")]
     backbone: Option<PathBuf>,
+    /// Follow every sequence once more, and say how often the bands of p(y|x) hold the annotated edges.
+    #[arg(long, requires = "run")]
+    bands: bool,
+    /// Samples of p(y|x) in each frame, for the bands.
+    #[arg(long, requires = "bands", default_value_t = 128)]
+    samples: usize,
+}
+
+/// What a tracker made of a dataset.
+pub struct Found {
+    /// A report for each run; none where only a server has the annotations.
+    pub reports: Option<Vec<TrackingReport>>,
+    /// How often bands hold edges, where that was asked for.
+    pub bands: Option<BandCoverage>,
 }
 
 /// What the boxes in a folder depend on, which does not change when the command goes on.
@@ -57,9 +73,8 @@ struct Origin {
     tracker: SavedConfig,
 }
 
-/// Tracks the dataset and writes what its server or toolkit expects; the reports of its runs, none where only
-/// a server has the annotations.
-pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Option<Vec<TrackingReport>>> {
+/// Tracks the dataset and writes what its server or toolkit expects.
+pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Found> {
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
         bail!("give --run, --sequences and --out");
     };
@@ -97,10 +112,12 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
         for failed in all.iter().flat_map(|run| &run.failed) {
             eprintln!("not tracked: {}: {}", failed.name, failed.reason);
         }
-        return Ok(None);
+        return Ok(Found { reports: None, bands: None });
     }
     let reports = all.iter().map(|run| run.report(&sequences, convention));
-    Ok(Some(reports.collect::<Result<_, _>>()?))
+    let reports = Some(reports.collect::<Result<_, _>>()?);
+    let bands = args.bands.then(|| band_coverage(&tracker, &sequences, args.samples, &mut progress));
+    Ok(Found { reports, bands: bands.transpose()? })
 }
 
 /// Refuses a folder that has the boxes of something else.

@@ -4,17 +4,15 @@
 use std::collections::BTreeMap;
 
 use ebm_data::decode::read_image;
-use ebm_eval::{
-    Detection, GroundTruth, Outcome, calibration::SplitConformal, diagnose, evaluate_coco_in_memory,
-};
-use ebm_experiment::best;
+use ebm_eval::{Detection, GroundTruth, Outcome, diagnose, evaluate_coco_in_memory};
+use ebm_experiment::{CalibratedEdge, EdgeIntervals, best};
 use ebm_seed::Key;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{BoxRefiner, Draw, RefinedBox, RefinedResults};
 use crate::{
-    corner_density::{BoxDensity, CalibratedEdge},
+    corner_density::BoxDensity,
     error::{Error, Result},
 };
 
@@ -25,8 +23,8 @@ pub struct Calibration {
     /// p(y | x) is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
     pub temperature: f64,
     /// Half the width of the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge,
-    /// in units of what p(y | x) says of it and [`LEAST`](Self::LEAST), to hold the edge that often on the
-    /// validation images: locally weighted [`SplitConformal`] (Lei et al., 2018, Section 5.2).
+    /// in units of what p(y | x) says of it and [`CalibratedEdge::LEAST`], to hold the edge that often on the
+    /// validation images: [`EdgeIntervals`].
     pub factors: [f64; 4],
     /// How f enters a detection's score.
     pub rescoring: Rescoring,
@@ -68,10 +66,6 @@ impl Calibration {
     /// A detection is right that has the best score of those that overlap an object by half; so many are
     /// needed for a conformal interval of probability 0.9.
     pub const FEWEST: usize = 9;
-
-    /// What is added to half the width of each interval of p(y | x), in widths or heights of the box: no edge
-    /// is as certain as some densities say.
-    pub const LEAST: f64 = 0.1;
 
     /// Among these the one is chosen whose intervals are the narrowest when they hold nine of ten edges.
     pub const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
@@ -130,7 +124,7 @@ impl Calibration {
         options: &CalibrationOptions,
         progress: &mut dyn Progress,
     ) -> Result<(f64, [f64; 4])> {
-        let mut found: [Intervals; Self::TEMPERATURES.len()] = Default::default();
+        let mut found: [EdgeIntervals; Self::TEMPERATURES.len()] = Default::default();
         let of_image = results.of_images(refiner, |index| right.contains_key(&index));
         progress.begin("densities", of_image.len());
         let images =
@@ -143,13 +137,18 @@ impl Calibration {
                 let mut rng = options.key.index(image.id).rng();
                 let densities = refiner.densities(&seen, boxes, &corners, draw, &mut rng)?;
                 for ((index, refined), density) in indices.iter().zip(&refined).zip(densities) {
-                    found.push(&density, refined.bbox, right[index])?;
+                    match density.edge_regions(BoxDensity::LEVEL) {
+                        // A density without spread has none.
+                        Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}
+                        regions => found.push(&regions?, refined.bbox, right[index]),
+                    }
                 }
             }
             progress.advance(done, "");
         }
         progress.end();
-        let calibrated = found.iter().map(Intervals::calibrated).collect::<Result<Vec<_>>>()?;
+        let calibrated = found.iter().map(|found| Ok(found.calibrated(BoxDensity::LEVEL)?));
+        let calibrated = calibrated.collect::<Result<Vec<_>>>()?;
         let tempered = Self::TEMPERATURES.into_iter().zip(calibrated);
         let narrowest = tempered.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
         Ok(narrowest.map_or((1.0, [1.0; 4]), |(temperature, (factors, _))| (temperature, factors)))
@@ -157,60 +156,8 @@ impl Calibration {
 
     /// What is known of the edges of a refined box `[x, y, width, height]`.
     pub fn edges_of(&self, bbox: [f64; 4]) -> [CalibratedEdge; 4] {
-        with_factors(bbox, self.factors)
+        CalibratedEdge::of_box(bbox, self.factors)
     }
-}
-
-/// The edges of a refined box with the least half width of an interval there.
-fn with_factors(bbox: [f64; 4], factors: [f64; 4]) -> [CalibratedEdge; 4] {
-    let edges = edges(bbox);
-    [0, 1, 2, 3].map(|place| CalibratedEdge {
-        edge: edges[place],
-        least: Calibration::LEAST * bbox[2 + place % 2],
-        factor: factors[place],
-    })
-}
-
-/// The edges of right detections at one temperature.
-#[derive(Default)]
-struct Intervals {
-    /// Of each edge how far the annotated one is away, in half intervals of a factor of 1.
-    distances: [Vec<f64>; 4],
-    /// The sums of these half intervals, in sides of the refined boxes.
-    scales: [f64; 4],
-}
-
-impl Intervals {
-    /// Those of a density about the refined box `bbox`, of an object annotated as `truth`. One without spread
-    /// has none.
-    fn push(&mut self, density: &BoxDensity, bbox: [f64; 4], truth: [f64; 4]) -> Result<()> {
-        let regions = match density.edge_regions(BoxDensity::LEVEL) {
-            Err(Error::Core(ebm_core::Error::NoSpread { .. })) => return Ok(()),
-            regions => regions?,
-        };
-        let refined = with_factors(bbox, [1.0; 4]).into_iter().zip(&regions);
-        for (place, ((refined, region), edge)) in refined.zip(edges(truth)).enumerate() {
-            let scale = refined.scale(region);
-            self.distances[place].push((edge - refined.edge).abs() / scale);
-            self.scales[place] += scale / bbox[2 + place % 2];
-        }
-        Ok(())
-    }
-
-    /// The conformal factors, and the sum of the mean widths with them.
-    fn calibrated(&self) -> Result<([f64; 4], f64)> {
-        let (mut factors, mut width) = ([0.0; 4], 0.0);
-        for (place, distances) in self.distances.iter().enumerate() {
-            factors[place] = SplitConformal::calibrate(distances, 1.0 - BoxDensity::LEVEL)?.threshold;
-            width += 2.0 * factors[place] * self.scales[place] / distances.len() as f64;
-        }
-        Ok((factors, width))
-    }
-}
-
-/// Left, top, right and bottom of `[x, y, width, height]`.
-fn edges([x, y, width, height]: [f64; 4]) -> [f64; 4] {
-    [x, y, x + width, y + height]
 }
 
 /// The object of each right detection, by the detection's place.
@@ -226,23 +173,12 @@ fn right(truth: &GroundTruth, found: &[Detection]) -> Result<BTreeMap<usize, [f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_core::Region;
 
     const CALIBRATION: Calibration = Calibration {
         temperature: 2.0,
         factors: [0.5, 2.0, 1.0, 4.0],
         rescoring: Rescoring { center: 4.0, scale: 2.0, power: 2.0 },
     };
-
-    #[test]
-    fn intervals_lie_about_the_refined_edges() {
-        let edges = CALIBRATION.edges_of([3.0, 4.0, 20.0, 50.0]);
-        let found = edges.map(|edge| (edge.edge, edge.least, edge.factor));
-        assert_eq!(found, [(3.0, 2.0, 0.5), (4.0, 5.0, 2.0), (23.0, 2.0, 1.0), (54.0, 5.0, 4.0)]);
-        let region = Region { intervals: vec![[8.0, 17.0], [88.0, 93.0]], log_level: 0.0, mass: 0.9 };
-        // Half of 9 + 5 and the least.
-        assert_eq!(edges.map(|edge| edge.scale(&region)), [9.0, 12.0, 9.0, 12.0]);
-    }
 
     #[test]
     fn scores_keep_their_range_and_rise_with_f() {

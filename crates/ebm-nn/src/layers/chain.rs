@@ -1,10 +1,13 @@
 //! Convolutions one after the other.
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 
 use super::Conv2d;
 use crate::Result;
-use crate::ops::Workspace;
+use crate::ops::{PackedInverted, Parameters, Workspace};
+use crate::prepared::{Prepared, is_packable};
 
 /// Convolutions one after the other, each followed by its ReLU: of an inverted residual (Sandler et al., 2018) all
 /// but the last, to whose result the input is added where the shapes are the same.
@@ -13,21 +16,26 @@ pub(crate) struct Chain {
     layers: Vec<Conv2d>,
     linear: bool,
     residual: bool,
+    /// All layers as one, where they are an inverted residual that has such a form.
+    prepared: Prepared<Option<PackedInverted>>,
 }
 
 impl Chain {
     /// Layers that all have their ReLU.
     pub(crate) fn plain(layers: Vec<Conv2d>) -> Self {
-        Self { layers, linear: false, residual: false }
+        Self { layers, linear: false, residual: false, prepared: Prepared::new() }
     }
 
     /// Expansion, depthwise convolution and projection; with `residual`, plus the input.
     pub(crate) fn inverted(layers: Vec<Conv2d>, residual: bool) -> Self {
-        Self { layers, linear: true, residual }
+        Self { layers, linear: true, residual, prepared: Prepared::new() }
     }
 
     /// (N, H, W, C) -> (N, …, channels).
     pub(crate) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        if let Some(packed) = self.packed(x, train)?.as_deref().and_then(Option::as_ref) {
+            return packed.forward(x, self.residual);
+        }
         let (mut y, last) = (x.clone(), self.layers.len().saturating_sub(1));
         let mut inner = Vec::with_capacity(last);
         for (i, layer) in self.layers.iter().enumerate() {
@@ -39,5 +47,43 @@ impl Chain {
         }
         inner.into_iter().for_each(|map| Workspace::shared().recycle_input(map, &y));
         Ok(y)
+    }
+
+    /// All layers as one for this input; none where a gradient may be wanted or statistics move.
+    fn packed(&self, x: &Tensor, train: bool) -> Result<Option<Arc<Option<PackedInverted>>>> {
+        if !self.linear || !is_packable(x) || x.track_op() {
+            return Ok(None);
+        }
+        if !self.layers.iter().all(|layer| layer.is_fixed(train)) {
+            self.prepared.forget();
+            return Ok(None);
+        }
+        self.prepared.get(|| self.as_one()).map(Some)
+    }
+
+    fn as_one(&self) -> Result<Option<PackedInverted>> {
+        let (expand, depthwise, project) = match self.layers.as_slice() {
+            [expand, depthwise, project] => (Some(expand), depthwise, project),
+            [depthwise, project] => (None, depthwise, project),
+            _ => return Ok(None),
+        };
+        let Some((stride, padding, activation)) = depthwise.depthwise_form() else { return Ok(None) };
+        let pointwise = expand.into_iter().chain([project]).all(Conv2d::is_pointwise);
+        let kernel = depthwise.weight().dim(3)?;
+        let rectified = expand.is_none_or(|expand| expand.rectifier() == Some(activation));
+        if !pointwise || !rectified || !PackedInverted::serves(kernel, stride) {
+            return Ok(None);
+        }
+        let [depthwise, project] = [depthwise.folded()?, project.folded()?];
+        let expand = expand.map(Conv2d::folded).transpose()?;
+        PackedInverted::new(
+            expand.as_ref().map(Parameters::of),
+            Parameters::of(&depthwise),
+            Parameters::of(&project),
+            stride,
+            padding,
+            activation,
+        )
+        .map(Some)
     }
 }

@@ -251,6 +251,29 @@ impl Conv2d {
         self.depthwise
     }
 
+    /// Whether the layer is the same until its parameters are others: these are constant, and normalisation is by
+    /// the running statistics.
+    pub(crate) fn is_fixed(&self, train: bool) -> bool {
+        !self.norm.as_ref().is_some_and(|norm| norm.uses_batch(train)) && self.is_constant([].into_iter())
+    }
+
+    /// Whether it joins the channels of each pixel and does nothing else.
+    pub(crate) fn is_pointwise(&self) -> bool {
+        let is_point = matches!(self.weight.dims(), [.., 1, 1]) && !self.depthwise;
+        is_point && self.stride == 1 && matches!(self.padding, Padding::Same | Padding::Each(0))
+    }
+
+    /// What ReLU is; none where it has parameters.
+    pub(crate) fn rectifier(&self) -> Option<Activation> {
+        self.slope.is_none().then_some(self.rectifier)
+    }
+
+    /// Stride, padding and ReLU of a depthwise convolution that [has no parameters](Self::rectifier) behind it.
+    pub(crate) fn depthwise_form(&self) -> Option<(usize, Padding, Activation)> {
+        let rectifier = self.rectifier().filter(|_| self.depthwise)?;
+        Some((self.stride, self.padding, rectifier))
+    }
+
     /// Whether neither the parameters nor these arguments depend on a variable.
     fn is_constant<'a>(&'a self, arguments: impl Iterator<Item = &'a Tensor>) -> bool {
         are_constant(self.parameters().chain(arguments))
@@ -283,7 +306,7 @@ impl Conv2d {
 
     /// Weight and bias with the affine map of the normalisation's running statistics in them: they are
     /// smaller than the maps it would run over.
-    fn folded(&self) -> Result<(Tensor, Option<Tensor>)> {
+    pub(crate) fn folded(&self) -> Result<(Tensor, Option<Tensor>)> {
         let Some(norm) = &self.norm else { return Ok((self.weight.clone(), self.bias.clone())) };
         let (scale, shift) = norm.affine()?;
         let bias = match &self.bias {

@@ -5,6 +5,7 @@ use ebm_core::{DensityMap, ImportanceDensity, Region, Tempered, WeightedSamples}
 use ebm_data::patch::PatchGeometry;
 use ebm_data::rect::overlap;
 use ebm_data::sequences::Rect;
+use ebm_experiment::{CalibratedEdge, edge_regions, edges_of};
 use rand::RngCore;
 
 use super::target::Target;
@@ -17,6 +18,8 @@ use crate::saved::DensityConfig;
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxDensity {
     edges: WeightedSamples<4>,
+    /// What a calibration knows of each edge.
+    calibrated: Option<[CalibratedEdge; 4]>,
 }
 
 impl BoxDensity {
@@ -33,24 +36,46 @@ impl BoxDensity {
     ) -> Result<Self> {
         let features = TargetFeatures::new(features, bbox)?;
         let center = features.encode(&bbox.unsqueeze(1)?)?.squeeze(1)?;
-        let DensityConfig { proposal, temperature } = config;
+        let DensityConfig { proposal, temperature, factors } = config;
         let model = Tempered::new(network, *temperature)?;
         let density = ImportanceDensity::adaptive(&model, &features, proposal, &center, num_samples, rng)?;
         let y: Vec<f32> = density.samples().flatten().map(|&number| number as f32).collect();
         let y = Tensor::from_vec(y, (1, num_samples, 4), &Device::Cpu)?.to_device(center.device())?;
-        let boxes = rects(&features.decode(&y)?.squeeze(0)?.to_dtype(DType::F32)?)?;
-        let edges = boxes.into_iter().map(|bbox| edges(Target::of_patch(bbox, geometry).rect()));
-        Ok(Self { edges: WeightedSamples::new(&density, edges.collect())? })
+        let in_image = |boxes: &Tensor| -> Result<Vec<Rect>> {
+            let boxes = rects(&boxes.to_dtype(DType::F32)?)?.into_iter();
+            Ok(boxes.map(|bbox| Target::of_patch(bbox, geometry).rect()).collect())
+        };
+        let edges = in_image(&features.decode(&y)?.squeeze(0)?)?.into_iter().map(edges_of).collect();
+        let calibrated = match (factors, in_image(bbox)?.first()) {
+            (Some(factors), Some(bbox)) => Some(CalibratedEdge::of_box(*bbox, *factors)),
+            _ => None,
+        };
+        Ok(Self { edges: WeightedSamples::new(&density, edges)?, calibrated })
     }
 
-    /// Where each edge lies with probability `level`, the smallest sets: left, top, right, bottom.
+    /// The probability of [`bands`](Self::bands).
+    pub const LEVEL: f64 = 0.9;
+
+    /// Where each edge lies with probability `level` as p(y|x) says, the smallest sets: left, top, right,
+    /// bottom.
     ///
     /// # Errors
     /// When `level` is not between 0 and 1, or the samples have no spread.
     pub fn edge_regions(&self, level: f64) -> Result<[Region; 4]> {
-        let region =
-            |edge| -> Result<Region> { Ok(self.edges.marginal(edge)?.highest_density_region(level)?) };
-        Ok([region(0)?, region(1)?, region(2)?, region(3)?])
+        Ok(edge_regions(&self.edges, level)?)
+    }
+
+    /// Where each edge lies with probability 0.9: what p(y|x) says, or, where there is a calibration, as wide
+    /// about the box's own edges as held them so often on videos like those of the calibration.
+    ///
+    /// # Errors
+    /// When the samples have no spread.
+    pub fn bands(&self) -> Result<[Region; 4]> {
+        let mut regions = self.edge_regions(Self::LEVEL)?;
+        for (region, calibrated) in regions.iter_mut().zip(self.calibrated.into_iter().flatten()) {
+            region.intervals = vec![calibrated.interval(region)];
+        }
+        Ok(regions)
     }
 
     /// E[IoU(Y, `bbox`)]: how much of the box is right if f is.
@@ -73,9 +98,4 @@ impl BoxDensity {
     pub fn effective_sample_size(&self) -> f64 {
         self.edges.effective_sample_size()
     }
-}
-
-/// Left, top, right and bottom of a box.
-fn edges([x, y, width, height]: Rect) -> [f64; 4] {
-    [x, y, x + width, y + height]
 }

@@ -221,14 +221,24 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// # Errors
     /// When the box module refuses.
     pub fn density(&self, num_samples: usize) -> Result<Option<BoxDensity>> {
-        let Networks { boxes: network, density, device, .. } = self.networks;
-        let (Some(Refining { geometry, features }), Some(density)) = (&self.last, density) else {
-            return Ok(None);
-        };
+        match &self.networks.density {
+            Some(config) => self.density_with(config, num_samples),
+            None => Ok(None),
+        }
+    }
+
+    /// The same, computed as `config` says.
+    pub(crate) fn density_with(
+        &self,
+        config: &DensityConfig,
+        num_samples: usize,
+    ) -> Result<Option<BoxDensity>> {
+        let Networks { boxes: network, device, .. } = self.networks;
+        let Some(Refining { geometry, features }) = &self.last else { return Ok(None) };
         let bbox = row_of(self.target.in_patch(geometry), device)?;
         let mut rng = self.key.split("density").index(self.frame as u64).rng();
         let features = features.clone();
-        BoxDensity::about(network, features, &bbox, geometry, density, num_samples, &mut rng).map(Some)
+        BoxDensity::about(network, features, &bbox, geometry, config, num_samples, &mut rng).map(Some)
     }
 
     fn look(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {

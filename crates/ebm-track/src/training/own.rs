@@ -79,7 +79,8 @@ impl ModuleTraining<'_> {
     #[must_use]
     pub fn saved(&self, backbone: PathBuf, chosen: Chosen) -> SavedConfig {
         let Chosen { step_factor, temperature } = chosen;
-        let density = self.method.proposal().map(|proposal| DensityConfig { proposal, temperature });
+        let density =
+            self.method.proposal().map(|proposal| DensityConfig { proposal, temperature, factors: None });
         SavedConfig {
             method: self.method.key.clone(),
             seed: self.seed,

@@ -37,7 +37,7 @@ fn networks(steps: usize) -> Networks<BoxModule> {
     let boxes = BoxModule::new(&sizes, store.var_builder(DType::F32, &device)).unwrap();
     let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
     let proposal = GaussianMixture::isotropic(&[0.05, 0.5], 4).unwrap();
-    let density = Some(DensityConfig { proposal, temperature: 1.0 });
+    let density = Some(DensityConfig { proposal, temperature: 1.0, factors: None });
     Networks { backbone: Arc::new(backbone), boxes, refinement, density, device }
 }
 

@@ -42,7 +42,7 @@ pub struct RefinerArgs {
     #[arg(long)]
     body: PathBuf,
     /// A detector's boxes on the validation images, as a COCO result file: the step lengths with the best AP
-    /// of these are chosen, and intervals and scores calibrated by them, as `ebm calibrate` does. Without it
+    /// of these are chosen, and intervals and scores calibrated by them, as `ebm calibrate refiner` does. Without it
     /// moved annotated boxes stand in for them.
     #[arg(long, requires = "val_annotations")]
     results: Option<PathBuf>,

@@ -136,7 +136,7 @@ impl WithSimd for Task<'_> {
 
 /// `to ← activation(sums + bias + residual)`; an empty bias or residual is none.
 #[inline(always)]
-pub(super) fn finish<S: Simd>(
+pub(in crate::ops) fn finish<S: Simd>(
     simd: S,
     sums: &[f32],
     bias: &[f32],

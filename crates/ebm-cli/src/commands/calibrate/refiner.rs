@@ -1,4 +1,4 @@
-//! `ebm calibrate`: what validation images teach about a refiner for one detector.
+//! `ebm calibrate refiner`: what validation images teach about a refiner for one detector.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,9 @@ use ebm_train::{ModelMetadata, Progress};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 
-/// Arguments of `ebm calibrate`.
+/// Arguments of `ebm calibrate refiner`.
 #[derive(Args)]
-pub struct CalibrateArgs {
+pub struct RefinerArgs {
     /// The refiner, of `ebm train refiner`.
     #[arg(long)]
     refiner: PathBuf,
@@ -103,7 +103,7 @@ impl Fit<'_> {
 }
 
 /// Runs the command.
-pub fn run(args: &CalibrateArgs) -> Result<()> {
+pub fn run(args: &RefinerArgs) -> Result<()> {
     if args.out.exists() {
         bail!("{} exists already; give another --out", args.out.display());
     }

@@ -1,0 +1,167 @@
+//! How wide the bands of edges have to be, taught by annotated videos, and how often they hold what they say.
+
+use ebm_data::rect::overlap;
+use ebm_data::sequences::{Rect, Sequence};
+use ebm_experiment::{EdgeIntervals, edges_of};
+use ebm_train::Progress;
+use serde::Serialize;
+
+use crate::box_module::BoxModule;
+use crate::error::{Error, Result};
+use crate::localize::State;
+use crate::saved::DensityConfig;
+use crate::tracker::{BoxDensity, TargetTracker};
+use crate::trained::Tracker;
+
+/// A target is followed where the overlap with it is above this.
+const FOLLOWED: f64 = 0.5;
+
+/// Among these the temperature of p(y|x) is chosen whose bands are the narrowest.
+const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+
+/// How often bands held the annotated edges, and how wide they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BandCoverage {
+    /// Frames with bands and an annotation.
+    pub frames: usize,
+    /// The fraction of these frames in which the target was followed: an overlap above 0.5.
+    pub followed: f64,
+    /// The fraction of all frames in which the bands of the left, top, right and bottom edge hold the
+    /// annotated one.
+    pub held: [f64; 4],
+    /// The same where the target was followed.
+    pub held_followed: [f64; 4],
+    /// The mean widths of the bands, in widths and heights of the boxes.
+    pub widths: [f64; 4],
+}
+
+/// Visits every frame of the sequences in which the tracker of `tracker` found its target and an annotation
+/// is valid, with the tracker and the annotated box.
+fn each_found(
+    tracker: &Tracker,
+    sequences: &[Sequence],
+    progress: &mut dyn Progress,
+    each: &mut dyn FnMut(&TargetTracker<'_, BoxModule>, Rect) -> Result<()>,
+) -> Result<()> {
+    progress.begin("tracking, for bands", sequences.len());
+    for (number, sequence) in (1..).zip(sequences) {
+        tracker.track_sequence(
+            sequence,
+            &mut |frame, _, tracked, target| match sequence.boxes.get(frame) {
+                Some(truth) if tracked.state != State::NotFound && sequence.is_valid(frame) => {
+                    each(target, *truth)
+                }
+                _ => Ok(()),
+            },
+        )?;
+        progress.advance(number, &sequence.name);
+    }
+    progress.end();
+    Ok(())
+}
+
+/// How p(y|x) of this tracker is used so that the bands of each edge hold nine of ten annotated ones in the
+/// frames of `sequences` in which the target is followed: the temperature with the narrowest bands, and their
+/// factors. Neighbouring frames of a video are alike, so that this promises less than as many images would.
+///
+/// # Errors
+/// [`Error::Config`] where f was trained as no density; with too few frames that are followed; when a sequence
+/// cannot be tracked.
+pub fn calibrate_bands(
+    tracker: &Tracker,
+    sequences: &[Sequence],
+    num_samples: usize,
+    progress: &mut dyn Progress,
+) -> Result<DensityConfig> {
+    let Some(density) = &tracker.networks().density else {
+        let reason = "its f was trained as no density, so that there are no bands".to_owned();
+        return Err(Error::Config { part: "tracker", reason });
+    };
+    let at = |temperature| DensityConfig { temperature, factors: None, ..density.clone() };
+    let configs = TEMPERATURES.map(at);
+    let mut found: [EdgeIntervals; TEMPERATURES.len()] = Default::default();
+    each_found(tracker, sequences, progress, &mut |target, truth| {
+        let bbox = target.bbox();
+        if overlap(&bbox, &truth) <= FOLLOWED {
+            return Ok(());
+        }
+        for (found, config) in found.iter_mut().zip(&configs) {
+            if let Some(density) = target.density_with(config, num_samples)? {
+                match density.edge_regions(BoxDensity::LEVEL) {
+                    Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}
+                    regions => found.push(&regions?, bbox, truth),
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let mut best: Option<(f64, DensityConfig)> = None;
+    for (found, config) in found.iter().zip(configs) {
+        let (factors, width) = found.calibrated(BoxDensity::LEVEL)?;
+        let (temperature, frames) = (config.temperature, found.len());
+        progress.message(&format!(
+            "temperature {temperature}: the four bands together {width:.3} sides wide, by {frames} frames"
+        ));
+        if best.as_ref().is_none_or(|(least, _)| width < *least) {
+            best = Some((width, DensityConfig { factors: Some(factors), ..config }));
+        }
+    }
+    Ok(best.map_or_else(|| density.clone(), |(_, config)| config))
+}
+
+/// How often the bands of this tracker hold the annotated edges of `sequences`.
+///
+/// # Errors
+/// When a sequence cannot be tracked.
+pub fn band_coverage(
+    tracker: &Tracker,
+    sequences: &[Sequence],
+    num_samples: usize,
+    progress: &mut dyn Progress,
+) -> Result<BandCoverage> {
+    let (mut all, mut followed) = (Held::default(), Held::default());
+    let mut widths = [0.0; 4];
+    each_found(tracker, sequences, progress, &mut |target, truth| {
+        let Some(density) = target.density(num_samples)? else { return Ok(()) };
+        let bands = match density.bands() {
+            Err(Error::Core(ebm_core::Error::NoSpread { .. })) => return Ok(()),
+            bands => bands?,
+        };
+        let (bbox, edges) = (target.bbox(), edges_of(truth));
+        let holds = [0, 1, 2, 3].map(|place| bands[place].contains(edges[place]));
+        for (place, band) in bands.iter().enumerate() {
+            widths[place] += band.width() / bbox[2 + place % 2];
+        }
+        all.add(holds);
+        if overlap(&bbox, &truth) > FOLLOWED {
+            followed.add(holds);
+        }
+        Ok(())
+    })?;
+    let frames = all.frames;
+    Ok(BandCoverage {
+        frames,
+        followed: followed.frames as f64 / frames.max(1) as f64,
+        held: all.fractions(),
+        held_followed: followed.fractions(),
+        widths: widths.map(|width| width / frames.max(1) as f64),
+    })
+}
+
+/// Frames, and in how many of them each edge was held.
+#[derive(Default)]
+struct Held {
+    frames: usize,
+    held: [usize; 4],
+}
+
+impl Held {
+    fn add(&mut self, holds: [bool; 4]) {
+        self.frames += 1;
+        self.held.iter_mut().zip(holds).for_each(|(held, holds)| *held += usize::from(holds));
+    }
+
+    fn fractions(&self) -> [f64; 4] {
+        self.held.map(|held| held as f64 / self.frames.max(1) as f64)
+    }
+}

@@ -279,12 +279,15 @@ fn bands_are_calibrated_and_measured() {
     let output = succeeds(&calibrate);
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), text(&model));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("bands are multiplied by") && said.contains("temperature 16"), "{said}");
+    assert!(
+        said.contains("bands are multiplied by") && said.contains("temperature 16: the four bands"),
+        "{said}"
+    );
     // In half precision, as before.
     assert!(std::fs::metadata(&model).unwrap().len() < size + 1000);
 
     let out = place("boxes");
-    let eval = ["eval", "tracking", "--run", text(&run), "--dataset", "otb100", "--sequences", &sequences];
+    let eval = ["eval", "tracking", "--run", text(&run), "--dataset", "other", "--sequences", &sequences];
     let eval =
         [&eval[..], &["--out", text(&out), "--repetitions", "1", "--bands", "--samples", "64"]].concat();
     let object = schema::document(&succeeds(&[&eval[..], &["--json"]].concat()).stdout, "eval tracking");

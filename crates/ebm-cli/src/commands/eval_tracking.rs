@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use ebm_eval::Summary;
 use ebm_eval::tracking::{
@@ -19,7 +19,7 @@ const COMMAND: &str = "eval tracking";
 
 /// A benchmark: its annotations and how its figures are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Dataset {
+pub enum Dataset {
     /// OTB-100 (OTB-2015).
     Otb100,
     /// UAV123.
@@ -35,7 +35,8 @@ enum Dataset {
     /// TrackingNet, as its server is known to compute; with --run its test set, whose figures come from the
     /// server.
     Trackingnet,
-    /// Any folder of box lists, as pytracking computes.
+    /// Any folder of box lists, as pytracking computes; with --run any folder of sequences that are laid out
+    /// like OTB's.
     Other,
 }
 
@@ -85,8 +86,9 @@ pub struct TrackingArgs {
 }
 
 impl Dataset {
-    fn test_set(self) -> Result<TestSet> {
-        Ok(match self {
+    /// What a tracker goes over.
+    pub fn test_set(self) -> TestSet {
+        match self {
             Self::Otb100 => TestSet::Otb100,
             Self::Uav123 => TestSet::Uav123,
             Self::Nfs => TestSet::Nfs,
@@ -94,10 +96,8 @@ impl Dataset {
             Self::Got10k => TestSet::Got10kVal,
             Self::Got10kTest => TestSet::Got10kTest,
             Self::Trackingnet => TestSet::TrackingNet,
-            Self::Other => bail!(
-                "--dataset other has no known layout of frames; with --run give one of the named datasets"
-            ),
-        })
+            Self::Other => TestSet::Own,
+        }
     }
 }
 
@@ -124,7 +124,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
         (Some(annotations), Some(results)) => {
             Found { reports: Some(score(args, annotations, results)?), bands: None }
         }
-        _ => track(&args.track, args.dataset.test_set()?, &args.convention())?,
+        _ => track(&args.track, args.dataset.test_set(), &args.convention())?,
     };
     let Found { reports: Some(runs), bands } = found else {
         eprintln!("the figures come from the dataset's server");

@@ -26,6 +26,8 @@ pub enum TestSet {
     Got10kTest,
     /// TrackingNet's 511 videos for tests, whose boxes its server keeps.
     TrackingNet,
+    /// Sequences of one's own, laid out as OTB's are, with all their boxes.
+    Own,
 }
 
 /// The boxes of a sequence in one run, and the seconds that each frame took.
@@ -55,13 +57,14 @@ impl TestSet {
             Self::Got10kVal => got10k::load(root, &got10k::Split::Val, &options)?,
             Self::Got10kTest => got10k::load(root, &got10k::Split::Test, &options)?,
             Self::TrackingNet => trackingnet::load(root, &[trackingnet::Set::Test], &options)?,
+            Self::Own => otb::load_folders(root, &options)?,
         })
     }
 
     /// How its figures are computed.
     pub fn convention(self) -> Convention {
         match self {
-            Self::Otb100 | Self::Nfs => Convention::pytracking(),
+            Self::Otb100 | Self::Nfs | Self::Own => Convention::pytracking(),
             Self::Uav123 => Convention::pytracking_uav(),
             Self::Lasot => Convention::pytracking_lasot(),
             Self::Got10kVal | Self::Got10kTest => Convention::got10k(),
@@ -93,7 +96,7 @@ impl TestSet {
             Self::TrackingNet => (ResultFormat::TrackingNet, ""),
             Self::Uav123 => (ResultFormat::Pytracking, "uav_"),
             Self::Nfs => (ResultFormat::Pytracking, "nfs_"),
-            Self::Otb100 | Self::Lasot => (ResultFormat::Pytracking, ""),
+            Self::Otb100 | Self::Lasot | Self::Own => (ResultFormat::Pytracking, ""),
         };
         let of_run = |run: usize| match format {
             ResultFormat::TrackingNet => folder.join(format!("run_{:03}", run + 1)),

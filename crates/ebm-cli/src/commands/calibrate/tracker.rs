@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_track::saved::SavedConfig;
 use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
 
+use crate::commands::eval_tracking::Dataset;
 use crate::commands::say_left_out;
 use crate::progress::Console;
 
@@ -18,9 +18,12 @@ pub struct TrackerArgs {
     /// learnt, in the place of what it says of its density.
     #[arg(long)]
     run: PathBuf,
-    /// A folder of annotated sequences, laid out like OTB, that it was not trained on.
+    /// Annotated sequences that it was not trained on, laid out as their dataset is.
     #[arg(long)]
     sequences: PathBuf,
+    /// Of which dataset they are.
+    #[arg(long, value_enum, default_value = "other")]
+    dataset: Dataset,
     /// Samples of p(y|x) in each frame, as many as will be drawn when it is used.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..))]
     samples: u32,
@@ -36,7 +39,7 @@ pub struct TrackerArgs {
 pub fn run(args: &TrackerArgs) -> Result<()> {
     let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
     let tracker = Tracker::open_with(&args.run, &options)?;
-    let found = otb::load(&args.sequences, &SequenceOptions::benchmark())
+    let found = (args.dataset.test_set().load(&args.sequences))
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
     say_left_out(&found.quarantine);
     let samples = args.samples as usize;

@@ -41,7 +41,9 @@ impl Found {
 /// The image with its boxes, each refined one with its class and score and, where there is a density, the
 /// bands in which its edges lie; they are grey where the density has too few effective samples, and a line
 /// below says so. `truth` has labels and boxes.
-pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> Result<Image> {
+///
+/// A line below says which model it is, if there is a name.
+pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found], model: &str) -> Result<Image> {
     let longest = image.width.max(image.height);
     let factor = (ROOMY / longest).max(1);
     let scale = factor as f64;
@@ -59,7 +61,9 @@ pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> R
         [mark(detection.before, BEFORE, String::new()), mark(detection.bbox, AFTER, caption(detection))]
     });
     let marks: Vec<Mark> = truth.chain(boxes).collect();
-    with_marks(large, scale, size * SMALL_EM, &marks, &warning(found))
+    let lines = [model.to_owned(), warning(found)];
+    let said: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+    with_marks(large, scale, size * SMALL_EM, &marks, &said.join(": "))
 }
 
 fn caption(found: &Detection) -> String {
@@ -108,7 +112,7 @@ mod tests {
     fn bands_lie_along_the_edges() {
         let image = Image::filled(640, 640, [40; 3]).unwrap();
         let bbox = [100.0, 200.0, 300.0, 240.0];
-        let drawn = picture(&image, &[], &[found(bbox, Some([100.0, 200.0, 400.0, 440.0]))]).unwrap();
+        let drawn = picture(&image, &[], &[found(bbox, Some([100.0, 200.0, 400.0, 440.0]))], "").unwrap();
         let pixel =
             |x: usize, y: usize| <[u8; 3]>::try_from(&drawn.pixels[3 * (640 * y + x)..][..3]).unwrap();
         // Beside the lines, which are inside the box, and on them.
@@ -123,7 +127,7 @@ mod tests {
     fn lines_and_letters_grow_with_the_image() {
         let thick = |side: usize| {
             let image = Image::filled(side, 100, [40; 3]).unwrap();
-            let drawn = picture(&image, &[], &[found([10.0, 10.0, 80.0, 80.0], None)]).unwrap();
+            let drawn = picture(&image, &[], &[found([10.0, 10.0, 80.0, 80.0], None)], "").unwrap();
             let row = &drawn.pixels[3 * drawn.width * (drawn.height / 2)..][..3 * drawn.width];
             row.chunks_exact(3)
                 .skip_while(|pixel| *pixel != AFTER)

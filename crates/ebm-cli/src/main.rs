@@ -11,6 +11,7 @@ mod detection_picture;
 mod device;
 mod environment;
 mod exit;
+mod local_page;
 mod parallel;
 mod picture;
 #[cfg(target_os = "linux")]

@@ -184,10 +184,21 @@ pub fn beside(image: &Image, panels: &[Image]) -> ebm_data::Result<Image> {
         .chain(panels)
         .map(|image| resize_pillow(image, (image.width * ROW).div_ceil(image.height), ROW))
         .collect();
-    let width = scaled.iter().map(|image| image.width + GAP).sum::<usize>();
-    let mut row = Image::filled(width, ROW + GAP, [255; 3])?;
+    in_row(&scaled, GAP)
+}
+
+/// Images side by side as they are, on white.
+pub fn row(images: &[Image]) -> ebm_data::Result<Image> {
+    in_row(images, 0)
+}
+
+/// Images in one row, with this much white on the right and below.
+fn in_row(images: &[Image], margin: usize) -> ebm_data::Result<Image> {
+    let height = images.iter().map(|image| image.height).max().unwrap_or(0);
+    let width = images.iter().map(|image| image.width + GAP).sum::<usize>().saturating_sub(GAP);
+    let mut row = Image::filled(width + margin, height + margin, [255; 3])?;
     let mut left = 0;
-    for image in &scaled {
+    for image in images {
         paste(&mut row, image, left, 0);
         left += image.width + GAP;
     }

@@ -1,14 +1,20 @@
 //! `ebm demo`: who is answered, what it does with hostile requests, and what a browser shows.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
+#[path = "demo/ages.rs"]
+mod ages;
 #[path = "demo/attacks.rs"]
 mod attacks;
 #[path = "demo/browser.rs"]
 mod browser;
+#[path = "demo/browser_tabs.rs"]
+mod browser_tabs;
 #[path = "demo/chromium.rs"]
 mod chromium;
 #[path = "demo/server.rs"]
 mod server;
+#[path = "demo/toy.rs"]
+mod toy;
 
 use std::time::{Duration, Instant};
 

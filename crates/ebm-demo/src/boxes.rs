@@ -1,36 +1,26 @@
 //! The tab "Boxes": what is found in a photograph, and the way of a box that the user has moved.
 
-use std::collections::VecDeque;
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use ebm_core::{GradientAscent, StepRule};
-use ebm_data::decode::decode_upright;
 use ebm_detect::{Corner, Detection, Detector, LabelledBox, Scene};
 use ebm_seed::Key;
-use hyper::StatusCode;
-use percent_encoding::percent_decode_str;
+use ebm_server::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Refusal;
+use crate::error::Result;
 use crate::limits;
+use crate::recent::Recent;
+use crate::upload::upload;
 
 /// A detector, and the photographs that it has seen last.
 pub struct Boxes {
     detector: Detector,
     min_score: f32,
-    known: Mutex<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    images: VecDeque<Photograph>,
-    next: u64,
+    known: Recent<Photograph>,
 }
 
 struct Photograph {
-    id: u64,
     size: [usize; 2],
     scene: Scene,
 }
@@ -160,13 +150,11 @@ struct Map {
 
 /// Importance samples of a density.
 const SAMPLES: usize = 2048;
-/// The name of a photograph whose request has none.
-const NAMELESS: &str = "the photograph";
 
 impl Boxes {
     /// With no photograph yet; detections from `min_score` on are shown.
     pub fn new(detector: Detector, min_score: f32) -> Self {
-        Self { detector, min_score, known: Mutex::default() }
+        Self { detector, min_score, known: Recent::new(limits::IMAGES, "photograph") }
     }
 
     /// What there is to choose.
@@ -186,21 +174,14 @@ impl Boxes {
     }
 
     /// Looks at the photograph whose file is `bytes`; its name is the query `name=`.
-    pub fn look(&self, query: &str, bytes: &[u8]) -> Result<Seen, Refusal> {
+    pub fn look(&self, query: &str, bytes: &[u8]) -> Result<Seen> {
         let start = Instant::now();
-        let name = query.split('&').find_map(|part| part.strip_prefix("name="));
-        let name = name.map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
-        let name = name.unwrap_or_else(|| NAMELESS.to_owned());
-        let image = decode_upright(bytes, Path::new(&name), &limits::decode())?;
+        let image = upload(query, bytes)?;
         let mut scene = self.detector.look(&image)?;
         scene.detections.retain(|found| found.score >= self.min_score);
         let detections = scene.detections.iter().map(|found| self.found(found)).collect();
         let size = [image.width, image.height];
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = known.next;
-        known.next += 1;
-        known.images.truncate(limits::SCENES - 1);
-        known.images.push_front(Photograph { id, size, scene });
+        let id = self.known.add(Photograph { size, scene });
         let [width, height] = size;
         Ok(Seen { image: id, width, height, detections, milliseconds: since(start) })
     }
@@ -217,13 +198,15 @@ impl Boxes {
     }
 
     /// Lets a box climb.
-    pub fn climb(&self, asked: &Climb) -> Result<Climbed, Refusal> {
+    pub fn climb(&self, asked: &Climb) -> Result<Climbed> {
         let start = Instant::now();
         let own = self.detector.ascent();
         let own = own.ok_or_else(|| Refusal::bad("this detector has no energy model, so nothing climbs"))?;
         if asked.steps > limits::STEPS || !(0.0..=limits::FACTOR).contains(&asked.factor) {
             let (steps, factor) = (limits::STEPS, limits::FACTOR);
-            return Err(Refusal::bad(format!("T is at most {steps}, and λ is multiplied by 0 to {factor}")));
+            return Err(
+                Refusal::bad(format!("T is at most {steps}, and λ is multiplied by 0 to {factor}")).into()
+            );
         }
         let step_length = own.step_length.iter().map(|length| length * asked.factor).collect();
         let ascent = GradientAscent { steps: asked.steps, step_length, ..own.clone() };
@@ -240,10 +223,10 @@ impl Boxes {
     }
 
     /// p(y | x) about a box.
-    pub fn density(&self, asked: &About) -> Result<Density, Refusal> {
+    pub fn density(&self, asked: &About) -> Result<Density> {
         let start = Instant::now();
         if asked.size > limits::MAP_SIZE {
-            return Err(Refusal::bad(format!("size is at most {}", limits::MAP_SIZE)));
+            return Err(Refusal::bad(format!("size is at most {}", limits::MAP_SIZE)).into());
         }
         let given = LabelledBox { bbox: asked.bbox, label: asked.label };
         // The same box has the same samples, whatever was asked before.
@@ -266,27 +249,24 @@ impl Boxes {
     }
 
     /// Asks about a box in a photograph that is still known.
-    fn with<T>(
-        &self,
-        image: u64,
-        bbox: [f64; 4],
-        ask: impl FnOnce(&Scene) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let photograph = known.images.iter().find(|photograph| photograph.id == image);
-        let photograph = photograph.ok_or_else(|| {
-            Refusal::new(StatusCode::NOT_FOUND, "this photograph is no longer known; choose it again")
-        })?;
-        let [x, y, width, height] = bbox;
-        let [columns, rows] = photograph.size.map(|side| side as f64);
-        let is_box = bbox.iter().all(|value| value.abs() <= 1e6) && width >= 1.0 && height >= 1.0;
-        if !is_box || x >= columns || y >= rows || x + width <= 0.0 || y + height <= 0.0 {
-            return Err(Refusal::bad(
-                "a box is at least a pixel wide and high, and partly in the photograph",
-            ));
-        }
-        ask(&photograph.scene)
+    fn with<T>(&self, image: u64, bbox: [f64; 4], ask: impl FnOnce(&Scene) -> Result<T>) -> Result<T> {
+        self.known.with(image, |photograph| {
+            check_box(bbox, photograph.size)?;
+            ask(&photograph.scene)
+        })
     }
+}
+
+/// Refuses a box that is none, or lies beside its photograph.
+pub fn check_box(bbox: [f64; 4], size: [usize; 2]) -> Result<()> {
+    let [x, y, width, height] = bbox;
+    let [columns, rows] = size.map(|side| side as f64);
+    let is_box = bbox.iter().all(|value| value.abs() <= 1e6) && width >= 1.0 && height >= 1.0;
+    if !is_box || x >= columns || y >= rows || x + width <= 0.0 || y + height <= 0.0 {
+        let said = "a box is at least a pixel wide and high, and partly in the photograph";
+        return Err(Refusal::bad(said).into());
+    }
+    Ok(())
 }
 
 impl Map {
@@ -309,6 +289,6 @@ impl From<CornerName> for Corner {
 }
 
 /// The time since then in milliseconds.
-fn since(start: Instant) -> f64 {
+pub fn since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }

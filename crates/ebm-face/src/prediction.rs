@@ -23,6 +23,10 @@ use crate::{EnergyHead, Error, Result};
 pub const AGE: &str = "age";
 /// The title of configurations that estimate a head's pose.
 pub const HEAD_POSE: &str = "head pose";
+/// The side of the crop over the longer side of a face's box, as in UTKFace.
+pub const FACE_CROP: f64 = 1.5;
+/// How far, in nats, log p falls between two modes of an age or an angle that count.
+pub const PROMINENCE: f64 = 0.3;
 /// The probability of [`Estimate::interval`].
 const INTERVAL: f64 = 0.9;
 

@@ -130,10 +130,20 @@ window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
 });
 
-/** A page that is written anew while something goes on asks for itself. */
+/** A page that is written anew while something goes on asks for itself, if its server, where it has one, still answers. */
 function reloading() {
-  const seconds = Number(document.querySelector("[data-reload]")?.getAttribute("data-reload"));
-  if (seconds > 0) setTimeout(() => location.reload(), 1000 * seconds);
+  const notice = document.querySelector("[data-reload]");
+  const seconds = Number(notice?.getAttribute("data-reload"));
+  const alive = notice?.getAttribute("data-alive");
+  const reload = async () => {
+    try {
+      if (alive) await fetch(alive, { cache: "no-store" });
+      location.reload();
+    } catch {
+      if (notice) notice.textContent = "What this page shows is over; this is how it was last.";
+    }
+  };
+  if (seconds > 0) setTimeout(reload, 1000 * seconds);
 }
 
 themeSwitch();

@@ -29,6 +29,14 @@ pub enum Error {
         /// The most.
         limit: usize,
     },
+    /// A file of TensorBoard's events cannot be written, or the log of the training not be read.
+    #[error("{}: {source}", path.display())]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The page cannot be put together.
     #[error(transparent)]
     Page(#[from] ebm_page::Error),

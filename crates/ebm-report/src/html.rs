@@ -51,15 +51,41 @@ impl Limits {
 /// A curve has no more points than this: several for each pixel of a wide screen, after zooming in.
 const CURVE_POINTS: usize = 20_000;
 
-/// The page of `runs`, side by side, which says itself what it leaves out. With `reload` the browser loads it anew
-/// after so many seconds, and keeps what was zoomed to.
+/// How a page that is made anew comes to the browser, which keeps what was zoomed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The browser loads the page anew after so many seconds …
+    pub seconds: u32,
+    /// … from its file, or from its own server, as long as that answers: then what is shown stays.
+    pub reach: Reach,
+}
+
+impl Renewal {
+    /// The name beside a page at which its server answers while it runs.
+    pub const ALIVE: &'static str = "alive";
+
+    /// What the page says of it.
+    fn notice(self) -> String {
+        let Self { seconds, reach } = self;
+        let asks = if reach == Reach::OwnServer {
+            format!(" data-alive=\"{}\"", Self::ALIVE)
+        } else {
+            String::new()
+        };
+        format!(
+            "<p class=\"faint\" data-reload=\"{seconds}\"{asks}>This page loads itself anew every {seconds} s.</p>\n"
+        )
+    }
+}
+
+/// The page of `runs`, side by side, which says itself what it leaves out.
 ///
 /// # Errors
 /// [`Error::TooLarge`] where even a small part of everything is too much.
-pub fn page(runs: &[Run], reload: Option<u32>) -> Result<String> {
+pub fn page(runs: &[Run], renewal: Option<Renewal>) -> Result<String> {
     let mut limits = Limits::default();
     loop {
-        let text = Page { runs, limits, reload, left_out: Vec::new() }.render()?;
+        let text = Page { runs, limits, renewal, left_out: Vec::new() }.render()?;
         if text.len() < MAX_BYTES {
             return Ok(text);
         }
@@ -70,10 +96,22 @@ pub fn page(runs: &[Run], reload: Option<u32>) -> Result<String> {
     }
 }
 
+/// The page of a run that has nothing yet.
+pub fn waiting(name: &str, renewal: Renewal) -> String {
+    let (title, notice) = (format!("Report of {name}"), renewal.notice());
+    let heading = escape(&title);
+    let body = format!(
+        "<header>\n<div class=\"top\"><h1>{heading}</h1><button class=\"theme\" type=\"button\">Theme</button></div>\n{notice}\
+         </header>\n<main>\n<p>The training has not written anything yet.</p>\n</main>\n"
+    );
+    let scripts = &[PAGE];
+    Document { title: &title, reach: renewal.reach, style: "", body: &body, data: &[], scripts }.render()
+}
+
 struct Page<'a> {
     runs: &'a [Run],
     limits: Limits,
-    reload: Option<u32>,
+    renewal: Option<Renewal>,
     left_out: Vec<String>,
 }
 
@@ -117,8 +155,8 @@ impl Page<'_> {
         let data = [Data { id: CHARTS_ID, json: &data }];
         let scripts: &[&str] = if charts.charts.is_empty() { &[PAGE] } else { &[PAGE, CHART] };
         let body = self.body(&title, &sections);
-        Ok(Document { title: &title, reach: Reach::Nothing, style: "", body: &body, data: &data, scripts }
-            .render())
+        let reach = self.renewal.map_or(Reach::Nothing, |renewal| renewal.reach);
+        Ok(Document { title: &title, reach, style: "", body: &body, data: &data, scripts }.render())
     }
 
     fn body(&self, title: &str, sections: &[Section]) -> String {
@@ -130,9 +168,7 @@ impl Page<'_> {
             format!("<section id=\"{id}\">\n<h2>{}</h2>\n{body}</section>\n", escape(title))
         };
         let parts: String = sections.iter().map(part).collect();
-        let reload = self.reload.map_or(String::new(), |seconds| {
-            format!("<p class=\"faint\" data-reload=\"{seconds}\">This page loads itself anew every {seconds} s.</p>\n")
-        });
+        let reload = self.renewal.map_or(String::new(), Renewal::notice);
         format!(
             "<a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<div class=\"top\"><h1>{}</h1>\
              <button class=\"theme\" type=\"button\">Theme</button></div>\n\

@@ -9,6 +9,7 @@
 //! | training and validation curves | [`Training`], [`Series`] |
 //! | in which settings runs differ | [`Comparison`] |
 //! | tables of JSON and CSV files, and their spread over seeds | [`Table`] |
+//! | a training's curves as TensorBoard reads them | [`Follower`], [`EventFile`] |
 //! | the report's Markdown, pictures | [`markdown`], [`pictures`] |
 
 mod comparison;
@@ -20,13 +21,15 @@ pub mod markdown;
 pub mod pictures;
 mod run;
 mod tables;
+mod tensorboard;
 
 pub use comparison::{Comparison, Source};
 pub use curves::{Series, Training};
 pub use error::{Error, Result};
-pub use html::{Limits, MAX_BYTES, page};
+pub use html::{Limits, MAX_BYTES, Renewal, page, waiting};
 pub use run::Run;
 pub use tables::{Cell, Table};
+pub use tensorboard::{EventFile, Follower};
 
 /// The largest file of results that is read, in bytes.
 const MAX_TEXT: u64 = 64 << 20;

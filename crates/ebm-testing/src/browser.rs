@@ -20,7 +20,7 @@ pub fn chromium() -> Option<PathBuf> {
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
         .find(|path| path.exists());
     if found.is_none() {
-        missing("browser", "chromium", "install it, for instance with apt-get install chromium");
+        missing("browser", "chromium", "install it with xtask/browser/setup.sh");
     }
     found
 }

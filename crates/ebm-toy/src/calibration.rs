@@ -1,18 +1,16 @@
 //! How well a fitted model knows its own uncertainty, on fresh data.
 
-use ebm_core::{Grid, GridDensity};
+use ebm_core::Grid;
 use ebm_experiment::{Calibration, Predictions};
 use ebm_seed::Key;
 
 use crate::dataset::{Points, Problem, RANGE};
 use crate::error::Result;
-use crate::evaluation::{GRID, column};
+use crate::evaluation::GRID;
 use crate::experiment::Trained;
 
 /// Fresh points for the calibration, and as many for the test.
 const POINTS: usize = 1000;
-/// Rows of x that are evaluated together.
-const ROWS: usize = 50;
 
 /// Measures a model on points that it has not seen.
 ///
@@ -30,14 +28,7 @@ pub fn calibration(trained: &Trained, problem: Problem, key: Key) -> Result<Cali
 /// What the densities report.
 pub(crate) fn predictions(trained: &Trained, points: &Points) -> Result<Predictions> {
     let grid = Grid::new(RANGE[0], RANGE[1], GRID)?;
-    let y = column(&grid.points())?.t()?;
     let x: Vec<f64> = points.x.iter().map(|&x| f64::from(x)).collect();
-    let mut densities = Vec::with_capacity(x.len());
-    for x in x.chunks(ROWS) {
-        let f = trained.log_density(&column(x)?, &y)?.to_dtype(candle_core::DType::F64)?;
-        for f in f.to_vec2::<f64>()? {
-            densities.push(GridDensity::from_scores(&grid, &f)?);
-        }
-    }
+    let densities = trained.densities(&x, &grid)?;
     Ok(Predictions { densities, y: points.y.iter().map(|&y| f64::from(y)).collect() })
 }

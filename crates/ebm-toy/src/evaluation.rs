@@ -11,7 +11,7 @@ pub const GRID: usize = 2048;
 /// What the published evaluation adds to a density, so that none is 0.
 const FLOOR: f64 = 1e-30;
 /// Rows of x that are evaluated together.
-const ROWS: usize = 64;
+pub(crate) const ROWS: usize = 64;
 
 /// `count` points from −3 to 3, both included.
 pub fn grid(count: usize) -> Vec<f64> {

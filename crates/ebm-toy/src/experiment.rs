@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use candle_core::{Device, Tensor};
-use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
-use ebm_core::{AnyObjective, EnergyModel, JointNce, Objective};
+use candle_core::{DType, Tensor};
+use ebm_core::parametric::{Gaussian, Parametric};
+use ebm_core::{AnyObjective, EnergyModel, Grid, GridDensity};
 use ebm_experiment::config::Settings;
 use ebm_experiment::config::settings;
 use ebm_seed::Key;
@@ -14,13 +14,14 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::predictions;
+use crate::course::Course;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
 use crate::error::{Error, Result};
-use crate::evaluation::Truth;
+use crate::evaluation::{ROWS, Truth, column};
 use crate::layout::Network;
 use crate::network::Heads;
-use crate::training::{Schedule, train};
+use crate::training::Schedule;
 
 settings! {
     /// Figure 2 and its rivals as the configuration file states them.
@@ -180,6 +181,24 @@ impl Trained {
     }
 }
 
+impl Trained {
+    /// p(y | x) on `grid` for each `x`.
+    ///
+    /// # Errors
+    /// What the network or the densities report.
+    pub fn densities(&self, x: &[f64], grid: &Grid) -> Result<Vec<GridDensity>> {
+        let y = column(&grid.points())?.t()?;
+        let mut densities = Vec::with_capacity(x.len());
+        for x in x.chunks(ROWS) {
+            let f = self.log_density(&column(x)?, &y)?.to_dtype(DType::F64)?;
+            for f in f.to_vec2::<f64>()? {
+                densities.push(GridDensity::from_scores(grid, &f)?);
+            }
+        }
+        Ok(densities)
+    }
+}
+
 impl Settings for Experiment {
     const EMBEDDED: &'static [(&'static str, &'static str)] =
         &[("figure2", include_str!("../configs/figure2.toml"))];
@@ -226,37 +245,17 @@ impl Experiment {
     /// # Errors
     /// What the training reports.
     pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
-        let (schedule, name) = (&self.schedule, method.name.as_str());
-        let (init, steps) = (key.split("init"), key.split("training"));
-        let energy = || ToyEnergy::new(self.network, init, &Device::Cpu);
-        Ok(match &method.model {
-            ModelConfig::Gaussian => {
-                let (heads, baseline) = (Heads::gaussian(init)?, Gaussian::new(1)?);
-                let history = train(name, schedule, points, heads.parameters("theta"), steps, |x, y, _| {
-                    Ok(baseline.loss(&heads.outputs(x)?, y)?)
-                })?;
-                (Trained::Gaussian(heads), history)
-            }
-            ModelConfig::Energy(objective) => {
-                let (model, objective) = (energy()?, objective.build(&mut key.split("pool").rng())?);
-                let history = train(name, schedule, points, model.parameters(), steps, |x, y, key| {
-                    Ok(objective.loss(&model, &model.features(x)?, y, &mut key.rng())?)
-                })?;
-                (Trained::Energy(model), history)
-            }
-            &ModelConfig::JointNce { components, num_samples } => {
-                let (model, mixture) = (energy()?, MixtureOfGaussians::new(1, components)?);
-                let heads = Heads::mixture(components, init.split("proposal"))?;
-                let parameters = [model.parameters(), heads.parameters("proposal")].concat();
-                let history = train(name, schedule, points, parameters, steps, |x, y, key| {
-                    let features = model.features(x)?;
-                    let proposal = mixture.density(&heads.outputs(&features.detach())?)?;
-                    let objective = JointNce { proposal: &proposal, num_samples };
-                    Ok(objective.loss(&model, &features, y, &mut key.rng())?)
-                })?;
-                (Trained::Energy(model), history)
-            }
-        })
+        let mut course = self.begin(method, points.clone(), key)?;
+        course.train(|training| training.history().len() < self.schedule.epochs)?;
+        Ok(course.end())
+    }
+
+    /// A model before its first step.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a bad schedule, and without points.
+    pub fn begin(&self, method: &Method, points: Points, key: Key) -> Result<Course> {
+        Course::begin(self, method, points, key)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 mod composed;
+mod course;
 pub mod dataset;
 mod energy;
 mod error;
@@ -13,6 +14,7 @@ mod network;
 mod op;
 mod training;
 
+pub use course::Course;
 pub use dataset::{Points, Problem};
 pub use energy::ToyEnergy;
 pub use error::{Error, Result};
@@ -21,4 +23,4 @@ pub use experiment::{
 };
 pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 pub use network::Heads;
-pub use training::{Schedule, train};
+pub use training::{Schedule, Training};

@@ -1,11 +1,12 @@
 //! The experiment in small: every method trains, and results depend on the seed alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use ebm_core::Grid;
 use ebm_experiment::config::Settings;
 use ebm_seed::Key;
 use ebm_toy::{
-    Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, run_all, train,
-    training_points,
+    Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, Trained, Training,
+    run_all, training_points,
 };
 
 fn small() -> Experiment {
@@ -117,9 +118,42 @@ fn a_training_that_leaves_the_numbers_is_reported() {
     let error = experiment.train(method, &points, Key::new(0)).err().unwrap();
     assert!(matches!(error, Error::Diverged { .. }), "{error}");
     let schedule = Schedule { epochs: 1, batch_size: 0, learning_rate: 1.0 };
-    let error =
-        train("x", &schedule, &points, Vec::new(), Key::new(0), |_, _, _| unreachable!()).unwrap_err();
+    let error = Training::new("x", &schedule, points, Vec::new(), Key::new(0)).err().unwrap();
     assert!(matches!(error, Error::Setting { name: "batch_size", .. }), "{error}");
+}
+
+#[test]
+fn a_training_in_slices_is_the_same_training() {
+    let experiment =
+        Experiment { schedule: Schedule { epochs: 2, batch_size: 32, learning_rate: 3e-3 }, ..small() };
+    for name in ["Gaussian", "ML-IS", "NCE, learned proposal"] {
+        let method = with_samples(experiment.methods.iter().find(|method| method.name == name).unwrap(), 16);
+        let points = Problem::Dataset1.points(100, &mut Key::new(5).rng());
+        let (whole, losses) = experiment.train(&method, &points, Key::new(6)).unwrap();
+        let mut course = experiment.begin(&method, points, Key::new(6)).unwrap();
+        while course.training().history().len() < 2 {
+            let mut left = 1;
+            course.train(|_| std::mem::replace(&mut left, 0) > 0).unwrap();
+        }
+        assert_eq!(course.training().history(), losses);
+        let grid = Grid::new(-3.0, 3.0, 33).unwrap();
+        let densities = |trained: &Trained| trained.densities(&[-1.0, 2.0], &grid).unwrap();
+        for (a, b) in densities(&whole).iter().zip(densities(course.trained())) {
+            assert_eq!(a.log_prob_values(), b.log_prob_values());
+        }
+        // A point that is added is trained on in the same epoch.
+        course.add(0.5, 0.25);
+        let mut steps = 0;
+        course
+            .train(|training| {
+                training.history().len() < 3 && {
+                    steps += 1;
+                    true
+                }
+            })
+            .unwrap();
+        assert_eq!((steps, course.training().points().x.len()), (4, 101));
+    }
 }
 
 #[test]

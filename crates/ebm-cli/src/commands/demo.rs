@@ -1,13 +1,17 @@
 //! `ebm demo`.
 
-use std::fs::File;
-use std::io::Read;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use ebm_demo::{Models, Server};
+use ebm_demo::Models;
+use ebm_experiment::config::Settings;
+use ebm_face::AgeEstimator;
+use ebm_toy::Experiment;
 
 use super::predict::ModelArgs;
+use super::predict_face::AGE_RUN;
+use crate::local_page;
 use crate::signals::Signals;
 
 /// Arguments of `ebm demo`.
@@ -19,6 +23,10 @@ pub struct DemoArgs {
     /// Detections from this score on are shown.
     #[arg(long, default_value_t = 0.5)]
     min_score: f32,
+    /// The networks for ages: a run of `ebm train age` or `ebm reproduce age`. Without it those of the repository,
+    /// weights/age; where these are not, the page says so.
+    #[arg(long, value_name = "RUN")]
+    age: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -26,19 +34,24 @@ pub struct DemoArgs {
 /// Runs the command.
 pub fn run(args: &DemoArgs, signals: &Signals) -> Result<()> {
     let signals = signals.listen()?;
-    let models = Models::new(args.model.open(args.min_score)?, args.min_score);
-    let server = Server::bind(args.port, models, secret()?)?;
+    let detector = args.model.open(args.min_score)?;
+    let models = Models::new(detector, args.min_score, Experiment::embedded("figure2")?, args.ages()?);
+    let server = local_page::server(args.port, models)?;
     println!("{}", server.address());
-    eprintln!("open this address in a browser on this machine; Ctrl-C ends it");
+    eprintln!("{}", local_page::HINT);
     server.run(&|| signals.arrived());
     Ok(())
 }
 
-/// Random bytes of the system, which nobody can guess.
-fn secret() -> Result<[u8; 16]> {
-    const SOURCE: &str = "/dev/urandom";
-    let mut secret = [0; 16];
-    let read = File::open(SOURCE).and_then(|mut source| source.read_exact(&mut secret));
-    read.with_context(|| format!("cannot read random bytes from {SOURCE} for the page's token"))?;
-    Ok(secret)
+impl DemoArgs {
+    /// What estimates ages, or why nothing does.
+    fn ages(&self) -> Result<Result<AgeEstimator, String>> {
+        let own = Path::new(AGE_RUN);
+        Ok(match &self.age {
+            None if !own.is_dir() => Err(format!(
+                "{AGE_RUN} is not in the folder that `ebm demo` was started in; start it in the repository's, or give --age"
+            )),
+            given => Ok(AgeEstimator::open(given.as_deref().unwrap_or(own))?),
+        })
+    }
 }

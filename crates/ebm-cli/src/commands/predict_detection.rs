@@ -11,7 +11,7 @@ use ebm_detect::Corner;
 
 use self::session::{Frame, Session};
 use super::predict::ModelArgs;
-use super::predict_inputs::{image_and_video_files, image_files, is_video, picture_names};
+use super::predict_inputs::{Format, image_and_video_files, image_files, is_video, picture_names};
 
 /// What the lines on standard output say, for the long help.
 pub const LINES: &str = "\
@@ -43,6 +43,13 @@ pub struct DetectionArgs {
     /// video beside it.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// What the pictures are.
+    #[arg(long, value_enum, default_value = "png", requires = "out")]
+    format: Format,
+    /// Draw what another detector finds beside it, at the same size: its weights and, after a comma, those of its branch. The
+    /// lines are of the first detector alone. Can be given several times.
+    #[arg(long, value_name = "DETECTOR[,HEAD]", requires = "out")]
+    beside: Vec<String>,
     /// Detections from this score on are printed, drawn, and given densities. The detector itself drops those
     /// below its score_threshold.
     #[arg(long, default_value_t = 0.5)]
@@ -111,7 +118,9 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if args.density {
         detector.check_density().context("--density")?;
     }
-    let mut session = Session::new(args, &detector, &inputs)?;
+    let others = args.beside.iter().map(|files| args.model.other(files, args.min_score));
+    let others = others.collect::<Result<Vec<_>>>()?;
+    let mut session = Session::new(args, &detector, &others, &inputs)?;
     session.begin("looking for objects", images.len());
     let mut drawn = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {

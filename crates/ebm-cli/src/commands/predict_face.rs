@@ -9,20 +9,17 @@ use ebm_data::faces::{Pixels, crop_face};
 use ebm_data::sequences::Rect;
 use ebm_data::{Image, decode::read_upright};
 use ebm_face::config::ExperimentConfig;
-use ebm_face::prediction::{AGE, Initial, Prediction, Predictor, PredictorOptions};
+use ebm_face::prediction::{AGE, FACE_CROP, Initial, PROMINENCE, Prediction, Predictor, PredictorOptions};
 use ebm_train::Progress;
 use serde_json::json;
 
 use super::eval_face::NetworkArgs;
-use super::predict_inputs::{PictureFolder, image_files, picture_names};
+use super::predict_inputs::{Format, PictureFolder, image_files, picture_names};
 use super::{parse_box, run_or_own};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::picture::{axes, beside, enlarge};
 use crate::progress::Console;
 use crate::schema::document;
-
-/// How far, in nats, log p falls between two modes that count.
-const PROMINENCE: f64 = 0.3;
 
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
@@ -51,9 +48,7 @@ pub struct FaceArgs {
 }
 
 /// The networks for ages that are in the repository.
-const AGE_RUN: &str = "weights/age";
-/// The side of the crop over the longer side of a face's box, as in UTKFace.
-const CROP: f64 = 1.5;
+pub const AGE_RUN: &str = "weights/age";
 
 impl FaceArgs {
     fn predictor(&self, title: &str) -> Result<Predictor> {
@@ -80,15 +75,17 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
         );
     }
     let config = &predictor.energy().config.experiment;
-    let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, &images)).transpose()?;
+    let pictures =
+        args.out.as_deref().map(|out| PictureFolder::new(out, &images, Format::Png)).transpose()?;
     let mut progress = Console::new();
     if images.len() > 1 {
         progress.begin("looking at faces", images.len());
     }
     for (i, (path, name)) in images.iter().zip(picture_names(&images)).enumerate() {
         let image = read_upright(path)?;
-        let cropped =
-            args.bbox.map(|bbox| crop_face(&image, bbox, CROP).with_context(|| path.display().to_string()));
+        let cropped = args
+            .bbox
+            .map(|bbox| crop_face(&image, bbox, FACE_CROP).with_context(|| path.display().to_string()));
         let image = Arc::new(cropped.transpose()?.unwrap_or(image));
         let prediction = predictor.predict(Pixels::Memory(image.clone()))?;
         println!("{}", line(path, config, &prediction)?);

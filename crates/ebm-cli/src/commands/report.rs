@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::files::write_atomic;
-use ebm_page::GENERATOR;
-use ebm_report::{Run, page};
+use ebm_page::{GENERATOR, Reach};
+use ebm_report::{Renewal, Run, page};
 
 use crate::signals::Signals;
 
@@ -60,10 +60,11 @@ pub fn run(args: &ReportArgs, signals: &Signals) -> Result<()> {
 impl ReportArgs {
     /// Writes the page, and says how many notes it has.
     fn write(&self, reload: Option<u32>) -> Result<usize> {
+        let renewal = reload.map(|seconds| Renewal { seconds, reach: Reach::Nothing });
         let names = names(&self.runs);
         let runs = self.runs.iter().zip(&names).map(|(folder, name)| Run::read(folder, name));
         let runs = runs.collect::<Result<Vec<_>, _>>()?;
-        write_atomic(&self.out, page(&runs, reload)?.as_bytes())?;
+        write_atomic(&self.out, page(&runs, renewal)?.as_bytes())?;
         Ok(runs.iter().map(|run| run.notes.len()).sum())
     }
 }

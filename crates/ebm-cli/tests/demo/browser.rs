@@ -14,7 +14,7 @@ fn listed(page: &mut Page, key: &str) -> Vec<Vec<f64>> {
 }
 
 /// The middle of the element that a selector finds, in the window.
-fn middle(page: &mut Page, selector: &str) -> [f64; 2] {
+pub fn middle(page: &mut Page, selector: &str) -> [f64; 2] {
     let found = format!(
         "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'nearest'}}); \
          const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ebm_testing::browser::chromium;
 use serde_json::{Value, json};
 use tungstenite::stream::MaybeTlsStream;
@@ -137,6 +139,28 @@ impl Page {
             mouse("mouseMoved", [0, 1].map(|axis| from[axis] + share * (to[axis] - from[axis])), 1);
         }
         mouse("mouseReleased", to, 0);
+    }
+
+    /// Presses the left button and lets it go.
+    pub fn clicks(&mut self, at: [f64; 2]) {
+        for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
+            let params = json!({"type": kind, "x": at[0], "y": at[1], "button": "left", "buttons": buttons, "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", params);
+        }
+    }
+
+    /// Leaves pictures of the window in the light and the dark theme, NAME_light.png and NAME_dark.png, in the folder that
+    /// EBM_SCREENSHOTS names; nothing where it names none.
+    pub fn shot(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("EBM_SCREENSHOTS") else { return };
+        for theme in ["light", "dark"] {
+            let features = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
+            self.call("Emulation.setEmulatedMedia", features);
+            let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
+            let bytes = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+            std::fs::write(Path::new(&folder).join(format!("{name}_{theme}.png")), bytes).unwrap();
+        }
+        self.call("Emulation.setEmulatedMedia", json!({"features": []}));
     }
 
     /// Moves the pointer.

@@ -50,8 +50,13 @@ impl Answer {
 
 impl Demo {
     pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With further arguments.
+    pub fn with(args: &[&str]) -> Self {
         let mut command = ebm();
-        command.args(["demo"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg("demo").args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut address = String::new();
         // The child keeps its end of the pipe; what it prints later is looked at when it ends.

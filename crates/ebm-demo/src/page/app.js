@@ -1,7 +1,9 @@
 // The tabs.
 
-import { at } from "./common.js";
+import { startAges } from "./ages.js";
 import { startBoxes } from "./boxes.js";
+import { at } from "./common.js";
+import { startToy } from "./toy.js";
 
 /** Shows the panel of one tab. */
 function startTabs() {
@@ -13,6 +15,7 @@ function startTabs() {
       tab.tabIndex = isShown ? 0 : -1;
       at(/** @type {string} */ (tab.getAttribute("aria-controls"))).hidden = !isShown;
     }
+    document.dispatchEvent(new CustomEvent("shown", { detail: shown.getAttribute("aria-controls") }));
   };
   tabs.forEach((tab, place) => {
     tab.addEventListener("click", () => show(tab));
@@ -27,5 +30,7 @@ function startTabs() {
   show(tabs[0]);
 }
 
-startTabs();
 startBoxes();
+startToy();
+startAges();
+startTabs();

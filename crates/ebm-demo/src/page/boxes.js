@@ -1,10 +1,11 @@
 // The tab "Boxes": a photograph, its boxes, and the way of one that was moved.
 
+import { addHandles, EDGES, follow, moved, nudge, put, putHandles, sides } from "./box.js";
 import { ask, at, attempt, checkSize, say, takeFiles } from "./common.js";
-import { axes, line, reach, svg } from "./plot.js";
+import { axes, heat, line, reach, svg } from "./plot.js";
 
 /**
- * @typedef {[number, number, number, number]} Box left, top, width, height in pixels of the photograph
+ * @typedef {import("./box.js").Box} Box
  * @typedef {{ bbox: Box, f: number, is_kept: boolean }} Point
  * @typedef {{ first: [number, number], step: [number, number], size: number, p: number[] }} CornerMap
  * @typedef {{ edges_90: [number, number][][], effective_sample_size: number, is_reliable: boolean, corner: CornerMap | null }} Density
@@ -12,15 +13,11 @@ import { axes, line, reach, svg } from "./plot.js";
  *   start: Box | null, path: Point[], density: Density | null, group: SVGElement, row: HTMLElement }} Found
  */
 
-const EDGES = ["left", "top", "right", "bottom"];
-const CORNERS = { nw: [0, 1], ne: [2, 1], sw: [0, 3], se: [2, 3] };
 /** Points along each side of a corner's density. */
 const MAP_SIZE = 64;
 /** The time that a step of the animation takes, and all of them at most, in milliseconds. */
 const STEP_TIME = 90;
 const WHOLE_TIME = 2500;
-/** What an arrow key moves a box by, in pixels. */
-const NUDGE = 4;
 
 /** @type {{ image: number, width: number, height: number, found: Found[], chosen: Found | null, model: any, url: string, heat: string, turn: number }} */
 const state = { image: -1, width: 0, height: 0, found: [], chosen: null, model: null, url: "", heat: "", turn: 0 };
@@ -117,22 +114,14 @@ function fill(one) {
   body.addEventListener("focus", () => choose(one));
   body.addEventListener("pointerdown", (event) => drag(one, event, [0, 1, 2, 3]));
   body.addEventListener("keydown", (event) => key(one, event, event.shiftKey ? [2, 3] : [0, 1, 2, 3]));
-  EDGES.forEach((name, edge) => {
-    const mark = svg("line", { class: `edge ${edge % 2 ? "y" : "x"}`, "data-edge": name, role: "button", tabindex: -1 });
+  addHandles(one.group, (event, edges) => drag(one, event, edges)).forEach((mark, edge) => {
     for (const kind of ["pointerenter", "focus"]) {
       mark.addEventListener(kind, () => attempt("boxes", () => showEdge(one, edge)));
     }
     mark.addEventListener("pointerleave", hideEdge);
     mark.addEventListener("blur", hideEdge);
-    mark.addEventListener("pointerdown", (event) => drag(one, event, [edge]));
     mark.addEventListener("keydown", (event) => key(one, event, [edge]));
-    one.group.append(mark);
   });
-  for (const [name, edges] of Object.entries(CORNERS)) {
-    const mark = svg("rect", { class: `corner ${name}` });
-    mark.addEventListener("pointerdown", (event) => drag(one, event, edges));
-    one.group.append(mark);
-  }
 }
 
 /**
@@ -142,62 +131,16 @@ function fill(one) {
 function place(one) {
   const isChosen = one === state.chosen;
   one.group.classList.toggle("picked", isChosen);
-  const put = (/** @type {string} */ name, /** @type {Box | null} */ bbox) => {
-    const rect = /** @type {SVGElement} */ (one.group.querySelector(`rect.${name}`));
-    const [x, y, width, height] = bbox ?? [0, 0, 0, 0];
-    for (const [key, value] of Object.entries({ x, y, width, height })) rect.setAttribute(key, String(value));
-    rect.classList.toggle("none", !bbox);
-  };
-  put("halo", one.bbox);
-  put("body", one.bbox);
-  put("before", one.can_climb && !one.start ? one.before : null);
-  put("start", one.start);
-  const ends = sides(one.bbox);
-  EDGES.forEach((name, edge) => {
-    const mark = /** @type {SVGElement} */ (one.group.querySelector(`[data-edge=${name}]`));
-    const [x1, x2] = edge % 2 ? [ends[0], ends[2]] : [ends[edge], ends[edge]];
-    const [y1, y2] = edge % 2 ? [ends[edge], ends[edge]] : [ends[1], ends[3]];
-    for (const [key, value] of Object.entries({ x1, x2, y1, y2 })) mark.setAttribute(key, String(value));
-    mark.setAttribute("tabindex", isChosen && one.can_climb ? "0" : "-1");
-    mark.setAttribute("aria-label", `${name} edge of ${one.name}`);
-  });
-  const side = 9 * pixel();
-  for (const [name, [across, down]] of Object.entries(CORNERS)) {
-    put(`corner.${name}`, isChosen && one.can_climb ? [ends[across] - side / 2, ends[down] - side / 2, side, side] : null);
-  }
+  put(one.group, "halo", one.bbox);
+  put(one.group, "body", one.bbox);
+  put(one.group, "before", one.can_climb && !one.start ? one.before : null);
+  put(one.group, "start", one.start);
+  putHandles(one.group, one.bbox, { isHeld: isChosen && one.can_climb, name: one.name, pixel: pixel() });
 }
 
 /** How many pixels of the photograph a pixel of the screen is. */
 function pixel() {
   return state.width / (at("boxes-picture").getBoundingClientRect().width || state.width);
-}
-
-/** @param {Box} bbox @returns {[number, number, number, number]} left, top, right, bottom */
-function sides([x, y, width, height]) {
-  return [x, y, x + width, y + height];
-}
-
-/**
- * The box after these of its edges have moved; it keeps two pixels and stays in sight.
- * @param {Box} bbox
- * @param {number[]} edges
- * @param {number[]} by across and down
- * @returns {Box}
- */
-function moved(bbox, edges, by) {
-  const ends = sides(bbox);
-  const size = [state.width, state.height];
-  const step = [0, 1].map((axis) => {
-    const [low, high] = [ends[axis], ends[axis + 2]];
-    const moves = [edges.includes(axis), edges.includes(axis + 2)];
-    const room = [
-      moves[0] && moves[1] ? 2 - high : moves[0] ? -low : low + 2 - high,
-      moves[0] && moves[1] ? size[axis] - 2 - low : moves[0] ? high - 2 - low : size[axis] - high,
-    ];
-    return Math.min(Math.max(by[axis], Math.min(room[0], 0)), Math.max(room[1], 0));
-  });
-  for (const edge of edges) ends[edge] += step[edge % 2];
-  return [ends[0], ends[1], ends[2] - ends[0], ends[3] - ends[1]];
 }
 
 /**
@@ -210,22 +153,16 @@ function drag(one, event, edges) {
   if (event.button !== 0) return;
   choose(one);
   if (!one.can_climb) return;
-  const target = /** @type {SVGElement} */ (event.currentTarget);
-  target.setPointerCapture(event.pointerId);
-  const [from, given, scale] = [[event.clientX, event.clientY], one.bbox, pixel()];
+  const [given, scale] = [one.bbox, pixel()];
   state.turn += 1;
-  const move = (/** @type {PointerEvent} */ event) => {
-    one.bbox = moved(given, edges, [(event.clientX - from[0]) * scale, (event.clientY - from[1]) * scale]);
+  const move = (/** @type {number[]} */ by) => {
+    one.bbox = moved(given, edges, by.map((way) => way * scale), [state.width, state.height]);
     forget(one);
     place(one);
   };
-  const end = (/** @type {PointerEvent} */ event) => {
-    for (const [kind, listener] of Object.entries(listeners)) target.removeEventListener(kind, /** @type {any} */ (listener));
-    const distance = Math.hypot(event.clientX - from[0], event.clientY - from[1]);
+  follow(event, move, (distance) => {
     if (distance > 2) climb(one, one.bbox);
-  };
-  const listeners = { pointermove: move, pointerup: end, pointercancel: end };
-  for (const [kind, listener] of Object.entries(listeners)) target.addEventListener(kind, /** @type {any} */ (listener));
+  });
 }
 
 /**
@@ -235,7 +172,7 @@ function drag(one, event, edges) {
  * @param {number[]} edges
  */
 function key(one, event, edges) {
-  const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+  const by = nudge(event);
   const isPut = event.key === "Escape";
   if (!one.can_climb || !(by || isPut || event.key === "Enter")) return;
   event.preventDefault();
@@ -244,7 +181,7 @@ function key(one, event, edges) {
     return;
   }
   state.turn += 1;
-  one.bbox = by ? moved(one.bbox, edges, by.map((step) => step * NUDGE)) : one.refined;
+  one.bbox = by ? moved(one.bbox, edges, by, [state.width, state.height]) : one.refined;
   forget(one);
   place(one);
   if (isPut) choose(one);
@@ -378,7 +315,7 @@ async function showDensity(one) {
   const density = await densityOf(one);
   if (!density?.corner || one !== state.chosen) return;
   const { first, step, size, p } = density.corner;
-  const url = await heat(size, p);
+  const url = await heat(size, p, (value) => Math.min(1, 0.9 * value ** 0.4));
   if (one !== state.chosen) return;
   if (state.heat) URL.revokeObjectURL(state.heat);
   state.heat = url;
@@ -386,31 +323,6 @@ async function showDensity(one) {
   const [width, height] = step.map((one) => one * size);
   at("boxes-heat").replaceChildren(svg("image", { class: "heat", href: url, x, y, width, height, preserveAspectRatio: "none" }));
   at("boxes").dataset.density = String(1 + Number(at("boxes").dataset.density ?? 0));
-}
-
-/** Violet, magenta, orange, pale yellow: dark to bright for every eye. */
-const RAMP = [[59, 15, 112], [183, 55, 121], [252, 137, 97], [252, 253, 191]];
-
-/**
- * A picture of a density: the denser, the brighter and the less transparent.
- * @param {number} size
- * @param {number[]} p
- * @returns {Promise<string>} its address
- */
-async function heat(size, p) {
-  const canvas = new OffscreenCanvas(size, size);
-  const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const image = context.createImageData(size, size);
-  p.forEach((value, cell) => {
-    const at = value * (RAMP.length - 1);
-    const low = Math.min(Math.floor(at), RAMP.length - 2);
-    RAMP[low].forEach((colour, channel) => {
-      image.data[4 * cell + channel] = colour + (at - low) * (RAMP[low + 1][channel] - colour);
-    });
-    image.data[4 * cell + 3] = 255 * Math.min(1, 0.9 * value ** 0.4);
-  });
-  context.putImageData(image, 0, 0);
-  return URL.createObjectURL(await canvas.convertToBlob());
 }
 
 /**

@@ -74,6 +74,22 @@ export function takeFiles(tab, take) {
   document.addEventListener("dragleave", () => at(`${tab}-drop`).classList.remove("over"));
 }
 
+/**
+ * Fills a list of names and numbers, and keeps the numbers in full as data of the list.
+ * @param {string} id
+ * @param {[string, string, string][]} entries key, name, and the number as it is read
+ * @param {Record<string, unknown>} numbers by key
+ */
+export function tell(id, entries, numbers) {
+  const list = at(id);
+  list.replaceChildren(...entries.flatMap(([key, name, text]) => {
+    const [term, value] = [document.createElement("dt"), document.createElement("dd")];
+    [term.textContent, value.textContent] = [name, text];
+    list.dataset[key] = JSON.stringify(numbers[key] ?? null);
+    return [term, value];
+  }));
+}
+
 /** Bytes that the server takes. */
 const MOST_BYTES = 16 * 2 ** 20;
 

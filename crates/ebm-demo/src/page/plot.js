@@ -1,24 +1,11 @@
-// Curves as SVG, for all tabs.
+// Pictures of numbers, for all tabs, made of what chart.js offers every page.
 
-const NAMESPACE = "http://www.w3.org/2000/svg";
-
-/**
- * An SVG element with these attributes.
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- * @param {(SVGElement | string)[]} children
- * @returns {SVGElement}
- */
-export function svg(name, attributes = {}, ...children) {
-  const element = document.createElementNS(NAMESPACE, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-  element.append(...children);
-  return element;
-}
+/** An SVG element, round numbers between two, and a number as a short text; chart.js runs before any tab. */
+export const { svg, ticks, brief } = /** @type {any} */ (globalThis);
 
 /**
  * @typedef {{ first: number, last: number }} Range
- * @typedef {{ x: (value: number) => number, y: (value: number) => number, width: number, height: number }} Frame
+ * @typedef {{ x: (value: number) => number, y: (value: number) => number, left: number, right: number, top: number, bottom: number }} Frame
  */
 
 /** The room about a plot, in units of its view box. */
@@ -41,17 +28,17 @@ export function axes(plot, across, up, name) {
   const x = scale(across, LEFT, right);
   const y = scale(up, bottom, TOP);
   plot.replaceChildren();
-  for (const value of ticks(up)) {
+  for (const value of ticks(up.first, up.last, 4)) {
     plot.append(
       svg("line", { class: "axis", x1: LEFT, x2: right, y1: y(value), y2: y(value) }),
-      svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)),
+      svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, brief(value)),
     );
   }
-  for (const value of ticks(across)) {
-    plot.append(svg("text", { x: x(value), y: bottom + 14, "text-anchor": "middle" }, short(value)));
+  for (const value of ticks(across.first, across.last, 5)) {
+    plot.append(svg("text", { x: x(value), y: bottom + 14, "text-anchor": "middle" }, brief(value)));
   }
   plot.append(svg("text", { x: right, y: height - 3, "text-anchor": "end" }, name));
-  return { x, y, width, height };
+  return { x, y, left: LEFT, right, top: TOP, bottom };
 }
 
 /**
@@ -66,25 +53,6 @@ function scale({ first, last }, from, to) {
 }
 
 /**
- * Three to six round numbers.
- * @param {Range} range
- * @returns {number[]}
- */
-function ticks({ first, last }) {
-  const extent = last - first || 1;
-  const power = 10 ** Math.floor(Math.log10(extent / 3));
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => extent / size <= 6) ?? extent;
-  const found = [];
-  for (let value = Math.ceil(first / step) * step; value <= last + step * 1e-6; value += step) found.push(value);
-  return found;
-}
-
-/** @param {number} value */
-function short(value) {
-  return String(Number(value.toPrecision(4)) || 0).replace("-", "−");
-}
-
-/**
  * The path through these points, as SVG writes it.
  * @param {Frame} frame
  * @param {number[]} xs
@@ -92,6 +60,23 @@ function short(value) {
  */
 export function line(frame, xs, ys) {
   return xs.map((x, i) => `${i ? "L" : "M"}${frame.x(x).toFixed(2)} ${frame.y(ys[i]).toFixed(2)}`).join("");
+}
+
+/**
+ * The area below these points, where x is in one of the intervals.
+ * @param {Frame} frame
+ * @param {number[]} xs
+ * @param {number[]} ys
+ * @param {[number, number][]} intervals
+ */
+export function area(frame, xs, ys, intervals) {
+  return intervals.map(([from, to]) => {
+    const inside = xs.map((_, i) => i).filter((i) => xs[i] >= from && xs[i] <= to);
+    if (inside.length === 0) return "";
+    const [first, last] = [xs[inside[0]], xs[inside[inside.length - 1]]];
+    const top = line(frame, inside.map((i) => xs[i]), inside.map((i) => ys[i]));
+    return `${top}L${frame.x(last).toFixed(2)} ${frame.bottom}L${frame.x(first).toFixed(2)} ${frame.bottom}Z`;
+  }).join("");
 }
 
 /**
@@ -103,4 +88,56 @@ export function reach(values) {
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const room = (most - least || Math.abs(most) || 1) * 0.06;
   return { first: least - room, last: most + room };
+}
+
+/** Violet, magenta, orange, pale yellow: dark to bright for every eye. */
+const RAMP = [[59, 15, 112], [183, 55, 121], [252, 137, 97], [252, 253, 191]];
+
+/**
+ * A picture of values from 0 to 1, in rows.
+ * @param {number} columns
+ * @param {number[]} values
+ * @param {(value: number) => number} opacity
+ * @returns {Promise<string>} its address
+ */
+export async function heat(columns, values, opacity) {
+  const rows = values.length / columns;
+  const canvas = new OffscreenCanvas(columns, rows);
+  const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(columns, rows);
+  values.forEach((value, cell) => {
+    const place = value * (RAMP.length - 1);
+    const low = Math.min(Math.floor(place), RAMP.length - 2);
+    RAMP[low].forEach((colour, channel) => {
+      image.data[4 * cell + channel] = colour + (place - low) * (RAMP[low + 1][channel] - colour);
+    });
+    image.data[4 * cell + 3] = 255 * opacity(value);
+  });
+  context.putImageData(image, 0, 0);
+  return URL.createObjectURL(await canvas.convertToBlob());
+}
+
+/**
+ * Does the newest of what is asked for, one thing after the other.
+ * @template T
+ * @param {(asked: T) => Promise<void>} work
+ * @returns {(asked: T) => Promise<void>}
+ */
+export function newest(work) {
+  /** @type {T[]} */
+  let waiting = [];
+  /** @type {Promise<void> | null} */
+  let going = null;
+  const all = async () => {
+    try {
+      while (waiting.length > 0) await work(/** @type {T} */ (waiting.splice(0).pop()));
+    } finally {
+      going = null;
+    }
+  };
+  return (asked) => {
+    waiting.push(asked);
+    going ??= all();
+    return going;
+  };
 }

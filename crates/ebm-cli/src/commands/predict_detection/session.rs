@@ -18,6 +18,7 @@ use serde_json::json;
 use super::DetectionArgs;
 use crate::commands::predict_inputs::PictureFolder;
 use crate::detection_picture::{Found, panel, picture};
+use crate::picture::row;
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
@@ -36,6 +37,8 @@ pub struct Frame<'a> {
 pub struct Session<'a> {
     args: &'a DetectionArgs,
     detector: &'a Detector,
+    /// Those that are drawn beside it, with their names.
+    others: &'a [(String, Detector)],
     pictures: Option<PictureFolder<'a>>,
     annotations: Option<CocoDataset>,
     progress: Console,
@@ -51,12 +54,19 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(args: &'a DetectionArgs, detector: &'a Detector, inputs: &[PathBuf]) -> Result<Self> {
-        let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, inputs)).transpose()?;
+    pub fn new(
+        args: &'a DetectionArgs,
+        detector: &'a Detector,
+        others: &'a [(String, Detector)],
+        inputs: &[PathBuf],
+    ) -> Result<Self> {
+        let folder = |out| PictureFolder::new(out, inputs, args.format);
+        let pictures = args.out.as_deref().map(folder).transpose()?;
         let annotations = args.annotations.as_deref().map(|path| annotated(path, detector)).transpose()?;
         Ok(Self {
             args,
             detector,
+            others,
             pictures,
             annotations,
             progress: Console::new(),
@@ -93,12 +103,26 @@ impl<'a> Session<'a> {
         self.detections += found.len();
         self.progress.advance(self.images - self.before, "");
         let Some(pictures) = &self.pictures else { return Ok(None) };
-        let place = pictures.write(frame.name, &picture(frame.image, &truth, &found)?)?;
+        let place = pictures.write(frame.name, &self.drawn(frame.image, &truth, &found)?)?;
         for (index, found) in found.iter().enumerate() {
             let Some(panel) = panel(frame.image, &truth, found, self.args.corner.into())? else { continue };
             pictures.write(&format!("{}-{index}", frame.name), &panel)?;
         }
         Ok(Some(place))
+    }
+
+    /// The picture of what was found, with those of the other detectors beside it.
+    fn drawn(&self, image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> Result<Image> {
+        if self.others.is_empty() {
+            return picture(image, truth, found, "");
+        }
+        let mut pictures = vec![picture(image, truth, found, &self.args.model.name())?];
+        for (name, detector) in self.others {
+            let found = detector.detect(image)?.into_iter().filter(|one| one.score >= self.args.min_score);
+            let found = found.map(Found::new).collect::<Result<Vec<_>>>()?;
+            pictures.push(picture(image, truth, &found, name)?);
+        }
+        Ok(row(&pictures)?)
     }
 
     /// The labels and boxes, `[x, y, width, height]`, that the annotations have for the image.

@@ -9,6 +9,7 @@ mod images;
 mod refiner;
 mod run;
 mod tracker;
+mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -78,10 +79,13 @@ fn train<T: TrainArgs>(mut args: T, signals: &Signals) -> Result<()> {
 fn course<T: TrainArgs>(args: &mut T, session: &mut Session<'_>) -> Result<()> {
     let own = args.run().clone();
     let run = own.place()?;
+    let mut watch = None;
     if session.group.is_first() {
         create_dir(run.spec.root)?;
+        watch = Some(own.watch.begin(&own.run)?);
     }
     ebm_experiment::train(args, &run, session)?;
+    drop(watch);
     if session.group.is_first() {
         training_curves(&own.run, T::MEASURE)?;
         println!("{}", args.result()?.display());

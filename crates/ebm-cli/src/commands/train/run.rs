@@ -8,6 +8,7 @@ use ebm_experiment::Run;
 use ebm_experiment::config::Settings;
 use ebm_train::RunSpec;
 
+use super::watch::WatchArgs;
 use crate::commands::settings::SettingsArgs;
 use crate::device::DeviceArgs;
 use crate::parallel::EngineArgs;
@@ -40,6 +41,8 @@ pub struct RunArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 impl RunArgs {

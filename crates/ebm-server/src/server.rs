@@ -21,8 +21,7 @@ use crate::answer::{Answer, Refusal};
 use crate::connections::{AtWork, Connections};
 use crate::guard::Guard;
 use crate::limits;
-use crate::models::Models;
-use crate::page;
+use crate::site::{Call, Site};
 
 /// How often a server looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -31,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The port is taken, or may not be listened at.
-    #[error("cannot listen at 127.0.0.1:{port}; take another with --port, or 0 for any that is free")]
+    #[error("cannot listen at 127.0.0.1:{port}; take another port, or 0 for any that is free")]
     Listen {
         /// The port that was asked for.
         port: u16,
@@ -53,18 +52,19 @@ pub struct Server {
 /// What all requests share.
 struct Shared {
     guard: Guard,
-    models: Models,
+    site: Box<dyn Site>,
     bodies: Semaphore,
-    /// One request computes at a time: the networks use all cores.
-    turn: Arc<Mutex<()>>,
+    /// One request computes at a time: what it asks for may use all cores.
+    turn: Mutex<()>,
 }
 
 impl Server {
-    /// Listens at this port of 127.0.0.1, or at a free one for 0.
+    /// Listens at this port of 127.0.0.1, or at a free one for 0; `secret` are random bytes, which become the token in the
+    /// address.
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn bind(port: u16, models: Models, secret: [u8; 16]) -> Result<Self, ServerError> {
+    pub fn bind(port: u16, site: Box<dyn Site>, secret: [u8; 16]) -> Result<Self, ServerError> {
         let mut runtime = Builder::new_current_thread();
         runtime.enable_io().enable_time().max_blocking_threads(limits::BODIES);
         let runtime = runtime.build().map_err(ServerError::Start)?;
@@ -75,7 +75,7 @@ impl Server {
         Ok(Self {
             runtime,
             listener,
-            shared: Arc::new(Shared { guard, models, bodies, turn: Arc::default() }),
+            shared: Arc::new(Shared { guard, site, bodies, turn: Mutex::default() }),
         })
     }
 
@@ -102,7 +102,6 @@ impl Server {
                 }
             }
         });
-        shared.models.stop();
         runtime.shutdown_timeout(Duration::from_secs(5));
     }
 }
@@ -137,18 +136,18 @@ impl Shared {
         let (head, body) = request.into_parts();
         let admitted = self.guard.admit(&head.method, &head.uri, &head.headers)?;
         let unknown = || Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this address");
-        if head.method == Method::GET {
-            return page::file(admitted.path).ok_or_else(unknown);
+        let is_post = head.method == Method::POST;
+        if let Some(file) = Some(admitted.path).filter(|_| !is_post).and_then(|name| self.site.file(name)) {
+            return Ok(file);
         }
-        let path = admitted.path.strip_prefix("api/").ok_or_else(unknown)?.to_owned();
-        let query = admitted.query.to_owned();
+        let (path, query) = (admitted.path.to_owned(), admitted.query.to_owned());
         let gone = |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending");
         let place = self.bodies.acquire().await.map_err(gone)?;
-        let body = read(body).await?;
+        let body = if is_post { read(body).await?.into() } else { Vec::new() };
         let shared = self.clone();
         let computed = tokio::task::spawn_blocking(move || {
             let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.models.answer(&path, &query, &body)
+            shared.site.compute(&Call { is_post, path, query, body })
         });
         let answer = computed.await;
         drop(place);

@@ -15,6 +15,8 @@ pub type Answer = Response<Full<Bytes>>;
 /// Only what this server sends runs, and nothing inline; images are the user's own file as a blob.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Of a document that names its own scripts and style by hash, which is what runs; nothing else may.
+const OWN_POLICY: &str = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Why a request is not served: an HTTP status and a sentence for the user.
 #[derive(Debug, thiserror::Error)]
@@ -47,39 +49,19 @@ impl Refusal {
     }
 }
 
-impl From<ebm_data::Error> for Refusal {
-    /// Of an upload.
-    fn from(error: ebm_data::Error) -> Self {
-        use ebm_data::Error as E;
-        let status = match &error {
-            E::ImageTooLarge { .. } | E::DecodeCost { .. } | E::FileTooLarge { .. } => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
-            E::ImageFormat { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            _ => StatusCode::UNPROCESSABLE_ENTITY,
-        };
-        Self::new(status, error.to_string())
-    }
-}
-
-impl From<ebm_detect::Error> for Refusal {
-    fn from(error: ebm_detect::Error) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-    }
-}
-
-impl From<ebm_core::Error> for Refusal {
-    fn from(error: ebm_core::Error) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-    }
-}
-
 /// A value as JSON.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(body) => bytes(status, "application/json", body.into()),
         Err(error) => bytes(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string().into()),
     }
+}
+
+/// A page of HTML that states its own policy, as those of ebm-page do.
+pub fn document(text: String) -> Answer {
+    let mut answer = bytes(StatusCode::OK, "text/html; charset=utf-8", text.into());
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(OWN_POLICY));
+    answer
 }
 
 /// A body with the headers that every response has.

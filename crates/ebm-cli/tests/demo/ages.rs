@@ -1,0 +1,76 @@
+//! The tab "Ages", without a browser.
+
+use serde_json::{Value, json};
+
+use super::server::{Demo, ebm, numbers, photograph};
+use super::with;
+
+/// The networks of the repository.
+pub const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/age");
+
+/// What `ebm predict age` says of the face in a box of the photograph.
+pub fn predicted(bbox: &[f64]) -> Value {
+    let bbox: Vec<String> = bbox.iter().map(f64::to_string).collect();
+    let mut command = ebm();
+    command.args(["predict", "age", "--run", RUN, "--box", &bbox.join(",")]);
+    let output = command.arg(photograph()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    line["predictions"][0].clone()
+}
+
+/// Whether the numbers of the page are those of the command line.
+#[track_caller]
+pub fn assert_same(page: &Value, line: &Value) {
+    let same = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
+    for key in ["prediction", "mean", "median"] {
+        assert!(same(&page[key], &line[key]), "{key}: {page} {line}");
+    }
+    let (modes, expected) = (numbers(&page["modes"]), numbers(&line["modes"]));
+    assert!(modes.len() == expected.len() && modes.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6));
+    let intervals = [&page["region_90"], &line["region"]]
+        .map(|region| region.as_array().unwrap().iter().flat_map(numbers).collect::<Vec<f64>>());
+    let [own, expected] = &intervals;
+    assert!(
+        own.len() == expected.len() && own.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6),
+        "{intervals:?}"
+    );
+}
+
+#[test]
+fn an_age_is_that_of_predict_age() {
+    let demo = Demo::with(&["--age", RUN]);
+    assert_eq!(demo.asks("ages/model", &Value::Null, 200)["missing"], Value::Null);
+    let answer = demo.post("ages/look?name=photo.jpg", &std::fs::read(photograph()).unwrap());
+    assert_eq!(answer.status, 200);
+    let seen = answer.json();
+    assert_eq!((&seen["width"], &seen["height"]), (&json!(640), &json!(428)));
+    for bbox in [[300.0, 60.5, 90.25, 110.0], [-20.0, -30.0, 200.0, 200.0]] {
+        let found = demo.asks("ages/estimate", &json!({"image": seen["image"], "bbox": bbox}), 200);
+        assert_same(&found, &predicted(&bbox));
+    }
+    let asked = json!({"image": seen["image"], "bbox": [300, 60, 90, 110]});
+    for (bbox, status) in [
+        (json!([0, 0, 0, 10]), 400),
+        (json!([9999, 0, 10, 10]), 400),
+        (json!([0, 0, 641, 10]), 400),
+        (json!([0, 0, 1e300, 10]), 400),
+        (json!(null), 400),
+    ] {
+        demo.asks("ages/estimate", &with(&asked, "bbox", bbox), status);
+    }
+    demo.asks("ages/estimate", &with(&asked, "image", json!(77)), 404);
+    assert_eq!(demo.post("ages/look?name=a.gif", b"GIF89a................").status, 415);
+}
+
+#[test]
+fn without_networks_the_tab_says_so() {
+    // The repository's weights are not below the folder that tests run in.
+    let demo = Demo::start();
+    let missing = demo.asks("ages/model", &Value::Null, 200)["missing"].clone();
+    assert!(missing.as_str().unwrap().contains("give --age"), "{missing}");
+    assert_eq!(demo.post("ages/look", &std::fs::read(photograph()).unwrap()).status, 400);
+    // A run that is named must be there.
+    let output = ebm().args(["demo", "--age", "/no/such/run"]).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+}

@@ -5,26 +5,53 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    println!("cargo::rerun-if-changed={}", lock.display());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A package from a registry has its own, a clone that of the workspace.
+    let lock = ["Cargo.lock", "../../Cargo.lock"]
+        .map(|lock| folder.join(lock))
+        .into_iter()
+        .find(|lock| lock.is_file());
+    if let Some(lock) = &lock {
+        println!("cargo::rerun-if-changed={}", lock.display());
+    }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=EBM_COMMIT");
     if let Some(version) = rustc() {
         println!("cargo::rustc-env=EBM_RUSTC_VERSION={version}");
     }
     if let Ok(target) = std::env::var("TARGET") {
         println!("cargo::rustc-env=EBM_TARGET={target}");
     }
-    if let Some(commit) = git(&["rev-parse", "HEAD"]) {
+    if let Some(commit) = given().or_else(|| packed(folder)).or_else(checked_out) {
         println!("cargo::rustc-env=EBM_GIT_COMMIT={commit}");
     }
-    // Every commit and every other branch adds a line here.
+    if let Some(version) =
+        lock.and_then(|lock| std::fs::read_to_string(lock).ok()).as_deref().and_then(candle)
+    {
+        println!("cargo::rustc-env=EBM_CANDLE_VERSION={version}");
+    }
+}
+
+/// The commit that whoever builds without git names.
+fn given() -> Option<String> {
+    std::env::var("EBM_COMMIT").ok().filter(|commit| !commit.is_empty())
+}
+
+/// The commit that cargo wrote into a package. The folder of a package may lie in another project's repository.
+fn packed(folder: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join(".cargo_vcs_info.json")).ok()?;
+    let (_, commit) = text.split_once("\"sha1\": \"")?;
+    Some(commit.split_once('"')?.0.to_owned())
+}
+
+/// The commit that is checked out. Cargo asks again after every commit and every change of branch, which add a line to the
+/// log of HEAD.
+fn checked_out() -> Option<String> {
     let log = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]);
     if let Some(log) = log.filter(|log| Path::new(log).is_file()) {
         println!("cargo::rerun-if-changed={log}");
     }
-    if let Some(version) = std::fs::read_to_string(lock).ok().as_deref().and_then(candle) {
-        println!("cargo::rustc-env=EBM_CANDLE_VERSION={version}");
-    }
+    git(&["rev-parse", "HEAD"])
 }
 
 /// What `git` answers in this folder; none where there is no git, or no repository.

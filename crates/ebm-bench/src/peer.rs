@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::work::Task;
 
 /// The script that the interpreter is given; the program works without a checkout.
-pub(crate) const SCRIPT: &str =
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks/peer.py"));
+pub(crate) const SCRIPT: &str = include_str!("peer.py");
 
 /// What to do where there is no PyTorch.
 const REMEDY: &str = "install it (`pip install torch --index-url https://download.pytorch.org/whl/cpu`) \

@@ -139,9 +139,9 @@ pub struct DensityOptions {
 }
 
 /// FastestDet as it is committed, with the classes of COCO.
-const BUNDLED: &[u8] = include_bytes!("../../../weights/fastestdet.safetensors");
+const BUNDLED: &[u8] = include_bytes!("../embedded/fastestdet.safetensors");
 /// The refiner as it is committed, of persons.
-const BUNDLED_REFINER: &[u8] = include_bytes!("../../../weights/refiner.safetensors");
+const BUNDLED_REFINER: &[u8] = include_bytes!("../embedded/refiner.safetensors");
 
 impl Detector {
     /// The detector in the file `weights`, on the CPU: one that was trained here, or of any

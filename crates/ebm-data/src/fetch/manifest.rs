@@ -193,7 +193,7 @@ pub mod embedded {
 
     macro_rules! texts {
         ($folder:literal: $($name:literal),*) => {
-            &[$(($name, include_str!(concat!("../../../../", $folder, "/", $name, ".toml")))),*]
+            &[$(($name, include_str!(concat!("../../embedded/", $folder, "/", $name, ".toml")))),*]
         };
     }
 

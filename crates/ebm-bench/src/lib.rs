@@ -33,3 +33,8 @@ pub use peer::Python;
 pub use report::{Report, Row, Software};
 pub use work::{Work, select, works};
 pub use worker::serve;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

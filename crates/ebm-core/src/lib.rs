@@ -120,3 +120,8 @@ pub use refine::{
 };
 pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};
 pub use tempered::Tempered;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -38,3 +38,8 @@ mod zip_list;
 
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -66,3 +66,8 @@ pub use refiner::{
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
 pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

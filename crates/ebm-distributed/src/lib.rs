@@ -66,3 +66,8 @@ pub trait Reduce {
     /// Ends the others, which may be waiting for this rank, as far as the engine can.
     fn abort(&self);
 }
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

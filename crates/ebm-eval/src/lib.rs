@@ -57,3 +57,8 @@ pub use stats::{Spread, Summary};
 pub use stratified::Matching;
 pub use table::Table;
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

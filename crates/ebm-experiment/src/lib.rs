@@ -31,3 +31,8 @@ pub use predictions::{Calibration, Predictions};
 pub use record::{Validated, read_validations};
 pub use training::{Built, Inputs, Run, Session, Training, train};
 pub use validated::{KeptBest, Measure, Validation, train_validated};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

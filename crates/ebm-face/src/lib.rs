@@ -49,3 +49,8 @@ pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use error::{Error, Result};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

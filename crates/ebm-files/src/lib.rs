@@ -41,3 +41,8 @@ fn kind_of(kind: std::fs::FileType) -> &'static str {
 fn refused(why: String) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, why)
 }
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

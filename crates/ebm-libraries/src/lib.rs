@@ -16,3 +16,8 @@ mod shared_library;
 
 pub use inventory::{CudaDevice, Inventory, Library, MPI, NCCL, Wanted};
 pub use shared_library::{SharedLibrary, open_first, open_first_mpi};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

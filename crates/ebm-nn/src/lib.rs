@@ -31,3 +31,8 @@ pub mod schedule;
 pub mod shufflenet;
 
 pub use error::{Error, Result};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

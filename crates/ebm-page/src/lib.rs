@@ -14,3 +14,8 @@ pub use charts::{CHARTS_ID, Chart, Charts, Curve};
 pub use document::{CHART, COLOURS, Data, Document, GENERATOR, PAGE, Reach, THEME};
 pub use error::{Error, Result};
 pub use escape::{data_uri, escape, json};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -95,5 +95,10 @@ fn draw<B: DrawingBackend>(figure: &impl Figure, backend: &mut B) -> Result<()> 
     canvas.finish()
 }
 
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

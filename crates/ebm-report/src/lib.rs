@@ -33,3 +33,8 @@ pub use tensorboard::{EventFile, Follower};
 
 /// The largest file of results that is read, in bytes.
 const MAX_TEXT: u64 = 64 << 20;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

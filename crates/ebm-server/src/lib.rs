@@ -18,3 +18,8 @@ pub use answer::{Answer, Refusal, bytes, document, json};
 pub use hyper::StatusCode;
 pub use server::{Server, ServerError};
 pub use site::{Call, Site};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -86,5 +86,10 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

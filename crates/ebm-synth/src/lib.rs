@@ -15,3 +15,8 @@ mod generated_dir;
 pub mod heads;
 pub mod scenes;
 pub mod videos;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -47,3 +47,8 @@ pub use regressor::{FitOptions, Fitted, TabularRegressor};
 pub use table::{MAX_BYTES, Table, days, number};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -24,3 +24,8 @@ pub use experiment::{
 pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 pub use network::Heads;
 pub use training::{Schedule, Training};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

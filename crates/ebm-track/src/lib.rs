@@ -36,3 +36,8 @@ pub use error::{Error, Result};
 pub use method::{MethodConfig, Published, Quoted, Refinement, RivalConfig, StepCoordinates};
 pub use sequence::{TrackedSequence, Watch, track_sequence};
 pub use trained::{Tracker, TrackerOptions};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

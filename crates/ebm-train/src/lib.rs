@@ -52,3 +52,8 @@ pub use statistics::RunningStatistics;
 pub use together::train_together;
 pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};
 pub use updater::Updater;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

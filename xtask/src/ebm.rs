@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::hand_over;
+use crate::process::{cargo, hand_over};
 
 /// Builds `ebm` and becomes `ebm <command> <arguments>`, run from `root`.
 pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32> {
@@ -17,8 +17,9 @@ pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32>
 
 /// Builds `ebm` in release mode; the executable's path. Cargo's messages go to stderr.
 pub fn build(root: &Path) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut child = Command::new(&cargo)
+    let mut cargo = cargo();
+    let program = cargo.get_program().to_owned();
+    let mut child = cargo
         .args(["build", "--release", "--package", "ebm-cli", "--bin", "ebm"])
         .args(cuda_features())
         .arg("--message-format=json-render-diagnostics")
@@ -26,7 +27,7 @@ pub fn build(root: &Path) -> Result<PathBuf> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot start {}; is the Rust toolchain installed?", cargo.display()))?;
+        .with_context(|| format!("cannot start {}; is the Rust toolchain installed?", program.display()))?;
     let stdout = child.stdout.take().context("cargo has no standard output")?;
     let mut executable = None;
     for line in BufReader::new(stdout).lines() {

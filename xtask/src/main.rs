@@ -5,10 +5,12 @@
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
 mod attack;
+mod check;
 mod ci;
 mod cuda_setup;
 mod docs_check;
 mod ebm;
+mod package;
 mod process;
 mod soak;
 
@@ -57,8 +59,12 @@ enum Task {
         /// The folder of README.md and docs; by default the workspace's.
         root: Option<PathBuf>,
     },
-    /// Run what continuous integration runs: formatting, clippy and all tests.
+    /// Run the quick part of what continuous integration runs: formatting, clippy, the tests beside the code and the rules.
+    Check,
+    /// Run what continuous integration runs: formatting, clippy, all tests, packages.
     Ci,
+    /// Pack what may be published, and build the packed files outside the tree.
+    Package(package::PackageArgs),
     /// Run the program on thousands of damaged inputs and through faults of the machine, and print the table
     /// of docs/reliability.md.
     Attack(attack::AttackArgs),
@@ -71,7 +77,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `ci`, `attack` and `soak`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `check`, `ci`, `package`, `attack` and `soak`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -82,7 +88,9 @@ fn main() {
         Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
         Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
         Task::DocsCheck { root } => docs_check::run(root.as_deref().unwrap_or(workspace_root())),
+        Task::Check => check::run(workspace_root()),
         Task::Ci => ci::run(workspace_root()),
+        Task::Package(args) => package::run(workspace_root(), &args),
         Task::Attack(args) => attack(workspace_root(), &args),
         Task::Soak(args) => soak::run(workspace_root(), &args),
     };

@@ -1,8 +1,28 @@
-//! Handing over to another program.
+//! Running other programs, and handing over to them.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+
+/// The cargo that runs this task.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs a command, which says itself what is wrong.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(status.success(), "{command:?} failed ({status})");
+    Ok(())
+}
+
+/// What a command says on standard output.
+pub fn said(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed ({})", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
 
 /// Lets `command` take this process's place: it owns the terminal, receives the signals, and its end is ours,
 /// by exit code or by signal. Returns only where the system cannot replace a process (then the exit code) or

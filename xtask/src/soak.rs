@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::process::cargo;
+
 /// How long.
 #[derive(Debug, Args)]
 pub struct SoakArgs {
@@ -88,10 +90,6 @@ pub fn run(root: &Path, args: &SoakArgs) -> Result<i32> {
         failed.join(", ")
     );
     Ok(0)
-}
-
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The fuzzer, built with coverage in a folder of its own. A named target keeps build scripts free of it.

@@ -26,7 +26,7 @@ mod works;
 
 pub use compare::{Plan, measure};
 pub use cost::cost;
-pub use machine::{Machine, today};
+pub use machine::{Machine, instructions, today};
 pub use memory::peak_mib;
 pub use peak::peaks;
 pub use peer::Python;

@@ -79,8 +79,8 @@ fn caches() -> Option<String> {
     (!caches.is_empty()).then(|| caches.join(", "))
 }
 
-/// The vector instructions of this processor that matter here.
-fn instructions() -> String {
+/// The vector instructions of this processor that matter here, found at run time.
+pub fn instructions() -> String {
     #[cfg(target_arch = "x86_64")]
     let found = [
         ("AVX-512F", std::arch::is_x86_feature_detected!("avx512f")),

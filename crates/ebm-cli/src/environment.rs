@@ -1,6 +1,7 @@
 //! What this program is and what it runs on, for the record of a run.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use ebm_bench::Machine;
 use ebm_train::Environment;
@@ -15,6 +16,20 @@ pub const EBM: &str = if cfg!(debug_assertions) {
 pub const CANDLE: &str = or_unknown(option_env!("EBM_CANDLE_VERSION"));
 /// The compiler's.
 pub const RUSTC: &str = or_unknown(option_env!("EBM_RUSTC_VERSION"));
+
+/// What `ebm --version` says below the name.
+pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = if ebm_nn::device::HAS_CUDA { "cuda" } else { "none" };
+    let lines = [
+        ("commit", or_unknown(option_env!("EBM_GIT_COMMIT"))),
+        ("features", features),
+        ("SIMD", &ebm_bench::instructions()),
+        ("candle", CANDLE),
+        ("rustc", RUSTC),
+        ("target", or_unknown(option_env!("EBM_TARGET"))),
+    ];
+    lines.iter().fold(EBM.to_owned(), |text, (name, value)| format!("{text}\n{name:<9} {value}"))
+});
 
 const fn or_unknown(value: Option<&'static str>) -> &'static str {
     match value {

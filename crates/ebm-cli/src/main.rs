@@ -33,7 +33,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Energy-based regression: train, evaluate, predict, reproduce.
 #[derive(Parser)]
-#[command(name = "ebm", version, arg_required_else_help = true)]
+#[command(name = "ebm", version, long_version = environment::LONG_VERSION.as_str(), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -79,6 +79,10 @@ enum Command {
     Doctor(commands::doctor::DoctorArgs),
     /// Time the networks beside PyTorch in one run.
     Bench(commands::bench::BenchArgs),
+    /// Print what a shell needs to complete this command.
+    Completions(commands::manual::CompletionsArgs),
+    /// Print the page of the manual, or write those of every command.
+    Man(commands::manual::ManArgs),
     /// One process of `bench`.
     #[command(hide = true)]
     BenchWorker(commands::bench::WorkerArgs),
@@ -128,6 +132,8 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Completions(args) => commands::manual::completions::<Cli>(&args),
+        Command::Man(args) => commands::manual::man::<Cli>(&args),
         Command::BenchWorker(args) => commands::bench::run_worker(args),
     }
 }

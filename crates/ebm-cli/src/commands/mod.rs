@@ -14,6 +14,7 @@ pub mod eval_strata;
 pub mod eval_table;
 pub mod eval_tracking;
 pub mod fit;
+pub mod manual;
 pub mod predict;
 pub mod predict_detection;
 pub mod predict_face;

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md and docs/glossary.md say is in the code, is there.
+//! What ARCHITECTURE.md, docs/glossary.md and CONTRIBUTING.md say is in the tree, is there.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod files;
@@ -53,4 +53,15 @@ fn the_glossary_names_what_is_in_the_code() {
             assert!(code.contains(name), "{name} is not in the code: {row}");
         }
     }
+}
+
+#[test]
+fn contributors_are_sent_to_files_that_exist() {
+    let page = read("CONTRIBUTING.md");
+    let mut found = 0;
+    for path in page.lines().flat_map(quoted).filter(|path| path.contains('/') && !path.contains(' ')) {
+        assert!(files::root().join(path).exists(), "CONTRIBUTING.md names {path}");
+        found += 1;
+    }
+    assert!(found > 20, "{found} files");
 }

@@ -29,11 +29,11 @@ fn every_shell_is_told_the_commands() {
 
 #[test]
 fn bash_completes_a_command() {
-    let script = format!(
-        "{}\nCOMP_WORDS=(ebm predict det) COMP_CWORD=2; _ebm ebm det predict; echo \"${{COMPREPLY[@]}}\"",
-        says(&["completions", "bash"])
-    );
-    let output = Command::new("bash").args(["--norc", "-c", &script]).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    let asks = r#"COMP_WORDS=(ebm predict det) COMP_CWORD=2; _ebm ebm det predict; echo "${COMPREPLY[@]}""#;
+    std::fs::write(&script, format!("{}\n{asks}\n", says(&["completions", "bash"]))).unwrap();
+    let output = Command::new("bash").arg(&script).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "detection\n");
 }
 

@@ -7,37 +7,22 @@ use anyhow::{Context, Result};
 
 use crate::process::cargo;
 
-/// What is run, each as an argument list of cargo. The tests are those beside the code, and those that hold the rules of the
-/// house; all are of one set of packages, so that nothing is built twice.
-const STEPS: [&[&str]; 3] = [
-    &["fmt", "--all", "--check"],
-    &["clippy", "--workspace", "--locked", "--", "-D", "warnings"],
-    &[
-        "test",
-        "--workspace",
-        "--locked",
-        "--quiet",
-        "--lib",
-        "--test",
-        "tidy",
-        "--test",
-        "layers",
-        "--test",
-        "pages",
-        "--test",
-        "packages",
-        "--test",
-        "docs_check",
-    ],
+/// What is run, each as arguments of cargo: the tests are those beside the code, and those that hold the rules of the house.
+/// Clippy and tests are of the sets of packages that `.ci/run` takes, so that nothing is built twice.
+const STEPS: [&str; 3] = [
+    "fmt --all --check",
+    "clippy --workspace --all-targets --locked -- -D warnings",
+    "test --workspace --locked --quiet --lib --test tidy --test layers --test pages --test packages --test docs_check",
 ];
 
 /// Runs the steps, up to the first that fails; its exit code is this task's.
 pub fn run(root: &Path) -> Result<i32> {
     for step in STEPS {
         let start = Instant::now();
-        let status = cargo().args(step).current_dir(root).env("CARGO_PROFILE_DEV_DEBUG", "0").status();
-        let status = status.with_context(|| format!("cannot start cargo {}", step[0]))?;
-        eprintln!("check: cargo {}: {status} after {} s", step[0], start.elapsed().as_secs());
+        let status =
+            cargo().args(step.split(' ')).current_dir(root).env("CARGO_PROFILE_DEV_DEBUG", "0").status();
+        let status = status.with_context(|| format!("cannot start cargo {step}"))?;
+        eprintln!("check: cargo {step}: {status} after {} s", start.elapsed().as_secs());
         if !status.success() {
             return Ok(status.code().unwrap_or(1));
         }

@@ -6,7 +6,20 @@ use anyhow::{Context, Result, ensure};
 
 /// The cargo that runs this task.
 pub fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    forget_package(&mut command);
+    command
+}
+
+/// Takes away what cargo told this task of its package: build scripts ask for these variables, and run again where others
+/// stand in them, with all that is built upon.
+fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| text.starts_with(start)) {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Runs a command, which says itself what is wrong.
@@ -29,6 +42,7 @@ pub fn said(command: &mut Command) -> Result<String> {
 /// where the program could not be started.
 pub fn hand_over(command: &mut Command) -> Result<i32> {
     let program = command.get_program().to_owned();
+    forget_package(command);
     replace(command).with_context(|| format!("cannot start {}", program.display()))
 }
 

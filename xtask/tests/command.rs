@@ -87,6 +87,19 @@ fn a_failed_build_stops_the_task() {
 }
 
 #[test]
+fn cargo_is_not_told_of_the_package_of_xtask() {
+    let _alone = alone();
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+    let folder = tempfile::tempdir().unwrap();
+    let cargo = folder.path().join("cargo");
+    script(&cargo, "echo \"told:$CARGO_MANIFEST_DIR$CARGO_PKG_NAME\" >&2\nexit 3");
+    let output = xtask(&cargo, &["check"]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = text(&output.stderr);
+    assert!(said.starts_with("told:\ncheck: cargo fmt --all --check: exit status: 3"), "{said}");
+}
+
+#[test]
 fn a_missing_cargo_is_named() {
     let _alone = alone();
     let output = xtask(Path::new("/nowhere/cargo"), &["reproduce", "detection"]);

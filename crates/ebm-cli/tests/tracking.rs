@@ -269,8 +269,7 @@ fn bands_are_calibrated_and_measured() {
     for file in ["refiner.safetensors", "tracker/model.safetensors"] {
         std::fs::copy(own.join(file), place("weights").join(file)).unwrap();
     }
-    let config = VideoConfig { frames: 24, ..VideoConfig::default() };
-    generate(&videos, &config, 1, Key::new(4)).unwrap();
+    succeeds(&["data", "videos", "--out", text(&videos), "--count", "1", "--frames", "24", "--seed", "4"]);
     let (sequences, model) = (text(&videos).to_owned(), run.join("model.safetensors"));
     let size = std::fs::metadata(&model).unwrap().len();
 

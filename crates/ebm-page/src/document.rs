@@ -70,7 +70,7 @@ impl Document<'_> {
              <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n{data}{scripts}</body>\n</html>\n"
+             <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{style}</style>\n</head>\n<body>\n{body}\n{data}{scripts}</body>\n</html>\n"
         )
     }
 

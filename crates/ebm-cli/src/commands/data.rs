@@ -11,6 +11,7 @@ use ebm_data::{
 };
 use ebm_seed::Key;
 use ebm_synth::scenes::{Difficulty, SceneConfig, generate};
+use ebm_synth::videos::{self, VideoConfig};
 
 use super::data_get::{self, GetArgs};
 
@@ -45,6 +46,21 @@ pub enum Data {
         /// easy, normal or hard.
         #[arg(long, default_value = "normal")]
         difficulty: String,
+    },
+    /// Generate videos of one target each, laid out like OTB's sequences.
+    Videos {
+        /// Where they go; must not exist, unless it holds the same videos already.
+        #[arg(long)]
+        out: PathBuf,
+        /// How many.
+        #[arg(long, default_value_t = 50)]
+        count: usize,
+        /// Frames of each.
+        #[arg(long, default_value_t = 60)]
+        frames: usize,
+        /// Seed; video i of a seed is the same whatever the count.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
     },
 }
 
@@ -89,6 +105,11 @@ pub fn run(command: Data) -> Result<()> {
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
         Data::Check(args) => super::data_check::run(&args),
         Data::Scenes { out, count, seed, difficulty } => scenes(&out, count, seed, &difficulty),
+        Data::Videos { out, count, frames, seed } => {
+            videos::generate(&out, &VideoConfig { frames, ..VideoConfig::default() }, count, Key::new(seed))?;
+            println!("{}", out.display());
+            Ok(())
+        }
     }
 }
 

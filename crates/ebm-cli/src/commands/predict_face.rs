@@ -36,7 +36,7 @@ pub struct FaceArgs {
     how: NetworkArgs,
     /// The face's box in the image, as x,y,width,height in pixels: a square about it, half as long again, is looked at.
     /// Without it the whole image is taken for such a crop.
-    #[arg(long = "box", value_parser = parse_box)]
+    #[arg(long = "box", value_parser = parse_box, allow_hyphen_values = true)]
     bbox: Option<Rect>,
     /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By
     /// default direct_l2, where --run has it, or the only baseline that it has.

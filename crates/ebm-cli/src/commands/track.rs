@@ -42,7 +42,7 @@ pub struct TargetArgs {
     /// or a video, which ffmpeg reads.
     frames: PathBuf,
     /// The target in the first frame: x,y,width,height.
-    #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations")]
+    #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations", allow_hyphen_values = true)]
     bbox: Option<Rect>,
     /// A list of boxes, of which the first is the target; the others are drawn too.
     #[arg(long, conflicts_with = "bbox")]

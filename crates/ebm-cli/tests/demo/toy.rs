@@ -139,6 +139,6 @@ fn every_method_trains_and_what_is_impossible_is_refused() {
         demo.asks("toy/begin", &begin(json!("dataset2"), "Gaussian"), 200);
     }
     demo.asks("toy/curve", &json!({"training": first, "x": 0}), 404);
-    let grown = demo.peak_mib() - before;
+    let grown = demo.peak_mib().saturating_sub(before);
     assert!(grown < 64, "{grown} MiB");
 }

@@ -77,9 +77,9 @@ impl Chain {
         let [depthwise, project] = [depthwise.folded()?, project.folded()?];
         let expand = expand.map(Conv2d::folded).transpose()?;
         PackedInverted::new(
-            expand.as_ref().map(Parameters::of),
-            Parameters::of(&depthwise),
-            Parameters::of(&project),
+            expand.as_ref().map(|(weight, bias)| Parameters { weight, bias: bias.as_ref() }),
+            Parameters { weight: &depthwise.0, bias: depthwise.1.as_ref() },
+            Parameters { weight: &project.0, bias: project.1.as_ref() },
             stride,
             padding,
             activation,

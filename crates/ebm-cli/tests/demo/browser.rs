@@ -65,6 +65,7 @@ fn a_photograph_a_drag_and_the_keyboard() {
 
     // Pointing at an edge tells its interval.
     page.waits("document.getElementById('boxes').dataset.density > 1");
+    page.shot("boxes");
     let at = middle(&mut page, &format!("{selector} [data-edge=left]"));
     page.points(at);
     page.waits("document.getElementById('boxes-edge').textContent.startsWith('left edge of person')");

@@ -28,7 +28,6 @@ fn a_toy_learns_and_its_numbers_are_those_of_reproduce() {
     turn_to(&mut page, 1);
     page.waits("document.getElementById('toy').dataset.epochs === '0'");
     page.waits("document.querySelectorAll('#toy-curve path').length === 3");
-    page.shot("toy_untrained");
     page.value("{ const e = document.getElementById('toy-epochs'); e.value = 2; e.dispatchEvent(new Event('input')); }");
     let train = middle(&mut page, "#toy-train");
     page.clicks(train);
@@ -77,6 +76,7 @@ fn a_toy_learns_and_its_numbers_are_those_of_reproduce() {
     }
     page.presses("Enter", 13);
     page.waits("document.getElementById('toy').dataset.epochs === '3'");
+    page.shot("toy");
     assert_eq!(page.errors, Vec::<String>::new());
 }
 

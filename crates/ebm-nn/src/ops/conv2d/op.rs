@@ -115,7 +115,7 @@ impl<const N: usize> Kernel<N> for Gradient {
             Of::Input => {
                 conv.in_order(packed::input_gradient(all[0], &conv.y(all[1]), g)?, g.channels, g.plane())
             }
-            Of::Weight => CpuStorage::F32(packed::weight_gradient(&conv.x(all[0]), &conv.y(all[1]), g)),
+            Of::Weight => CpuStorage::F32(packed::weight_gradient(&conv.x(all[0]), &conv.y(all[1]), g)?),
             Of::Bias => CpuStorage::F32(bias_gradient(all[0], g, conv.order)),
         })
     }

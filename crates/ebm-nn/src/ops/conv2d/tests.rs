@@ -90,7 +90,7 @@ type Case = (usize, usize, (usize, usize), usize, usize, usize, usize);
 
 /// Sizes that reach every way of cutting the work: several blocks per image, several images per block,
 /// several groups of filters and channels, the image as its own im2col, both ways of the input's gradient.
-const LARGE: [Case; 8] = [
+const LARGE: [Case; 13] = [
     (1, 5, (41, 53), 7, 3, 1, 1),
     (3, 33, (9, 6), 130, 3, 1, 1),
     (9, 130, (3, 4), 9, 3, 1, 1),
@@ -99,6 +99,12 @@ const LARGE: [Case; 8] = [
     (2, 3, (61, 50), 9, 7, 2, 3),
     (2, 40, (31, 28), 19, 3, 2, 1),
     (3, 21, (15, 16), 11, 1, 2, 0),
+    // Fewer pixels than filters: weights as they are stored.
+    (2, 21, (4, 5), 83, 3, 1, 1),
+    (3, 40, (5, 4), 67, 3, 2, 1),
+    (2, 130, (3, 2), 90, 1, 1, 0),
+    (4, 33, (5, 6), 70, 1, 2, 0),
+    (1, 9, (6, 3), 50, 5, 3, 4),
 ];
 
 #[test]

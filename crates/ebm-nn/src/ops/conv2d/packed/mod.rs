@@ -6,6 +6,7 @@
 //! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications |
 //! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
 //! | `weight_gradient` | a product summed over the pixels |
+//! | `stored` | all three for small maps of many channels, whose weights are not packed |
 //! | `weights`, `filters` | the packed orders, and the choice of the method |
 //!
 //! The products themselves are [`crate::ops::packed`].
@@ -14,6 +15,7 @@ mod border;
 mod direct;
 mod filters;
 mod input_gradient;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod weight_gradient;
@@ -34,20 +36,31 @@ use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
-    let mut y = zeros(g.batch * g.pixels() * g.filters);
-    let epilogue = Epilogue { bias: bias.unwrap_or_default(), ..Epilogue::default() };
-    Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, Workspace::shared())?;
+    let (mut y, workspace) = (zeros(g.batch * g.pixels() * g.filters), Workspace::shared());
+    let bias = bias.unwrap_or_default();
+    if stored::suits(g) {
+        stored::forward(x, w, bias, g, &mut y, workspace)?;
+    } else {
+        let epilogue = Epilogue { bias, ..Epilogue::default() };
+        Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, workspace)?;
+    }
     Ok(y)
 }
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::input_gradient(dy, w, g, Workspace::shared());
+    }
     input_gradient::input_gradient(dy, weights(w, g), g, Workspace::shared())
 }
 
 /// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
-pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
-    weight_gradient::weight_gradient(x, dy, g, Workspace::shared())
+pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::weight_gradient(x, dy, g, Workspace::shared());
+    }
+    Ok(weight_gradient::weight_gradient(x, dy, g, Workspace::shared()))
 }
 
 fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {

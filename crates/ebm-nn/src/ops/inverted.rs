@@ -9,7 +9,7 @@ mod band;
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ use super::kernel::{Argument, Kernel};
 use super::layout::Order;
 use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, product, room};
 use super::relu::Activation;
-use super::storage::elements;
+use super::storage::{elements, numbers};
 use crate::{Error, Result};
 
 /// Numbers of the map that a task expands: they stay in the second-level cache.
@@ -233,14 +233,9 @@ impl Layer<'_> {
 fn bias(layer: Parameters<'_>, len: usize) -> Result<Vec<f32>> {
     match layer.bias {
         None => Ok(vec![0.0; len]),
-        Some(bias) if bias.dims() == [len] => numbers(bias),
+        Some(bias) if bias.dims() == [len] => Ok(numbers(bias)?),
         Some(bias) => refuse(format!("expected a bias ({len}), got {:?}", bias.dims())),
     }
-}
-
-/// The numbers of a tensor in its order, as f32.
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
-    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
 }
 
 fn refuse<T>(reason: String) -> Result<T> {

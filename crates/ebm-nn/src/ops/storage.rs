@@ -1,6 +1,6 @@
 //! What operations on the CPU need of candle's storage.
 
-use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
+use candle_core::{CpuStorage, DType, Layout, Result, Tensor, WithDType, bail};
 use rayon::prelude::*;
 
 /// Numbers from which on [`zeros`] uses all threads.
@@ -13,6 +13,14 @@ pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
         return vec![T::zero(); len];
     }
     rayon::iter::repeat_n(T::zero(), len).with_min_len(LARGE / 8).collect()
+}
+
+/// A copy of the numbers of a tensor in its order, as f32: what packed parameters are made of.
+///
+/// # Errors
+/// When candle cannot copy them.
+pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+    tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }
 
 /// The elements of a contiguous tensor, in order: what a custom operation's `cpu_fwd` works on.

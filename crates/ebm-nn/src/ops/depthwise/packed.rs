@@ -1,6 +1,6 @@
 //! A depthwise convolution of constant parameters with what follows it, in one pass: f32, on the CPU.
 
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
 use super::cpu::{Epilogue, forward_to};
 use super::geometry::{Geometry, Padding};
@@ -10,7 +10,7 @@ use crate::ops::kernel::{Argument, Kernel};
 use crate::ops::layout::Order;
 use crate::ops::packed::Workspace;
 use crate::ops::relu::Activation;
-use crate::ops::storage::elements;
+use crate::ops::storage::{elements, numbers};
 
 /// `y = activation(depthwise(x, w) + bias)` with w in the order in which channels meet. For inference: no
 /// gradient.
@@ -41,7 +41,6 @@ impl PackedDepthwise {
         if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
             return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
         }
-        let numbers = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1();
         let taps = numbers(&weight.reshape((channels, ()))?.t()?)?;
         let bias = bias.map_or_else(|| Ok(vec![0.0; channels]), numbers)?;
         Ok(Self { taps, bias, kernel: [kernel_h, kernel_w], stride, padding })

@@ -1,4 +1,4 @@
-use candle_core::Device;
+use candle_core::{DType, Device};
 use proptest::prelude::*;
 
 use super::*;

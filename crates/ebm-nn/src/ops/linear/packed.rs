@@ -2,12 +2,13 @@
 
 use std::sync::OnceLock;
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 
 use rayon::prelude::*;
 
 use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
 use crate::ops::relu::Activation;
+use crate::ops::storage::numbers;
 use crate::{Error, Result};
 
 /// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads
@@ -156,14 +157,9 @@ fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::Argument { op: "PackedLinear", reason })
 }
 
-/// The numbers of a tensor in its order, as f32.
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
-    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
-}
-
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::{DType, Device};
 
     use super::*;
     use crate::ops::linear;

@@ -22,7 +22,7 @@ mod weight_gradient;
 mod weights;
 mod winograd;
 
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
 use self::filters::Filters;
 use self::weights::Weights;
@@ -31,7 +31,7 @@ use crate::ops::kernel::{Argument, Kernel};
 use crate::ops::layout::Order;
 use crate::ops::packed::{Epilogue, Workspace};
 use crate::ops::relu::Activation;
-use crate::ops::storage::{elements, zeros};
+use crate::ops::storage::{elements, numbers, zeros};
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
@@ -182,9 +182,4 @@ impl<const N: usize> Kernel<N> for Layer<'_> {
 
 fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::Argument { op: "PackedConv2d", reason })
-}
-
-/// The numbers of a tensor in its order, as f32.
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
-    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
 }

@@ -19,9 +19,10 @@ const SMALL_STEP = 0.01;
 const OWN = "own";
 
 /** @type {{ model: any, training: number, points: [number[], number[]], added: [number, number][], x: number, y: number, isTraining: boolean,
- *   url: string, frame: any, losses: number[] }} */
+ *   url: string, frame: any, losses: number[], turn: number }} */
 const state = {
   model: null, training: -1, points: [[], []], added: [], x: -1.5, y: 0, isTraining: false, url: "", frame: null, losses: [],
+  turn: 0,
 };
 
 /** Makes the tab work; nothing is computed before it is shown. */
@@ -79,22 +80,25 @@ function fillMethods() {
 
 /** A network before its first step. */
 async function begin() {
+  // What was chosen before this may answer later.
+  const turn = ++state.turn;
   state.isTraining = false;
   state.training = -1;
   const problem = at("toy-problem").value;
   if (problem === OWN && state.added.length === 0) {
     state.points = [[], []];
     await draw(null);
-    say("toy", "add points: click into the map, or focus it and press Enter");
+    if (turn === state.turn) say("toy", "add points: click into the map, or focus it and press Enter");
     return;
   }
   const begun = await ask("toy/begin", {
     problem: problem === OWN ? null : problem, method: at("toy-method").value, seed: Number(at("toy-seed").value), added: state.added,
   });
+  if (turn !== state.turn) return;
   state.training = begun.training;
   state.points = [begun.x, begun.y];
   await show(begun);
-  say("toy", `${begun.x.length} points, an untrained network; Train lets it learn`);
+  if (turn === state.turn) say("toy", `${begun.x.length} points, an untrained network; Train lets it learn`);
 }
 
 /** Trains until the chosen number of epochs is over, or somebody stops it. */
@@ -171,8 +175,10 @@ function key(event) {
 
 /** @param {State} now */
 async function show(now) {
+  const { turn } = state;
   state.losses = now.losses;
   await draw(now.map);
+  if (turn !== state.turn) return;
   drawLosses(now);
   Object.assign(at("toy").dataset, { epochs: String(now.losses.length), kl: JSON.stringify(now.kl), losses: JSON.stringify(now.losses) });
   await curveAt(state.x);
@@ -180,7 +186,12 @@ async function show(now) {
 
 /** Draws the map with all that is on it. @param {HeatMap | null} map */
 async function draw(map) {
+  const { turn } = state;
   const url = map ? await heat(map.columns, upright(map), () => 1) : "";
+  if (turn !== state.turn) {
+    URL.revokeObjectURL(url);
+    return;
+  }
   const plot = at("toy-map");
   const frame = axes(plot, { first: -3, last: 3 }, { first: -3, last: 3 }, "x");
   state.frame = frame;

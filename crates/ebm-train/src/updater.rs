@@ -55,7 +55,7 @@ impl Updater {
             candle_core::Error::Msg("the loss has no part; at least one is needed".to_owned())
         })?;
         let total = terms.try_fold(first, |total, value| total + value)?;
-        let mut gradients = total.backward()?;
+        let mut gradients = ebm_nn::ops::backward(&total)?;
         let named: Vec<_> = parts.iter().filter_map(|part| Some((part.name?, &part.value))).collect();
         let values = std::iter::once(&total).chain(named.iter().map(|(_, value)| *value));
         let values = values.map(|value| Ok(f64::from(value.to_scalar::<f32>()?)));

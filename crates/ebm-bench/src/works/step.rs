@@ -1,6 +1,7 @@
 //! A training step of a ResNet without the optimiser.
 
 use anyhow::Result;
+use ebm_nn::ops;
 use ebm_nn::resnet::{Norm, ResNet};
 
 use super::resnet::{config, images};
@@ -13,6 +14,6 @@ pub fn prepare(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     let net = ResNet::new(&config(depth, Norm::Train)?, place.var_builder())?;
     Ok(Box::new(move || {
         let [.., last] = net.forward(&x, true)?;
-        Ok(Box::new(last.sqr()?.mean_all()?.backward()?))
+        Ok(Box::new(ops::backward(&last.sqr()?.mean_all()?)?))
     }))
 }

@@ -1,9 +1,9 @@
 //! From kernels on slices to candle's operations.
 //!
 //! An operation is a [`Kernel`]: the shape of its result, a function from its arguments' numbers to the
-//! result's, on the CPU and perhaps on a GPU, and its gradients. What candle wants around that is here: the
-//! traits `CustomOp1` to `CustomOp3`, the choice of the element type, contiguous arguments, and errors that
-//! name the operation.
+//! result's, on the CPU and perhaps on a GPU, and its gradients. What candle wants around that is here, the
+//! choice of the element type, contiguous arguments, and errors that name the operation, and in [`super::graph`],
+//! the operations of its graph.
 
 use std::ops::Deref;
 
@@ -11,19 +11,17 @@ use std::ops::Deref;
 use candle_core::CudaStorage;
 use candle_core::backend::BackendStorage;
 use candle_core::op::BackpropOp;
-use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, WithDType,
-    bail,
-};
+use candle_core::{CpuStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
 use super::float::Float;
+pub(crate) use super::graph::Apply;
 use super::storage::elements;
 
 /// A tensor on the CPU.
 pub(crate) type Argument<'a> = (&'a CpuStorage, &'a Layout);
 
 /// An operation on N tensors. What takes an optional last argument is a kernel of any N.
-pub(crate) trait Kernel<const N: usize>: Sized {
+pub(crate) trait Kernel<const N: usize>: Sized + Sync {
     /// Whether arguments may lie in any order; else they are made contiguous first.
     const STRIDED: bool = false;
 
@@ -52,17 +50,23 @@ pub(crate) trait Kernel<const N: usize>: Sized {
     /// The operation outside any graph, for any number of arguments.
     fn run(&self, arguments: [&Tensor; N]) -> Result<Tensor> {
         let arguments = self.in_order(arguments)?;
-        let shape = self.shape(arguments.each_ref().map(|argument| argument.shape()))?;
-        let guards = arguments.each_ref().map(Tensor::storage_and_layout);
+        let (storage, shape) = self.compute(arguments.each_ref())?;
+        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
+    }
+
+    /// The result of arguments that are [`in_order`](Self::in_order).
+    fn compute(&self, arguments: [&Tensor; N]) -> Result<(Storage, Shape)> {
+        let shape = self.shape(arguments.map(|argument| argument.shape()))?;
+        let guards = arguments.map(Tensor::storage_and_layout);
         let storage = if let Some(all) = all(&guards, |storage| match storage {
             Storage::Cpu(storage) => Some(storage),
             _ => None,
         }) {
-            Storage::Cpu(self.cpu(all)?)
+            Storage::Cpu(on_pool(all, || self.cpu(all))?)
         } else {
             self.elsewhere(&guards)?
         };
-        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
+        Ok((storage, shape))
     }
 
     /// [`cuda`](Self::cuda) on the storages of [`run`](Self::run).
@@ -90,6 +94,16 @@ pub(crate) trait Kernel<const N: usize>: Sized {
     }
 }
 
+/// Numbers from which on an operation is worth a thread of the pool.
+const LARGE: usize = 1 << 14;
+
+/// `f` of these arguments on a thread of the pool, where it is large enough: a thread outside waits anew for each
+/// part that it hands to the pool, a thread of the pool takes part.
+fn on_pool<R: Send, const N: usize>(arguments: [Argument<'_>; N], f: impl FnOnce() -> R + Send) -> R {
+    let numbers: usize = arguments.iter().map(|(_, layout)| layout.shape().elem_count()).sum();
+    if numbers < LARGE { f() } else { rayon::scope(|_| f()) }
+}
+
 /// What `of` finds in all the storages, each with its layout.
 fn all<'a, G: Deref<Target = Storage>, S, const N: usize>(
     guards: &'a [(G, &'a Layout); N],
@@ -98,80 +112,6 @@ fn all<'a, G: Deref<Target = Storage>, S, const N: usize>(
     let found = guards.iter().map(|(storage, layout)| Some((of(storage)?, *layout)));
     found.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
-
-/// A kernel as a part of the graph.
-pub(crate) trait Apply<const N: usize>: Kernel<N> {
-    /// The result, differentiable as [`Kernel::gradients`] says.
-    fn apply(self, arguments: [&Tensor; N]) -> Result<Tensor>;
-}
-
-/// A kernel as candle's operation.
-struct Op<K>(K);
-
-impl<K> Op<K> {
-    fn cpu<const N: usize>(&self, arguments: [Argument<'_>; N]) -> Result<(CpuStorage, Shape)>
-    where
-        K: Kernel<N>,
-    {
-        Ok((self.0.cpu(arguments)?, self.0.shape(arguments.map(|(_, layout)| layout.shape()))?))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda<const N: usize>(&self, arguments: [crate::cuda::Argument<'_>; N]) -> Result<(CudaStorage, Shape)>
-    where
-        K: Kernel<N>,
-    {
-        Ok((self.0.cuda(arguments)?, self.0.shape(arguments.map(|(_, layout)| layout.shape()))?))
-    }
-}
-
-/// A kernel of these arguments, each with its layout, as the operation of candle's that takes as many.
-macro_rules! operation {
-    (@tuple $a:ident) => { $a };
-    (@tuple $($a:ident),+) => { ($($a),+) };
-    ($count:literal: $op:ident, $apply:ident, $a:ident $la:ident $(, $b:ident $lb:ident)*; $gradients:ty) => {
-        impl<K: Kernel<$count> + Send + Sync + 'static> Apply<$count> for K {
-            fn apply(self, arguments: [&Tensor; $count]) -> Result<Tensor> {
-                let [$a $(, $b)*] = self.in_order(arguments)?;
-                $a.$apply($(&$b,)* Op(self))
-            }
-        }
-
-        impl<K: Kernel<$count>> $op for Op<K> {
-            fn name(&self) -> &'static str {
-                self.0.name()
-            }
-
-            fn cpu_fwd(
-                &self,
-                $a: &CpuStorage,
-                $la: &Layout,
-                $($b: &CpuStorage, $lb: &Layout,)*
-            ) -> Result<(CpuStorage, Shape)> {
-                self.cpu([($a, $la) $(, ($b, $lb))*])
-            }
-
-            #[cfg(feature = "cuda")]
-            fn cuda_fwd(
-                &self,
-                $a: &CudaStorage,
-                $la: &Layout,
-                $($b: &CudaStorage, $lb: &Layout,)*
-            ) -> Result<(CudaStorage, Shape)> {
-                self.cuda([($a, $la) $(, ($b, $lb))*])
-            }
-
-            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* result: &Tensor, grad: &Tensor) -> Result<$gradients> {
-                let [$a $(, $b)*] = self.0.gradients([$a $(, $b)*], result, grad)?;
-                Ok(operation!(@tuple $a $(, $b)*))
-            }
-        }
-    };
-}
-
-operation!(1: CustomOp1, apply_op1, a la; Option<Tensor>);
-operation!(2: CustomOp2, apply_op2, a la, b lb; (Option<Tensor>, Option<Tensor>));
-operation!(3: CustomOp3, apply_op3, a la, b lb, c lc; (Option<Tensor>, Option<Tensor>, Option<Tensor>));
 
 /// The type of the first argument.
 pub(crate) fn dtype<const N: usize>(arguments: &[Argument<'_>; N]) -> Option<DType> {

@@ -3,7 +3,12 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{CpuStorage, DType, Error, InplaceOp3, Layout, Result, Storage, Tensor, Var, WithDType};
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{
+    CpuStorage, DType, Error, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var,
+    WithDType,
+};
 use rayon::prelude::*;
 
 use crate::ops::storage::{window, window_mut};
@@ -17,6 +22,13 @@ pub(super) struct Blend {
     pub add: f64,
     pub decay: f64,
     pub square: bool,
+}
+
+/// `v ← keep·v + g + decay·p`, then `p ← p − rate·v`, in one pass.
+pub(super) struct Momentum {
+    pub keep: f64,
+    pub decay: f64,
+    pub rate: f64,
 }
 
 /// `p ← p − rate·m / (√v / root + eps)`.
@@ -67,6 +79,82 @@ impl Blend {
         }
     }
 }
+
+impl Momentum {
+    pub(super) fn run(&self, p: &Var, v: &Var, g: &Tensor) -> Result<()> {
+        if !p.device().is_cpu() {
+            Blend { keep: self.keep, add: 1., decay: self.decay, square: false }.run(v, g, p)?;
+            return Blend { keep: 1., add: -self.rate, decay: 0., square: false }.run(p, v, v);
+        }
+        p.inplace_op2(g, &OfParameter { rule: self, velocity: v })
+    }
+
+    fn update<T: WithDType>(&self, p: &mut [T], v: &mut [T], g: &[T]) {
+        let [keep, decay, rate] = [self.keep, self.decay, self.rate].map(T::from_f64);
+        p.par_chunks_mut(CHUNK).zip(v.par_chunks_mut(CHUNK)).zip(g.par_chunks(CHUNK)).for_each(
+            |((p, v), g)| {
+                for ((p, v), &g) in p.iter_mut().zip(v).zip(g) {
+                    *v = keep * *v + (g + decay * *p);
+                    *p -= rate * *v;
+                }
+            },
+        );
+    }
+}
+
+/// [`Momentum`] of a parameter and its gradient; the velocity is taken inside.
+struct OfParameter<'a> {
+    rule: &'a Momentum,
+    velocity: &'a Var,
+}
+
+/// [`Momentum`] of the velocity, with the parameter and the gradient at hand.
+struct OfVelocity<'a, T> {
+    rule: &'a Momentum,
+    p: Mutex<&'a mut [T]>,
+    g: &'a [T],
+}
+
+impl InplaceOp2 for OfParameter<'_> {
+    fn name(&self) -> &'static str {
+        "optim-momentum"
+    }
+
+    fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
+        let rule = self.rule;
+        match (s1, s2) {
+            (CpuStorage::F32(p), CpuStorage::F32(g)) => {
+                let (p, g) = (Mutex::new(window_mut(p, l1)?), window(g, l2)?);
+                self.velocity.inplace_op1(&OfVelocity { rule, p, g })
+            }
+            (CpuStorage::F64(p), CpuStorage::F64(g)) => {
+                let (p, g) = (Mutex::new(window_mut(p, l1)?), window(g, l2)?);
+                self.velocity.inplace_op1(&OfVelocity { rule, p, g })
+            }
+            _ => Err(unsupported("optim-momentum")),
+        }
+    }
+}
+
+macro_rules! of_velocity {
+    ($number:ty, $storage:ident) => {
+        impl InplaceOp1 for OfVelocity<'_, $number> {
+            fn name(&self) -> &'static str {
+                "optim-momentum"
+            }
+
+            fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+                let CpuStorage::$storage(v) = storage else { return Err(unsupported("optim-momentum")) };
+                let mut p = self.p.lock().unwrap_or_else(PoisonError::into_inner);
+                self.rule.update(&mut p, window_mut(v, layout)?, self.g);
+                Ok(())
+            }
+        }
+    };
+}
+
+of_velocity!(f32, F32);
+of_velocity!(f64, F64);
 
 impl SubtractRatio {
     pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
-use super::fused::Blend;
+use super::fused::Momentum;
 use super::{Optimizer, Param, ParamGroup, buffer, export, gradient, import, with_groups};
 use crate::Result;
 
@@ -27,16 +27,8 @@ impl Sgd {
 
 impl Optimizer for Sgd {
     fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
-        for param in &self.params {
-            let Some(grad) = gradient(param, grads)? else { continue };
-            // From zero the general rule gives v = d.
-            let velocity = buffer(&mut self.velocity, param)?;
-            let decay = param.group.weight_decay;
-            Blend { keep: self.momentum, add: 1., decay, square: false }.run(velocity, &grad, &param.var)?;
-            let update = Blend { keep: 1., add: -lr * param.group.lr_multiplier, decay: 0., square: false };
-            update.run(&param.var, velocity, velocity)?;
-        }
-        Ok(())
+        // On a thread of the pool, which need not be woken for each parameter.
+        rayon::scope(|_| self.step_here(grads, lr))
     }
 
     fn params(&self) -> &[Param] {
@@ -52,6 +44,19 @@ impl Optimizer for Sgd {
     fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()> {
         let [velocity] = import(["momentum"], &self.params, state)?;
         self.velocity = velocity;
+        Ok(())
+    }
+}
+
+impl Sgd {
+    fn step_here(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
+        for param in &self.params {
+            let Some(grad) = gradient(param, grads)? else { continue };
+            // From zero the general rule gives v = d.
+            let velocity = buffer(&mut self.velocity, param)?;
+            let (decay, rate) = (param.group.weight_decay, lr * param.group.lr_multiplier);
+            Momentum { keep: self.momentum, decay, rate }.run(&param.var, velocity, &grad)?;
+        }
         Ok(())
     }
 }

@@ -79,6 +79,20 @@ fn a_training_step_has_torchs_gradients_and_statistics() {
 }
 
 #[test]
+fn both_ways_back_through_a_network_give_the_same_gradients() {
+    for config in [narrow(), ResNetConfig { width: 16, ..ResNetConfig::resnet50(Norm::Train) }] {
+        let (store, net) = build(&config, DType::F32);
+        let x = formula("input", &[2, 3, 65, 97]).to_dtype(DType::F32).unwrap();
+        let loss = net.forward(&x, true).unwrap()[3].sqr().unwrap().mean_all().unwrap();
+        let (found, expected) = (ebm_nn::ops::backward(&loss).unwrap(), loss.backward().unwrap());
+        for (name, var) in store.trainable() {
+            let [found, expected] = [&found, &expected].map(|gradients| to_vec(gradients.get(&var).unwrap()));
+            crate::common::assert_near(&name, &found, &expected, 1e-5);
+        }
+    }
+}
+
+#[test]
 fn folded_weights_give_the_same_features() {
     let (store, net) = build(&narrow(), DType::F64);
     let folded = ParamStore::new(Key::new(0));

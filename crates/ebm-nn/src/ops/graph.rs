@@ -1,0 +1,376 @@
+//! Kernels as a part of candle's graph.
+//!
+//! candle's backward pass adds every gradient to zeros that it has just written, on threads of its own that
+//! wait in a loop: for a training step that is as long as its products. So on the CPU it sees little of the
+//! gradients. In its graph a kernel is an operation on *tokens*, single numbers, whose gradient is the number of
+//! gradients that have been handed over; these themselves go from one kernel's [`Inbox`] to the next. The result
+//! that callers get is an operation on the kernel's token: what candle's own operations say its gradient is, goes
+//! to the inbox as well. So candle's order, that a result's gradient is whole before it is handed on, holds for
+//! both.
+//!
+//! That leaves the variables, whose gradients are the result: [`backward`] keeps those aside that come from
+//! kernels.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
+
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::backprop::GradStore;
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Device, Layout, Result, Shape, Storage, Tensor, TensorId,
+    WithDType, bail,
+};
+use rayon::prelude::*;
+
+use super::kernel::{Argument, Kernel, by_type};
+use super::storage::zeros;
+
+/// A kernel as a part of the graph.
+pub(crate) trait Apply<const N: usize>: Kernel<N> {
+    /// The result, differentiable as [`Kernel::gradients`] says.
+    fn apply(self, arguments: [&Tensor; N]) -> Result<Tensor>;
+}
+
+/// The gradients of `loss` in all variables: candle's `backward`, without the zeros that it adds to the
+/// gradients of variables that come from this crate's operations.
+///
+/// # Errors
+/// When an operation has no gradient.
+pub fn backward(loss: &Tensor) -> Result<GradStore> {
+    // On a thread of the pool, which need not be woken for each operation.
+    rayon::scope(|_| backward_here(loss))
+}
+
+fn backward_here(loss: &Tensor) -> Result<GradStore> {
+    let aside = Aside::open(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
+    let mut gradients = loss.backward()?;
+    for (variable, gradient) in aside.close() {
+        let gradient = match gradients.remove(&variable) {
+            Some(other) => sum(&other, &gradient)?,
+            None => gradient,
+        };
+        gradients.insert(&variable, gradient);
+    }
+    Ok(gradients)
+}
+
+/// The gradients of variables that a [`backward`] keeps aside.
+struct Kept {
+    /// Of its own graph: while this thread waits for others, it may be given another backward pass.
+    nodes: HashSet<TensorId>,
+    /// With their variables.
+    gradients: Vec<(Tensor, Tensor)>,
+}
+
+thread_local! {
+    /// Those of each [`backward`] that runs on this thread, the last one last.
+    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The time in which gradients of variables are kept aside.
+struct Aside;
+
+impl Aside {
+    fn open(nodes: HashSet<TensorId>) -> Self {
+        KEPT.with_borrow_mut(|all| all.push(Kept { nodes, gradients: Vec::new() }));
+        Self
+    }
+
+    /// What was kept.
+    fn close(self) -> Vec<(Tensor, Tensor)> {
+        KEPT.with_borrow_mut(|all| {
+            all.last_mut().map(|kept| std::mem::take(&mut kept.gradients)).unwrap_or_default()
+        })
+    }
+
+    /// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
+    fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
+        KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
+            Some(kept) => {
+                kept.gradients.push((variable.clone(), gradient));
+                None
+            }
+            None => Some(gradient),
+        })
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        KEPT.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// The sums of the gradients in a result that were handed over, and how many they are: of each thread that is in
+/// a backward pass.
+#[derive(Default)]
+struct Inbox(Mutex<HashMap<ThreadId, (Tensor, usize)>>);
+
+impl Inbox {
+    /// Hands a gradient over. What comes back is the gradient in the token.
+    fn add(&self, gradient: Tensor) -> Result<Tensor> {
+        let thread = std::thread::current().id();
+        let before = lock(&self.0).remove(&thread);
+        // Outside the lock: several threads add.
+        let total = match before {
+            Some((total, count)) => (sum(&total, &gradient)?, count + 1),
+            None => (gradient, 1),
+        };
+        lock(&self.0).insert(thread, total);
+        Tensor::new(1f32, &Device::Cpu)
+    }
+
+    /// The sum of `count` gradients.
+    fn take(&self, count: f32) -> Result<Tensor> {
+        match lock(&self.0).remove(&std::thread::current().id()) {
+            Some((total, found)) if found as f32 == count => Ok(total),
+            _ => bail!("a backward pass through this graph failed before; its next one is right again"),
+        }
+    }
+}
+
+/// What the graph has in the place of a kernel's result.
+#[derive(Clone)]
+struct Source {
+    token: Tensor,
+    inbox: Arc<Inbox>,
+}
+
+/// Of the results that there are. candle's tensors hold nothing of ours, and what made one is not public: this
+/// takes the place of a field. An entry goes with its tensor, and changes no result, only the way to it.
+static SOURCES: LazyLock<Mutex<HashMap<TensorId, Source>>> = LazyLock::new(Mutex::default);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is half changed when a thread unwinds.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A kernel's application.
+struct Node<K, const N: usize> {
+    kernel: K,
+    arguments: [Tensor; N],
+    /// Those of the arguments that are kernels' results.
+    inboxes: [Option<Arc<Inbox>>; N],
+    /// Outside the graph, which holds this.
+    result: OnceLock<Tensor>,
+    inbox: Arc<Inbox>,
+}
+
+impl<K: Kernel<N>, const N: usize> Node<K, N> {
+    fn gradients(&self, token: &Tensor, token_gradient: &Tensor) -> Result<[Option<Tensor>; N]> {
+        let gradient = self.inbox.take(token_gradient.to_scalar()?)?;
+        let Some(result) = self.result.get() else { bail!("{} has no result", self.kernel.name()) };
+        let mut gradients = self.kernel.gradients(self.arguments.each_ref(), result, &gradient)?;
+        for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
+            *gradient = match (gradient.take(), inbox) {
+                (Some(gradient), Some(inbox)) => Some(inbox.add(gradient)?),
+                (Some(gradient), None) if argument.is_variable() => Aside::keep(token, argument, gradient),
+                (gradient, _) => gradient,
+            };
+        }
+        Ok(gradients)
+    }
+}
+
+/// The operation whose result is a token.
+struct Token<K, const N: usize>(Arc<Node<K, N>>);
+
+/// The operation from a token to the result.
+struct Open {
+    /// The numbers, until they are in the result.
+    storage: Mutex<Option<(CpuStorage, Shape)>>,
+    inbox: Arc<Inbox>,
+    result: Arc<OnceLock<TensorId>>,
+}
+
+impl CustomOp1 for Open {
+    fn name(&self) -> &'static str {
+        "result"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        lock(&self.storage).take().ok_or_else(|| candle_core::Error::Msg("a result is taken once".into()))
+    }
+
+    fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        self.inbox.add(gradient.clone()).map(Some)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // The token goes after the lock: with it may go the last of other results.
+        let _source = self.result.get().and_then(|id| lock(&SOURCES).remove(id));
+    }
+}
+
+/// The kernel's result on the CPU; `link` makes a token of others, or of arguments.
+fn linked<K: Kernel<N>, const N: usize>(
+    kernel: K,
+    arguments: [Tensor; N],
+    link: impl FnOnce([Tensor; N], Token<K, N>) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if !arguments.iter().any(Tensor::track_op) {
+        return kernel.run(arguments.each_ref());
+    }
+    let (storage, shape) = kernel.compute(arguments.each_ref())?;
+    let Storage::Cpu(storage) = storage else { bail!("{} did not run on the CPU", kernel.name()) };
+    let sources = {
+        let known = lock(&SOURCES);
+        arguments.each_ref().map(|argument| known.get(&argument.id()).cloned())
+    };
+    let links = std::array::from_fn(|i| match &sources[i] {
+        Some(source) => source.token.clone(),
+        None => arguments[i].clone(),
+    });
+    let (inboxes, inbox) = (sources.map(|source| source.map(|source| source.inbox)), Arc::default());
+    let node = Arc::new(Node { kernel, arguments, inboxes, result: OnceLock::new(), inbox });
+    let (token, inbox) = (link(links, Token(node.clone()))?, node.inbox.clone());
+    let (storage, id) = (Mutex::new(Some((storage, shape))), Arc::new(OnceLock::new()));
+    let result = token.apply_op1(Open { storage, inbox: inbox.clone(), result: id.clone() })?;
+    // Neither has been set before.
+    let _ = (node.result.set(result.detach()), id.set(result.id()));
+    lock(&SOURCES).insert(result.id(), Source { token, inbox });
+    Ok(result)
+}
+
+/// A kernel as candle's operation, where tokens do not serve: on a GPU.
+#[cfg(feature = "cuda")]
+struct Op<K>(K);
+
+#[cfg(feature = "cuda")]
+impl<K> Op<K> {
+    fn cpu<const N: usize>(&self, arguments: [Argument<'_>; N]) -> Result<(CpuStorage, Shape)>
+    where
+        K: Kernel<N>,
+    {
+        Ok((self.0.cpu(arguments)?, self.0.shape(arguments.map(|(_, layout)| layout.shape()))?))
+    }
+
+    fn cuda<const N: usize>(&self, arguments: [crate::cuda::Argument<'_>; N]) -> Result<(CudaStorage, Shape)>
+    where
+        K: Kernel<N>,
+    {
+        Ok((self.0.cuda(arguments)?, self.0.shape(arguments.map(|(_, layout)| layout.shape()))?))
+    }
+}
+
+/// A kernel of these arguments, each with its layout, as the operation of candle's that takes as many.
+macro_rules! operation {
+    (@tuple $a:ident) => { $a };
+    (@tuple $($a:ident),+) => { ($($a),+) };
+    ($count:literal: $op:ident, $apply:ident, $a:ident $la:ident $(, $b:ident $lb:ident)*; $gradients:ty) => {
+        impl<K: Kernel<$count> + Send + Sync + 'static> Apply<$count> for K {
+            fn apply(self, arguments: [&Tensor; $count]) -> Result<Tensor> {
+                let arguments = self.in_order(arguments)?;
+                #[cfg(feature = "cuda")]
+                if arguments.iter().any(|argument| !argument.device().is_cpu()) {
+                    let [$a $(, $b)*] = arguments;
+                    return $a.$apply($(&$b,)* Op(self));
+                }
+                linked(self, arguments, |[$a $(, $b)*], token| $a.$apply($(&$b,)* token))
+            }
+        }
+
+        impl<K: Kernel<$count>> $op for Token<K, $count> {
+            fn name(&self) -> &'static str {
+                self.0.kernel.name()
+            }
+
+            fn cpu_fwd(
+                &self,
+                _: &CpuStorage,
+                _: &Layout,
+                $(_: &CpuStorage, $lb: &Layout,)*
+            ) -> Result<(CpuStorage, Shape)> {
+                $(let _ = $lb;)*
+                Ok((CpuStorage::F32(vec![0.0]), Shape::from(())))
+            }
+
+            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* token: &Tensor, grad: &Tensor) -> Result<$gradients> {
+                let _ = ($a, $($b,)*);
+                let [$a $(, $b)*] = self.0.gradients(token, grad)?;
+                Ok(operation!(@tuple $a $(, $b)*))
+            }
+        }
+
+        #[cfg(feature = "cuda")]
+        impl<K: Kernel<$count>> $op for Op<K> {
+            fn name(&self) -> &'static str {
+                self.0.name()
+            }
+
+            fn cpu_fwd(
+                &self,
+                $a: &CpuStorage,
+                $la: &Layout,
+                $($b: &CpuStorage, $lb: &Layout,)*
+            ) -> Result<(CpuStorage, Shape)> {
+                self.cpu([($a, $la) $(, ($b, $lb))*])
+            }
+
+            fn cuda_fwd(
+                &self,
+                $a: &CudaStorage,
+                $la: &Layout,
+                $($b: &CudaStorage, $lb: &Layout,)*
+            ) -> Result<(CudaStorage, Shape)> {
+                self.cuda([($a, $la) $(, ($b, $lb))*])
+            }
+
+            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* result: &Tensor, grad: &Tensor) -> Result<$gradients> {
+                let [$a $(, $b)*] = self.0.gradients([$a $(, $b)*], result, grad)?;
+                Ok(operation!(@tuple $a $(, $b)*))
+            }
+        }
+    };
+}
+
+operation!(1: CustomOp1, apply_op1, a la; Option<Tensor>);
+operation!(2: CustomOp2, apply_op2, a la, b lb; (Option<Tensor>, Option<Tensor>));
+operation!(3: CustomOp3, apply_op3, a la, b lb, c lc; (Option<Tensor>, Option<Tensor>, Option<Tensor>));
+
+/// The sum of two gradients in one result, outside any graph.
+fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.device().is_cpu()
+        && a.shape() == b.shape()
+        && a.dtype() == b.dtype()
+        && a.dtype().size_in_bytes() >= 4
+    {
+        return Sum.run([a, b]);
+    }
+    a.detach() + b.detach()
+}
+
+struct Sum;
+
+impl Kernel<2> for Sum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn shape(&self, [a, _]: [&Shape; 2]) -> Result<Shape> {
+        Ok(a.clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> Result<CpuStorage> {
+        by_type!("sum", arguments, |[a, b]| added(a, b))
+    }
+}
+
+fn added<T: WithDType>(a: &[T], b: &[T]) -> Vec<T> {
+    const CHUNK: usize = 1 << 14;
+    let mut sum = zeros(a.len());
+    sum.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((sum, a), b)| {
+        for ((sum, a), b) in sum.iter_mut().zip(a).zip(b) {
+            *sum = *a + *b;
+        }
+    });
+    sum
+}

@@ -214,6 +214,34 @@ def resnet_step(form, depth, batch, height, width):
     return lambda: torch.autograd.grad(net(x)[-1].square().mean(), leaves)
 
 
+class ConvNormPrelu(nn.Sequential):
+    def __init__(self, inputs, outputs, kernel, stride=1, groups=1, prelu=True):
+        conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+        super().__init__(conv, nn.BatchNorm2d(outputs, 1e-3), *([nn.PReLU(outputs)] if prelu else []))
+
+
+class Inverted(nn.Module):
+    def __init__(self, inputs, inner, outputs, stride):
+        super().__init__()
+        self.body = nn.Sequential(ConvNormPrelu(inputs, inner, 1), ConvNormPrelu(inner, inner, 3, stride, inner),
+                                  ConvNormPrelu(inner, outputs, 1, prelu=False))
+        self.adds = stride == 1
+
+    def forward(self, x):
+        y = self.body(x)
+        return x + y if self.adds else y
+
+
+def mobile_face_net_step(form, batch, height, width):
+    layers = [ConvNormPrelu(3, 64, 3, 2), ConvNormPrelu(64, 64, 3, groups=64), Inverted(64, 128, 64, 2)]
+    layers += [Inverted(64, 128, 64, 1) for _ in range(4)] + [Inverted(64, 256, 128, 2)]
+    layers += [Inverted(128, 256, 128, 1) for _ in range(6)] + [Inverted(128, 512, 128, 2)]
+    layers += [Inverted(128, 256, 128, 1) for _ in range(2)] + [ConvNormPrelu(128, 512, 1)]
+    net, layout = formed(nn.Sequential(*layers).train(), form, freeze=False)
+    x, leaves = layout(torch.randn(batch, 3, height, width)), list(net.parameters())
+    return lambda: torch.autograd.grad(net(x).square().mean(), leaves)
+
+
 def conv(form, channels, height, width, backward):
     net, x = nn.Conv2d(channels, channels, 3, padding=1), torch.randn(1, channels, height, width)
     return (gradients if backward else inference)(net, x, form)
@@ -363,17 +391,43 @@ def head_step(form, images, objects, samples, channels, hidden, height, width):
     return HeadStep(images, objects, samples, channels, hidden, height, width).run
 
 
-def roi_pool(form, boxes, channels, height, width):
-    """RoIAlign in place of PrRoIPool, as above."""
+def roi_pool(form, boxes, channels, height, width, of_boxes):
+    """RoIAlign in place of PrRoIPool, as above; it has no gradient in the boxes: there, two products for each box, as in
+    `Refinement`."""
+    features = torch.randn(1, channels, height, width).to(memory_format=torch.channels_last)
+    low = torch.rand(boxes, 2) * torch.tensor([3.0 * width, 3.0 * height])
+    corners = torch.cat([low, low + 28 + 84 * torch.rand(boxes, 2)], 1)
+    if of_boxes:
+        return products_of_boxes(features[0].permute(1, 2, 0), corners * 0.25)
     from torchvision.ops import roi_align
 
-    features = torch.randn(1, channels, height, width).to(memory_format=torch.channels_last).requires_grad_()
-    low = torch.rand(boxes, 2) * torch.tensor([3.0 * width, 3.0 * height])
-    rois = torch.cat([torch.zeros(boxes, 1), low, low + 28 + 84 * torch.rand(boxes, 2)], 1)
+    features.requires_grad_()
+    rois = torch.cat([torch.zeros(boxes, 1), corners], 1)
 
     def run():
         pooled = roi_align(features, rois, BINS, 0.25, sampling_ratio=2, aligned=True)
         return torch.autograd.grad(pooled.sum(), features)
+
+    return run
+
+
+def products_of_boxes(features, corners):
+    corners, sides = corners.requires_grad_(), torch.tensor(features.shape[1::-1])
+
+    def run():
+        low, high = corners[:, :2], corners[:, 2:]
+        with torch.no_grad():
+            first = low.floor().clamp(min=0)
+            counts = (torch.minimum(high.ceil() + 1, sides) - first).clamp(min=1)
+            widest, highest = counts.max(0).values.int().tolist()
+            places = torch.cat([first, counts], 1).int().tolist()
+        wx = axis_weights(low[:, 0], high[:, 0], first[:, 0], widest)
+        wy = axis_weights(low[:, 1], high[:, 1], first[:, 1], highest)
+        total = 0
+        for (x, top, w, h), wx, wy in zip(places, wx.unbind(), wy.unbind()):
+            lines = torch.matmul(wx[:, :w], features[top:top + h, x:x + w])
+            total = total + torch.mm(wy[:, :h], lines.view(h, -1)).sum()
+        return torch.autograd.grad(total, corners)
 
     return run
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use ebm_nn::device::Choice;
+use ebm_nn::ops::instruction_sets;
 use serde::Serialize;
 
 use super::peer::Python;
@@ -98,7 +99,11 @@ impl Measured {
 pub fn measure(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Measured> {
     let mut processes = vec![(None, Worker::start(format!("{}, ours", work.name), ours(work.name, plan)?)?)];
     let mut notes = Vec::new();
+    let is_limited = instruction_sets()?.is_limited;
     for peer in work.peers.iter().filter(|peer| plan.compile || peer.form != COMPILE.form) {
+        if is_limited && !peer.can_be_limited {
+            continue;
+        }
         let Some(command) = command(work, peer, python, plan)? else { continue };
         match Worker::start(format!("{}, {}", work.name, peer.form), command) {
             Ok(worker) => processes.push((Some(peer.form), worker)),

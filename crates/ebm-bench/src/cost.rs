@@ -63,6 +63,10 @@ fn of_task(task: Task) -> Result<Cost> {
             }
             false
         }
+        Task::MobileFaceNetStep { images } => {
+            face_body(&mut count, images);
+            true
+        }
         Task::Conv { channels, size, backward } => {
             count.conv(channels, channels, 3, size.pixels());
             count.ends = 2 * channels * size.pixels();
@@ -90,9 +94,10 @@ fn of_task(task: Task) -> Result<Cost> {
             // The true box is one of the samples.
             return Ok(head_step(images * objects * (samples + 1), widths));
         }
-        Task::RoiPool { boxes, channels, size } => {
-            // The map and its gradient, the pooled boxes and theirs.
-            count.ends = 2 * channels * (size.pixels() + boxes * BINS);
+        Task::RoiPool { boxes, channels, size, of_boxes } => {
+            // The map and its gradient, or what of it lies under the boxes; the pooled boxes and theirs.
+            let read = if of_boxes { boxes * BINS } else { size.pixels() };
+            count.ends = 2 * channels * (read + boxes * BINS);
             // Two products with an axis' weights for each bin, of two pixels at least, each way.
             count.products = 2 * 4 * boxes * BINS * channels;
             false
@@ -145,6 +150,33 @@ fn climb(count: &mut Count, boxes: usize, steps: usize, widths: Widths) {
     branch(count, boxes * (2 * steps + 1), widths);
     // The weights lie in two orders.
     count.parameters += count.parameters - before;
+}
+
+/// Adds a MobileFaceNet's convolutions up to its last map.
+fn face_body(count: &mut Count, Images { batch, size: Size { height, width } }: Images) {
+    let pixels = |stride: usize| batch * height.div_ceil(stride) * width.div_ceil(stride);
+    let depthwise = |count: &mut Count, channels: usize, out: usize| {
+        count.products += channels * 9 * out;
+        count.parameters += channels * 10;
+    };
+    count.ends += 3 * pixels(1) + 512 * pixels(16);
+    count.conv(3, 64, 3, pixels(2));
+    depthwise(count, 64, pixels(2));
+    // (input, inner, output) of each block, its map's stride before and after.
+    let one = |count: &mut Count, [input, inner, output]: [usize; 3], [before, after]: [usize; 2]| {
+        count.conv(input, inner, 1, pixels(before));
+        depthwise(count, inner, pixels(after));
+        count.conv(inner, output, 1, pixels(after));
+    };
+    for (first, others, repeats, stride) in
+        [([64, 128, 64], 128, 4, 4), ([64, 256, 128], 256, 6, 8), ([128, 512, 128], 256, 2, 16)]
+    {
+        one(count, first, [stride / 2, stride]);
+        for _ in 0..repeats {
+            one(count, [first[2], others, first[2]], [stride, stride]);
+        }
+    }
+    count.conv(128, 512, 1, pixels(16));
 }
 
 /// Adds a ResNet's convolutions; the channels and pixels of C2 to C5.

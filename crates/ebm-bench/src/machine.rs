@@ -80,6 +80,8 @@ fn caches() -> Option<String> {
 }
 
 /// The vector instructions of this processor that matter here, found at run time.
+///
+/// Behind them, what the kernels are held to, where `EBM_SIMD` in the environment says so.
 pub fn instructions() -> String {
     #[cfg(target_arch = "x86_64")]
     let found = [
@@ -97,7 +99,11 @@ pub fn instructions() -> String {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let found: [(&str, bool); 0] = [];
     let names: Vec<&str> = found.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
-    if names.is_empty() { UNKNOWN.to_owned() } else { names.join(", ") }
+    let found = if names.is_empty() { UNKNOWN.to_owned() } else { names.join(", ") };
+    match ebm_nn::ops::instruction_sets() {
+        Ok(used) if used.is_limited => format!("{found}; held to {}", used.newest),
+        _ => found,
+    }
 }
 
 /// Today in UTC, year-month-day.

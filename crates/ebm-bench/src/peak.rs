@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
-use pulp::{Arch, Simd, WithSimd};
+use ebm_nn::ops::arch;
+use pulp::{Simd, WithSimd};
 use serde::Serialize;
 
 /// Independent sums: enough to hide the latency of a fused multiply-add on every pipeline.
@@ -78,11 +79,11 @@ fn of_gpu(device: &Device, name: String, smoke: bool) -> Result<Peak> {
 }
 
 fn one(threads: usize, steps: usize, numbers: usize) -> Peak {
-    let operations = Arch::new().dispatch(MultiplyAdd { steps: 1 }).0 * steps * threads;
-    let arithmetic = shortest(&vec![(); threads], |()| Arch::new().dispatch(MultiplyAdd { steps }).1);
+    let operations = arch().dispatch(MultiplyAdd { steps: 1 }).0 * steps * threads;
+    let arithmetic = shortest(&vec![(); threads], |()| arch().dispatch(MultiplyAdd { steps }).1);
     // Written here, so that every page is there before the clock runs.
     let buffers: Vec<Vec<f32>> = (0..threads).map(|thread| vec![1.0 + thread as f32; numbers]).collect();
-    let reading = shortest(&buffers, |numbers| Arch::new().dispatch(Read { numbers }));
+    let reading = shortest(&buffers, |numbers| arch().dispatch(Read { numbers }));
     let bytes = size_of::<f32>() * numbers * threads;
     let of = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     Peak { of, gflops: operations as f64 / arithmetic / 1e9, gigabytes: bytes as f64 / reading / 1e9 }
@@ -168,11 +169,11 @@ mod tests {
 
     #[test]
     fn the_kernels_compute_what_they_claim() {
-        let (operations, sum) = Arch::new().dispatch(MultiplyAdd { steps: 100 });
+        let (operations, sum) = arch().dispatch(MultiplyAdd { steps: 100 });
         let lanes = operations / (100 * SUMS * 2);
         // The fixed point of x/2 + 1/2 is 1.
         assert!((sum - (SUMS * lanes) as f32).abs() < 1e-3, "{sum}");
         let numbers = vec![1.0; SUMS * 64];
-        assert!((Arch::new().dispatch(Read { numbers: &numbers }) - numbers.len() as f32).abs() < 1e-3);
+        assert!((arch().dispatch(Read { numbers: &numbers }) - numbers.len() as f32).abs() < 1e-3);
     }
 }

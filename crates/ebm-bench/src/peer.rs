@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use ebm_nn::device::Choice;
+use ebm_nn::ops::instruction_sets;
 use serde::{Deserialize, Serialize};
 
 use super::work::Task;
@@ -72,6 +73,10 @@ impl Python {
         let threads = threads.to_string();
         command.args(["work", &serde_json::to_string(&task)?, form, &threads, &device.to_string()]);
         command.env("OMP_NUM_THREADS", &threads).env("MKL_NUM_THREADS", &threads);
+        if instruction_sets()?.is_limited {
+            // As ours.
+            command.env("ATEN_CPU_CAPABILITY", "avx2").env("ONEDNN_MAX_CPU_ISA", "AVX2");
+        }
         Ok(command)
     }
 }

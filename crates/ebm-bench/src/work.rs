@@ -54,6 +54,11 @@ pub enum Task {
         #[serde(flatten)]
         images: Images,
     },
+    /// The same of a MobileFaceNet, of its last map.
+    MobileFaceNetStep {
+        #[serde(flatten)]
+        images: Images,
+    },
     /// A 3 × 3 convolution of one map; with `backward`, also the gradients in map, weight and bias.
     Conv {
         channels: usize,
@@ -93,12 +98,13 @@ pub enum Task {
         #[serde(flatten)]
         size: Size,
     },
-    /// PrRoIPool of one map, and the gradient in the map.
+    /// PrRoIPool of one map, and the gradient in the map, or with `of_boxes` the one in the boxes.
     RoiPool {
         boxes: usize,
         channels: usize,
         #[serde(flatten)]
         size: Size,
+        of_boxes: bool,
     },
     /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
     Age { batch: usize, side: usize, steps: usize },
@@ -135,13 +141,15 @@ pub struct Peer {
     pub ours: Option<&'static str>,
     /// Whether it may fail, with a note, on a machine that lacks something.
     pub optional: bool,
+    /// Whether it can be held to older instruction sets, as ours by `EBM_SIMD`.
+    pub can_be_limited: bool,
 }
 
-const EAGER: Peer = Peer { form: "eager", ours: None, optional: false };
+const EAGER: Peer = Peer { form: "eager", ours: None, optional: false, can_be_limited: true };
 const CHANNELS_LAST: Peer = Peer { form: "channels_last", ..EAGER };
 pub(crate) const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
 
-const ONNX_RUNTIME: Peer = Peer { form: "onnxruntime", optional: true, ..EAGER };
+const ONNX_RUNTIME: Peer = Peer { form: "onnxruntime", optional: true, can_be_limited: false, ..EAGER };
 const OPENVINO: Peer = Peer { form: "openvino", optional: true, ..EAGER };
 
 const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
@@ -151,8 +159,8 @@ const MAPS_ALONE: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE, ONNX_RUNTIME, OPENV
 const ROWS_ALONE: &[Peer] = &[EAGER, COMPILE, ONNX_RUNTIME, OPENVINO];
 /// The published scheme.
 const PUBLISHED: &[Peer] = &[EAGER];
-const DETECTOR: &[Peer] = &[Peer { form: "without", ours: Some("detector"), optional: false }];
-const DIRECT: &[Peer] = &[Peer { form: "without", ours: Some("age"), optional: false }];
+const DETECTOR: &[Peer] = &[Peer { form: "without", ours: Some("detector"), ..EAGER }];
+const DIRECT: &[Peer] = &[Peer { form: "without", ours: Some("age"), ..EAGER }];
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -178,9 +186,7 @@ pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     let mut works = sizes.networks();
     works.extend(sizes.heads());
     works.extend(sizes.predictions(gpu));
-    if gpu {
-        works.extend(sizes.trainings());
-    }
+    works.extend(sizes.trainings(gpu));
     works
 }
 
@@ -240,6 +246,13 @@ impl Sizes {
             row("conv-forward", forward, conv(false), goal(0.6, "≤ 0.6"), MAPS_ALONE),
             row("conv-backward", backward, conv(true), goal(0.8, "≤ 0.8"), ON_MAPS),
             row("resnet50-step", "ResNet-50 training step, 64², batch 8", self.step(8, 64), LEVEL, ON_MAPS),
+            row(
+                "resnet50-step-224",
+                "ResNet-50 training step, 224², batch 8",
+                self.step(8, 224),
+                LEVEL,
+                ON_MAPS,
+            ),
         ]
     }
 
@@ -284,20 +297,39 @@ impl Sizes {
         ]
     }
 
-    /// What needs a GPU to be worth its time.
-    fn trainings(self) -> Vec<Work> {
+    /// Training steps and PrRoIPool with its gradients; on a GPU at sizes that are worth its time.
+    fn trainings(self, gpu: bool) -> Vec<Work> {
         let widths = self.widths();
-        let (images, objects, samples) = (self.by(16, 2), self.by(7, 2), self.by(128, 3));
+        let (images, objects, samples) =
+            (self.by(if gpu { 16 } else { 2 }, 2), self.by(7, 2), self.by(128, 3));
         let head = Task::HeadStep { images, objects, samples, widths, size: self.image() };
         let size = Size { height: self.by(200, 16), width: self.by(272, 24) };
-        let pool = Task::RoiPool { boxes: self.by(14_448, 3), channels: widths.channels, size };
-        let (large, step) = ("ResNet-50 training step, 200², batch 32", self.step(32, 200));
-        let (pooling, floor) =
-            ("PrRoIPool of 14 448 boxes, forward + backward", goal(f64::INFINITY, "floor ≥ 60 %"));
+        let pool = |boxes, of_boxes| Task::RoiPool {
+            boxes: self.by(boxes, 3),
+            channels: widths.channels,
+            size,
+            of_boxes,
+        };
+        if gpu {
+            let (large, step) = ("ResNet-50 training step, 200², batch 32", self.step(32, 200));
+            let (pooling, floor) =
+                ("PrRoIPool of 14 448 boxes, forward + backward", goal(f64::INFINITY, "floor ≥ 60 %"));
+            return vec![
+                row("resnet50-large-step", large, step, goal(1.15, "≤ 1.15"), ON_MAPS),
+                row("head-step", "Eq. 4, 16 images × 7 objects × 128 samples", head, LEVEL, PUBLISHED),
+                row("roi-pool", pooling, pool(14_448, false), floor, PUBLISHED),
+            ];
+        }
+        let faces = Task::MobileFaceNetStep { images: self.square(32, 112) };
+        let (of_map, of_boxes) = (
+            "PrRoIPool of 1 806 boxes, forward + gradient in the map",
+            "PrRoIPool of 100 boxes, forward + gradient in the boxes",
+        );
         vec![
-            row("resnet50-large-step", large, step, goal(1.15, "≤ 1.15"), ON_MAPS),
-            row("head-step", "Eq. 4, 16 images × 7 objects × 128 samples", head, LEVEL, PUBLISHED),
-            row("roi-pool", pooling, pool, floor, PUBLISHED),
+            row("head-step", "Eq. 4, 2 images × 7 objects × 128 samples", head, LEVEL, PUBLISHED),
+            row("mobilefacenet-step", "MobileFaceNet training step, 112², batch 32", faces, LEVEL, ON_MAPS),
+            row("roi-pool", of_map, pool(1806, false), LEVEL, PUBLISHED),
+            row("roi-pool-boxes", of_boxes, pool(100, true), LEVEL, PUBLISHED),
         ]
     }
 }

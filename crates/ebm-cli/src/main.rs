@@ -109,6 +109,7 @@ fn prepare() -> anyhow::Result<()> {
     if !parallel::is_of_mpich() {
         signals::report_memory()?;
     }
+    ebm_nn::ops::instruction_sets()?;
     workers::start::<Cli>()
 }
 

@@ -58,6 +58,14 @@ impl Place {
 }
 
 #[test]
+fn an_unknown_instruction_set_is_named() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_ebm")).arg("doctor").env("EBM_SIMD", "avx9").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(FAILURE) && said.contains("EBM_SIMD"), "{said}");
+}
+
+#[test]
 fn damaged_weights_are_data_that_are_not_what_they_should_be() {
     let place = Place::new();
     let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_nn::init;
-use ebm_nn::ops::{PackedLinear, Workspace, linear, relu};
+use ebm_nn::ops::{PackedLinear, Workspace, backward as gradients, linear, relu};
 
 use super::{Place, Run};
 
@@ -38,7 +38,7 @@ pub fn prepare(place: &Place<'_>, widths: [usize; 4], rows: usize, backward: boo
     if !backward {
         return Ok(Box::new(move || Ok(Box::new(forward()?))));
     }
-    Ok(Box::new(move || Ok(Box::new(forward()?.backward()?))))
+    Ok(Box::new(move || Ok(Box::new(gradients(&forward()?)?))))
 }
 
 /// Inference: weights packed, no graph.

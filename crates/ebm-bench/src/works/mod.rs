@@ -52,7 +52,8 @@ pub fn prepare(task: Task, device: &Device) -> Result<Run> {
     match task {
         Task::Resnet { depth, images } => resnet::prepare(place, depth, images),
         Task::ResnetFpn { channels, images } => fpn::prepare(place, channels, images),
-        Task::ResnetStep { depth, images } => step::prepare(place, depth, images),
+        Task::ResnetStep { depth, images } => step::resnet(place, depth, images),
+        Task::MobileFaceNetStep { images } => step::mobilefacenet(place, images),
         Task::Conv { channels, size, backward: false } => conv::forward(place, channels, size),
         Task::Conv { channels, size, backward: true } => conv::backward(place, channels, size),
         Task::Head { inputs, hidden, classes, rows, backward } => {
@@ -67,7 +68,9 @@ pub fn prepare(task: Task, device: &Device) -> Result<Run> {
         Task::HeadStep { images, objects, samples, widths, size } => {
             pooling::head_step(place, images, objects, samples, widths, size)
         }
-        Task::RoiPool { boxes, channels, size } => pooling::roi_pool(place, boxes, channels, size),
+        Task::RoiPool { boxes, channels, size, of_boxes } => {
+            pooling::roi_pool(place, boxes, channels, size, of_boxes)
+        }
         Task::Age { batch, side, steps } => prediction::age(place, batch, side, steps),
     }
 }

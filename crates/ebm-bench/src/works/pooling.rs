@@ -1,6 +1,7 @@
 //! Training of the confidence branch, and the pooling that it stands on.
 
 use anyhow::Result;
+use candle_core::{Tensor, Var};
 use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
 use ebm_detect::{BoxFeatures, EnergyHead};
 use ebm_nn::boxes::BBox;
@@ -33,27 +34,30 @@ pub fn head_step(
     let objective = MonteCarloNll { proposal, num_samples: samples };
     let y = features.targets()?.squeeze(1)?;
     let mut rng = Key::new(0).split("samples").rng();
-    Ok(Box::new(move || Ok(Box::new(objective.loss(&head, &features, &y, &mut rng)?.backward()?))))
+    Ok(Box::new(move || Ok(Box::new(ops::backward(&objective.loss(&head, &features, &y, &mut rng)?)?))))
 }
 
-/// Boxes pooled to 7 × 7 bins from one map at stride 4, and from ones the gradient in the map.
+/// Boxes pooled to 7 × 7 bins from one map at stride 4, and from ones the gradient in the map or in the boxes.
 pub fn roi_pool(
     place: &Place<'_>,
     count: usize,
     channels: usize,
     Size { height, width }: Size,
+    of_boxes: bool,
 ) -> Result<Run> {
     const STRIDE: usize = 4;
     let map = place.var_builder().get_with_hints((1, height, width, channels), "map", init::normal(1.0))?;
     let map = map.permute((0, 3, 1, 2))?;
+    let map = if of_boxes { map.detach() } else { map };
     let (boxes, _) = boxes(count, Size { height: STRIDE * height, width: STRIDE * width }, 2);
     // As large as a box that this level is for.
     let small = |b: &BBox| [0.0, b[0], b[1], b[0] + 28.0 + b[2] % 84.0, b[1] + 28.0 + b[3] % 84.0];
     let rois: Vec<f32> = boxes.iter().flat_map(small).collect();
-    let rois = candle_core::Tensor::from_vec(rois, (count, 5), place.device)?;
+    let rois = Tensor::from_vec(rois, (count, 5), place.device)?;
+    let rois = if of_boxes { Var::from_tensor(&rois)?.into_inner() } else { rois };
     Ok(Box::new(move || {
         let pooled = ops::prroi_pool(&map, &rois, (7, 7), 1.0 / STRIDE as f64)?;
         // The gradient of the sum, which needs not be made.
-        Ok(Box::new(pooled.backward()?))
+        Ok(Box::new(ops::backward(&pooled)?))
     }))
 }

@@ -1,6 +1,7 @@
-//! A training step of a ResNet without the optimiser.
+//! A training step of a network without the optimiser.
 
 use anyhow::Result;
+use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::ops;
 use ebm_nn::resnet::{Norm, ResNet};
 
@@ -8,12 +9,22 @@ use super::resnet::{config, images};
 use super::{Place, Run};
 use crate::work::Images;
 
-/// The gradients of the mean of C5² in all parameters.
-pub fn prepare(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
+/// The gradients of the mean of C5² in all parameters of a ResNet.
+pub fn resnet(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     let x = images(place, sizes)?;
     let net = ResNet::new(&config(depth, Norm::Train)?, place.var_builder())?;
     Ok(Box::new(move || {
         let [.., last] = net.forward(&x, true)?;
+        Ok(Box::new(ops::backward(&last.sqr()?.mean_all()?)?))
+    }))
+}
+
+/// The same of a MobileFaceNet's last map.
+pub fn mobilefacenet(place: &Place<'_>, sizes: Images) -> Result<Run> {
+    let x = ops::to_channels_last(&images(place, sizes)?)?;
+    let net = MobileFaceNet::new(MobileFaceNet::NORM, &place.var_builder())?;
+    Ok(Box::new(move || {
+        let last = net.forward_channels_last(&x, 0..MobileFaceNet::BLOCKS, true)?;
         Ok(Box::new(ops::backward(&last.sqr()?.mean_all()?)?))
     }))
 }

@@ -10,7 +10,6 @@ mod band;
 use std::ops::Range;
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
-use pulp::Arch;
 use rayon::prelude::*;
 
 use self::band::Band;
@@ -20,6 +19,7 @@ use super::layout::Order;
 use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, product, room};
 use super::relu::Activation;
 use super::storage::{elements, numbers};
+use crate::ops::simd::arch;
 use crate::{Error, Result};
 
 /// Numbers of the map that a task expands: they stay in the second-level cache.
@@ -216,7 +216,7 @@ impl Layer<'_> {
         // Bands of almost equal numbers of rows.
         let most = ((BAND / row).saturating_sub(kernel - stride) / stride).max(1);
         let band = rows.div_ceil(rows.div_ceil(most));
-        let arch = Arch::new();
+        let arch = arch();
         middle.par_chunks_mut(rows * columns * width).enumerate().for_each(|(panel, middle)| {
             middle.par_chunks_mut(band * columns * width).enumerate().for_each(|(number, to)| {
                 arch.dispatch(Band { layer: self, x, panel, first: number * band, to });

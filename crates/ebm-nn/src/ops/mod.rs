@@ -48,6 +48,7 @@ pub use prroi_pool::{prroi_pool, prroi_pool_box_gradient};
 pub(crate) use relu::Activation;
 pub use relu::{add_relu, relu, relu_gradient, relu6};
 pub use roi_align::roi_align;
+pub use simd::{InstructionSets, arch, instruction_sets};
 pub use storage::elements;
 pub use sum_taps::{spread_taps, sum_taps};
 pub use upsample::upsample_nearest2d;

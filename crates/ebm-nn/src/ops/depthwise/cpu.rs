@@ -1,7 +1,6 @@
 //! The loops over the rows of maps. A number of the result is one task's alone, and sums have one order
 //! whatever the number of threads.
 
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::geometry::{Geometry, Meeting};
@@ -9,6 +8,7 @@ use super::kernels::{Lanes, Map, Row, Taps, row_gradient};
 use crate::ops::float::Float;
 use crate::ops::gemm::even_ranges;
 use crate::ops::relu::Activation;
+use crate::ops::simd::arch;
 use crate::ops::simd::detect;
 use crate::ops::storage::zeros;
 
@@ -54,7 +54,7 @@ fn rows<T: Lanes>(
     Epilogue { bias, activation }: Epilogue<'_, T>,
     to: &mut [T],
 ) {
-    let (len, arch) = (across.len() * g.channels, Arch::new());
+    let (len, arch) = (across.len() * g.channels, arch());
     let bounds = activation.bounds().map(T::from_f64);
     let rows = to.par_chunks_exact_mut(len).enumerate();
     rows.with_min_len(PRODUCTS.div_ceil(len * g.taps())).for_each(|(row, to)| {

@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use candle_core::Result;
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::kernel::{Head, LANES, last};
 use super::product::PackedProduct;
 use crate::ops::gemm::even_ranges;
+use crate::ops::simd::arch;
 
 /// Most rows for which this pays.
 pub(super) const FEW: usize = 4;
@@ -44,7 +44,7 @@ impl<T: PackedProduct> Head<'_, T> {
     ) -> (Vec<T>, Vec<T>) {
         let (hidden, width) = (self.sizes.hidden, self.sizes.width());
         let (mut f, mut slopes) = (vec![T::zero(); rows], vec![T::zero(); features.len()]);
-        Arch::new().dispatch(|| {
+        arch().dispatch(|| {
             for j in units {
                 let (weights, out) = (&self.network.join[j * width..(j + 1) * width], self.network.out[j]);
                 let of_rows = features.chunks_exact(width).zip(slopes.chunks_exact_mut(width)).zip(&mut f);

@@ -9,13 +9,13 @@
 use std::ops::Range;
 
 use candle_core::Result;
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::network::{Network, Sizes, relu};
 use super::product::PackedProduct;
 use crate::ops::gemm::{MatMut, MatRef, even_ranges, multiply};
 use crate::ops::packed::Strided;
+use crate::ops::simd::arch;
 
 /// Rows at a time.
 const BLOCK: usize = 128;
@@ -147,7 +147,7 @@ impl<T: PackedProduct> Head<'_, T> {
             let z = &mut z[..f.len() * units.len()];
             T::product(features, packed, false, z)?;
             let out = &self.network.out[units.clone()];
-            Arch::new().dispatch(|| {
+            arch().dispatch(|| {
                 for (i, (f, z)) in f.iter_mut().zip(z.chunks_exact(units.len())).enumerate() {
                     let a = &self.projected[(first + i) / self.count * hidden..][units.clone()];
                     *f += if open.is_empty() {
@@ -177,7 +177,7 @@ impl<T: PackedProduct> Head<'_, T> {
         let stride = CHUNK + PADDING;
         let mut u = vec![T::zero(); rows * stride];
         for (units, packed) in chunks(self.sizes).zip(packed) {
-            Arch::new().dispatch(|| {
+            arch().dispatch(|| {
                 for (i, (u, g)) in u.chunks_exact_mut(stride).zip(g).enumerate() {
                     let words = &open[i / WORD * hidden..][units.clone()];
                     for (u, word) in u.iter_mut().zip(words) {
@@ -194,7 +194,7 @@ impl<T: PackedProduct> Head<'_, T> {
                 MatRef::new(&u, (rows, units.len()), (stride, 1))?.t(),
                 MatRef::new(features, (rows, width), (width, 1))?,
             )?;
-            Arch::new().dispatch(|| {
+            arch().dispatch(|| {
                 for (i, u) in u.chunks_exact(stride).enumerate() {
                     let image = (first + i) / self.count - sums.image;
                     let to = &mut sums.opened[image * hidden..][units.clone()];

@@ -1,11 +1,12 @@
 //! The two element types and their product with a packed matrix.
 
 use candle_core::Result;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use crate::ops::float::Float;
 use crate::ops::gemm::{self, MatMut, MatRef};
 use crate::ops::packed::{Panels, Strided, product_here};
+use crate::ops::simd::arch;
 
 /// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with
 /// gemm's.
@@ -37,7 +38,7 @@ impl PackedProduct for f32 {
     }
 
     fn product(a: Strided<'_, Self>, b: &Panels, accumulate: bool, c: &mut [Self]) -> Result<()> {
-        Arch::new().dispatch(Product { a, b, accumulate, c });
+        arch().dispatch(Product { a, b, accumulate, c });
         Ok(())
     }
 }

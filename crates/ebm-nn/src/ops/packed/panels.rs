@@ -1,10 +1,11 @@
 //! A matrix of weights in the order in which a register tile reads it.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::tile::VECTORS;
 use super::workspace::{line_start, room};
+use crate::ops::simd::arch;
 use crate::ops::storage::zeros;
 
 /// Channels that are turned at once, while their rows are in the first-level cache.
@@ -122,7 +123,7 @@ pub(super) fn panel_width() -> usize {
             VECTORS * S::F32_LANES
         }
     }
-    Arch::new().dispatch(Width)
+    arch().dispatch(Width)
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@
 use std::ops::Range;
 
 use candle_core::Result;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::panels::Panels;
 use super::tile::{MOST_ROWS, Rows, Sums, most_rows, multiply};
 use crate::ops::gemm::{MatMut, even_ranges};
 use crate::ops::relu::Activation;
+use crate::ops::simd::arch;
 
 /// Tasks that the rows of A are cut into.
 const ROW_TASKS: usize = 16;
@@ -80,7 +81,7 @@ pub(in crate::ops) fn product(
             tasks.push(Task { rows: rows.part(part.clone()), first: part.start, panels, range, epilogue, c });
         }
     }
-    let arch = Arch::new();
+    let arch = arch();
     tasks.into_par_iter().for_each(|task| arch.dispatch(task));
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
@@ -15,6 +15,7 @@ use super::border::{Frame, framed};
 use super::weights::Weights;
 use crate::ops::gemm::even_ranges;
 use crate::ops::packed::{Panels, Segment, Strided, Workspace, accumulate, tile, tiles};
+use crate::ops::simd::arch;
 
 /// Tasks to aim for.
 const TASKS: usize = 8;
@@ -30,7 +31,7 @@ pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry, workspace: &W
     let run = g.kernel[1] * g.channels;
     let mut result = Panels::zeros(g.kernel[0] * run, g.filters);
     let (width, parts) = (result.width(), TASKS.div_ceil(result.count()));
-    let arch = Arch::new();
+    let arch = arch();
     let mut tasks = Vec::with_capacity(parts * result.count());
     for (panel, mut rest) in result.panels_mut_in_order().enumerate() {
         for rows in even_ranges(g.kernel[0] * run, parts, 1) {

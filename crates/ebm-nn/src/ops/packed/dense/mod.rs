@@ -12,7 +12,7 @@ mod tests;
 use std::ops::Range;
 
 use candle_core::{Result, bail};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::outer::{Segment, accumulate};
@@ -21,6 +21,7 @@ use super::product::{Epilogue, Strided, finish, tile, tiles};
 use super::tile::{MOST_ROWS, Rows, Sums, VECTORS, most_rows, multiply};
 use super::workspace::{line_start, room};
 use crate::ops::gemm::{MatMut, even_ranges};
+use crate::ops::simd::arch;
 
 /// Numbers of the depth that are summed at a time.
 const DEPTH: usize = 384;
@@ -105,7 +106,7 @@ pub(in crate::ops) fn dense(
             tasks.push(Task { left, right, sizes, parts, rows, panels, epilogue, c, transposed });
         }
     }
-    let arch = Arch::new();
+    let arch = arch();
     tasks
         .into_par_iter()
         .for_each_init(Buffers::default, |buffers, task| arch.dispatch(Run { task, buffers }));

@@ -9,13 +9,14 @@ mod transform;
 use std::array::from_fn;
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use self::transform::{OUTPUTS, POINTS, SIDE, TAPS};
 use super::super::geometry::Geometry;
 use crate::ops::gemm::even_ranges;
 use crate::ops::packed::{Epilogue, Panels, Strided, Workspace, line_start, product_here, room};
+use crate::ops::simd::arch;
 
 /// Channels come in multiples of the widest vectors.
 const LANES: usize = 16;
@@ -53,7 +54,7 @@ impl Winograd {
             (0..POINTS).map(|_| Panels::zeros_here(channels, direct.columns())).collect();
         // On this thread alone: a caller may hold a lock, under which a pool's thread must not pick up other
         // work.
-        Arch::new().dispatch(TransformWeights { direct, channels, points: &mut points });
+        arch().dispatch(TransformWeights { direct, channels, points: &mut points });
         Self { points }
     }
 
@@ -82,7 +83,7 @@ impl Winograd {
             y = below;
             tasks.push(Task { filters: self, x, g, epilogue, rows, at_a_time, first, y: here, workspace });
         }
-        let arch = Arch::new();
+        let arch = arch();
         tasks.into_par_iter().for_each(|task| arch.dispatch(task));
     }
 }

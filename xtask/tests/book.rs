@@ -73,7 +73,9 @@ fn resolved(page: &str, path: &str) -> PathBuf {
 /// What is wrong with the links of a page.
 fn broken(page: &str, text: &str, book: &[String]) -> Vec<String> {
     let mut found = Vec::new();
-    for (line, link) in prose(text).into_iter().flat_map(|(at, line)| links(line).into_iter().map(move |l| (at, l))) {
+    for (line, link) in
+        prose(text).into_iter().flat_map(|(at, line)| links(line).into_iter().map(move |l| (at, l)))
+    {
         if link.contains("://") || link.starts_with("mailto:") {
             continue;
         }
@@ -107,12 +109,15 @@ fn every_page_is_a_chapter() {
 fn every_link_leads_somewhere() {
     let book = chapters();
     let mut pages = book.clone();
-    pages.extend(["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY"].map(|name| format!("{name}.md")));
+    pages.extend(
+        ["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY"].map(|name| format!("{name}.md")),
+    );
     pages.extend(["datasets", "weights", "examples/own_task"].map(|folder| format!("{folder}/README.md")));
     pages.extend(list("crates", "/README.md"));
     let found: Vec<String> = pages.iter().flat_map(|page| broken(page, &read(page), &book)).collect();
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
-    let checked: usize = pages.iter().map(|page| prose(&read(page)).iter().flat_map(|(_, line)| links(line)).count()).sum();
+    let checked: usize =
+        pages.iter().map(|page| prose(&read(page)).iter().flat_map(|(_, line)| links(line)).count()).sum();
     assert!(checked > 100, "{checked} links");
 }
 
@@ -137,7 +142,8 @@ fn every_task_that_a_page_names_is_one() {
             if ["reproduce", "download"].contains(&words[0]) {
                 continue;
             }
-            let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(&words).arg("--help").output().unwrap();
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_xtask")).args(&words).arg("--help").output().unwrap();
             assert!(output.status.success(), "{page}: {line}: {}", String::from_utf8_lossy(&output.stderr));
             found += 1;
         }

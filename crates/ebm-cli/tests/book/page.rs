@@ -7,6 +7,8 @@ use std::path::Path;
 pub enum Fate {
     /// It runs, and leaves with code 0.
     Run,
+    /// It runs, and no reader sees it: what was made in small gets the name that it has on the page.
+    Prepared,
     /// The program understands it, and stops before it does anything.
     Parsed(String),
     /// Nothing.
@@ -28,6 +30,7 @@ pub struct Command {
 /// ```text
 /// <!-- ci
 /// ebm fit: --set members=1            from here to the end of the page, for every command that begins so
+/// $ mv runs/small runs/large          runs here
 /// -->
 /// <!-- ci: parsed: trains for an hour -->     the block below
 /// <!-- ci: not run: needs a GPU -->           the block below
@@ -53,24 +56,36 @@ pub fn commands(name: &str, text: &str) -> (Vec<Command>, Vec<String>) {
                     more: more.clone(),
                 }));
             } else if language.is_empty() {
-                wrong.push(format!("{name}:{line_number}: the block says no language: sh, rust, text, json, toml, csv"));
+                wrong.push(format!(
+                    "{name}:{line_number}: the block says no language: sh, rust, text, json, toml, csv"
+                ));
             } else if fate != Fate::Run {
-                wrong.push(format!("{name}:{line_number}: a comment `ci` stands above a block of {language}"));
+                wrong
+                    .push(format!("{name}:{line_number}: a comment `ci` stands above a block of {language}"));
             } else if let Some((line, _)) = block.iter().find(|(_, line)| is_command(line)) {
                 wrong.push(format!("{name}:{}: a command in a block of {language}", line + 1));
             }
         } else if line.trim() == "<!-- ci" {
             for (at, rule) in lines.by_ref().take_while(|(_, line)| line.trim() != "-->") {
-                match rule.split_once(": ") {
-                    Some((begins, arguments)) => more.push((begins.to_owned(), arguments.to_owned())),
-                    None => wrong.push(format!("{name}:{}: no line `ebm COMMAND: ARGUMENTS`", at + 1)),
+                match (rule.strip_prefix("$ "), rule.split_once(": ")) {
+                    (Some(text), _) => found.push(Command {
+                        line: at + 1,
+                        text: text.to_owned(),
+                        fate: Fate::Prepared,
+                        more: more.clone(),
+                    }),
+                    (None, Some((begins, options))) => more.push((begins.to_owned(), options.to_owned())),
+                    (None, None) => {
+                        wrong.push(format!("{name}:{}: no line `ebm COMMAND: ARGUMENTS`", at + 1))
+                    }
                 }
             }
         } else if let Some(rule) = line.strip_prefix("<!-- ci: ") {
             match rule.strip_suffix(" -->").and_then(|rule| rule.split_once(": ")) {
                 Some(("parsed", why)) => fate = Fate::Parsed(why.to_owned()),
                 Some(("not run", why)) => fate = Fate::Not(why.to_owned()),
-                _ => wrong.push(format!("{name}:{line_number}: `ci:` is none of `parsed: WHY`, `not run: WHY`")),
+                _ => wrong
+                    .push(format!("{name}:{line_number}: `ci:` is none of `parsed: WHY`, `not run: WHY`")),
             }
         } else if let Some(by) = line.strip_prefix("by: ").filter(|by| is_command(by)) {
             let fate = Fate::Parsed("what a table was made with".to_owned());
@@ -111,7 +126,8 @@ pub fn pages(root: &Path) -> Vec<String> {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
     };
-    let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned(), "docs/benchmarks/README.md".to_owned()];
+    let mut pages =
+        vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned(), "docs/benchmarks/README.md".to_owned()];
     pages.extend(list("docs").into_iter().filter(|name| name.ends_with(".md")));
     pages.extend(list("crates").into_iter().map(|name| name + "/README.md"));
     pages.retain(|page| root.join(page).exists());

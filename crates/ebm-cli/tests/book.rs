@@ -179,5 +179,55 @@ fn every_command_of_the_book_is_tried() {
     // Past libtest's capture: how many there are is what one looks for.
     std::io::stderr().lock().write_all(text.as_bytes()).unwrap();
     assert!(failed.is_empty(), "\n{}\n", failed.join("\n\n"));
-    assert!(!asked.is_empty() || run > 0, "no command was run");
+    assert!(!asked.is_empty() || (run > 60 && parsed > 100), "{run} commands run, {parsed} parsed");
+}
+
+#[test]
+fn a_page_says_what_comes_of_its_commands() {
+    let text = "<!-- ci\nebm fit: --set members=1\n$ mv a b\n-->\n```sh\n# a comment\nebm fit x \\\n    --run r\n```\n\n\
+                <!-- ci: not run: long -->\n```sh\ncargo build\n```\nby: ebm fit y\nby: python z\n";
+    let (commands, wrong) = page::commands("page", text);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let made = Fate::Parsed("what a table was made with".to_owned());
+    let fates = [Fate::Prepared, Fate::Run, Fate::Not("long".to_owned()), made];
+    assert_eq!(
+        commands.iter().map(|command| &command.fate).collect::<Vec<_>>(),
+        fates.iter().collect::<Vec<_>>()
+    );
+    assert_eq!((commands[1].line, commands[1].text.as_str()), (7, "ebm fit x --run r"));
+    assert_eq!(commands[1].more, [("ebm fit".to_owned(), "--set members=1".to_owned())]);
+    for wrong in [
+        "```\nebm fit\n```",
+        "```text\nebm fit\n```",
+        "<!-- ci: parsed: why -->\nText.",
+        "<!-- ci: skipped: why -->\n",
+        "<!-- ci\nebm fit\n-->",
+    ] {
+        assert_eq!(page::commands("page", wrong).1.len(), 1, "{wrong}");
+    }
+}
+
+/// What is stale fails, run or parsed, and what a page adds takes the place of what it shows.
+#[test]
+fn a_stale_command_is_found() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let clone = Clone::new(&root, None);
+    let tried = |text: &str, fate: Fate, more: &str| {
+        let more = vec![("ebm data scenes".to_owned(), more.to_owned())];
+        clone.does(&page::Command { line: 1, text: text.to_owned(), fate, more })
+    };
+    let parsed = || Fate::Parsed("why".to_owned());
+    assert!(tried("ebm data scenes --out gone --count 9", parsed(), "--count 2").is_ok());
+    assert!(!clone.folder.path().join("gone").exists());
+    for stale in [
+        "ebm data scene --out a",
+        "ebm data scenes --outs a",
+        "ebm data scenes",
+        "cargo xtask reproduce toys",
+    ] {
+        assert!(tried(stale, parsed(), "--count 2").is_err(), "{stale}");
+    }
+    assert!(tried("ebm data check coco gone.json --images gone", Fate::Run, "").is_err());
+    assert!(tried("ebm data scenes --count 9 --out made", Fate::Run, "--count 2").is_ok());
+    assert_eq!(clone.folder.path().join("made/images").read_dir().unwrap().count(), 2);
 }

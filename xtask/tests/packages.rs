@@ -99,6 +99,10 @@ fn what_is_compiled_in_lies_in_the_package() {
                 let literal = argument.strip_prefix('"').and_then(|rest| rest.split('"').next());
                 let literal = literal.unwrap_or_else(|| panic!("{path}: {macro_name} of no literal path"));
                 let file = plain(&Path::new(&path).parent().unwrap().join(literal));
+                // A page of the book is a test of the repository, which packages leave out.
+                if file.starts_with("docs") && text[..at].ends_with("#[cfg(doctest)]\n#[doc = ") {
+                    continue;
+                }
                 assert!(file.starts_with(&folder), "{path} includes {}", file.display());
                 found += 1;
             }

@@ -1,4 +1,4 @@
-//! What the exit code says; docs/reliability.md has the table.
+//! What the exit code says; docs/exit_codes.md has the table.
 
 use std::error::Error as StdError;
 use std::io::{Error as IoError, ErrorKind};

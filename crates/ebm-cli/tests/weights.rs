@@ -119,7 +119,7 @@ fn a_converted_detector_chooses_its_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let (out, scenes) = (dir.path().join("mini.safetensors"), dir.path().join("scenes"));
     let mini = in_tree("weights/detector_mini.safetensors");
-    // What the repository holds says what the embedded configuration says; weights/README.md has the command
+    // What the repository holds says what the embedded configuration says; docs/weights.md has the command
     // that mends it.
     let own = dir.path().join("own.safetensors");
     assert_eq!(answer(&["weights", "convert", text(&mini), text(&own)])["configuration"], "mini");

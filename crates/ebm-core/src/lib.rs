@@ -125,3 +125,8 @@ pub use tempered::Tempered;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So are those of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/my_model.md")]
+struct Book;

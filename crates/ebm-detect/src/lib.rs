@@ -71,3 +71,8 @@ pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So are those of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/detection.md")]
+struct Book;

@@ -26,7 +26,7 @@ pub enum Fault {
     Hang,
     /// More than 2 GiB.
     Memory,
-    /// Another exit code than docs/reliability.md's table says, or a failure without a word.
+    /// Another exit code than docs/exit_codes.md says, or a failure without a word.
     Exit,
     /// Bytes that are lost, other than they must be, or outside of their place.
     Lost,

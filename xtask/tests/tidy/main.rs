@@ -90,9 +90,9 @@ fn randomness_is_passed() {
 }
 
 #[test]
-fn the_readme_names_the_test_command_of_ci() {
+fn contributors_are_told_the_test_command_of_ci() {
     let command = "cargo test --workspace --locked";
-    for file in ["README.md", ".ci/run"] {
+    for file in ["CONTRIBUTING.md", ".ci/run"] {
         let text = files::read(file);
         assert!(text.contains(command), "{file} does not contain `{command}`");
     }

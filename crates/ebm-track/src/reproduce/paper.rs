@@ -88,7 +88,7 @@ pub fn paper(
     let device = &options.device;
     let path = find_backbone(&options.weights)?.ok_or_else(|| Error::Weights {
         path: options.weights.clone(),
-        reason: "there is no resnet18*.safetensors or .pth; see weights/README.md".to_owned(),
+        reason: "there is no resnet18*.safetensors or .pth; see docs/weights.md".to_owned(),
     })?;
     let backbone = Arc::new(Backbone::load(&path, device)?);
     let place = Setup { config, run: &options.run, device, backbone, path: &path, resume: options.resume };

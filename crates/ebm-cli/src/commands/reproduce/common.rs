@@ -174,7 +174,7 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
         Scale::Auto if missing.is_empty() => task.real(),
         Scale::Auto => {
             eprintln!(
-                "Running at mini scale, on {}, because {} {} missing; datasets/README.md and weights/README.md say how to get the \
+                "Running at mini scale, on {}, because {} {} missing; docs/datasets.md and docs/weights.md say how to get the \
                  paper's.",
                 task.generated(),
                 missing.join(", "),
@@ -199,7 +199,7 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     common.check.refuse_without(&reference)?;
     if let (false, false, Some(first)) = (args.dry_run, scale == Scale::Mini, missing.first()) {
         bail!(
-            "{first} is missing; see datasets/README.md and weights/README.md, or run --scale mini or --dry-run"
+            "{first} is missing; see docs/datasets.md and docs/weights.md, or run --scale mini or --dry-run"
         );
     }
     let device = task.device(scale)?;

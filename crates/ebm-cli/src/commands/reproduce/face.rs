@@ -185,7 +185,7 @@ impl Faces {
 
     fn missing_trunk(&self, scale: Scale) -> String {
         let (weights, known) = (self.args().weights.display(), trunks(scale).join(", "));
-        format!("{weights} lacks {}, one of {known}; see weights/README.md", network(scale))
+        format!("{weights} lacks {}, one of {known}; see docs/weights.md", network(scale))
     }
 
     /// The images; of each fold, where there are folds.

@@ -134,7 +134,7 @@ impl Reproduction for TrackingArgs {
             return Ok(Some("the settings state what to expect of Table 3 alone"));
         }
         let other = self.backbone.is_some() || self.found_backbone()?.is_none();
-        let reason = "the configuration's figures are of ImageNet's ResNet-18; see weights/README.md";
+        let reason = "the configuration's figures are of ImageNet's ResNet-18; see docs/weights.md";
         Ok((!is_own && other).then_some(reason))
     }
 

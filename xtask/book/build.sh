@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds the book, docs/ with docs/SUMMARY.md, as pages for a browser: target/book/index.html. Where there is no mdBook yet, cargo compiles the
+# one named here into target/mdbook, without its server, which takes a few minutes; nothing is installed elsewhere.
+#
+#   xtask/book/build.sh
+set -euo pipefail
+version=0.5.4
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+
+if [ "$("$target/mdbook/bin/mdbook" --version 2>/dev/null)" != "mdbook v$version" ]; then
+  cargo install mdbook --version "$version" --locked --no-default-features --root "$target/mdbook" --target-dir "$target/mdbook/build"
+  rm -rf "$target/mdbook/build"
+fi
+said=$("$target/mdbook/bin/mdbook" build --dest-dir "$target/book" 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
+if grep -E 'WARN|ERROR' <<<"$said" >&2; then
+  exit 1
+fi
+echo "$target/book/index.html"

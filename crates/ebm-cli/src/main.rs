@@ -12,6 +12,7 @@ mod device;
 mod environment;
 mod exit;
 mod local_page;
+mod model_path;
 mod parallel;
 mod picture;
 #[cfg(target_os = "linux")]

@@ -19,7 +19,7 @@ use ebm_nn::import;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata};
+use ebm_train::{BaseNetwork, ModelMetadata, moved_with};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::{MapGrid, read_backbone};
@@ -257,12 +257,7 @@ impl Saved {
 
 /// Where the backbone's `file` of the model at `path` is, or `weights` where that is given.
 fn weights_of(path: &Path, file: &Path, weights: Option<&Path>) -> PathBuf {
-    let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
-    let there = runs.join(file);
-    // Beside a run that was moved it has moved too, and is known by its content.
-    let beside = file.file_name().map(|name| runs.join(name)).filter(|path| path.exists());
-    let found = if there.exists() { None } else { beside };
-    weights.map(Path::to_owned).or(found).unwrap_or(there)
+    weights.map_or_else(|| moved_with(path, &Path::new("..").join(file)), Path::to_owned)
 }
 
 /// Writes the networks of `runs` in half precision to the folder `out`, for others to use: each in a folder of its own,

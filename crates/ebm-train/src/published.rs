@@ -45,7 +45,10 @@ pub fn published(run: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let models: Vec<PathBuf> =
         found.iter().filter(|(name, _)| is_weights(name)).map(|(_, path)| path.clone()).collect();
     if models.is_empty() {
-        return Err(refusal(run, "no .safetensors file is there; give a run's folder, or a model's file".into()));
+        return Err(refusal(
+            run,
+            "no .safetensors file is there; give a run's folder, or a model's file".into(),
+        ));
     }
     for model in models {
         let base = ModelMetadata::read(&model)?.and_then(|said| said.base?.file);

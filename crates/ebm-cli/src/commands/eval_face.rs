@@ -147,7 +147,7 @@ struct Scored {
 fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json }: Scored) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
-    let (place, known) = (model.run.display(), &config.title);
+    let (place, known) = (model.run.given().display(), &config.title);
     ensure!(known == task, "{place} holds networks for the {known}, not for the {task}");
     let skipped = faces.quarantine.defects.len();
     for defect in &faces.quarantine.defects {

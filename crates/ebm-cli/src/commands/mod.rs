@@ -64,7 +64,10 @@ pub fn create_dir(path: &Path) -> Result<()> {
 /// The run that is given, or the one of the repository, `known`.
 pub fn run_or_own(given: Option<&ModelPath>, known: &str) -> Result<PathBuf> {
     let Some(given) = given else {
-        ensure!(Path::new(known).is_dir(), "{known} is not in this folder; go to the repository's, or give --run");
+        ensure!(
+            Path::new(known).is_dir(),
+            "{known} is not in this folder; go to the repository's, or give --run"
+        );
         return Ok(known.into());
     };
     given.local()

@@ -93,7 +93,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// What is no name of a model of the Hub.
-    #[error("{name:?} names no model of the Hub; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, and behind that /PATH of a file or folder in it")]
+    #[error(
+        "{name:?} names no model of the Hub; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, and behind that /PATH of a file or folder in it"
+    )]
     HubName {
         /// What was given.
         name: String,
@@ -133,7 +135,9 @@ pub enum Error {
         sought: PathBuf,
     },
     /// A repository has no such file or folder.
-    #[error("{model}: the repository has no such file or folder of a model: only .safetensors, .toml, .json and .md are taken")]
+    #[error(
+        "{model}: the repository has no such file or folder of a model: only .safetensors, .toml, .json and .md are taken"
+    )]
     NotInModel {
         /// What was looked for.
         model: String,
@@ -299,7 +303,9 @@ fn advice(status: u16) -> &'static str {
         401 => {
             "there is no such repository, or it is not for everybody; for one of yours set HF_TOKEN to a token that may do this"
         }
-        403 => "the token in HF_TOKEN may not do this, or the repository's terms have to be accepted on its page",
+        403 => {
+            "the token in HF_TOKEN may not do this, or the repository's terms have to be accepted on its page"
+        }
         404 => "there is no such repository or revision; see its page for how it is called",
         _ => "nothing was changed; run again, or see its page",
     }

@@ -77,7 +77,12 @@ pub struct Push<'a> {
 /// # Errors
 /// [`Error::NoToken`]; [`Error::Refused`] with the Hub's words; [`Error::Protocol`] for an answer that is none; those of
 /// a connection.
-pub fn push(push: &Push<'_>, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<Option<String>> {
+pub fn push(
+    push: &Push<'_>,
+    hub: &Hub,
+    options: &FetchOptions,
+    report: Report<'_>,
+) -> Result<Option<String>> {
     let Push { model, files, private, summary } = *push;
     if hub.token.as_ref().is_none_or(String::is_empty) {
         return Err(Error::NoToken { model: model.to_string() });
@@ -255,9 +260,8 @@ impl Session<'_> {
         let length = body.len() as u64;
         let stall = self.options.stall;
         let parcel = Parcel { path: &shown, url, put: false, headers, length, stall, bearer };
-        let answer = persist(&shown, url, self.options, report, &mut |_| {
-            http::send(&parcel, &mut body.as_bytes())
-        })?;
+        let answer =
+            persist(&shown, url, self.options, report, &mut |_| http::send(&parcel, &mut body.as_bytes()))?;
         if expected.contains(&answer.status) { Ok(answer) } else { self.accepted(url, answer) }
     }
 

@@ -81,10 +81,8 @@ impl FromStr for HubModel {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || Error::HubName { name: text.into() };
-        let (owner, rest) = text
-            .strip_prefix(Self::PREFIX)
-            .and_then(|rest| rest.split_once('/'))
-            .ok_or_else(wrong)?;
+        let (owner, rest) =
+            text.strip_prefix(Self::PREFIX).and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         let (repository, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (name, revision) = repository.split_once('@').unwrap_or((repository, "main"));
         let model = Self::new(&format!("{owner}/{name}"), &revision.replace("%2F", "/"));
@@ -129,12 +127,7 @@ struct LargeFile {
 /// # Errors
 /// [`Error::Refused`] for a repository that is not there or not for everybody, [`Error::NotCached`] where only
 /// the cache is used, [`Error::Protocol`] for a list that names files elsewhere; else those of [`super::get`].
-pub fn snapshot(
-    model: &HubModel,
-    hub: &Hub,
-    options: &FetchOptions,
-    report: Report<'_>,
-) -> Result<PathBuf> {
+pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<PathBuf> {
     let kept = hub.kept(&model.repo, &model.revision);
     let commit = if hub.offline || options.offline {
         cached(model, hub)?

@@ -96,7 +96,11 @@ impl TestHub {
             }
             let bearer = rules.token.map(|token| format!("Bearer {token}"));
             if bearer.is_some() && request.authorization != bearer {
-                return answer(reply, "401 Unauthorized", &json!({ "error": "Invalid username or password." }));
+                return answer(
+                    reply,
+                    "401 Unauthorized",
+                    &json!({ "error": "Invalid username or password." }),
+                );
             }
             shared.lock().unwrap().answer(&rules, &address, request, reply);
         });
@@ -198,7 +202,11 @@ impl State {
                 let repo = format!("{}/{}", text("organization"), text("name"));
                 let branch = format!("{repo}@main");
                 if self.branches.contains_key(&branch) {
-                    return answer(reply, "409 Conflict", &json!({ "error": "You already created this model" }));
+                    return answer(
+                        reply,
+                        "409 Conflict",
+                        &json!({ "error": "You already created this model" }),
+                    );
                 }
                 if told["private"] == true {
                     self.private.push(repo);
@@ -264,7 +272,11 @@ impl State {
                         }
                         "lfsFile" => {
                             let Some(content) = self.blobs.get(&text("oid")).cloned() else {
-                                return answer(reply, "400 Bad Request", &json!({ "error": "a blob is missing" }));
+                                return answer(
+                                    reply,
+                                    "400 Bad Request",
+                                    &json!({ "error": "a blob is missing" }),
+                                );
                             };
                             files.insert(text("path"), Kept { content, large: true });
                         }

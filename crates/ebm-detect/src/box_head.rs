@@ -62,6 +62,17 @@ impl TwoMlpHead {
         through(&through(output_gradient, output, &self.fc7)?, hidden, &self.fc6)
     }
 
+    /// [`forward`](Self::forward) of pooled boxes that are flat, as operators.
+    pub(crate) fn onnx(&self, graph: &mut Graph, pooled: &Value) -> Result<Value> {
+        let mut x = pooled.clone();
+        for layer in [&self.fc6, &self.fc7] {
+            let [weight, bias] = layer.parameters();
+            let y = graph.linear(&x, weight, Some(bias))?;
+            x = graph.node("Relu", &[&y], &[]);
+        }
+        Ok(x)
+    }
+
     /// The same with constant parameters, for tests.
     #[cfg(test)]
     pub(crate) fn detached(&self) -> Self {

@@ -13,6 +13,7 @@ pub mod eval_face;
 pub mod eval_strata;
 pub mod eval_table;
 pub mod eval_tracking;
+pub mod export;
 pub mod fit;
 pub mod manual;
 pub mod predict;

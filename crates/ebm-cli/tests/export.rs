@@ -1,6 +1,11 @@
 //! `ebm export`: the files are those of which tests/golden/onnx.py has told what onnxruntime makes, and that is what this
 //! program makes of the same.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking and says what it measured"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -4,6 +4,7 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, clip},
+    onnx::{Graph, Value},
     ops::{PackedLinear, relu_gradient},
 };
 use rand::RngCore;

@@ -278,7 +278,10 @@ impl Saved {
             ("coordinates", experiment.coordinates.join(", ")),
             ("unit", experiment.unit.clone()),
             ("input", text(toml::to_string(&experiment.input))?),
-            ("refinement", self.refinement.as_ref().map_or(Ok(String::new()), |ascent| text(toml::to_string(ascent)))?),
+            (
+                "refinement",
+                self.refinement.as_ref().map_or(Ok(String::new()), |ascent| text(toml::to_string(ascent)))?,
+            ),
         ];
         let (size, length) = (experiment.input.size, self.trunk.num_features());
         let any = Length::Any("images");

@@ -1,4 +1,4 @@
-//! `ebm export`: the files are those of which tests/golden/onnx.py has told what onnxruntime makes, and that is what this
+//! `ebm export`: the files are those of which tests/golden/onnx_values.py has told what onnxruntime makes, and that is what this
 //! program makes of the same.
 #![allow(
     clippy::unwrap_used,
@@ -66,7 +66,7 @@ fn export(model: &str, golden: &Value) {
     for part in ["features", "head"] {
         let bytes = std::fs::read(dir.path().join(format!("model_{part}.onnx"))).unwrap();
         let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(golden[part], digest, "{model}, {part}: run tests/golden/onnx.py again");
+        assert_eq!(golden[part], digest, "{model}, {part}: run tests/golden/onnx_values.py again");
     }
     let again = ebm(&args);
     assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("--force"));

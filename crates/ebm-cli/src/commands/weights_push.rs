@@ -47,7 +47,7 @@ pub fn run(args: &PushArgs) -> Result<()> {
         for Outgoing { name, size, sha256, .. } in &files {
             println!("{sha256}  {size:>12}  {name}");
         }
-        println!("to {model} at {}", hub.endpoint);
+        println!("to {model} at {}", hub.address());
         return Ok(());
     }
     let summary = format!("Upload by ebm {}", env!("CARGO_PKG_VERSION"));

@@ -126,8 +126,8 @@ pub enum Error {
         /// What it would be called.
         name: String,
     },
-    /// Only the cache is used, and it has no such file.
-    #[error("{model}: {} is not there, and nothing is fetched offline; unset HF_HUB_OFFLINE and run again", sought.display())]
+    /// Nobody is asked, and the cache has no such file.
+    #[error("{model}: offline there is no {}; unset HF_HUB_OFFLINE and run again", sought.display())]
     NotCached {
         /// The repository and its revision.
         model: String,

@@ -103,6 +103,9 @@ pub(super) fn get(ask: &Ask<'_>) -> Result<Answer> {
         }
         let location = text(response.headers(), header::LOCATION)
             .ok_or_else(|| protocol("a redirect without Location".into()))?;
+        if discreet(&location, ask.bearer) != location {
+            return Err(protocol("a redirect whose address holds the token".into()));
+        }
         let next =
             address::join(&uri, &location).ok_or_else(|| protocol(format!("a redirect to {location}")))?;
         let to = address::allowed(&next).filter(|to| address::may_redirect(&uri, to));
@@ -134,11 +137,20 @@ pub(super) fn send(parcel: &Parcel<'_>, body: &mut dyn Read) -> Result<Answer> {
     })?;
     if response.status().is_redirection() {
         let to = text(response.headers(), header::LOCATION).unwrap_or_default();
+        let to = discreet(&to, parcel.bearer);
         let to = address::shown(&to);
         let detail = format!("it is moved to {to}, and what is sent follows no redirect; give the new name");
         return Err(Error::Protocol { path: path.into(), url: url.into(), detail });
     }
     Ok(answer(response, HubFacts::default()))
+}
+
+/// A text of a server's as messages show it: without the token, should the server say it.
+pub(super) fn discreet(text: &str, token: Option<&str>) -> String {
+    match token.filter(|token| !token.is_empty()) {
+        Some(token) => text.replace(token, "…"),
+        None => text.to_owned(),
+    }
 }
 
 /// The header that carries a token.

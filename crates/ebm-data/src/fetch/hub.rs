@@ -4,6 +4,7 @@
 //! gets its name in the cache, and a snapshot its link, only when the content has the hash that the Hub
 //! publishes for it.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use sha1::{Digest as _, Sha1};
 
+use super::address::shown;
 use super::download::{self, FetchOptions, Target};
 use super::error::{Error, Result};
 use super::hash::{self, BUFFER, Pin, hex, is_hex};
@@ -84,6 +86,11 @@ impl Hub {
 }
 
 impl Hub {
+    /// Its address, as messages show it.
+    pub fn address(&self) -> Cow<'_, str> {
+        shown(&self.endpoint)
+    }
+
     /// The part of the cache that is a revision's of a repository.
     pub(super) fn kept(&self, repo: &str, revision: &str) -> CacheRepo {
         let repo = Repo::with_revision(repo.into(), RepoType::Model, revision.into());

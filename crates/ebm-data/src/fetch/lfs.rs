@@ -77,7 +77,7 @@ pub(super) fn upload(session: &Session<'_>, files: &[&Outgoing], report: Report<
         let object = objects.iter().find(|object| object.oid == file.sha256);
         let object = object.ok_or_else(|| wrong("it says nothing of this file"))?;
         if let Some(ObjectError { message }) = &object.error {
-            return Err(wrong(&format!("it refuses this file: {message:?}")));
+            return Err(wrong(&format!("it refuses this file: {}", session.shown(message))));
         }
         let Some(Actions { upload, verify }) = &object.actions else { continue };
         if let Some(action) = upload {

@@ -227,7 +227,7 @@ impl Session<'_> {
         let url = format!("{}/commit/{}", self.api(), quoted(self.model.revision(), false));
         let answer = self.ask(&url, LINES, &body, &[], report)?;
         let Committed { commit_url } = self.parse(&url, answer)?;
-        Ok(commit_url)
+        Ok(self.shown(&commit_url))
     }
 
     /// Asks the Hub itself, which learns the token; an answer of success, or of a status that is `expected`.
@@ -279,16 +279,19 @@ impl Session<'_> {
         })
     }
 
-    /// What an answer says of its refusal, as far as it is a text for people. Who asked may be in it.
+    /// What an answer says of its refusal, as far as it is a text for people.
     fn said(&self, answer: Answer) -> String {
-        const MOST: usize = 200;
         // An answer that breaks off says nothing more.
         let text = answer.bytes(ANSWER_LIMIT).unwrap_or_default();
         let found: Option<Value> = serde_json::from_slice(&text).ok();
-        let said = found.and_then(|value| Some(value.get("error")?.as_str()?.to_owned())).unwrap_or_default();
-        let token = self.hub.token.as_deref().filter(|token| !token.is_empty());
-        let said = token.map_or_else(|| said.clone(), |token| said.replace(token, "…"));
-        said.chars().filter(|c| !c.is_control()).take(MOST).collect()
+        self.shown(found.as_ref().and_then(|value| value.get("error")?.as_str()).unwrap_or_default())
+    }
+
+    /// The Hub's words as messages show them.
+    pub fn shown(&self, words: &str) -> String {
+        const MOST: usize = 200;
+        let words = http::discreet(words, self.hub.token.as_deref());
+        words.chars().filter(|c| !c.is_control()).take(MOST).collect()
     }
 
     /// The JSON of an answer.

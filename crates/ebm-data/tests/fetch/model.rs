@@ -239,7 +239,7 @@ fn hostile(interfere: impl Fn(&Request, &mut Reply) -> bool + Send + Sync + 'sta
 #[test]
 fn what_is_sent_follows_no_redirect() {
     let other = Server::start(|_, reply| reply.head("200 OK", &["Content-Length: 0"]));
-    let location = format!("Location: {}", other.url("api"));
+    let location = format!("Location: {}?{TOKEN}", other.url("api"));
     let hub = hostile(move |request, reply| {
         let post = request.method == "POST";
         if post {
@@ -260,6 +260,15 @@ fn what_is_sent_follows_no_redirect() {
     Place::new(&hub.hub, WITH_TOKEN).fetch("hub:me/net").unwrap_err();
     let asked = other.requests();
     assert!(asked.len() == 1 && asked[0].authorization.is_none(), "{asked:?}");
+    // Nor does it go as a part of the address.
+    let location = format!("Location: {}", other.url(TOKEN));
+    let hub = hostile(move |_, reply| {
+        reply.head("302 Found", &[&location, "Content-Length: 0"]);
+        true
+    });
+    let error = Place::new(&hub.hub, WITH_TOKEN).fetch("hub:me/net").unwrap_err().to_string();
+    assert!(error.contains("holds the token") && !error.contains(TOKEN), "{error}");
+    assert_eq!(other.requests().len(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
     pip install numpy onnx onnxruntime
     ebm export weights/age age.onnx && ebm export weights/refiner.safetensors refiner.onnx
-    python crates/ebm-cli/tests/golden/onnx.py . > crates/ebm-cli/tests/golden/onnx.json
+    python crates/ebm-cli/tests/golden/onnx_values.py . > crates/ebm-cli/tests/golden/onnx.json
 """
 
 import hashlib

@@ -10,11 +10,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use ebm_core::EnergyModel;
 use ebm_detect::{BoxFeatures, BoxRefiner, RefinerNetwork};
-use ebm_face::saved::Saved;
+use ebm_face::config::{ExperimentConfig, Settings};
+use ebm_face::network::{ENERGY, Head, TRUNK};
+use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
 use ebm_nn::boxes::BoxConvention;
+use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -55,27 +58,93 @@ fn assert_near(found: &Tensor, expected: &Value, what: &str) {
     assert!(worst <= TOLERANCE, "{what}: {found:?} and {expected:?}");
 }
 
-/// Exports `model`, and compares both files' bytes with those that the golden values are of.
-fn export(model: &str, golden: &Value) {
-    let dir = tempfile::tempdir().unwrap();
+/// Exports `model`, and compares both files' bytes with those that the golden values of this name are of; they are.
+fn export(model: &Path, name: &str) -> Value {
+    let (dir, golden) = (tempfile::tempdir().unwrap(), golden()[name].clone());
     let out = dir.path().join("model.onnx");
-    let args = ["export", in_tree(model).to_str().unwrap(), out.to_str().unwrap()].map(str::to_owned);
-    let args = args.each_ref().map(String::as_str);
+    let args = ["export", model.to_str().unwrap(), out.to_str().unwrap()];
     let output = ebm(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut digests = Vec::new();
     for part in ["features", "head"] {
-        let bytes = std::fs::read(dir.path().join(format!("model_{part}.onnx"))).unwrap();
+        let file = dir.path().join(format!("model_{part}.onnx"));
+        let bytes = std::fs::read(&file).unwrap();
+        if let Some(kept) = std::env::var_os("EBM_ONNX_FILES") {
+            std::fs::copy(&file, Path::new(&kept).join(format!("{name}_{part}.onnx"))).unwrap();
+        }
         let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(golden[part], digest, "{model}, {part}: run tests/golden/onnx_values.py again");
+        digests.push((part, digest));
+    }
+    for (part, digest) in digests {
+        assert_eq!(golden[part], digest, "{name}, {part}: run tests/golden/onnx_values.py again");
     }
     let again = ebm(&args);
     assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("--force"));
+    golden
+}
+
+/// Values of the size of those that layers begin with, the same on every machine.
+fn value_of(name: &str, like: &Tensor) -> Tensor {
+    let salt: usize = name.bytes().map(usize::from).sum();
+    let fan_in = like.elem_count() / like.dim(0).unwrap_or(1).max(1);
+    let is_scale = name.ends_with("running_var") || like.rank() == 1 && name.ends_with("weight");
+    let values = (0..like.elem_count()).map(|i| {
+        let value = ((i * 7919 + salt) % 509) as f64 / 254.0 - 1.0;
+        let value = if like.rank() > 1 {
+            value * (3.0 / fan_in as f64).sqrt()
+        } else if is_scale {
+            1.0 + 0.3 * value
+        } else {
+            0.1 * value
+        };
+        value as f32
+    });
+    Tensor::from_vec(values.collect::<Vec<_>>(), like.shape(), &Device::Cpu).unwrap()
+}
+
+/// Saves an energy model of these settings, of [`value_of`] its parameters, in the run `dir`.
+fn write_face_model(dir: &Path, settings: &str) {
+    let experiment = ExperimentConfig::parse("test", settings).unwrap();
+    let build = |store: &ParamStore| {
+        let trunk = experiment.trunk.build(store, TRUNK, DType::F32, &Device::Cpu).unwrap();
+        Head::of(&experiment, ENERGY, trunk.num_features(), store, &Device::Cpu).unwrap();
+    };
+    let [drawn, store] = [0, 1].map(|seed| ParamStore::new(Key::new(seed)));
+    build(&drawn);
+    let tensors = drawn.tensors().unwrap();
+    store.preload(tensors.iter().map(|(name, tensor)| (name.clone(), value_of(name, tensor))).collect());
+    build(&store);
+    let trunk = BackboneSource::Own(experiment.trunk.clone());
+    std::fs::create_dir(dir).unwrap();
+    save(&store, dir, &RunConfig { method: ENERGY.into(), seed: 0, trunk, experiment }).unwrap();
+}
+
+#[test]
+fn other_backbones_are_those_of_onnxruntime() {
+    let resnet = "extends = 'head_pose_mini'\ninput.size = 32\n\
+                  trunk = { kind = 'resnet', layers = [1, 2, 1, 1], width = 4, norm = 'train' }\n\
+                  head = { y_layers = [8, 8], hidden = 16 }";
+    let lite0 = "extends = 'age_mini'\ninput.size = 32\ntrunk = { kind = 'efficientnet_lite0' }\n\
+                 head = { y_layers = [8], hidden = 16 }";
+    for (name, settings, dim) in [("pose_resnet", resnet, 3), ("age_lite0", lite0, 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("ebm-0");
+        write_face_model(&run, settings);
+        let golden = export(&run.join("model.safetensors"), name);
+        let saved = Saved::load(&run, None).unwrap();
+        let g_x = saved.trunk.features(&numbers(&[1, 3, 32, 32]), false).unwrap();
+        let places = Tensor::arange_step(0u32, g_x.dim(1).unwrap() as u32, 32, &Device::Cpu).unwrap();
+        assert_near(&g_x.index_select(&places, 1).unwrap(), &golden["g_x"], &format!("g_x of {name}"));
+        let head = saved.head.energy().unwrap();
+        let y = (numbers(&[1, 4, dim]) * 30.0).unwrap();
+        let f = head.score(&head.features(&g_x).unwrap(), &y).unwrap();
+        assert_near(&f, &golden["f"], &format!("f of {name}"));
+    }
 }
 
 #[test]
 fn ages_are_those_of_onnxruntime() {
-    let golden = &golden()["age"];
-    export("weights/age", golden);
+    let golden = &export(&in_tree("weights/age"), "age");
     let saved = Saved::load(&in_tree("weights/age/ebm-0"), None).unwrap();
     let g_x = saved.trunk.features(&numbers(&[2, 3, 112, 112]), false).unwrap();
     let places = Tensor::arange_step(0u32, 512, 32, &Device::Cpu).unwrap();
@@ -89,9 +158,8 @@ fn ages_are_those_of_onnxruntime() {
 
 #[test]
 fn boxes_score_as_with_onnxruntime() {
-    let golden = &golden()["refiner"];
-    export("weights/refiner.safetensors", golden);
     let file = in_tree("weights/refiner.safetensors");
+    let golden = &export(&file, "refiner");
     let config = BoxRefiner::open(&file).unwrap().config().clone();
     let (network, _) = RefinerNetwork::with_body(&config, &file, &Device::Cpu, Key::new(0)).unwrap();
     let maps = network.maps(&numbers(&[1, 3, 128, 160])).unwrap();
@@ -120,7 +188,7 @@ fn other_models_are_refused() {
     };
     let path = |name: &str| in_tree(name).to_str().unwrap().to_owned();
     refused(&[&path("weights/tracker"), "x.onnx"], "a model for tracking");
-    refused(&[&path("weights/age/direct_l2-0"), "x.onnx"], "no energy model");
+    refused(&[&path("weights/age/direct_l2-0/model.safetensors"), "x.onnx"], "no energy model");
     refused(&[&path("weights/detector_mini.safetensors"), "x.onnx"], "have an ONNX form");
     refused(&[&path("docs"), "x.onnx"], "does not say what it is");
     refused(&[&path("weights/age"), "x.pb"], "end in .onnx");

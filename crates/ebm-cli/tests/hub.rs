@@ -98,6 +98,9 @@ fn what_was_pushed_predicts_the_same() {
     assert!(hub.files("me/age@main").contains_key("ebm-0/model.safetensors"));
     same(&user, &["predict", "age", text(&photo)], "--run", text(&ages), "me/age");
 
+    push(text(&ages.join("ebm-0")), "me/one");
+    same(&user, &["predict", "age", text(&photo)], "--run", text(&ages.join("ebm-0")), "me/one");
+
     // A detector in a file, of another name than the usual one.
     let detector = in_tree("weights/detector_mini.safetensors");
     push(text(&detector), "me/detector");

@@ -1,8 +1,8 @@
 """What onnxruntime makes of the files that `ebm export` writes, for tests/export.rs.
 
     pip install numpy onnx onnxruntime
-    ebm export weights/age age.onnx && ebm export weights/refiner.safetensors refiner.onnx
-    python crates/ebm-cli/tests/golden/onnx_values.py . > crates/ebm-cli/tests/golden/onnx.json
+    mkdir /tmp/onnx && EBM_ONNX_FILES=/tmp/onnx cargo test -p ebm-cli --test export    # keeps the files that the tests export
+    python crates/ebm-cli/tests/golden/onnx_values.py /tmp/onnx > crates/ebm-cli/tests/golden/onnx.json
 """
 
 import hashlib
@@ -41,10 +41,19 @@ def main():
     features, features_digest = run("age_features.onnx", {"images": numbers(2, 3, 112, 112)})
     y = numpy.array([[[5], [20], [35.5], [50], [80]], [[0], [1], [31], [62], [100]]], numpy.float32)
     f, head_digest = run("age_head.onnx", {"g_x": features["g_x"], "y": y})
-    age = {
-        "features": features_digest, "head": head_digest,
-        "y": rounded(y), "g_x": rounded(features["g_x"][:, ::32]), "f": rounded(f["f"]),
+    values = {
+        "age": {
+            "features": features_digest, "head": head_digest,
+            "y": rounded(y), "g_x": rounded(features["g_x"][:, ::32]), "f": rounded(f["f"]),
+        },
     }
+    for name, dim in [("pose_resnet", 3), ("age_lite0", 1)]:
+        features, features_digest = run(f"{name}_features.onnx", {"images": numbers(1, 3, 32, 32)})
+        f, head_digest = run(f"{name}_head.onnx", {"g_x": features["g_x"], "y": 30 * numbers(1, 4, dim)})
+        values[name] = {
+            "features": features_digest, "head": head_digest,
+            "g_x": rounded(features["g_x"][:, ::32]), "f": rounded(f["f"]),
+        }
 
     boxes = [
         [10.3, 8.2, 40.1, 60.7], [0, 0, 160, 128], [50, 20, 58.5, 33], [-5, 30, 70, 140], [100, 80, 158, 127],
@@ -53,12 +62,12 @@ def main():
     boxes = numpy.array(boxes, numpy.float32)
     levels, features_digest = run("refiner_features.onnx", {"pixels": numbers(1, 3, 128, 160)})
     f, head_digest = run("refiner_head.onnx", {**levels, "boxes": boxes})
-    refiner = {
+    values["refiner"] = {
         "features": features_digest, "head": head_digest, "boxes": boxes.tolist(), "f": rounded(f["f"]),
         "means": {name: round(float(level.mean()), 6) for name, level in levels.items()},
     }
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
-    print(json.dumps({"made with": versions, "age": age, "refiner": refiner}, indent=1))
+    print(json.dumps({"made with": versions, **values}, indent=1))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ use clap::Args;
 use ebm_data::files::write_atomic;
 use ebm_detect::BoxRefiner;
 use ebm_detect::weights::REFINER;
-use ebm_face::prediction::{AGE, HEAD_POSE, Predictor, PredictorOptions};
+use ebm_face::network::ENERGY;
+use ebm_face::prediction::{AGE, HEAD_POSE};
 use ebm_face::reproduce::runs;
+use ebm_face::saved::{RunConfig, Saved};
 use ebm_nn::onnx::SplitNetwork;
 use ebm_train::ModelMetadata;
 
@@ -53,30 +55,33 @@ impl ExportArgs {
     fn network(&self) -> Result<SplitNetwork> {
         let given = self.model.given().display();
         let path = self.model.local()?;
-        let of_face = |title: &str| {
-            let weights = self.weights.as_ref().map(ModelPath::file).transpose()?;
-            let options = PredictorOptions { weights, ..PredictorOptions::default() };
-            Ok(Predictor::open(&path, title, &options)?.energy().onnx()?)
-        };
-        let file = model_file(&path);
-        let task = match &file {
-            Some(file) => ModelMetadata::read(file)?.map(|said| said.task),
-            None => None,
-        };
-        match (task.as_deref(), &file) {
-            (Some(REFINER), Some(file)) => {
+        let file = model_file(&path).map_or_else(|| self.model.file(), Ok)?;
+        let task = ModelMetadata::read(&file)?.map(|said| said.task);
+        match task.as_deref() {
+            Some(REFINER) => {
                 ensure!(self.weights.is_none(), "--weights: a refiner's body is in its own file");
                 Ok(BoxRefiner::open(file)?.onnx()?)
             }
-            (Some(AGE), _) => of_face(AGE),
-            (Some(HEAD_POSE), _) => of_face(HEAD_POSE),
-            (Some(other), _) => bail!(
+            Some(AGE | HEAD_POSE) => self.face(&path),
+            Some(other) => bail!(
                 "{given} is a model for {other}; energy models of ages and head poses and refiners of boxes have an ONNX form"
             ),
-            (None, _) => bail!(
+            None => bail!(
                 "{given} does not say what it is; give a run of `ebm train age`, `head-pose` or `refiner`, or its file"
             ),
         }
+    }
+
+    /// The energy model of a run, or of the first run of several that is one.
+    fn face(&self, path: &Path) -> Result<SplitNetwork> {
+        let runs = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
+        let weights = self.weights.as_ref().map(ModelPath::file).transpose()?;
+        for run in &runs {
+            if RunConfig::of_model(run)?.method == ENERGY {
+                return Ok(Saved::load(run, weights.as_deref())?.onnx()?);
+            }
+        }
+        bail!("{} has no energy model: give the run of one, or its file", self.model.given().display())
     }
 }
 

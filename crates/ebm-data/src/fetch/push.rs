@@ -155,7 +155,11 @@ impl Session<'_> {
     /// Makes the repository and the branch, unless they are there.
     fn create(&self, private: bool, report: Report<'_>) -> Result<()> {
         let (owner, name) = self.model.repo().split_once('/').unwrap_or_default();
-        let body = json!({ "name": name, "organization": owner, "type": "model", "private": private });
+        let mut body = json!({ "name": name, "organization": owner, "type": "model" });
+        // Without a word an organisation's own rule holds.
+        if private {
+            body["private"] = json!(true);
+        }
         // 409: it is there. A token for some repositories may make none; whether it may write, the next answer tells.
         self.ask(&self.hub.url("api/repos/create"), JSON, &body.to_string(), &[403, 409], report)?;
         let revision = self.model.revision();

@@ -119,7 +119,8 @@ pub(super) fn send(parcel: &Parcel<'_>, body: &mut dyn Read) -> Result<Answer> {
     /// A server that has all of it may need so many times longer to say so than for another answer.
     const DIGESTION: u32 = 10;
     let Parcel { path, url, stall, .. } = *parcel;
-    let insecure = || Error::Insecure { path: path.into(), url: url.into(), from: None };
+    let named = address::plain(url);
+    let insecure = || Error::Insecure { path: path.into(), url: named.into(), from: None };
     let uri = address::allowed(url).ok_or_else(insecure)?;
     let agent = agent(&uri, stall, stall.saturating_mul(DIGESTION));
     let mut request = if parcel.put { agent.put(&uri) } else { agent.post(&uri) };
@@ -132,15 +133,15 @@ pub(super) fn send(parcel: &Parcel<'_>, body: &mut dyn Read) -> Result<Answer> {
     }
     let response = request.send(SendBody::from_reader(body)).map_err(|error| Error::Network {
         path: path.into(),
-        url: url.into(),
+        url: named.into(),
         detail: error.to_string(),
     })?;
     if response.status().is_redirection() {
         let to = text(response.headers(), header::LOCATION).unwrap_or_default();
         let to = discreet(&to, parcel.bearer);
-        let to = address::shown(&to);
+        let to = address::shown(address::plain(&to));
         let detail = format!("it is moved to {to}, and what is sent follows no redirect; give the new name");
-        return Err(Error::Protocol { path: path.into(), url: url.into(), detail });
+        return Err(Error::Protocol { path: path.into(), url: named.into(), detail });
     }
     Ok(answer(response, HubFacts::default()))
 }

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
-use super::address;
+use super::address::{self, plain};
 use super::download::persist;
 use super::error::{Error, Result};
 use super::http::{self, Answer, Parcel};
-use super::push::{Outgoing, Session, plain};
+use super::push::{Outgoing, Session};
 use super::{Event, Report};
 
 /// What Git LFS speaks.
@@ -190,12 +190,7 @@ impl Blob<'_> {
             file.seek(SeekFrom::Start(start)).map_err(Error::io("read", path))?;
             report(Event::Send { path, done: start, total });
             let mut reader = Told { reader: file.take(length), done: start, report };
-            http::send(&parcel, &mut reader).map_err(|error| match error {
-                Error::Network { path, url, detail } => {
-                    Error::Network { path, url: plain(&url).into(), detail }
-                }
-                other => other,
-            })
+            http::send(&parcel, &mut reader)
         })?;
         self.session.accepted(url, answer)
     }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::http::{HeaderName, HeaderValue, header};
 
+use super::address::plain;
 use super::download::{FetchOptions, persist};
 use super::error::{Error, Result};
 use super::hash::sha256_of;
@@ -264,8 +265,9 @@ impl Session<'_> {
         let length = body.len() as u64;
         let stall = self.options.stall;
         let parcel = Parcel { path: &shown, url, put: false, headers, length, stall, bearer };
-        let answer =
-            persist(&shown, url, self.options, report, &mut |_| http::send(&parcel, &mut body.as_bytes()))?;
+        let answer = persist(&shown, plain(url), self.options, report, &mut |_| {
+            http::send(&parcel, &mut body.as_bytes())
+        })?;
         if expected.contains(&answer.status) { Ok(answer) } else { self.accepted(url, answer) }
     }
 
@@ -277,7 +279,7 @@ impl Session<'_> {
         }
         Err(Error::Refused {
             model: self.model.to_string(),
-            url: plain(url).to_owned(),
+            url: plain(url).into(),
             status,
             said: self.said(answer),
         })
@@ -307,13 +309,8 @@ impl Session<'_> {
 
     /// That an answer is none.
     pub fn protocol(&self, url: String, detail: String) -> Error {
-        Error::Protocol { path: self.model.to_string().into(), url: plain(&url).to_owned(), detail }
+        Error::Protocol { path: self.model.to_string().into(), url: plain(&url).into(), detail }
     }
-}
-
-/// An address without what may be secret in it: those that the Hub gives out for a blob are signed.
-pub(super) fn plain(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// How a file begins.

@@ -150,6 +150,7 @@ fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
     if let Some(error) = cause.downcast_ref::<FetchError>() {
         return match error {
             FetchError::DiskFull { .. } => Some(RESOURCES),
+            FetchError::HubName { .. } => Some(USAGE),
             FetchError::Manifest { .. }
             | FetchError::Incomplete { .. }
             | FetchError::Missing { .. }

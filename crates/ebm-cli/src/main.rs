@@ -12,6 +12,7 @@ mod device;
 mod environment;
 mod exit;
 mod local_page;
+mod model_path;
 mod parallel;
 mod picture;
 #[cfg(target_os = "linux")]
@@ -70,7 +71,9 @@ enum Command {
     /// Get, check, unpack and generate data.
     #[command(subcommand)]
     Data(commands::data::Data),
-    /// Weights made elsewhere.
+    /// Write a trained energy model as ONNX files, for other runtimes.
+    Export(commands::export::ExportArgs),
+    /// Weights made elsewhere, and models for others.
     #[command(subcommand)]
     Weights(commands::weights::Weights),
     /// List a task's settings, each with its range and meaning.
@@ -129,6 +132,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
         Command::Report(args) => commands::report::run(&args, signals),
         Command::Data(command) => commands::data::run(command),
+        Command::Export(args) => commands::export::run(&args),
         Command::Weights(command) => commands::weights::run(command),
         Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),

@@ -8,6 +8,7 @@ use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 
 use crate::{
@@ -142,6 +143,21 @@ impl Body {
         let mut maps = maps.split_off(seen.start);
         for (map, scale) in maps.iter_mut().zip(scales).filter(|(_, scale)| **scale != 1.0) {
             *map = (&*map * *scale)?;
+        }
+        Ok(maps)
+    }
+
+    /// [`maps`](Self::maps) as operators, the channels before rows and columns.
+    pub fn onnx(&self, graph: &mut Graph, pixels: &Value) -> Result<Vec<Value>> {
+        let BodyForm { seen, scales, .. } = &self.form;
+        let mut maps = match &self.network {
+            Network::ResNet(network) => network.onnx(graph, pixels)?,
+            Network::EfficientNet(network) => network.onnx(graph, pixels)?,
+        };
+        let mut maps = maps.split_off(seen.start);
+        for (map, scale) in maps.iter_mut().zip(scales).filter(|(_, scale)| **scale != 1.0) {
+            let scale = graph.number(*scale as f32);
+            *map = graph.node("Mul", &[map, &scale], &[]);
         }
         Ok(maps)
     }

@@ -4,6 +4,7 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, clip},
+    onnx::{Graph, Value},
     ops::{PackedLinear, relu_gradient},
 };
 use rand::RngCore;
@@ -60,6 +61,17 @@ impl TwoMlpHead {
         };
         let [hidden, output] = activations;
         through(&through(output_gradient, output, &self.fc7)?, hidden, &self.fc6)
+    }
+
+    /// [`forward`](Self::forward) of pooled boxes that are flat, as operators.
+    pub(crate) fn onnx(&self, graph: &mut Graph, pooled: &Value) -> Result<Value> {
+        let mut x = pooled.clone();
+        for layer in [&self.fc6, &self.fc7] {
+            let [weight, bias] = layer.parameters();
+            let y = graph.linear(&x, weight, Some(bias))?;
+            x = graph.node("Relu", &[&y], &[]);
+        }
+        Ok(x)
     }
 
     /// The same with constant parameters, for tests.

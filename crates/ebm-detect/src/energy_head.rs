@@ -11,6 +11,7 @@ use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
 use ebm_experiment::config::Setting;
 use ebm_nn::boxes::{BBox, BoxConvention, paired_iou};
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::{self, channels_last};
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
@@ -282,6 +283,13 @@ impl EnergyHead {
         let corners = self.pooler.box_gradient(&features.pyramid, &pooled, &gradient)?.reshape((b, m, 4))?;
         let gradient = features.pull_back(&on_host, &corners)?;
         Ok((f.to_device(y.device())?, gradient.to_device(y.device())?))
+    }
+
+    /// f of `boxes (R, 4)` as operators, for every class: (R, K).
+    pub(crate) fn onnx(&self, graph: &mut Graph, levels: &[Value], boxes: &Value) -> Result<Value> {
+        let pooled = self.pooler.onnx(graph, levels, boxes)?;
+        let hidden = self.mlp.onnx(graph, &pooled)?;
+        Ok(graph.linear(&hidden, &self.weight, Some(&self.bias))?)
     }
 
     /// K.

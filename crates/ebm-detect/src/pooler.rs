@@ -1,5 +1,7 @@
 //! Pooling boxes from a pyramid: from the level that fits their size (FPN, Eq. 1 there), or from several.
 
+mod onnx;
+
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, area},

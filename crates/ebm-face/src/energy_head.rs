@@ -6,6 +6,7 @@ use candle_core::{Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::EnergyModel;
 use ebm_nn::init;
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::{LateFusion, linear};
 use ebm_nn::prepared::{Prepared, are_constant};
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,27 @@ impl EnergyHead {
             x_weight: self.join.0.narrow(1, 0, self.num_features)?.contiguous()?,
             late: LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?,
         })
+    }
+
+    /// f as operators: `g_x (N, X)` and `y (N, M, D)` -> (N, M).
+    pub(crate) fn onnx(&self, graph: &mut Graph, g_x: &Value, y: &Value) -> Result<Value> {
+        let width = self.join.0.dim(1)? - self.num_features;
+        let x_weight = self.join.0.narrow(1, 0, self.num_features)?;
+        let y_weight = self.join.0.narrow(1, self.num_features, width)?;
+        let of_x = graph.linear(g_x, &x_weight, Some(&self.join.1))?;
+        let axis = graph.integers(&[1]);
+        let of_x = graph.node("Unsqueeze", &[&of_x, &axis], &[]);
+        let mut of_y = y.clone();
+        for (weight, bias) in &self.y_layers {
+            let layer = graph.linear(&of_y, weight, Some(bias))?;
+            of_y = graph.node("Relu", &[&layer], &[]);
+        }
+        let of_y = graph.linear(&of_y, &y_weight, None)?;
+        let joint = graph.node("Add", &[&of_x, &of_y], &[]);
+        let joint = graph.node("Relu", &[&joint], &[]);
+        let f = graph.linear(&joint, &self.out.0, Some(&self.out.1))?;
+        let axis = graph.integers(&[2]);
+        Ok(graph.node("Squeeze", &[&f, &axis], &[]))
     }
 
     fn scores(&self, features: &Tensor, y: &Tensor) -> Result<Tensor> {

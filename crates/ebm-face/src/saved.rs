@@ -16,10 +16,11 @@ use ebm_core::parametric::Baseline;
 use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import;
+use ebm_nn::onnx::{Graph, Length, SplitNetwork};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata};
+use ebm_train::{BaseNetwork, ModelMetadata, moved_with};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::{MapGrid, read_backbone};
@@ -255,14 +256,52 @@ impl Saved {
     }
 }
 
+impl Saved {
+    /// The energy model as ONNX. The first file takes `images` (N, 3, S, S), S and their normalisation being in its
+    /// metadata, and gives `g_x` (N, X); the second takes that and `y` (N, M, D), M candidates of each image in the
+    /// metadata's unit, and gives `f` (N, M).
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a baseline, or a backbone that has no such form.
+    pub fn onnx(&self) -> Result<SplitNetwork> {
+        let head = self.head.energy().ok_or_else(|| {
+            let reason =
+                format!("{} is a baseline, and f is written; give an energy model", self.config.method);
+            Error::Config { part: "ONNX file", reason }
+        })?;
+        let experiment = &self.config.experiment;
+        let text = |toml: std::result::Result<String, toml::ser::Error>| {
+            toml.map_err(|error| Error::Settings { name: "run".into(), reason: error.to_string() })
+        };
+        let metadata = [
+            ("task", experiment.title.clone()),
+            ("coordinates", experiment.coordinates.join(", ")),
+            ("unit", experiment.unit.clone()),
+            ("input", text(toml::to_string(&experiment.input))?),
+            (
+                "refinement",
+                self.refinement.as_ref().map_or(Ok(String::new()), |ascent| text(toml::to_string(ascent)))?,
+            ),
+        ];
+        let (size, length) = (experiment.input.size, self.trunk.num_features());
+        let any = Length::Any("images");
+        let mut features = Graph::new("features");
+        let images =
+            features.input("images", &[any, Length::Fixed(3), Length::Fixed(size), Length::Fixed(size)]);
+        let g_x = self.trunk.onnx(&mut features, &images)?;
+        features.output("g_x", &g_x, &[any, Length::Fixed(length)]);
+        let mut of_y = Graph::new("head");
+        let g_x = of_y.input("g_x", &[any, Length::Fixed(length)]);
+        let y = of_y.input("y", &[any, Length::Any("candidates"), Length::Fixed(experiment.dim())]);
+        let f = head.onnx(&mut of_y, &g_x, &y)?;
+        of_y.output("f", &f, &[any, Length::Any("candidates")]);
+        Ok(SplitNetwork { features: features.finish(&metadata)?, head: of_y.finish(&metadata)? })
+    }
+}
+
 /// Where the backbone's `file` of the model at `path` is, or `weights` where that is given.
 fn weights_of(path: &Path, file: &Path, weights: Option<&Path>) -> PathBuf {
-    let runs = path.parent().and_then(Path::parent).unwrap_or(Path::new(".."));
-    let there = runs.join(file);
-    // Beside a run that was moved it has moved too, and is known by its content.
-    let beside = file.file_name().map(|name| runs.join(name)).filter(|path| path.exists());
-    let found = if there.exists() { None } else { beside };
-    weights.map(Path::to_owned).or(found).unwrap_or(there)
+    weights.map_or_else(|| moved_with(path, &Path::new("..").join(file)), Path::to_owned)
 }
 
 /// Writes the networks of `runs` in half precision to the folder `out`, for others to use: each in a folder of its own,

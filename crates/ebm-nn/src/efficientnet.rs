@@ -7,6 +7,7 @@ use candle_nn::VarBuilder;
 
 use crate::layers::{Chain, Conv2d, Conv2dConfig};
 use crate::norm::BatchNormConfig;
+use crate::onnx::{Graph, Value};
 use crate::ops::{Padding, Workspace, to_channels_last};
 use crate::{Error, Result, init};
 
@@ -133,6 +134,22 @@ impl EfficientNetLite0 {
         check(*maps.end(), self.groups.len())?;
         check(maps.start().saturating_sub(1), *maps.end())?;
         self.go_on(map, maps.start() - 1..*maps.end(), train)
+    }
+
+    /// Its maps as operators: (N, 3, H, W) -> (N, channels\[0\], H/2, W/2) and so on, as many as were built.
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Vec<Value>> {
+        let mut x = self.stem.onnx(graph, x, None, true)?;
+        let mut found = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            for block in group {
+                x = block.onnx(graph, &x)?;
+            }
+            found.push(x.clone());
+        }
+        Ok(found)
     }
 
     /// The maps that these groups make of what is before them, which stays.

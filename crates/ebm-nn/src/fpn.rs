@@ -4,6 +4,7 @@ use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
 use crate::layers::{Conv2d, Conv2dConfig};
+use crate::onnx::{Attribute, Graph, Value};
 use crate::{Error, Result, init, ops};
 
 /// A top-down path over a backbone's maps: M_i = lateral_i(C_i) + upsample(M_{i+1}), P_i = output_i(M_i),
@@ -86,6 +87,38 @@ impl Fpn {
                 levels.push(ops::max_pool2d_channels_last(&level, 1, 2, 0)?);
             }
             levels.push(level);
+            above = Some(merged);
+        }
+        levels.reverse();
+        Ok(levels)
+    }
+
+    /// Its levels as operators, without the coarsest, which no map has.
+    ///
+    /// # Errors
+    /// When there are more or fewer maps than inputs, or a parameter cannot be read.
+    pub fn onnx(&self, graph: &mut Graph, maps: &[Value]) -> Result<Vec<Value>> {
+        /// Pixel i of so many comes from pixel ⌊i · there / here⌋.
+        const NEAREST: [(&str, Attribute<'_>); 3] = [
+            ("mode", Attribute::Text("nearest")),
+            ("coordinate_transformation_mode", Attribute::Text("asymmetric")),
+            ("nearest_mode", Attribute::Text("floor")),
+        ];
+        if maps.len() != self.laterals.len() {
+            let reason = format!("{} maps where {} are expected", maps.len(), self.laterals.len());
+            return Err(Error::Argument { op: "Fpn::onnx", reason });
+        }
+        let mut levels = Vec::with_capacity(maps.len());
+        let mut above: Option<Value> = None;
+        for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
+            let mut merged = lateral.onnx(graph, map, None, false)?;
+            if let Some(above) = &above {
+                // Both have the pyramid's channels.
+                let (size, none) = (graph.node("Shape", &[&merged], &[]), Value::none());
+                let enlarged = graph.node("Resize", &[above, &none, &none, &size], &NEAREST);
+                merged = graph.node("Add", &[&merged, &enlarged], &[]);
+            }
+            levels.push(output.onnx(graph, &merged, None, false)?);
             above = Some(merged);
         }
         levels.reverse();

@@ -7,6 +7,7 @@
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, NMS |
 //! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
 //! | [`layers`], [`norm`], [`resnet`], [`efficientnet`], [`mobilefacenet`], [`shufflenet`], [`fpn`] | backbones |
+//! | [`onnx`] | networks as files for other runtimes |
 //! | [`prepared`] | what layers make of constant parameters once |
 //! | [`optim`], [`schedule`] | SGD, Adam, learning rates |
 
@@ -22,6 +23,7 @@ pub mod init;
 pub mod layers;
 pub mod mobilefacenet;
 pub mod norm;
+pub mod onnx;
 pub mod ops;
 pub mod optim;
 pub mod params;

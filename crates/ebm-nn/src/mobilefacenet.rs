@@ -7,6 +7,7 @@ use candle_nn::{Linear, VarBuilder};
 
 use crate::layers::{Chain, Conv2d, Conv2dConfig};
 use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::onnx::{Graph, Value};
 use crate::ops::{Padding, Workspace, linear};
 use crate::{Error, Result, init};
 
@@ -137,6 +138,14 @@ impl MobileFaceNet {
             }
         }
         Ok(x)
+    }
+
+    /// All blocks as operators: (N, 3, H, W) -> (N, 512, H/16, W/16).
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
+        self.blocks.iter().try_fold(x.clone(), |x, block| block.onnx(graph, &x))
     }
 }
 

@@ -16,7 +16,7 @@ use ebm_experiment::config::{self, settings};
 use ebm_nn::import::load_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata};
+use ebm_train::{BaseNetwork, ModelMetadata, moved_with};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
@@ -85,8 +85,7 @@ impl SavedConfig {
 
     /// The backbone's weight file, this being what was saved in `path`.
     pub fn backbone_path(&self, path: &Path) -> PathBuf {
-        let model = Self::model_path(path);
-        model.parent().and_then(Path::parent).unwrap_or(Path::new("..")).join(&self.backbone)
+        moved_with(&Self::model_path(path), &Path::new("..").join(&self.backbone))
     }
 
     /// Writes the module's parameters, those of `store`, with this to `dir`; the file appears whole or not at

@@ -16,6 +16,7 @@
 //! | [`statistics`] | [`RunningStatistics`]: moved by applied steps alone |
 //! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
 //! | [`model_file`] | [`ModelMetadata`]: what a file of trained weights says of itself |
+//! | [`published`](mod@published) | [`published()`]: the files by which others predict with a run |
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
 
 pub mod checkpoint;
@@ -28,6 +29,7 @@ pub mod metrics;
 pub mod model_file;
 pub mod observer;
 pub mod progress;
+pub mod published;
 pub mod run_dir;
 mod settings;
 pub mod statistics;
@@ -47,6 +49,7 @@ pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};
 pub use observer::{Event, Observer};
 pub use progress::{Progress, RunSpec, StageObserver, train_run};
+pub use published::{moved_with, published};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
 pub use together::train_together;

@@ -49,10 +49,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
             manifests.push(find(name, args)?);
         }
     }
-    // Two processes that were turned away together do not come back together.
-    let key = Key::new(u64::from(std::process::id()));
-    let hub = Hub::from_variables(|name| std::env::var(name).ok());
-    let options = FetchOptions { offline: args.offline, hub, ..FetchOptions::new(key) };
+    let options = fetch_options(args.offline);
     let mut incomplete = None;
     for (manifest, dir) in &manifests {
         let Manifest { name, title, page, licence, citation, files, .. } = manifest;
@@ -90,6 +87,14 @@ pub fn run(args: &GetArgs) -> Result<()> {
         }
     }
     incomplete.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// How is fetched and sent, as the environment says of the Hub.
+pub fn fetch_options(offline: bool) -> FetchOptions {
+    // Two processes that were turned away together do not come back together.
+    let key = Key::new(u64::from(std::process::id()));
+    let hub = Hub::from_variables(|name| std::env::var(name).ok());
+    FetchOptions { offline, hub, ..FetchOptions::new(key) }
 }
 
 /// The manifest and the folder that its paths are relative to.
@@ -148,14 +153,18 @@ fn retries(console: &mut Console) -> impl FnMut(Event<'_>) {
     }
 }
 
-/// Shows a download on standard error, in mebibytes.
-fn reporter() -> impl FnMut(Event<'_>) {
+/// Shows what is fetched or sent on standard error, in mebibytes.
+pub fn reporter() -> impl FnMut(Event<'_>) {
     let mut console = Console::new();
     let mebibytes = |bytes: u64| (bytes >> 20) as usize;
     let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
     move |event| match event {
         Event::Begin { path, done, total, .. } => {
             console.begin(&format!("fetching {} (MiB)", name(path)), total.map_or(0, mebibytes));
+            console.advance(mebibytes(done), "");
+        }
+        Event::Send { path, done, total } => {
+            console.begin(&format!("sending {} (MiB)", name(path)), mebibytes(total));
             console.advance(mebibytes(done), "");
         }
         Event::Verify { path, total } => {

@@ -1,6 +1,6 @@
 //! `ebm demo`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
@@ -12,6 +12,7 @@ use ebm_toy::Experiment;
 use super::predict::ModelArgs;
 use super::predict_face::AGE_RUN;
 use crate::local_page;
+use crate::model_path::ModelPath;
 use crate::signals::Signals;
 
 /// Arguments of `ebm demo`.
@@ -26,7 +27,7 @@ pub struct DemoArgs {
     /// The networks for ages: a run of `ebm train age` or `ebm reproduce age`. Without it those of the repository,
     /// weights/age; where these are not, the page says so.
     #[arg(long, value_name = "RUN")]
-    age: Option<PathBuf>,
+    age: Option<ModelPath>,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -51,7 +52,8 @@ impl DemoArgs {
             None if !own.is_dir() => Err(format!(
                 "{AGE_RUN} is not in the folder that `ebm demo` was started in; start it in the repository's, or give --age"
             )),
-            given => Ok(AgeEstimator::open(given.as_deref().unwrap_or(own))?),
+            None => Ok(AgeEstimator::open(own)?),
+            Some(given) => Ok(AgeEstimator::open(given.local()?)?),
         })
     }
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::dataset_name;
 use super::reproduce::face_tables::calibration;
 use super::train::face::{FaceImages, PoseImages};
+use crate::model_path::ModelPath;
 use crate::progress::Console;
 use crate::schema::document;
 
@@ -22,9 +23,9 @@ use crate::schema::document;
 #[derive(Args)]
 pub struct RunArgs {
     /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the
-    /// model.safetensors of one.
+    /// model.safetensors of one; or hub:OWNER/NAME.
     #[arg(long)]
-    run: PathBuf,
+    run: ModelPath,
     #[command(flatten)]
     how: NetworkArgs,
 }
@@ -34,7 +35,7 @@ pub struct RunArgs {
 pub struct NetworkArgs {
     /// The backbone's weights, if they are no longer where they were in training.
     #[arg(long)]
-    pub weights: Option<PathBuf>,
+    pub weights: Option<ModelPath>,
     /// λ of the refinement, in place of the one that the validation split chose.
     #[arg(long)]
     pub step_length: Option<f64>,
@@ -43,12 +44,13 @@ pub struct NetworkArgs {
 impl RunArgs {
     /// The directories of the networks.
     pub fn runs(&self) -> Result<Vec<PathBuf>> {
-        Ok(runs(&self.run)?)
+        Ok(runs(&self.run.local()?)?)
     }
 
     /// The network of a run.
     pub fn open(&self, run: &Path) -> Result<Saved> {
-        Ok(Saved::load(run, self.how.weights.as_deref())?)
+        let weights = self.how.weights.as_ref().map(ModelPath::file).transpose()?;
+        Ok(Saved::load(run, weights.as_deref())?)
     }
 }
 
@@ -145,7 +147,7 @@ struct Scored {
 fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json }: Scored) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
-    let (place, known) = (model.run.display(), &config.title);
+    let (place, known) = (model.run.given().display(), &config.title);
     ensure!(known == task, "{place} holds networks for the {known}, not for the {task}");
     let skipped = faces.quarantine.defects.len();
     for defect in &faces.quarantine.defects {

@@ -15,6 +15,7 @@ use ebm_tabular::{
 use serde_json::json;
 
 use super::{create_dir, dataset_name};
+use crate::model_path::ModelPath;
 use crate::schema::document;
 
 /// Arguments of `ebm eval table`.
@@ -22,9 +23,9 @@ use crate::schema::document;
 pub struct TableArgs {
     /// A CSV file with the columns of the fit and its targets.
     data: PathBuf,
-    /// The folder of a fit.
+    /// The folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
-    run: PathBuf,
+    run: ModelPath,
     /// Where a report with pictures goes; without it none is written.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -35,7 +36,7 @@ pub struct TableArgs {
 
 /// Runs the command.
 pub fn run(args: &TableArgs) -> Result<()> {
-    let regressor = TabularRegressor::open(&args.run)?;
+    let regressor = TabularRegressor::open(&args.run.local()?)?;
     let table = Table::read(&args.data)?;
     let found = evaluate(&regressor, &table)?;
     if let Some(out) = &args.out {

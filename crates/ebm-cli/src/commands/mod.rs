@@ -13,6 +13,7 @@ pub mod eval_face;
 pub mod eval_strata;
 pub mod eval_table;
 pub mod eval_tracking;
+pub mod export;
 pub mod fit;
 pub mod manual;
 pub mod predict;
@@ -29,6 +30,7 @@ pub mod track_dataset;
 pub mod train;
 pub mod weights;
 pub mod weights_card;
+pub mod weights_push;
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +40,8 @@ use ebm_data::quarantine::Quarantine;
 use ebm_data::sequences::Rect;
 use ebm_detect::config::ExperimentConfig;
 use ebm_experiment::config::{Configured, Overrides};
+
+use crate::model_path::ModelPath;
 
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
@@ -59,13 +63,15 @@ pub fn create_dir(path: &Path) -> Result<()> {
 }
 
 /// The run that is given, or the one of the repository, `known`.
-pub fn run_or_own<'a>(given: Option<&'a Path>, known: &'a str) -> Result<&'a Path> {
-    let own = Path::new(known);
-    ensure!(
-        given.is_some() || own.is_dir(),
-        "{known} is not in this folder; go to the repository's, or give --run"
-    );
-    Ok(given.unwrap_or(own))
+pub fn run_or_own(given: Option<&ModelPath>, known: &str) -> Result<PathBuf> {
+    let Some(given) = given else {
+        ensure!(
+            Path::new(known).is_dir(),
+            "{known} is not in this folder; go to the repository's, or give --run"
+        );
+        return Ok(known.into());
+    };
+    given.local()
 }
 
 /// What a file or folder of data calls itself, without the ending and without COCO's prefixes.

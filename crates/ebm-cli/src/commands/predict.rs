@@ -1,7 +1,5 @@
 //! `ebm predict`.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use ebm_detect::{Detector, DetectorOptions};
@@ -11,6 +9,7 @@ use super::predict_detection::{self, DetectionArgs};
 use super::predict_face::{self, FaceArgs};
 use super::predict_table::{self, TableArgs};
 use crate::device::DeviceArgs;
+use crate::model_path::ModelPath;
 
 /// What to predict.
 #[derive(Subcommand)]
@@ -34,16 +33,17 @@ pub struct ModelArgs {
     #[arg(long, requires = "detector")]
     config: Option<String>,
     /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark, Detectron or
-    /// FastestDet. Without it, FastestDet with COCO's 80 classes, whose weights are in this program.
+    /// FastestDet. Without it, FastestDet with COCO's 80 classes, whose weights are in this program. This and the other
+    /// models may be hub:OWNER/NAME.
     #[arg(long)]
-    detector: Option<PathBuf>,
+    detector: Option<ModelPath>,
     /// Weights of a branch: a confidence, to refine with, or a density in the place of the regression.
     #[arg(long, requires = "detector")]
-    head: Option<PathBuf>,
+    head: Option<ModelPath>,
     /// Weights of a refiner, `ebm train refiner`'s, for the boxes of the classes that it was trained on.
     /// Without it and --detector, the one of persons that is in this program.
     #[arg(long, conflicts_with = "head")]
-    refiner: Option<PathBuf>,
+    refiner: Option<ModelPath>,
     /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and
     /// another is refused.
     #[arg(long, requires = "head")]
@@ -59,12 +59,14 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The detector's file, for messages.
     pub fn weights_name(&self) -> String {
-        self.detector.as_deref().map_or_else(|| "the detector".into(), |path| path.display().to_string())
+        let given = |path: &ModelPath| path.given().display().to_string();
+        self.detector.as_ref().map_or_else(|| "the detector".into(), given)
     }
 
     /// What the detector is called beside others.
     pub fn name(&self) -> String {
-        let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let stem =
+            |path: &ModelPath| path.given().file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let parts = [&self.detector, &self.head, &self.refiner].into_iter().flatten().map(stem);
         let name = parts.collect::<Vec<_>>().join(" and ");
         if name.is_empty() { "FastestDet and refiner".to_owned() } else { name }
@@ -76,7 +78,7 @@ impl ModelArgs {
         let other = Self {
             config: None,
             detector: Some(detector.into()),
-            head: head.map(PathBuf::from),
+            head: head.map(ModelPath::from),
             refiner: None,
             method: None,
             step_factor: None,
@@ -88,17 +90,18 @@ impl ModelArgs {
     /// The detector that the arguments name, with its branch; its refiner is not asked about detections of
     /// less than `min_score`.
     pub fn open(&self, min_score: f32) -> Result<Detector> {
+        let file = |path: &Option<ModelPath>| path.as_ref().map(ModelPath::file).transpose();
         let options = DetectorOptions {
             config: self.config.as_deref().map(super::config).transpose()?,
-            branch: self.head.clone(),
-            refiner: self.refiner.clone(),
+            branch: file(&self.head)?,
+            refiner: file(&self.refiner)?,
             method: self.method.clone(),
             step_factor: self.step_factor,
             min_score,
             maps: self.device.maps(),
             device: self.device.open()?,
         };
-        Ok(match &self.detector {
+        Ok(match file(&self.detector)? {
             Some(weights) => Detector::open_with(weights, &options)?,
             None => Detector::bundled(&options)?,
         })

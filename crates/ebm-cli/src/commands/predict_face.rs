@@ -17,6 +17,7 @@ use super::eval_face::NetworkArgs;
 use super::predict_inputs::{Format, PictureFolder, image_files, picture_names};
 use super::{parse_box, run_or_own};
 use crate::density_panel::{LEVEL, density_panel};
+use crate::model_path::ModelPath;
 use crate::picture::{axes, beside, enlarge};
 use crate::progress::Console;
 use crate::schema::document;
@@ -29,9 +30,9 @@ pub struct FaceArgs {
     #[arg(required = true)]
     images: Vec<PathBuf>,
     /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of
-    /// one. Without it, for ages those of the repository, weights/age.
+    /// one; or hub:OWNER/NAME. Without it, for ages those of the repository, weights/age.
     #[arg(long)]
-    run: Option<PathBuf>,
+    run: Option<ModelPath>,
     #[command(flatten)]
     how: NetworkArgs,
     /// The face's box in the image, as x,y,width,height in pixels: a square about it, half as long again, is looked at.
@@ -56,11 +57,12 @@ impl FaceArgs {
             self.run.is_some() || title == AGE,
             "there are no weights for the {title} here; give --run, a run of `ebm train head-pose`"
         );
-        let run = run_or_own(self.run.as_deref(), AGE_RUN)?;
+        let run = run_or_own(self.run.as_ref(), AGE_RUN)?;
         let initial = self.baseline.as_deref().map_or(Initial::Usual, Initial::from);
         let NetworkArgs { weights, step_length } = &self.how;
-        let options = PredictorOptions { weights: weights.clone(), step_length: *step_length, initial };
-        Ok(Predictor::open(run, title, &options)?)
+        let weights = weights.as_ref().map(ModelPath::file).transpose()?;
+        let options = PredictorOptions { weights, step_length: *step_length, initial };
+        Ok(Predictor::open(&run, title, &options)?)
     }
 }
 

@@ -8,14 +8,16 @@ use ebm_data::files::write_atomic;
 use ebm_seed::Key;
 use ebm_tabular::{Prediction, Table, TabularRegressor, TargetDensity};
 
+use crate::model_path::ModelPath;
+
 /// Arguments of `ebm predict table`.
 #[derive(Args)]
 pub struct TableArgs {
     /// A CSV file with the columns of the fit.
     data: PathBuf,
-    /// The folder of a fit.
+    /// The folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
-    run: PathBuf,
+    run: ModelPath,
     /// The CSV file to write, with a row for each row; without it, standard output.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -42,7 +44,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     );
     let bad = args.quantiles.iter().find(|probability| !(0.0..=1.0).contains(*probability));
     ensure!(bad.is_none(), "--quantiles {bad:?}: probabilities are from 0 to 1");
-    let regressor = TabularRegressor::open(&args.run)?;
+    let regressor = TabularRegressor::open(&args.run.local()?)?;
     let table = Table::read(&args.data)?;
     let fitted = regressor.fitted();
     for (column, count) in fitted.features.encode(&table)?.unknown {

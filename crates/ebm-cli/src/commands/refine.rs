@@ -18,6 +18,7 @@ use serde_json::json;
 use super::predict_detection::session::intervals;
 use super::predict_inputs::images_in;
 use crate::device::DeviceArgs;
+use crate::model_path::ModelPath;
 use crate::progress::Console;
 
 /// Arguments of `ebm refine`.
@@ -35,9 +36,9 @@ pub struct RefineArgs {
     /// boxes are in the image as its orientation tag turns it.
     #[arg(long)]
     annotations: Option<PathBuf>,
-    /// The refiner, of `ebm train refiner`.
+    /// The refiner, of `ebm train refiner`, or hub:OWNER/NAME.
     #[arg(long)]
-    refiner: PathBuf,
+    refiner: ModelPath,
     /// Where the refined results go: the same list, with `bbox` replaced, and `bbox_before` and `f` beside
     /// it.
     #[arg(long)]
@@ -91,14 +92,14 @@ struct Work {
 pub fn run(args: &RefineArgs) -> Result<()> {
     let (step_factor, clip) = (args.step_factor, !args.no_clip);
     let options = RefinerOptions { step_factor, clip, device: args.device.open_single()? };
-    let refiner = BoxRefiner::open_with(&args.refiner, &options)?;
+    let refiner = BoxRefiner::open_with(args.refiner.file()?, &options)?;
     if args.density {
         refiner.check_density().context("--density")?;
     }
     if args.rescore && refiner.calibration().is_none() {
         bail!(
             "--rescore: {} has no calibration; `ebm calibrate refiner` makes one from a detector's boxes on annotated images",
-            args.refiner.display()
+            args.refiner.given().display()
         );
     }
     let mut entries = read_entries(&args.results)?;

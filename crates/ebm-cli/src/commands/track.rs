@@ -21,6 +21,7 @@ use super::predict_detection::session::intervals;
 use super::predict_inputs::{images_in, is_video};
 use super::{create_dir, parse_box, run_or_own};
 use crate::box_panel::{REGION, shade_bands};
+use crate::model_path::ModelPath;
 use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
 use crate::progress::Console;
 use crate::schema::document;
@@ -48,12 +49,12 @@ pub struct TargetArgs {
     #[arg(long, conflicts_with = "bbox")]
     annotations: Option<PathBuf>,
     /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the
-    /// model.safetensors in it. Without it that of the repository, weights/tracker.
+    /// model.safetensors in it; or hub:OWNER/NAME. Without it that of the repository, weights/tracker.
     #[arg(long)]
-    run: Option<PathBuf>,
+    run: Option<ModelPath>,
     /// The backbone's weight file, where it is no longer where the run had it.
     #[arg(long)]
-    backbone: Option<PathBuf>,
+    backbone: Option<ModelPath>,
     /// Where the boxes and times, and with --pictures the frames and a video go; without it one JSON object a
     /// frame is printed.
     #[arg(long)]
@@ -78,8 +79,9 @@ pub struct TargetArgs {
 
 /// Runs the command.
 pub fn run(args: &TargetArgs) -> Result<()> {
-    let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
-    let tracker = Tracker::open_with(run_or_own(args.run.as_deref(), RUN)?, &options)?;
+    let backbone = args.backbone.as_ref().map(ModelPath::file).transpose()?;
+    let options = TrackerOptions { backbone, seed: args.seed };
+    let tracker = Tracker::open_with(run_or_own(args.run.as_ref(), RUN)?, &options)?;
     let truth = args.annotations.as_deref().map(read_boxes).transpose()?;
     let given =
         args.bbox.or_else(|| truth.as_ref()?.first().copied()).context("the annotations have no box")?;

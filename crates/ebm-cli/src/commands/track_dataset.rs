@@ -15,15 +15,16 @@ use ebm_track::{
 use serde::{Deserialize, Serialize};
 
 use super::{create_dir, say_left_out};
+use crate::model_path::ModelPath;
 use crate::progress::Console;
 
 /// What and how often is tracked, and where the boxes go.
 #[derive(Args)]
 pub struct TrackArgs {
-    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, whose tracker goes over the
-    /// whole dataset.
+    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or hub:OWNER/NAME, whose tracker goes
+    /// over the whole dataset.
     #[arg(long, conflicts_with_all = ["annotations", "results"], requires_all = ["sequences", "out"])]
-    pub run: Option<PathBuf>,
+    pub run: Option<ModelPath>,
     /// The dataset's folder, laid out as published.
     #[arg(long, requires = "run")]
     sequences: Option<PathBuf>,
@@ -46,7 +47,7 @@ pub struct TrackArgs {
     seed: u64,
     /// The backbone's weight file, where it is no longer where the run had it.
     #[arg(long, requires = "run")]
-    backbone: Option<PathBuf>,
+    backbone: Option<ModelPath>,
     /// Follow every sequence once more, and say how often the bands of p(y|x) hold the annotated edges.
     #[arg(long, requires = "run")]
     bands: bool,
@@ -78,12 +79,14 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
         bail!("give --run, --sequences and --out");
     };
-    let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
-    let tracker = Tracker::open_with(run, &options)?;
-    let weights = args.backbone.clone().unwrap_or_else(|| tracker.saved().backbone_path(run));
+    let run = run.local()?;
+    let backbone = args.backbone.as_ref().map(ModelPath::file).transpose()?;
+    let options = TrackerOptions { backbone: backbone.clone(), seed: args.seed };
+    let tracker = Tracker::open_with(&run, &options)?;
+    let weights = backbone.unwrap_or_else(|| tracker.saved().backbone_path(&run));
     let origin = Origin {
         dataset: format!("{set:?}"),
-        model_sha256: sha256_of(&SavedConfig::model_path(run), &mut |_| ())?,
+        model_sha256: sha256_of(&SavedConfig::model_path(&run), &mut |_| ())?,
         backbone_sha256: sha256_of(&weights, &mut |_| ())?,
         seed: args.seed,
         tracker: tracker.saved().clone(),

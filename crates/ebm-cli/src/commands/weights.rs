@@ -27,6 +27,9 @@ pub enum Weights {
     /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
     /// read.
     Card(super::weights_card::CardArgs),
+    /// Send a trained model to the Hugging Face Hub, where `hub:OWNER/NAME` finds it; HF_TOKEN has to be one that may
+    /// write. Run again, it sends what is missing.
+    Push(super::weights_push::PushArgs),
 }
 
 /// Arguments of `ebm weights convert`.
@@ -73,6 +76,7 @@ pub fn run(command: Weights) -> Result<()> {
         Weights::Convert(args) => run_convert(&args),
         Weights::Pack(args) => run_pack(&args),
         Weights::Card(args) => super::weights_card::run(&args),
+        Weights::Push(args) => super::weights_push::run(&args),
     }
 }
 

@@ -32,6 +32,11 @@ pub(super) fn shown(address: &str) -> Cow<'_, str> {
     }
 }
 
+/// An address without what may be secret in it: those that the Hub gives out for a large file are signed.
+pub(super) fn plain(address: &str) -> &str {
+    address.split(['?', '#']).next().unwrap_or_default()
+}
+
 /// Where a `Location` leads from `base`: an absolute address, one without a scheme, or a path.
 pub(super) fn join(base: &Uri, location: &str) -> Option<String> {
     let scheme = base.scheme_str()?;

@@ -123,11 +123,26 @@ pub(super) fn download(target: &Target<'_>, options: &FetchOptions, report: Repo
 
 /// The head of the answer, after as many attempts as a download has.
 pub(super) fn describe(ask: &Ask<'_>, options: &FetchOptions, report: Report<'_>) -> Result<Answer> {
-    let mut patience = Patience::new(ask.url, options);
+    let answer = persist(ask.path, ask.url, options, report, &mut |_| http::get(ask))?;
+    match answer.status {
+        ..400 => Ok(answer),
+        status => Err(Error::Status { path: ask.path.into(), url: ask.url.into(), status }),
+    }
+}
+
+/// What `ask` is answered, after as many attempts as a download has; no answer of a server that is busy.
+pub(super) fn persist(
+    path: &Path,
+    url: &str,
+    options: &FetchOptions,
+    report: Report<'_>,
+    ask: &mut dyn FnMut(Report<'_>) -> Result<Answer>,
+) -> Result<Answer> {
+    let mut patience = Patience::new(url, options);
     loop {
-        let failure = match http::get(ask) {
-            Ok(answer) if answer.status < 400 => return Ok(answer),
-            Ok(answer) => refusal(ask.path, ask.url, answer.status, answer.retry_after, options),
+        let failure = match ask(report) {
+            Ok(answer) if !is_busy(answer.status) => return Ok(answer),
+            Ok(answer) => refusal(path, url, answer.status, answer.retry_after, options),
             Err(error @ Error::Network { .. }) => Failure::Passing(error.into(), None),
             Err(error) => return Err(error),
         };
@@ -348,7 +363,7 @@ fn agrees(now: &Option<String>, before: &Option<String>) -> bool {
 
 fn refusal(path: &Path, url: &str, status: u16, asked: Option<Duration>, options: &FetchOptions) -> Failure {
     let (path, url) = (path.to_owned(), url.to_owned());
-    let busy = matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504);
+    let busy = is_busy(status);
     match asked {
         Some(wait) if busy && wait > options.longest_wait => {
             Failure::Final(Error::RetryLater { path, url, status, wait }.into())
@@ -356,4 +371,9 @@ fn refusal(path: &Path, url: &str, status: u16, asked: Option<Duration>, options
         _ if busy => Failure::Passing(Error::Status { path, url, status }.into(), asked),
         _ => Failure::Final(Error::Status { path, url, status }.into()),
     }
+}
+
+/// Whether a server that answers so may answer otherwise a little later.
+fn is_busy(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }

@@ -92,6 +92,56 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// What is no name of a model of the Hub.
+    #[error(
+        "{name:?} names no model of the Hub; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, and behind that /PATH of a file or folder in it"
+    )]
+    HubName {
+        /// What was given.
+        name: String,
+    },
+    /// The Hub gives or takes nothing of a repository.
+    #[error("{model}: {url_} answers {status}: {}{said_}", advice(*status), url_ = shown(url), said_ = quoted(said))]
+    Refused {
+        /// The repository and its revision.
+        model: String,
+        /// The address.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// What the Hub says about it; empty where it says nothing.
+        said: String,
+    },
+    /// Nothing is sent without a token.
+    #[error("{model}: nothing is sent without a token that may write: set HF_TOKEN to one")]
+    NoToken {
+        /// The repository and its revision.
+        model: String,
+    },
+    /// A file that no model may have.
+    #[error("{}: it would be {name:?} in the repository, and only .safetensors, .toml, .json and .md are sent, with plain names; `ebm weights convert` or `pack` makes a .safetensors file", path.display())]
+    NotSent {
+        /// The file.
+        path: PathBuf,
+        /// What it would be called.
+        name: String,
+    },
+    /// Nobody is asked, and the cache has no such file.
+    #[error("{model}: offline there is no {}; unset HF_HUB_OFFLINE and run again", sought.display())]
+    NotCached {
+        /// The repository and its revision.
+        model: String,
+        /// What was looked for.
+        sought: PathBuf,
+    },
+    /// A repository has no such file or folder.
+    #[error(
+        "{model}: the repository has no such file or folder of a model: only .safetensors, .toml, .json and .md are taken"
+    )]
+    NotInModel {
+        /// What was looked for.
+        model: String,
+    },
     /// No connection, or it broke.
     #[error("{}: {url_}: {detail}", path.display(), url_ = shown(url))]
     Network {
@@ -158,14 +208,14 @@ pub enum Error {
         /// The most bytes of such a file.
         limit: u64,
     },
-    /// The server, or a file, has another size than the manifest says.
-    #[error("{}: {origin_} has {actual} bytes where the manifest says {expected}; fetch the file that the manifest means, or mend the manifest", path.display(), origin_ = shown(origin))]
+    /// The server, or a file, has another size than the manifest or the Hub states.
+    #[error("{}: {origin_} has {actual} bytes where {expected} are stated; fetch the file that is meant, or mend the manifest that states it", path.display(), origin_ = shown(origin))]
     Size {
         /// The file.
         path: PathBuf,
         /// The address, or "the file".
         origin: String,
-        /// The manifest's size.
+        /// The size that is stated.
         expected: u64,
         /// The size found.
         actual: u64,
@@ -245,4 +295,22 @@ fn shortage(needed: u64, free: Option<u64>) -> String {
         Some(free) if free < needed => format!("{needed} bytes are needed and {free} are free"),
         _ => "no more can be written: the disk, a quota or the largest size of a file is reached".into(),
     }
+}
+
+/// What to do about an answer of the Hub.
+fn advice(status: u16) -> &'static str {
+    match status {
+        401 => {
+            "there is no such repository, or it is not for everybody; for one of yours set HF_TOKEN to a token that may do this"
+        }
+        403 => {
+            "the token in HF_TOKEN may not do this, or the repository's terms have to be accepted on its page"
+        }
+        404 => "there is no such repository or revision; see its page for how it is called",
+        _ => "nothing was changed; run again, or see its page",
+    }
+}
+
+fn quoted(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(" (it says {said:?})") }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ebm_files::{Durability, open_input, read_limited, replace};
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
 use super::part::beside;
@@ -52,13 +52,13 @@ impl Pin {
 }
 
 /// Hexadecimal digits of a finished hash.
-pub(crate) fn hex(hash: Sha256) -> String {
+pub(crate) fn hex(hash: impl Digest) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Adds all that `reader` has left to `hash`, and tells each step's number of bytes.
 pub(crate) fn update(
-    hash: &mut Sha256,
+    hash: &mut impl Digest,
     reader: &mut impl Read,
     step: &mut dyn FnMut(usize),
 ) -> std::io::Result<()> {

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use ureq::http::{HeaderMap, HeaderValue, Response, Uri, header};
-use ureq::{Agent, Body};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header};
+use ureq::{Agent, Body, SendBody};
 
 use super::address;
 use super::error::{Error, Result};
@@ -30,6 +30,21 @@ pub(super) struct Ask<'a> {
     pub bearer: Option<&'a str>,
     /// Whether the Hub's facts are enough, so that no redirect to the content is followed.
     pub facts: bool,
+}
+
+/// What is sent.
+pub(super) struct Parcel<'a> {
+    /// The file that it is of, in messages.
+    pub path: &'a Path,
+    pub url: &'a str,
+    /// Whether the body becomes what is at the address (PUT), or is a question (POST).
+    pub put: bool,
+    pub headers: &'a [(HeaderName, HeaderValue)],
+    /// Bytes of the body.
+    pub length: u64,
+    pub stall: Duration,
+    /// A token for the host of `url`.
+    pub bearer: Option<&'a str>,
 }
 
 /// What the Hugging Face Hub tells of a file before it redirects to the content.
@@ -69,12 +84,11 @@ pub(super) fn get(ask: &Ask<'_>) -> Result<Answer> {
     let protocol = |detail: String| Error::Protocol { path: path.into(), url: url.into(), detail };
     let mut uri = address::allowed(url).ok_or_else(|| refused(url, None))?;
     let first = uri.authority().cloned();
-    let header = ask.bearer.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
-    let bearer = header.transpose().map_err(|_| Error::Token { path: path.into() })?;
+    let bearer = authorization(ask.bearer, path)?;
     let mut hub = HubFacts::default();
     for _ in 0..=MAX_REDIRECTS {
         let bearer = bearer.as_ref().filter(|_| uri.authority() == first.as_ref());
-        let response = send(&uri, ask, bearer).map_err(|detail| Error::Network {
+        let response = question(&uri, ask, bearer).map_err(|detail| Error::Network {
             path: path.into(),
             url: uri.to_string(),
             detail,
@@ -89,12 +103,65 @@ pub(super) fn get(ask: &Ask<'_>) -> Result<Answer> {
         }
         let location = text(response.headers(), header::LOCATION)
             .ok_or_else(|| protocol("a redirect without Location".into()))?;
+        if discreet(&location, ask.bearer) != location {
+            return Err(protocol("a redirect whose address holds the token".into()));
+        }
         let next =
             address::join(&uri, &location).ok_or_else(|| protocol(format!("a redirect to {location}")))?;
         let to = address::allowed(&next).filter(|to| address::may_redirect(&uri, to));
         uri = to.ok_or_else(|| refused(&next, Some(&uri)))?;
     }
     Err(protocol(format!("more than {MAX_REDIRECTS} redirects")))
+}
+
+/// Sends `body` and follows no redirect: what is sent goes where it was meant to go, or nowhere.
+pub(super) fn send(parcel: &Parcel<'_>, body: &mut dyn Read) -> Result<Answer> {
+    /// A server that has all of it may need so many times longer to say so than for another answer.
+    const DIGESTION: u32 = 10;
+    let Parcel { path, url, stall, .. } = *parcel;
+    let named = address::plain(url);
+    let insecure = || Error::Insecure { path: path.into(), url: named.into(), from: None };
+    let uri = address::allowed(url).ok_or_else(insecure)?;
+    let agent = agent(&uri, stall, stall.saturating_mul(DIGESTION));
+    let mut request = if parcel.put { agent.put(&uri) } else { agent.post(&uri) };
+    request = request.header(header::CONTENT_LENGTH, parcel.length);
+    for (name, value) in parcel.headers {
+        request = request.header(name, value);
+    }
+    if let Some(token) = authorization(parcel.bearer, path)? {
+        request = request.header(header::AUTHORIZATION, token);
+    }
+    let response = request.send(SendBody::from_reader(body)).map_err(|error| Error::Network {
+        path: path.into(),
+        url: named.into(),
+        detail: error.to_string(),
+    })?;
+    if response.status().is_redirection() {
+        let to = text(response.headers(), header::LOCATION).unwrap_or_default();
+        let to = discreet(&to, parcel.bearer);
+        let to = address::shown(address::plain(&to));
+        let detail = format!("it is moved to {to}, and what is sent follows no redirect; give the new name");
+        return Err(Error::Protocol { path: path.into(), url: named.into(), detail });
+    }
+    Ok(answer(response, HubFacts::default()))
+}
+
+/// A text of a server's as messages show it: without the token, should the server say it.
+pub(super) fn discreet(text: &str, token: Option<&str>) -> String {
+    match token.filter(|token| !token.is_empty()) {
+        Some(token) => text.replace(token, "…"),
+        None => text.to_owned(),
+    }
+}
+
+/// The header that carries a token.
+fn authorization(token: Option<&str>, path: &Path) -> Result<Option<HeaderValue>> {
+    let header = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
+    let header = header.transpose().map_err(|_| Error::Token { path: path.into() })?;
+    Ok(header.map(|mut header| {
+        header.set_sensitive(true);
+        header
+    }))
 }
 
 impl HubFacts {
@@ -110,12 +177,7 @@ impl HubFacts {
     }
 }
 
-fn send(
-    uri: &Uri,
-    ask: &Ask<'_>,
-    bearer: Option<&HeaderValue>,
-) -> std::result::Result<Response<Body>, String> {
-    let stall = ask.stall;
+fn agent(uri: &Uri, stall: Duration, answer: Duration) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -125,12 +187,20 @@ fn send(
         .timeout_resolve(Some(stall))
         .timeout_connect(Some(stall))
         .timeout_send_request(Some(stall))
-        .timeout_recv_response(Some(stall))
-        .timeout_per_read(Some(stall));
+        .timeout_recv_response(Some(answer))
+        .timeout_per_read(Some(stall))
+        .timeout_per_write(Some(stall));
     // A proxy of the environment is for the outside world.
     let local = uri.host().is_some_and(address::is_loopback);
-    let agent = if local { config.proxy(None) } else { config }.build().new_agent();
-    let mut request = agent.get(uri);
+    if local { config.proxy(None) } else { config }.build().new_agent()
+}
+
+fn question(
+    uri: &Uri,
+    ask: &Ask<'_>,
+    bearer: Option<&HeaderValue>,
+) -> std::result::Result<Response<Body>, String> {
+    let mut request = agent(uri, ask.stall, ask.stall).get(uri);
     if let Some(token) = bearer {
         request = request.header(header::AUTHORIZATION, token);
     }
@@ -141,6 +211,21 @@ fn send(
         }
     }
     request.call().map_err(|error| error.to_string())
+}
+
+impl Answer {
+    /// The body, which is of at most `limit` bytes.
+    pub fn bytes(self, limit: u64) -> std::result::Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        self.body.take(limit + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if self.length.is_some_and(|length| (bytes.len() as u64) < length.min(limit)) {
+            return Err(format!("the answer ended at byte {}", bytes.len()));
+        }
+        if bytes.len() as u64 > limit {
+            return Err(format!("the answer has more than {limit} bytes"));
+        }
+        Ok(bytes)
+    }
 }
 
 fn answer(response: Response<Body>, hub: HubFacts) -> Answer {

@@ -1,19 +1,23 @@
-//! Weights from the Hugging Face Hub, through the cache that other programs of the Hub share.
+//! Files from the Hugging Face Hub, through the cache that other programs of the Hub share.
 //!
 //! hf-hub knows the cache; its client is not used, as it neither notices a stall nor compares hashes. A blob
 //! gets its name in the cache, and a snapshot its link, only when the content has the hash that the Hub
 //! publishes for it.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use sha1::{Digest as _, Sha1};
 
+use super::address::shown;
 use super::download::{self, FetchOptions, Target};
 use super::error::{Error, Result};
-use super::hash::{self, BUFFER, Pin, is_hex};
+use super::hash::{self, BUFFER, Pin, hex, is_hex};
 use super::http::Ask;
 use super::part::Part;
 use super::{Entry, Event, Report, State, take_lock};
@@ -81,6 +85,36 @@ impl Hub {
     }
 }
 
+impl Hub {
+    /// Its address, as messages show it.
+    pub fn address(&self) -> Cow<'_, str> {
+        shown(&self.endpoint)
+    }
+
+    /// The part of the cache that is a revision's of a repository.
+    pub(super) fn kept(&self, repo: &str, revision: &str) -> CacheRepo {
+        let repo = Repo::with_revision(repo.into(), RepoType::Model, revision.into());
+        Cache::new(self.cache.clone()).repo(repo)
+    }
+
+    /// The folder of the cache that is a repository's.
+    pub(super) fn folder(&self, repo: &str) -> PathBuf {
+        self.cache.join(Repo::new(repo.into(), RepoType::Model).folder_name())
+    }
+
+    /// An address of the Hub, of `path` below it; the parts of the path are [`quoted`] where they need it.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.endpoint.trim_end_matches('/'))
+    }
+}
+
+/// A name as part of an address's path: with `slashes`, the slashes in it divide the path too.
+pub(super) fn quoted(name: &str, slashes: bool) -> String {
+    const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    const PATH: &AsciiSet = &NAME.remove(b'/');
+    utf8_percent_encode(name, if slashes { PATH } else { NAME }).to_string()
+}
+
 /// Brings a file of the Hub to `path`. The caller holds the lock of `path`.
 pub(super) fn fetch(
     entry: &Entry,
@@ -91,12 +125,16 @@ pub(super) fn fetch(
     options: &FetchOptions,
     report: Report<'_>,
 ) -> Result<State> {
-    let repo = Repo::with_revision(source.repo.clone(), RepoType::Model, source.revision.clone());
-    let kept = Cache::new(hub.cache.clone()).repo(repo);
+    let kept = hub.kept(&source.repo, &source.revision);
     let blob = match in_cache(&kept, source) {
         Some(blob) => blob,
         None if hub.offline || options.offline => return Ok(State::Missing),
-        None => into_cache(entry, pin, source, hub, &kept, options, report)?,
+        None => {
+            let wanted = Wanted { source, pin, size: entry.size, tag: None };
+            let (blob, commit) = into_cache(&wanted, hub, options, report)?;
+            kept.create_ref(&commit).map_err(Error::io("write the revision of", &blob))?;
+            blob
+        }
     };
     let sha256 = copy(pin, &blob, path, report)?;
     Ok(State::Fetched { sha256, trusted: !pin.is_whole() })
@@ -110,22 +148,27 @@ fn in_cache(kept: &CacheRepo, source: &HubFile) -> Option<PathBuf> {
     fs::canonicalize(pointer).ok()
 }
 
-/// Fetches the blob and links it.
-fn into_cache(
-    entry: &Entry,
-    pin: &Pin,
-    source: &HubFile,
+/// A file that is to be in the cache, and what is known of it.
+pub(super) struct Wanted<'a> {
+    pub source: &'a HubFile,
+    pub pin: &'a Pin,
+    pub size: Option<u64>,
+    /// What the Hub calls its content.
+    pub tag: Option<&'a str>,
+}
+
+/// Fetches the blob and links it; the blob, and the commit whose snapshot has it.
+pub(super) fn into_cache(
+    wanted: &Wanted<'_>,
     hub: &Hub,
-    kept: &CacheRepo,
     options: &FetchOptions,
     report: Report<'_>,
-) -> Result<PathBuf> {
-    let revision = source.revision.replace('/', "%2F");
-    let url =
-        format!("{}/{}/resolve/{revision}/{}", hub.endpoint.trim_end_matches('/'), source.repo, source.file);
-    let root = hub.cache.join(Repo::new(source.repo.clone(), RepoType::Model).folder_name());
-    let protocol =
-        |detail: String| Error::Protocol { path: root.join(&source.file), url: url.clone(), detail };
+) -> Result<(PathBuf, String)> {
+    let Wanted { source, pin, .. } = *wanted;
+    let HubFile { repo, revision, file } = source;
+    let url = hub.url(&format!("{repo}/resolve/{}/{}", quoted(revision, false), quoted(file, true)));
+    let root = hub.folder(repo);
+    let protocol = |detail: String| Error::Protocol { path: root.join(file), url: url.clone(), detail };
     let bearer = hub.token.as_deref();
     let ask = Ask { path: &root, url: &url, resume: None, stall: options.stall, bearer, facts: true };
     // The body is not read: the content is asked for when its name is known.
@@ -135,25 +178,46 @@ fn into_cache(
     let tag = known.tag.map(|tag| tag.trim_start_matches("W/").trim_matches('"').to_owned());
     let tag = tag.filter(|tag| is_hex(tag, 40) || is_hex(tag, 64));
     let tag = tag.ok_or_else(|| protocol("the Hub names no content (ETag)".into()))?;
+    if let Some(listed) = wanted.tag.filter(|listed| *listed != tag) {
+        return Err(protocol(format!("the Hub lists {listed} and gives {tag}; run again")));
+    }
     let blob = root.join("blobs").join(&tag);
     fs::create_dir_all(root.join("blobs")).map_err(Error::io("create", &blob))?;
     let lock = take_lock(&blob)?;
     if !blob.exists() {
         // The name of a large file's blob is its SHA-256.
-        let pin = if is_hex(&tag, 64) { Pin::Sha256(tag) } else { pin.clone() };
+        let pin = if is_hex(&tag, 64) { Pin::Sha256(tag.clone()) } else { pin.clone() };
         let urls = [url.clone()];
-        let size = entry.size.or(known.size);
+        let size = wanted.size.or(known.size);
         let reserve = size.unwrap_or(0);
         let target = Target { path: &blob, urls: &urls, pin: &pin, size, reserve, record: false, bearer };
         let fetched = download::download(&target, options, report);
         report(Event::End);
         fetched?;
     }
+    if is_hex(&tag, 40) {
+        let actual = git_id(&blob)?;
+        if actual != tag {
+            fs::remove_file(&blob).map_err(Error::io("remove", &blob))?;
+            return Err(protocol(format!("the content is git's {actual}, not {tag}; it is removed")));
+        }
+    }
     drop(lock);
-    let pointer = kept.pointer_path(&commit).join(&source.file);
-    link(&blob, &pointer, Path::new(&source.file))?;
-    kept.create_ref(&commit).map_err(Error::io("write the revision of", &pointer))?;
-    Ok(blob)
+    let pointer = hub.kept(repo, revision).pointer_path(&commit).join(file);
+    link(&blob, &pointer, Path::new(file))?;
+    Ok((blob, commit))
+}
+
+/// What git, and with it the Hub, calls the content of a file that is small: SHA-1 of a head and the bytes.
+///
+/// # Errors
+/// [`Error::Io`] when it cannot be read.
+pub(super) fn git_id(path: &Path) -> Result<String> {
+    let mut file = ebm_files::open_input(path).map_err(Error::io("read", path))?;
+    let length = file.metadata().map_err(Error::io("read", path))?.len();
+    let mut hash = Sha1::new().chain_update(format!("blob {length}\0"));
+    hash::update(&mut hash, &mut file, &mut |_| ()).map_err(Error::io("read", path))?;
+    Ok(hex(hash))
 }
 
 /// Links a snapshot's file to its blob, as other programs of the Hub do.

@@ -1,4 +1,5 @@
-//! Fetching datasets and weights from their publishers; the only place of the product that opens a socket.
+//! Fetching datasets and weights from their publishers, and publishing weights; with `ebm-server` the only place
+//! of the product that opens a socket.
 //!
 //! [`get`] brings all files of a [`Manifest`] into their places. **A file under its final name has been
 //! verified**: it grows as `<name>.part` beside it, is hashed while it is written, and is renamed when its
@@ -9,6 +10,9 @@
 //! Where the publisher tells no hash, the first download is trusted and its hash recorded in `<name>.sha256`.
 //! What cannot be fetched by a program is left to the user, with an instruction, and verified when it is
 //! there.
+//!
+//! [`snapshot`] brings a model of the Hugging Face Hub into the cache that its programs share, and [`push`] a
+//! model to the Hub.
 
 mod address;
 mod download;
@@ -16,9 +20,12 @@ mod error;
 mod hash;
 mod http;
 mod hub;
+mod lfs;
 mod manifest;
 mod part;
 mod patience;
+mod push;
+mod snapshot;
 mod space;
 
 use std::fs;
@@ -35,6 +42,8 @@ pub use hash::{Pin, record_path, sha256_of};
 pub(crate) use hash::{hex, update};
 pub use hub::{Hub, HubFile};
 pub use manifest::{Entry, Manifest, embedded};
+pub use push::{Outgoing, Push, push};
+pub use snapshot::{HubModel, snapshot};
 
 /// What happens meanwhile.
 #[derive(Debug)]
@@ -50,6 +59,15 @@ pub enum Event<'a> {
         /// Bytes of the whole file, if known.
         total: Option<u64>,
     },
+    /// A file, or a part of it, is being sent.
+    Send {
+        /// The file.
+        path: &'a Path,
+        /// Bytes that were sent before.
+        done: u64,
+        /// Bytes of the whole file.
+        total: u64,
+    },
     /// A file that is there is being read again.
     Verify {
         /// The file.
@@ -62,7 +80,7 @@ pub enum Event<'a> {
         /// Bytes.
         done: u64,
     },
-    /// The download or the verification is over, with or without success.
+    /// The download, the sending or the verification is over, with or without success.
     End,
     /// An attempt failed and there will be another.
     Retry {

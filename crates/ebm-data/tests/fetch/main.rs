@@ -4,7 +4,9 @@
 mod good;
 mod hostile;
 mod hub;
+mod hub_server;
 mod interrupted;
+mod model;
 mod server;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! An HTTP server on loopback that a test scripts.
 #![allow(dead_code, reason = "two test programs use it, each a part")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex};
 pub struct Request {
     /// How many requests came before.
     pub number: usize,
+    pub method: String,
     pub path: String,
     /// First byte of the range.
     pub range: Option<usize>,
     pub if_range: Option<String>,
     pub authorization: Option<String>,
+    pub body: Vec<u8>,
 }
 
 /// What has come in and gone out so far.
@@ -69,26 +71,38 @@ impl Server {
 }
 
 fn read(stream: &TcpStream, log: &Log) -> Option<Request> {
-    let mut lines = BufReader::new(stream).lines();
-    let first = lines.next()?.ok()?;
+    let mut reader = BufReader::new(stream);
+    let line = |reader: &mut BufReader<&TcpStream>| {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+        Some(line.trim_end().to_owned())
+    };
+    let first = line(&mut reader)?;
+    let mut words = first.split(' ').map(str::to_owned);
     let mut request = Request {
         number: log.count.fetch_add(1, Ordering::SeqCst),
-        path: first.split(' ').nth(1)?.to_owned(),
+        method: words.next()?,
+        path: words.next()?,
         range: None,
         if_range: None,
         authorization: None,
+        body: Vec::new(),
     };
-    for line in lines {
-        let line = line.ok()?;
-        let Some((name, value)) = line.split_once(": ") else { return line.is_empty().then_some(request) };
+    let mut length = 0;
+    loop {
+        let line = line(&mut reader)?;
+        let Some((name, value)) = line.split_once(": ") else {
+            reader.take(length).read_to_end(&mut request.body).ok()?;
+            return (line.is_empty() && request.body.len() as u64 == length).then_some(request);
+        };
         match name.to_ascii_lowercase().as_str() {
             "range" => request.range = value.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok(),
             "authorization" => request.authorization = Some(value.to_owned()),
             "if-range" => request.if_range = Some(value.to_owned()),
+            "content-length" => length = value.parse().ok()?,
             _ => {}
         }
     }
-    None
 }
 
 /// The answer, written by hand. A client that has gone away is no failure of the server.

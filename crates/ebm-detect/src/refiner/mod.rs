@@ -6,6 +6,7 @@
 mod calibration;
 mod clip;
 mod network;
+mod onnx;
 mod seen;
 mod step_factor;
 

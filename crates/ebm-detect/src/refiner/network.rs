@@ -2,7 +2,12 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
-use ebm_nn::{fpn::Fpn, ops, params::ParamStore};
+use ebm_nn::{
+    fpn::Fpn,
+    onnx::{Graph, Value},
+    ops,
+    params::ParamStore,
+};
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
@@ -78,6 +83,13 @@ impl RefinerNetwork {
         levels.truncate(maps.len());
         let level = |level: &Tensor| Ok(ops::of_channels_last(&ops::relu(level)?)?);
         levels.iter().map(level).collect()
+    }
+
+    /// [`pyramid`](Self::pyramid) of an image's pixels, as operators.
+    pub(super) fn pyramid_onnx(&self, graph: &mut Graph, pixels: &Value) -> Result<Vec<Value>> {
+        let maps = self.body.onnx(graph, pixels)?;
+        let levels = self.fpn.onnx(graph, &maps)?;
+        Ok(levels.iter().map(|level| graph.node("Relu", &[level], &[])).collect())
     }
 
     /// f of pooled boxes.

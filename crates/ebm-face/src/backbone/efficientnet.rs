@@ -5,9 +5,10 @@ use candle_nn::VarBuilder;
 use ebm_experiment::config::settings;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::onnx::{Graph, Value};
 use serde::{Deserialize, Serialize};
 
-use super::{Backbone, ImageSize, mean_of_map};
+use super::{Backbone, ImageSize, mean_of_map, mean_of_map_onnx};
 use crate::Result;
 
 /// Its maps.
@@ -82,6 +83,11 @@ impl Backbone for EfficientNetLite0Backbone {
             frozen => self.network.forward_from(maps, frozen + 1..=MAPS, train)?,
         };
         mean_of_map(found.last().unwrap_or(maps))
+    }
+
+    fn onnx(&self, graph: &mut Graph, images: &Value) -> Result<Value> {
+        let maps = self.network.onnx(graph, images)?;
+        Ok(mean_of_map_onnx(graph, maps.last().unwrap_or(images)))
     }
 
     fn num_features(&self) -> usize {

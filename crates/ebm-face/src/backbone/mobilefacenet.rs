@@ -5,10 +5,11 @@ use candle_nn::VarBuilder;
 use ebm_experiment::config::settings;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::to_channels_last;
 use serde::{Deserialize, Serialize};
 
-use super::{Backbone, ImageSize, mean_of_map};
+use super::{Backbone, ImageSize, mean_of_map, mean_of_map_onnx};
 use crate::Result;
 
 settings! {
@@ -75,6 +76,11 @@ impl Backbone for MobileFaceNetBackbone {
     fn features_of_maps(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
         let blocks = self.first_trained..MobileFaceNet::BLOCKS;
         mean_of_map(&self.network.forward_channels_last(maps, blocks, train)?)
+    }
+
+    fn onnx(&self, graph: &mut Graph, images: &Value) -> Result<Value> {
+        let map = self.network.onnx(graph, images)?;
+        Ok(mean_of_map_onnx(graph, &map))
     }
 
     fn num_features(&self) -> usize {

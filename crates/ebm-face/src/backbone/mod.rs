@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_experiment::config::settings;
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,15 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// As there.
     fn features_of_maps(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
         self.features(maps, train)
+    }
+
+    /// [`features`](Self::features) without training as operators, for other runtimes.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the network has no such form.
+    fn onnx(&self, _graph: &mut Graph, _images: &Value) -> Result<Value> {
+        let reason = "this backbone has no ONNX form; mobilefacenet, efficientnet_lite0 and resnet have one";
+        Err(Error::Config { part: "trunk", reason: reason.to_owned() })
     }
 
     /// C, the length of g_x.
@@ -201,6 +211,12 @@ impl Backbone for OnMaps {
     fn is_trainable(&self) -> bool {
         self.0.is_trainable()
     }
+}
+
+/// (B, C, H, W) -> (B, C), as operators.
+fn mean_of_map_onnx(graph: &mut Graph, map: &Value) -> Value {
+    let mean = graph.node("GlobalAveragePool", &[map], &[]);
+    graph.node("Flatten", &[&mean], &[])
 }
 
 /// (B, H, W, C) -> (B, C).

@@ -3,10 +3,11 @@
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 use ebm_experiment::config::{Setting, settings};
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use serde::{Deserialize, Serialize};
 
-use super::{Backbone, ImageSize, mean_of_map};
+use super::{Backbone, ImageSize, mean_of_map, mean_of_map_onnx};
 use crate::{Error, Result};
 
 /// How the backbone normalises.
@@ -102,6 +103,11 @@ impl Backbone for ResNetBackbone {
         }
         // Its channels are innermost in memory: as rows of channels nothing is moved.
         mean_of_map(&map.permute((0, 2, 3, 1))?)
+    }
+
+    fn onnx(&self, graph: &mut Graph, images: &Value) -> Result<Value> {
+        let maps = self.resnet.onnx(graph, images)?;
+        Ok(mean_of_map_onnx(graph, maps.last().unwrap_or(images)))
     }
 
     fn num_features(&self) -> usize {

@@ -24,10 +24,12 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Settings`] when there is no run, [`Error::Io`].
 pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
-    if path.join("config.toml").exists() {
+    // What was packed has no settings but those in the model's file.
+    let is_run = |dir: &Path| ["config.toml", "model.safetensors"].iter().any(|name| dir.join(name).exists());
+    if is_run(path) {
         let config = RunConfig::of_model(path)?;
         let energy = path.with_file_name(format!("{ENERGY}-{}", config.seed));
-        let beside = (config.method != ENERGY && energy.join("config.toml").exists()).then_some(energy);
+        let beside = (config.method != ENERGY && is_run(&energy)).then_some(energy);
         return Ok(std::iter::once(path.to_owned()).chain(beside).collect());
     }
     let fail = |source| Error::Io { action: "read", path: path.to_owned(), source };

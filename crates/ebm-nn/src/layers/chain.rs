@@ -6,6 +6,7 @@ use candle_core::Tensor;
 
 use super::Conv2d;
 use crate::Result;
+use crate::onnx::{Graph, Value};
 use crate::ops::{PackedInverted, Parameters, Workspace};
 use crate::prepared::{Prepared, is_packable};
 
@@ -46,6 +47,16 @@ impl Chain {
             }
         }
         inner.into_iter().for_each(|map| Workspace::shared().recycle_input(map, &y));
+        Ok(y)
+    }
+
+    /// [`forward`](Self::forward) as operators.
+    pub(crate) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
+        let (mut y, last) = (x.clone(), self.layers.len().saturating_sub(1));
+        for (i, layer) in self.layers.iter().enumerate() {
+            let residual = (self.residual && i == last).then_some(x);
+            y = layer.onnx(graph, &y, residual, i < last || !self.linear)?;
+        }
         Ok(y)
     }
 

@@ -6,6 +6,7 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
 use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::onnx::{Attribute, Graph, Value};
 use crate::ops::{Activation, PackedConv2d, PackedDepthwise, Padding};
 use crate::prepared::{Prepared, are_constant, is_packable};
 use crate::{Result, init, ops};
@@ -301,6 +302,55 @@ impl Conv2d {
                 });
             }
             Ok(Form::Plain(weight.detach(), bias.map(|bias| bias.detach())))
+        })
+    }
+
+    /// [`forward`](Self::forward) with ReLU behind it, or what is in its place, where `relu` says so, as operators.
+    pub(crate) fn onnx(
+        &self,
+        graph: &mut Graph,
+        x: &Value,
+        residual: Option<&Value>,
+        relu: bool,
+    ) -> Result<Value> {
+        let (weight, bias) = self.folded()?;
+        let (outputs, kernel) = (weight.dim(0)?, weight.dim(3)? as i64);
+        let mut inputs = vec![x.clone(), graph.constant(&weight)?];
+        if let Some(bias) = &bias {
+            inputs.push(graph.constant(bias)?);
+        }
+        let (sides, strides) = ([kernel; 2], [self.stride as i64; 2]);
+        let zeros = if let Padding::Each(zeros) = self.padding { [zeros as i64; 4] } else { [0; 4] };
+        let group = if self.depthwise { outputs as i64 } else { 1 };
+        let padding = match self.padding {
+            Padding::Each(_) => ("pads", Attribute::Ints(&zeros)),
+            // The odd zero behind the map.
+            Padding::Same => ("auto_pad", Attribute::Text("SAME_UPPER")),
+        };
+        let attributes = [
+            ("kernel_shape", Attribute::Ints(&sides)),
+            ("strides", Attribute::Ints(&strides)),
+            ("group", Attribute::Int(group)),
+            padding,
+        ];
+        let mut y = graph.node("Conv", &inputs.iter().collect::<Vec<_>>(), &attributes);
+        if let Some(residual) = residual {
+            y = graph.node("Add", &[&y, residual], &[]);
+        }
+        if !relu {
+            return Ok(y);
+        }
+        if let Some(slope) = &self.slope {
+            let slope = graph.constant(&slope.reshape(((), 1, 1))?)?;
+            return Ok(graph.node("PRelu", &[&y, &slope], &[]));
+        }
+        Ok(match self.rectifier {
+            Activation::None => y,
+            Activation::Relu => graph.node("Relu", &[&y], &[]),
+            Activation::Relu6 => {
+                let (low, high) = (graph.number(0.0), graph.number(6.0));
+                graph.node("Clip", &[&y, &low, &high], &[])
+            }
         })
     }
 

@@ -5,6 +5,7 @@ use candle_nn::VarBuilder;
 
 use crate::layers::{Conv2d, Conv2dConfig};
 use crate::norm::BatchNormConfig;
+use crate::onnx::{Graph, Value};
 use crate::ops::Workspace;
 use crate::{Result, init};
 
@@ -85,6 +86,16 @@ impl Residual {
             .then(|| conv_norm(config(input, output, 1, stride), norm, ["downsample.0", "downsample.1"], vb))
             .transpose()?;
         Ok(Self { convs, downsample })
+    }
+
+    pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
+        let shortcut = self.downsample.as_ref().map(|conv| conv.onnx(graph, x, None, false)).transpose()?;
+        let (mut y, last) = (x.clone(), self.convs.len().saturating_sub(1));
+        for (i, conv) in self.convs.iter().enumerate() {
+            let residual = (i == last).then_some(shortcut.as_ref().unwrap_or(x));
+            y = conv.onnx(graph, &y, residual, true)?;
+        }
+        Ok(y)
     }
 
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {

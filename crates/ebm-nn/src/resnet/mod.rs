@@ -10,6 +10,7 @@ use candle_nn::VarBuilder;
 use self::block::{Residual, Sizes, conv_norm};
 use crate::layers::{Conv2d, Conv2dConfig};
 use crate::norm::BatchNormConfig;
+use crate::onnx::{Attribute, Graph, Value};
 use crate::ops::{self, Workspace};
 
 use crate::{Error, Result};
@@ -191,6 +192,28 @@ impl ResNet {
             maps.push(x.clone());
         }
         Ok(maps)
+    }
+
+    /// The outputs of its stages as operators: (N, 3, H, W) -> (N, channels\[0\], H/4, W/4) and so on.
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Vec<Value>> {
+        let stem = self.stem.onnx(graph, x, None, true)?;
+        let pool = [
+            ("kernel_shape", Attribute::Ints(&[3, 3])),
+            ("strides", Attribute::Ints(&[2, 2])),
+            ("pads", Attribute::Ints(&[1, 1, 1, 1])),
+        ];
+        let mut x = graph.node("MaxPool", &[&stem], &pool);
+        let mut found = Vec::with_capacity(self.stages.len());
+        for stage in &self.stages {
+            for block in stage {
+                x = block.onnx(graph, &x)?;
+            }
+            found.push(x.clone());
+        }
+        Ok(found)
     }
 }
 

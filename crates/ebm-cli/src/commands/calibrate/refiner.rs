@@ -16,14 +16,15 @@ use ebm_seed::Key;
 use ebm_train::{ModelMetadata, Progress};
 
 use crate::device::DeviceArgs;
+use crate::model_path::ModelPath;
 use crate::progress::Console;
 
 /// Arguments of `ebm calibrate refiner`.
 #[derive(Args)]
 pub struct RefinerArgs {
-    /// The refiner, of `ebm train refiner`.
+    /// The refiner, of `ebm train refiner`, or hub:OWNER/NAME.
     #[arg(long)]
-    refiner: PathBuf,
+    refiner: ModelPath,
     /// A detector's boxes on images that neither it nor the refiner was trained on, as a COCO result file.
     #[arg(long)]
     results: PathBuf,
@@ -115,15 +116,16 @@ pub fn run(args: &RefinerArgs) -> Result<()> {
     let results =
         RefinedResults { name: "validation images", dataset: &dataset, truth: &truth, detections: &found };
     let key = Key::new(args.seed).split("calibration");
+    let file = args.refiner.file()?;
     let fit = Fit {
-        refiner: &args.refiner,
-        metadata: ModelMetadata::require(&args.refiner, &[REFINER])?,
+        refiner: &file,
+        metadata: ModelMetadata::require(&file, &[REFINER])?,
         step_factor: args.step_factor,
         samples: Some(CalibrationOptions { samples: args.samples as usize, key }),
         options,
     };
     let said = fit.to(&results, &mut Console::new())?;
-    said.save(&args.out, &load_safetensors(&args.refiner, &candle_core::Device::Cpu)?)?;
+    said.save(&args.out, &load_safetensors(&file, &candle_core::Device::Cpu)?)?;
     println!("{}", args.out.display());
     Ok(())
 }

@@ -1,0 +1,96 @@
+//! `ebm export`: a trained energy model as ONNX files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use ebm_data::files::write_atomic;
+use ebm_detect::BoxRefiner;
+use ebm_detect::weights::REFINER;
+use ebm_face::network::ENERGY;
+use ebm_face::prediction::{AGE, HEAD_POSE};
+use ebm_face::reproduce::runs;
+use ebm_face::saved::{RunConfig, Saved};
+use ebm_nn::onnx::SplitNetwork;
+use ebm_train::ModelMetadata;
+
+use crate::model_path::ModelPath;
+
+/// Arguments of `ebm export`.
+#[derive(Args)]
+pub struct ExportArgs {
+    /// A trained energy model of ages or head poses, as its run or its file, or the file of a refiner of boxes; or
+    /// hub:OWNER/NAME.
+    model: ModelPath,
+    /// Where the files go: of model.onnx, model_features.onnx makes g_x of an image, and model_head.onnx f of that and y.
+    output: PathBuf,
+    /// The backbone's weights, if they are no longer where they were in training.
+    #[arg(long)]
+    weights: Option<ModelPath>,
+    /// Replace files that are there.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &ExportArgs) -> Result<()> {
+    let stem = args.output.file_stem().and_then(|stem| stem.to_str());
+    let stem = stem.filter(|_| args.output.extension().is_some_and(|extension| extension == "onnx"));
+    let stem = stem.with_context(|| {
+        format!("{}: let the output's name end in .onnx, as model.onnx", args.output.display())
+    })?;
+    let places = ["features", "head"].map(|part| args.output.with_file_name(format!("{stem}_{part}.onnx")));
+    if let Some(there) = places.iter().find(|place| place.exists() && !args.force) {
+        bail!("{} is there already; give another name, or --force to replace it", there.display());
+    }
+    let SplitNetwork { features, head } = args.network()?;
+    for (place, bytes) in places.iter().zip([features, head]) {
+        write_atomic(place, &bytes)?;
+        println!("{}", place.display());
+    }
+    Ok(())
+}
+
+impl ExportArgs {
+    fn network(&self) -> Result<SplitNetwork> {
+        let given = self.model.given().display();
+        let path = self.model.local()?;
+        let file = model_file(&path).map_or_else(|| self.model.file(), Ok)?;
+        let task = ModelMetadata::read(&file)?.map(|said| said.task);
+        match task.as_deref() {
+            Some(REFINER) => {
+                ensure!(self.weights.is_none(), "--weights: a refiner's body is in its own file");
+                Ok(BoxRefiner::open(file)?.onnx()?)
+            }
+            Some(AGE | HEAD_POSE) => self.face(&path),
+            Some(other) => bail!(
+                "{given} is a model for {other}; energy models of ages and head poses and refiners of boxes have an ONNX form"
+            ),
+            None => bail!(
+                "{given} does not say what it is; give a run of `ebm train age`, `head-pose` or `refiner`, or its file"
+            ),
+        }
+    }
+
+    /// The energy model of a run, or of the first run of several that is one.
+    fn face(&self, path: &Path) -> Result<SplitNetwork> {
+        let runs = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
+        let weights = self.weights.as_ref().map(ModelPath::file).transpose()?;
+        for run in &runs {
+            if RunConfig::of_model(run)?.method == ENERGY {
+                return Ok(Saved::load(run, weights.as_deref())?.onnx()?);
+            }
+        }
+        bail!("{} has no energy model: give the run of one, or its file", self.model.given().display())
+    }
+}
+
+/// The file that says what the model at `path` is for.
+fn model_file(path: &Path) -> Option<PathBuf> {
+    if path.is_file() {
+        return Some(path.to_owned());
+    }
+    let own = ["model.safetensors", "refiner.safetensors"].map(|name| path.join(name));
+    let of_runs = || runs(path).ok()?.first().map(|run| run.join("model.safetensors"));
+    own.into_iter().find(|file| file.is_file()).or_else(of_runs)
+}

@@ -1,0 +1,203 @@
+//! `ebm export`: the files are those of which tests/golden/onnx_values.py has told what onnxruntime makes, and that is what this
+//! program makes of the same.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking and says what it measured"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use candle_core::{DType, Device, Tensor};
+use ebm_core::EnergyModel;
+use ebm_detect::{BoxFeatures, BoxRefiner, RefinerNetwork};
+use ebm_face::config::{ExperimentConfig, Settings};
+use ebm_face::network::{ENERGY, Head, TRUNK};
+use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
+use ebm_nn::boxes::BoxConvention;
+use ebm_nn::params::ParamStore;
+use ebm_seed::Key;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// Numbers of either program may differ by so much.
+const TOLERANCE: f64 = 1e-4;
+
+fn in_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn ebm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+}
+
+fn golden() -> Value {
+    serde_json::from_str(include_str!("golden/onnx.json")).unwrap()
+}
+
+/// What the script computes on too.
+fn numbers(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    let values: Vec<f32> = (0..count).map(|i| ((i * 7919 % 509) as f64 / 254.0 - 1.0) as f32).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+fn list(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+fn assert_near(found: &Tensor, expected: &Value, what: &str) {
+    let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let expected = list(expected);
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let differences = found.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs());
+    let worst = differences.fold(0.0, f64::max);
+    eprintln!("{what}: {worst:e} at most, of {} numbers", expected.len());
+    assert!(worst <= TOLERANCE, "{what}: {found:?} and {expected:?}");
+}
+
+/// Exports `model`, and compares both files' bytes with those that the golden values of this name are of; they are.
+fn export(model: &Path, name: &str) -> Value {
+    let (dir, golden) = (tempfile::tempdir().unwrap(), golden()[name].clone());
+    let out = dir.path().join("model.onnx");
+    let args = ["export", model.to_str().unwrap(), out.to_str().unwrap()];
+    let output = ebm(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut digests = Vec::new();
+    for part in ["features", "head"] {
+        let file = dir.path().join(format!("model_{part}.onnx"));
+        let bytes = std::fs::read(&file).unwrap();
+        if let Some(kept) = std::env::var_os("EBM_ONNX_FILES") {
+            std::fs::copy(&file, Path::new(&kept).join(format!("{name}_{part}.onnx"))).unwrap();
+        }
+        let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        digests.push((part, digest));
+    }
+    for (part, digest) in digests {
+        assert_eq!(golden[part], digest, "{name}, {part}: run tests/golden/onnx_values.py again");
+    }
+    let again = ebm(&args);
+    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("--force"));
+    golden
+}
+
+/// Values of the size of those that layers begin with, the same on every machine.
+fn value_of(name: &str, like: &Tensor) -> Tensor {
+    let salt: usize = name.bytes().map(usize::from).sum();
+    let fan_in = like.elem_count() / like.dim(0).unwrap_or(1).max(1);
+    let is_scale = name.ends_with("running_var") || like.rank() == 1 && name.ends_with("weight");
+    let values = (0..like.elem_count()).map(|i| {
+        let value = ((i * 7919 + salt) % 509) as f64 / 254.0 - 1.0;
+        let value = if like.rank() > 1 {
+            value * (3.0 / fan_in as f64).sqrt()
+        } else if is_scale {
+            1.0 + 0.3 * value
+        } else {
+            0.1 * value
+        };
+        value as f32
+    });
+    Tensor::from_vec(values.collect::<Vec<_>>(), like.shape(), &Device::Cpu).unwrap()
+}
+
+/// Saves an energy model of these settings, of [`value_of`] its parameters, in the run `dir`.
+fn write_face_model(dir: &Path, settings: &str) {
+    let experiment = ExperimentConfig::parse("test", settings).unwrap();
+    let build = |store: &ParamStore| {
+        let trunk = experiment.trunk.build(store, TRUNK, DType::F32, &Device::Cpu).unwrap();
+        Head::of(&experiment, ENERGY, trunk.num_features(), store, &Device::Cpu).unwrap();
+    };
+    let [drawn, store] = [0, 1].map(|seed| ParamStore::new(Key::new(seed)));
+    build(&drawn);
+    let tensors = drawn.tensors().unwrap();
+    store.preload(tensors.iter().map(|(name, tensor)| (name.clone(), value_of(name, tensor))).collect());
+    build(&store);
+    let trunk = BackboneSource::Own(experiment.trunk.clone());
+    std::fs::create_dir(dir).unwrap();
+    save(&store, dir, &RunConfig { method: ENERGY.into(), seed: 0, trunk, experiment }).unwrap();
+}
+
+/// That a model of these settings, of y with `dim` coordinates, is what onnxruntime makes of its files.
+fn assert_same_elsewhere(name: &str, settings: &str, dim: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("ebm-0");
+    write_face_model(&run, settings);
+    let golden = export(&run.join("model.safetensors"), name);
+    let saved = Saved::load(&run, None).unwrap();
+    let g_x = saved.trunk.features(&numbers(&[1, 3, 32, 32]), false).unwrap();
+    let places = Tensor::arange_step(0u32, g_x.dim(1).unwrap() as u32, 32, &Device::Cpu).unwrap();
+    assert_near(&g_x.index_select(&places, 1).unwrap(), &golden["g_x"], &format!("g_x of {name}"));
+    let head = saved.head.energy().unwrap();
+    let y = (numbers(&[1, 4, dim]) * 30.0).unwrap();
+    let f = head.score(&head.features(&g_x).unwrap(), &y).unwrap();
+    assert_near(&f, &golden["f"], &format!("f of {name}"));
+}
+
+#[test]
+fn a_residual_network_is_that_of_onnxruntime() {
+    let settings = "extends = 'head_pose_mini'\ninput.size = 32\n\
+                    trunk = { kind = 'resnet', layers = [1, 2, 1, 1], width = 4, norm = 'train' }\n\
+                    head = { y_layers = [8, 8], hidden = 16 }";
+    assert_same_elsewhere("pose_resnet", settings, 3);
+}
+
+#[test]
+fn an_efficientnet_is_that_of_onnxruntime() {
+    let settings = "extends = 'age_mini'\ninput.size = 32\ntrunk = { kind = 'efficientnet_lite0' }\n\
+                    head = { y_layers = [8], hidden = 16 }";
+    assert_same_elsewhere("age_lite0", settings, 1);
+}
+
+#[test]
+fn ages_are_those_of_onnxruntime() {
+    let golden = &export(&in_tree("weights/age"), "age");
+    let saved = Saved::load(&in_tree("weights/age/ebm-0"), None).unwrap();
+    let g_x = saved.trunk.features(&numbers(&[2, 3, 112, 112]), false).unwrap();
+    let places = Tensor::arange_step(0u32, 512, 32, &Device::Cpu).unwrap();
+    assert_near(&g_x.index_select(&places, 1).unwrap(), &golden["g_x"], "g_x of faces");
+    let y: Vec<f32> = list(&golden["y"]).into_iter().map(|y| y as f32).collect();
+    let y = Tensor::from_vec(y, (2, 5, 1), &Device::Cpu).unwrap();
+    let head = saved.head.energy().unwrap();
+    let f = head.score(&head.features(&g_x).unwrap(), &y).unwrap();
+    assert_near(&f, &golden["f"], "f of ages");
+}
+
+#[test]
+fn boxes_score_as_with_onnxruntime() {
+    let file = in_tree("weights/refiner.safetensors");
+    let golden = &export(&file, "refiner");
+    let config = BoxRefiner::open(&file).unwrap().config().clone();
+    let (network, _) = RefinerNetwork::with_body(&config, &file, &Device::Cpu, Key::new(0)).unwrap();
+    let maps = network.maps(&numbers(&[1, 3, 128, 160])).unwrap();
+    let pyramid: Vec<Tensor> = network.pyramid(&maps).unwrap().iter().map(Tensor::detach).collect();
+    for (level, map) in pyramid.iter().enumerate() {
+        let mean = map.mean_all().unwrap().to_scalar::<f32>().unwrap();
+        let expected = golden["means"][format!("level_{level}")].as_f64().unwrap();
+        assert!((f64::from(mean) - expected).abs() <= TOLERANCE, "{level}: {mean} and {expected}");
+    }
+    let boxes = golden["boxes"].as_array().unwrap().iter();
+    let boxes: Vec<[f32; 4]> = boxes
+        .map(|corners| list(corners).iter().map(|x| *x as f32).collect::<Vec<_>>().try_into().unwrap())
+        .collect();
+    let (images, labels) = (vec![0; boxes.len()], vec![0; boxes.len()]);
+    let features = BoxFeatures::new(&pyramid, images, labels, &boxes, BoxConvention::HalfOpen).unwrap();
+    let f = network.head().score(&features, &features.targets().unwrap()).unwrap();
+    assert_near(&f, &golden["f"], "f of boxes");
+}
+
+#[test]
+fn other_models_are_refused() {
+    let refused = |args: &[&str], part: &str| {
+        let output = ebm(&[&["export"], args].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(part), "{said}");
+    };
+    let path = |name: &str| in_tree(name).to_str().unwrap().to_owned();
+    refused(&[&path("weights/tracker"), "x.onnx"], "a model for tracking");
+    refused(&[&path("weights/age/direct_l2-0/model.safetensors"), "x.onnx"], "no energy model");
+    refused(&[&path("weights/detector_mini.safetensors"), "x.onnx"], "have an ONNX form");
+    refused(&[&path("docs"), "x.onnx"], "does not say what it is");
+    refused(&[&path("weights/age"), "x.pb"], "end in .onnx");
+}

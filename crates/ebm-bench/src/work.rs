@@ -373,7 +373,12 @@ mod tests {
 
     #[test]
     fn names_differ_and_own_peers_exist() {
-        let works = works(false, true);
+        for works in [false, true].map(|gpu| works(false, gpu)) {
+            check_names(&works);
+        }
+    }
+
+    fn check_names(works: &[Work]) {
         for (i, work) in works.iter().enumerate() {
             assert!(works[..i].iter().all(|other| other.name != work.name), "{}", work.name);
             let exists = |name| works.iter().any(|other| other.name == name);
@@ -384,7 +389,8 @@ mod tests {
     #[test]
     fn the_script_has_a_function_for_each_task() {
         let compared = |work: &Work| work.peers.iter().any(|peer| peer.ours.is_none());
-        for work in works(false, true).into_iter().filter(compared) {
+        let all = [false, true].into_iter().flat_map(|gpu| works(false, gpu));
+        for work in all.filter(compared) {
             let task = serde_json::to_value(work.task).unwrap();
             let arguments: Vec<&str> =
                 task.as_object().unwrap().keys().map(String::as_str).filter(|key| *key != "task").collect();

@@ -49,7 +49,7 @@ mod tests {
     /// Every work runs, at its tiny size.
     #[test]
     fn all_works_answer() {
-        for work in work::works(true, true) {
+        for work in [false, true].into_iter().flat_map(|gpu| work::works(true, gpu)) {
             let mut answers = Vec::new();
             serve(&work, &Device::Cpu, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
             let answers = String::from_utf8(answers).unwrap();

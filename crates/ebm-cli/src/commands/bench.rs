@@ -72,12 +72,13 @@ pub struct WorkerArgs {
 
 /// Runs one process of the comparison: answers on standard output what it is asked on standard input.
 pub fn run_worker(args: WorkerArgs) -> Result<()> {
-    let works = ebm_bench::works(args.smoke, true);
+    let device = open(args.device)?.device;
+    let works = ebm_bench::works(args.smoke, !device.is_cpu());
     let Some(work) = works.iter().find(|work| work.name == args.name) else {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
     Precision::default().set();
-    ebm_bench::serve(work, &open(args.device)?.device, std::io::stdin().lock(), std::io::stdout().lock())
+    ebm_bench::serve(work, &device, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 /// Runs the comparison.

@@ -2,7 +2,8 @@
 # Builds the book, docs/ with docs/SUMMARY.md, as pages for a browser: target/book/index.html. Where there is no mdBook yet, cargo compiles the
 # one named here into target/mdbook, without its server, which takes a few minutes; nothing is installed elsewhere.
 #
-#   xtask/book/build.sh
+#   xtask/book/build.sh             the book
+#   xtask/book/build.sh --setup     mdBook alone
 set -euo pipefail
 version=0.5.4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -12,6 +13,7 @@ if [ "$("$target/mdbook/bin/mdbook" --version 2>/dev/null)" != "mdbook v$version
   cargo install mdbook --version "$version" --locked --no-default-features --root "$target/mdbook" --target-dir "$target/mdbook/build"
   rm -rf "$target/mdbook/build"
 fi
+[ "${1-}" != --setup ] || exit 0
 said=$("$target/mdbook/bin/mdbook" build --dest-dir "$target/book" 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
 if grep -E 'WARN|ERROR' <<<"$said" >&2; then
   exit 1

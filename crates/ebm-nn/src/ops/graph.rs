@@ -24,12 +24,11 @@ use candle_core::CudaStorage;
 use candle_core::backprop::GradStore;
 use candle_core::{
     CpuStorage, CustomOp1, CustomOp2, CustomOp3, Device, Layout, Result, Shape, Storage, Tensor, TensorId,
-    WithDType, bail,
+    bail,
 };
-use rayon::prelude::*;
 
 use super::kernel::{Argument, Kernel, by_type};
-use super::storage::zeros;
+use super::storage::zip_map;
 
 /// A kernel as a part of the graph.
 pub(crate) trait Apply<const N: usize>: Kernel<N> {
@@ -360,17 +359,6 @@ impl Kernel<2> for Sum {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> Result<CpuStorage> {
-        by_type!("sum", arguments, |[a, b]| added(a, b))
+        by_type!("sum", arguments, |[a, b]| zip_map(a, b, |a, b| a + b))
     }
-}
-
-fn added<T: WithDType>(a: &[T], b: &[T]) -> Vec<T> {
-    const CHUNK: usize = 1 << 14;
-    let mut sum = zeros(a.len());
-    sum.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((sum, a), b)| {
-        for ((sum, a), b) in sum.iter_mut().zip(a).zip(b) {
-            *sum = *a + *b;
-        }
-    });
-    sum
 }

@@ -5,9 +5,9 @@
 mod cuda;
 
 use candle_core::{CpuStorage, Shape, Tensor, WithDType};
-use rayon::prelude::*;
 
 use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::storage::zip_map;
 use super::widened::{is_narrow, widened};
 use crate::Result;
 
@@ -169,14 +169,8 @@ fn between<T: WithDType>(x: T, most: T) -> T {
 }
 
 fn map<T: WithDType>(a: &[T], b: &[T], most: f64, f: impl Fn(T, T, T) -> T + Sync) -> Vec<T> {
-    const CHUNK: usize = 1 << 14;
-    let (mut y, most) = (vec![T::zero(); a.len()], T::from_f64(most));
-    y.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((y, a), b)| {
-        for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-            *y = f(a, b, most);
-        }
-    });
-    y
+    let most = T::from_f64(most);
+    zip_map(a, b, |a, b| f(a, b, most))
 }
 
 #[cfg(test)]

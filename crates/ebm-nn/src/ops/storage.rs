@@ -15,6 +15,18 @@ pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
     rayon::iter::repeat_n(T::zero(), len).with_min_len(LARGE / 8).collect()
 }
 
+/// `f` of the numbers of `a` and `b` in pairs, by all threads.
+pub(crate) fn zip_map<T: WithDType>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync) -> Vec<T> {
+    const CHUNK: usize = 1 << 14;
+    let mut y = vec![T::zero(); a.len()];
+    y.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((y, a), b)| {
+        for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
+            *y = f(a, b);
+        }
+    });
+    y
+}
+
 /// A copy of the numbers of a tensor in its order, as f32: what packed parameters are made of.
 ///
 /// # Errors

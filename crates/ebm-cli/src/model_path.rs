@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use ebm_data::fetch::{HubModel, snapshot};
@@ -10,23 +11,27 @@ use crate::commands::data_get::{fetch_options, reporter};
 
 /// A file or folder, or `hub:OWNER/NAME[@REVISION][/PATH]`, whose files are fetched when they are asked for.
 #[derive(Clone, Debug)]
-pub struct ModelPath(PathBuf);
+pub struct ModelPath {
+    given: PathBuf,
+    /// Where the Hub's cache has it: one command asks the Hub once.
+    fetched: OnceLock<PathBuf>,
+}
 
 impl<T: Into<OsString>> From<T> for ModelPath {
     fn from(text: T) -> Self {
-        Self(text.into().into())
+        Self { given: text.into().into(), fetched: OnceLock::new() }
     }
 }
 
 impl ModelPath {
     /// As it was given, for messages.
     pub fn given(&self) -> &Path {
-        &self.0
+        &self.given
     }
 
     /// The file or folder on this machine.
     pub fn local(&self) -> Result<PathBuf> {
-        Ok(self.fetched()?.unwrap_or_else(|| self.0.clone()))
+        Ok(self.fetched()?.unwrap_or(&self.given).to_owned())
     }
 
     /// The file of weights on this machine; of a repository that is the one that it has, or model.safetensors.
@@ -36,8 +41,8 @@ impl ModelPath {
         if usual.is_file() {
             return Ok(usual);
         }
-        let names = ebm_data::files::files_in(&folder, &["safetensors"])?;
-        let given = self.0.display();
+        let names = ebm_data::files::files_in(folder, &["safetensors"])?;
+        let given = self.given.display();
         match names.as_slice() {
             [only] => Ok(folder.join(only)),
             [] => bail!("{given} has no .safetensors file; give a model's repository"),
@@ -50,13 +55,17 @@ impl ModelPath {
     }
 
     /// Where the Hub's cache has it, if it is of the Hub.
-    fn fetched(&self) -> Result<Option<PathBuf>> {
-        let Some(text) = self.0.to_str().filter(|text| text.starts_with(HubModel::PREFIX)) else {
+    fn fetched(&self) -> Result<Option<&Path>> {
+        if let Some(fetched) = self.fetched.get() {
+            return Ok(Some(fetched));
+        }
+        let Some(text) = self.given.to_str().filter(|text| text.starts_with(HubModel::PREFIX)) else {
             return Ok(None);
         };
         let model: HubModel = text.parse()?;
         let options = fetch_options(false);
         let hub = options.hub.as_ref().context("the Hub's cache has no place: set HF_HOME")?;
-        Ok(Some(snapshot(&model, hub, &options, &mut reporter())?))
+        let fetched = snapshot(&model, hub, &options, &mut reporter())?;
+        Ok(Some(self.fetched.get_or_init(|| fetched)))
     }
 }

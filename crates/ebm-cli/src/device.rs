@@ -14,6 +14,7 @@ pub struct DeviceArgs {
     #[arg(long, default_value_t = Choice::Auto, value_name = "DEVICE")]
     device: Choice,
     /// How a GPU multiplies: full (f32), tf32, or bf16 (tf32, and the maps of a detector's body in bf16).
+    /// The CPU multiplies f32, with bf16 in the layers that refine boxes.
     #[arg(long, default_value_t = Precision::Tf32, value_name = "PRECISION")]
     precision: Precision,
 }
@@ -24,19 +25,44 @@ impl DeviceArgs {
         self.open_for(0)
     }
 
-    /// The type of the maps in a detector's body.
+    /// How it multiplies.
+    pub fn precision(self) -> Precision {
+        self.precision
+    }
+
+    /// The type of the maps in the body of a detector that is trained.
     pub fn maps(self) -> MapType {
         if self.precision == Precision::Bf16 { MapType::Bf16 } else { MapType::F32 }
     }
 
-    /// [`open`](Self::open), where maps can only be f32.
+    /// [`open`](Self::open) for a trained detector.
+    pub fn open_to_detect(self) -> Result<Device> {
+        self.open_any(0)
+    }
+
+    /// [`open`](Self::open) for a trained refiner, whose maps are f32 everywhere.
+    pub fn open_to_refine(self) -> Result<Device> {
+        let device = self.open_any(0)?;
+        if !device.is_cpu() {
+            self.refuse_bf16()?;
+        }
+        Ok(device)
+    }
+
+    /// [`open`](Self::open), where nothing can be bf16.
     pub fn open_single(self) -> Result<Device> {
+        self.refuse_bf16()?;
+        self.open()
+    }
+
+    fn refuse_bf16(self) -> Result<()> {
         if self.precision == Precision::Bf16 {
             bail!(
-                "--precision bf16 is for `train`, `eval` and `predict` of a detector; take tf32 or full here"
+                "--precision bf16 is for `train`, `eval` and `predict` of a detector, and on the CPU for the last two and \
+                 `refine boxes`; take tf32 or full here"
             );
         }
-        self.open()
+        Ok(())
     }
 
     /// Whether a GPU could come of it.
@@ -44,12 +70,17 @@ impl DeviceArgs {
         HAS_CUDA && self.device != Choice::Cpu
     }
 
-    /// The same for one of several processes on this machine.
+    /// [`open`](Self::open) for one of several processes on this machine.
     pub fn open_for(self, local_rank: usize) -> Result<Device> {
-        let opened = open_for(self.device, local_rank)?;
-        if opened.device.is_cpu() && self.precision == Precision::Bf16 {
-            bail!("--precision bf16 is for GPUs, and this would run on the CPU; leave it out");
+        let device = self.open_any(local_rank)?;
+        if device.is_cpu() && self.precision == Precision::Bf16 {
+            bail!("the CPU trains in f32, and this would run on it; leave out --precision bf16");
         }
+        Ok(device)
+    }
+
+    fn open_any(self, local_rank: usize) -> Result<Device> {
+        let opened = open_for(self.device, local_rank)?;
         self.precision.set();
         if let Some(why) = opened.why_cpu {
             eprintln!("computing on the CPU: {why}");

@@ -6,7 +6,7 @@
 //! python crates/ebm-detect/benches/refinement.py BINARY     (torch, safetensors; 2 threads each)
 //! ```
 //!
-//! Requests: `setup BOXES FILE`, which writes the network, the pyramid and the boxes to FILE;
+//! Requests: `setup BOXES FILE [PRECISION]`, which writes the network, the pyramid and the boxes to FILE;
 //! `refine STEPS FILE`, which also writes the refined y, `refine STEPS`, `heads STEPS` (its fully-connected
 //! layers alone), `evaluate` (f and its gradient once) and `score` (f once), whose answers are milliseconds.
 //! The number of threads is rayon's (`RAYON_NUM_THREADS`).
@@ -24,6 +24,7 @@ use ebm_detect::{
     config::{ExperimentConfig, Settings},
 };
 use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_nn::device::Precision;
 use ebm_nn::ops::{PackedLinear, Workspace};
 
 /// As in the programs: freed blocks are kept.
@@ -66,7 +67,7 @@ fn boxes(count: usize) -> (Vec<BBox>, Vec<u32>) {
         .unzip()
 }
 
-fn setup(count: usize, path: &str) -> Case {
+fn setup(count: usize, path: &str, precision: Precision) -> Case {
     let device = Device::Cpu;
     let config = ExperimentConfig::embedded("torchvision").unwrap().detector;
     let random = |shape: &[usize], scale: f32| Tensor::randn(0.0, scale, shape, &device).unwrap();
@@ -81,7 +82,7 @@ fn setup(count: usize, path: &str) -> Case {
         ("energy_predictor.bias".to_owned(), random(&[CLASSES], 0.1)),
     ]);
     let parameters = VarBuilder::from_tensors(tensors.clone(), DType::F32, &device);
-    let head = EnergyHead::new(&config, parameters).unwrap();
+    let head = EnergyHead::new(&config, parameters).unwrap().in_precision(precision);
     let pyramid: Vec<Tensor> = [4, 8, 16, 32, 64]
         .map(|stride: usize| random(&[1, CHANNELS, IMAGE.0.div_ceil(stride), IMAGE.1.div_ceil(stride)], 1.0))
         .to_vec();
@@ -90,7 +91,7 @@ fn setup(count: usize, path: &str) -> Case {
         BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, BoxConvention::HalfOpen).unwrap();
     let layers = ["fc6", "fc7"].map(|name| {
         let part = |part: &str| &tensors[&format!("energy_head.{name}.{part}")];
-        PackedLinear::new(part("weight"), Some(part("bias"))).unwrap()
+        PackedLinear::with_inputs(part("weight"), Some(part("bias")), precision, |i| i).unwrap()
     });
     tensors.extend(pyramid.into_iter().enumerate().map(|(i, level)| (format!("p{}", i + 2), level)));
     let corners = Tensor::from_slice(boxes.as_flattened(), (count, 4), &device).unwrap();
@@ -155,8 +156,10 @@ fn main() {
     let mut case = None;
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
-        if let Some((count, path)) = line.strip_prefix("setup ").and_then(|rest| rest.split_once(' ')) {
-            case = Some(setup(count.parse().unwrap(), path));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["setup", count, path, precision @ ..] = &words[..] {
+            let precision = precision.first().map_or(Precision::Full, |name| name.parse().unwrap());
+            case = Some(setup(count.parse().unwrap(), path, precision));
             println!("ready");
         } else if let Some(case) = &case {
             println!("{}", measure(case, &line));

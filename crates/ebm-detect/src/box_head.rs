@@ -4,6 +4,7 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, clip},
+    device::Precision,
     onnx::{Graph, Value},
     ops::{PackedLinear, relu_gradient},
 };
@@ -87,15 +88,15 @@ impl TwoMlpHead {
 
     /// fc6 and fc7 with packed weights; fc6 reads pooled boxes with the channels innermost, `(bins, C)` of
     /// each view after the other, of which `bins` says the numbers.
-    pub(crate) fn pack(&self, bins: &[usize]) -> Result<[PackedLinear; 2]> {
+    pub(crate) fn pack(&self, bins: &[usize], precision: Precision) -> Result<[PackedLinear; 2]> {
         let channels = self.fc6.weight().dim(1)? / bins.iter().sum::<usize>().max(1);
         let mut columns = Vec::new();
         for &bins in bins {
             let first = columns.len();
             columns.extend((0..bins * channels).map(|i| first + i % channels * bins + i / channels));
         }
-        let fc6 = self.fc6.pack(|input| columns[input])?;
-        Ok([fc6, self.fc7.pack(|input| input)?])
+        let fc6 = self.fc6.pack(precision, |input| columns[input])?;
+        Ok([fc6, self.fc7.pack(precision, |input| input)?])
     }
 }
 

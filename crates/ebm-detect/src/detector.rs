@@ -14,6 +14,7 @@ use candle_core::Device;
 
 use ebm_data::{Image, coco::CocoDataset, decode::read_image};
 use ebm_eval::detections::MAX_COORDINATE;
+use ebm_nn::device::Precision;
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
@@ -21,7 +22,7 @@ use self::refined::{refine_boxes, refine_with_density};
 pub use self::scene::Scene;
 use self::two_stages::{Found, TwoStages};
 use crate::{
-    config::{ExperimentConfig, MapType},
+    config::ExperimentConfig,
     corner_density::BoxDensity,
     error::{Error, Result},
     evaluation::{Evaluation, RefinedDetections, Regressed},
@@ -46,8 +47,9 @@ pub struct DetectorOptions {
     pub step_factor: Option<f64>,
     /// Detections of a lower score keep the detector's boxes where a `refiner` would place them anew.
     pub min_score: f32,
-    /// In what the maps of body and pyramid are held.
-    pub maps: MapType,
+    /// With [`Precision::Bf16`], on a GPU the maps of body and pyramid are bf16, and on the CPU the numbers
+    /// that the fully-connected layers of a confidence or a refiner multiply.
+    pub precision: Precision,
     /// Where the networks compute.
     pub device: Device,
 }
@@ -56,8 +58,8 @@ impl Default for DetectorOptions {
     /// No branch, no refiner, what the files say, the CPU.
     fn default() -> Self {
         let (config, branch, refiner, method, step_factor) = (None, None, None, None, None);
-        let (min_score, maps, device) = (0.0, MapType::default(), Device::Cpu);
-        Self { config, branch, refiner, method, step_factor, min_score, maps, device }
+        let (min_score, precision, device) = (0.0, Precision::default(), Device::Cpu);
+        Self { config, branch, refiner, method, step_factor, min_score, precision, device }
     }
 }
 

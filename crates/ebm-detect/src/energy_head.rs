@@ -11,6 +11,7 @@ use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
 use ebm_experiment::config::Setting;
 use ebm_nn::boxes::{BBox, BoxConvention, paired_iou};
+use ebm_nn::device::Precision;
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::{self, channels_last};
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
@@ -187,6 +188,8 @@ pub struct EnergyHead {
     weight: Tensor,
     /// `(K)`.
     bias: Tensor,
+    /// Of fc6 and fc7 in prediction on the CPU.
+    precision: Precision,
     prepared: Prepared<PackedHead>,
 }
 
@@ -210,8 +213,16 @@ impl EnergyHead {
             weight: predictor.get_with_hints((classes, representation), "weight", init)?,
             bias: predictor.get_with_hints(classes, "bias", Init::Const(0.0))?,
             pooler,
+            precision: Precision::default(),
             prepared: Prepared::new(),
         })
+    }
+
+    /// The same whose fc6 and fc7 multiply numbers of this precision in prediction on the CPU, where
+    /// parameters are constant; what is trained, and what a GPU computes, is as it was.
+    #[must_use]
+    pub fn in_precision(self, precision: Precision) -> Self {
+        Self { precision, prepared: Prepared::new(), ..self }
     }
 
     /// What serves boxes of this type in prediction, where all parameters are constant: f32 on the CPU.
@@ -221,7 +232,7 @@ impl EnergyHead {
             return Ok(None);
         }
         let bins: Vec<usize> = self.pooler.views().iter().map(View::len).collect();
-        let layers = || self.mlp.pack(&bins);
+        let layers = || self.mlp.pack(&bins, self.precision);
         let packed = || PackedHead::new(self.pooler.clone(), layers()?, &self.weight, &self.bias);
         self.prepared.get(packed).map(Some)
     }

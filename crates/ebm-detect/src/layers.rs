@@ -3,6 +3,7 @@
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
+use ebm_nn::device::Precision;
 use ebm_nn::ops::{PackedLinear, linear, linear_relu};
 
 use crate::error::Result;
@@ -79,10 +80,10 @@ impl Linear {
         [&self.weight, &self.bias]
     }
 
-    /// Its weights in the order in which the processor reads them, f32; input i is the weight's column
+    /// Its weights in the order in which the processor reads them; input i is the weight's column
     /// `column(i)`.
-    pub fn pack(&self, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
-        Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), column)?)
+    pub fn pack(&self, precision: Precision, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
+        Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), precision, column)?)
     }
 }
 

@@ -98,8 +98,8 @@ impl ModelArgs {
             method: self.method.clone(),
             step_factor: self.step_factor,
             min_score,
-            maps: self.device.maps(),
-            device: self.device.open()?,
+            precision: self.device.precision(),
+            device: self.device.open_to_detect()?,
         };
         Ok(match file(&self.detector)? {
             Some(weights) => Detector::open_with(weights, &options)?,

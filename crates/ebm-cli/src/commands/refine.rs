@@ -91,7 +91,8 @@ struct Work {
 /// Runs the command.
 pub fn run(args: &RefineArgs) -> Result<()> {
     let (step_factor, clip) = (args.step_factor, !args.no_clip);
-    let options = RefinerOptions { step_factor, clip, device: args.device.open_single()? };
+    let (device, precision) = (args.device.open_to_refine()?, args.device.precision());
+    let options = RefinerOptions { step_factor, clip, device, precision };
     let refiner = BoxRefiner::open_with(args.refiner.file()?, &options)?;
     if args.density {
         refiner.check_density().context("--density")?;

@@ -1,9 +1,10 @@
 //! The network and its inference.
 
-use candle_core::DType;
+use candle_core::{DType, Device};
 use ebm_experiment::config::{Setting, settings};
 use ebm_nn::{
     boxes::BoxConvention,
+    device::Precision,
     resnet::{Norm, ResNetConfig},
 };
 use serde::{Deserialize, Serialize};
@@ -186,6 +187,12 @@ impl Setting for MapType {}
 impl MapType {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// In what a network of this precision holds its maps on this device.
+    #[must_use]
+    pub fn of(precision: Precision, device: &Device) -> Self {
+        if precision == Precision::Bf16 && !device.is_cpu() { Self::Bf16 } else { Self::F32 }
     }
 
     /// The tensors' type.

@@ -12,8 +12,8 @@ use crate::{
 
 impl DetectorOptions {
     pub(super) fn of_refiner(&self) -> RefinerOptions {
-        let (step_factor, device) = (self.step_factor, self.device.clone());
-        RefinerOptions { step_factor, device, ..RefinerOptions::default() }
+        let (step_factor, device, precision) = (self.step_factor, self.device.clone(), self.precision);
+        RefinerOptions { step_factor, device, precision, ..RefinerOptions::default() }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{DensityOptions, DetectorOptions};
 use crate::{
     box_head::Candidate,
     branch::Branch,
-    config::ExperimentConfig,
+    config::{ExperimentConfig, MapType},
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::BoxFeatures,
     error::{Error, Result},
@@ -83,7 +83,7 @@ impl TwoStages {
         options: &DetectorOptions,
     ) -> Result<Self> {
         let mut config = options.config.clone().map_or_else(|| weights.configuration(), Ok)?;
-        config.detector.backbone.maps = options.maps;
+        config.detector.backbone.maps = MapType::of(options.precision, &options.device);
         let network = weights.detector(&config.detector)?;
         let open = |file| TrainedBranch::open(file, weights, &config, options);
         let branch = branch.map(open).transpose()?;
@@ -284,6 +284,7 @@ impl TrainedBranch {
             None => refuse(error.to_string()),
         })?;
         let branch = Branch::load(row.density.as_ref(), &config.detector, file)?;
+        let branch = branch.in_precision(options.precision);
         let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
         let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
         let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));

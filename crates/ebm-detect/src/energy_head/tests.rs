@@ -96,7 +96,7 @@ fn features() -> BoxFeatures {
 fn constant(head: &EnergyHead) -> EnergyHead {
     let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
     let (pooler, mlp, prepared) = (head.pooler.clone(), head.mlp.detached(), Prepared::new());
-    EnergyHead { pooler, mlp, weight, bias, prepared }
+    EnergyHead { pooler, mlp, weight, bias, precision: Precision::Full, prepared }
 }
 
 fn difference(a: &Tensor, b: &Tensor) -> f32 {
@@ -140,6 +140,22 @@ fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) 
     // A candidate's f depends on no other candidate.
     let alone = packed.score(features, &y.narrow(1, 150, 1).unwrap()).unwrap();
     assert_eq!(difference(&alone, &packed_f.narrow(1, 150, 1).unwrap()), 0.0);
+}
+
+#[test]
+fn in_bf16_it_is_almost_the_same_function() {
+    for (head, features) in [small(), of_several_views()] {
+        let single = constant(&head);
+        let y = features.targets().unwrap();
+        let (f, gradient) = single.score_and_grad(&features, &y).unwrap();
+        // Whatever it prepared before.
+        let narrow = single.in_precision(Precision::Bf16);
+        let (narrow_f, narrow_gradient) = narrow.score_and_grad(&features, &y).unwrap();
+        for (exact, narrow) in [(f, narrow_f), (gradient, narrow_gradient)] {
+            let (error, scale) = (difference(&exact, &narrow), largest(&exact));
+            assert!(error > 1e-6 * scale && error < 0.02 * scale, "{error} of {scale}");
+        }
+    }
 }
 
 #[test]

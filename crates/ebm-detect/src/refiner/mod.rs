@@ -17,6 +17,7 @@ use ebm_core::{GaussianMixture, GradientAscent, Tempered};
 use ebm_data::Image;
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
+    device::Precision,
     import::LoadPolicy,
     params::ParamStore,
 };
@@ -49,12 +50,14 @@ pub struct RefinerOptions {
     pub clip: bool,
     /// Where the network computes.
     pub device: Device,
+    /// Of the head on the CPU.
+    pub precision: Precision,
 }
 
 impl Default for RefinerOptions {
-    /// What the file says, clipped, the CPU.
+    /// What the file says, clipped, f32 on the CPU.
     fn default() -> Self {
-        Self { step_factor: None, clip: true, device: Device::Cpu }
+        Self { step_factor: None, clip: true, device: Device::Cpu, precision: Precision::default() }
     }
 }
 
@@ -163,6 +166,7 @@ impl BoxRefiner {
         if !report.is_exact() {
             return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
         }
+        let network = network.in_precision(options.precision);
         let factor = options.step_factor.or(said.step_factor).unwrap_or(1.0);
         let ascent = scaled(&config.ascent, factor);
         let calibration = Some(said.calibration).filter(|text| !text.is_empty());

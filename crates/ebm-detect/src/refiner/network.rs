@@ -3,6 +3,7 @@
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::{
+    device::Precision,
     fpn::Fpn,
     onnx::{Graph, Value},
     ops,
@@ -69,6 +70,12 @@ impl RefinerNetwork {
             return Err(refuse(format!("its names are not those of the refiner's network: {report}")));
         }
         Ok((network, store))
+    }
+
+    /// The same with [the head in this precision](EnergyHead::in_precision).
+    #[must_use]
+    pub fn in_precision(self, precision: Precision) -> Self {
+        Self { head: self.head.in_precision(precision), ..self }
     }
 
     /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use candle_core::DType;
 
 /// In what a GPU multiplies f32; parameters, sums, losses and updates are f32 in each. The CPU multiplies f32
-/// as f32.
+/// as f32, but for layers that were [packed](crate::ops::PackedLinear::with_inputs) in bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// f32.
@@ -15,7 +15,7 @@ pub enum Precision {
     #[default]
     Tf32,
     /// TF32, and the maps of a network's body are bf16: half the memory. The weights are rounded for each
-    /// product.
+    /// product. On the CPU, what packed layers multiply is bf16.
     Bf16,
 }
 

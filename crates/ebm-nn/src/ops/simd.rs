@@ -33,6 +33,12 @@ pub(crate) fn detect() -> Level {
     *BEST
 }
 
+/// Whether this processor multiplies bf16, within the limit.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_bf16() -> bool {
+    detect() == Level::Avx512 && std::is_x86_feature_detected!("avx512bf16")
+}
+
 /// The best instruction sets of this processor within the limit of `EBM_SIMD`, for kernels that are written with
 /// vectors of any length.
 pub fn arch() -> Arch {

@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
+use ebm_nn::device::Precision;
 use ebm_nn::init;
 use ebm_nn::layers::{Conv2d, Conv2dConfig};
 use ebm_nn::norm::{BatchNorm, BatchNormConfig};
@@ -79,6 +80,6 @@ impl LinearBlock {
         let bias = ((&self.bias * &scale)? + shift)?;
         let channels = weight.dim(1)? / bins;
         let column = |i: usize| i % channels * bins + i / channels;
-        Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), column)?)
+        Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), Precision::Full, column)?)
     }
 }

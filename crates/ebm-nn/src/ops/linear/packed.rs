@@ -6,7 +6,8 @@ use candle_core::Tensor;
 
 use rayon::prelude::*;
 
-use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
+use crate::device::Precision;
+use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense, halves, pair};
 use crate::ops::relu::Activation;
 use crate::ops::storage::numbers;
 use crate::{Error, Result};
@@ -18,30 +19,31 @@ use crate::{Error, Result};
 /// every number of threads.
 #[derive(Clone, Debug)]
 pub struct PackedLinear {
-    /// Row i, column o: W[o, i].
-    panels: Panels,
+    weight: Weights,
     bias: Vec<f32>,
-    /// Row o, column i: W[o, i], from the first gradient on.
-    transposed: OnceLock<Panels>,
+    /// Wᵀ, from the first gradient on.
+    transposed: OnceLock<Weights>,
 }
 
 impl PackedLinear {
-    /// Packs `weight` (O, I) and `bias` (O).
+    /// Packs `weight` (O, I) and `bias` (O), as f32.
     ///
     /// # Errors
     /// [`Error::Argument`] where a shape does not fit or an extent is zero.
     pub fn new(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
-        Self::with_inputs(weight, bias, |i| i)
+        Self::with_inputs(weight, bias, Precision::Full, |i| i)
     }
 
     /// [`new`](Self::new) for inputs in another order than the weight's: input i of the layer meets column
-    /// `column(i)` of `weight`.
+    /// `column(i)` of `weight`. With [`Precision::Bf16`] the weights are held in bf16 and x is rounded to it;
+    /// bias, sums and results are f32.
     ///
     /// # Errors
     /// As [`new`](Self::new), and where a column is not one of `0..I`.
     pub fn with_inputs(
         weight: &Tensor,
         bias: Option<&Tensor>,
+        precision: Precision,
         column: impl Fn(usize) -> usize,
     ) -> Result<Self> {
         let &[outputs, inputs] = weight.dims() else {
@@ -60,28 +62,23 @@ impl PackedLinear {
             return refuse(format!("the weight {:?} has no column {bad}", weight.dims()));
         }
         let weight = numbers(weight)?;
-        let mut panels = Panels::zeros(inputs, outputs);
-        let width = panels.width();
-        panels.panels_mut().enumerate().for_each(|(panel, to)| {
-            for (j, row) in weight.chunks_exact(inputs).skip(panel * width).take(width).enumerate() {
-                for (to, &column) in to.chunks_exact_mut(width).zip(&columns) {
-                    to[j] = row[column];
-                }
-            }
-        });
-        Ok(Self { panels, bias: bias.map_or(Ok(Vec::new()), numbers)?, transposed: OnceLock::new() })
+        let element = |i: usize, o: usize| weight[o * inputs + columns[i]];
+        let mut packed = Weights::zeros(Panels::zeros, inputs, outputs, precision == Precision::Bf16);
+        let fill = packed.filler(element);
+        packed.panels.panels_mut().enumerate().for_each(|(panel, to)| fill(panel, to));
+        Ok(Self { weight: packed, bias: bias.map_or(Ok(Vec::new()), numbers)?, transposed: OnceLock::new() })
     }
 
     /// I.
     #[must_use]
     pub fn inputs(&self) -> usize {
-        self.panels.depth()
+        self.weight.depth
     }
 
     /// O.
     #[must_use]
     pub fn outputs(&self) -> usize {
-        self.panels.columns()
+        self.weight.panels.columns()
     }
 
     /// `x` (N, I) -> (N, O), with ReLU where `relu`. Hand the result back to `workspace` when done with it.
@@ -91,7 +88,7 @@ impl PackedLinear {
     pub fn forward(&self, x: &[f32], relu: bool, workspace: &Workspace) -> Result<Vec<f32>> {
         let activation = Activation::relu_where(relu);
         let epilogue = Epilogue { bias: &self.bias, residual: None, activation };
-        times(x, &self.panels, epilogue, workspace)
+        self.weight.times(x, epilogue, workspace)
     }
 
     /// The gradient in x, (N, I), from `gradient` in y, (N, O); no bias enters. With `activation`, y (N, O)
@@ -105,9 +102,9 @@ impl PackedLinear {
         activation: Option<&[f32]>,
         workspace: &Workspace,
     ) -> Result<Vec<f32>> {
-        let transposed = self.transposed.get_or_init(|| transpose(&self.panels));
+        let transposed = self.transposed.get_or_init(|| self.weight.transposed());
         let Some(activation) = activation else {
-            return times(gradient, transposed, Epilogue::default(), workspace);
+            return transposed.times(gradient, Epilogue::default(), workspace);
         };
         if activation.len() != gradient.len() {
             return refuse(format!("a gradient of {} for {} activations", gradient.len(), activation.len()));
@@ -116,41 +113,73 @@ impl PackedLinear {
         for ((open, gradient), y) in open.iter_mut().zip(gradient).zip(activation) {
             *open = if *y > 0.0 { *gradient } else { 0.0 };
         }
-        let result = times(&open, transposed, Epilogue::default(), workspace);
+        let result = transposed.times(&open, Epilogue::default(), workspace);
         workspace.give(open);
         result
     }
 }
 
-/// The transposed matrix. On this thread alone: others may wait for the result, and must not be given work
-/// meanwhile.
-fn transpose(panels: &Panels) -> Panels {
-    let mut transposed = Panels::zeros_here(panels.columns(), panels.depth());
-    let width = panels.width();
-    for (panel, to) in transposed.panels_mut_in_order().enumerate() {
-        let rows = panel * width..panels.depth().min((panel + 1) * width);
-        for (o, to) in to.chunks_exact_mut(width).enumerate() {
-            for (to, i) in to.iter_mut().zip(rows.clone()) {
-                *to = panels.get(i, o);
+/// A matrix B (depth × columns) in panels.
+#[derive(Clone, Debug)]
+struct Weights {
+    /// Of f32, or of pairs of bf16.
+    panels: Panels,
+    is_bf16: bool,
+    depth: usize,
+}
+
+impl Weights {
+    /// Zeros, in room that `zeros` makes.
+    fn zeros(zeros: fn(usize, usize) -> Panels, depth: usize, columns: usize, is_bf16: bool) -> Self {
+        let steps = if is_bf16 { depth.div_ceil(2) } else { depth };
+        Self { panels: zeros(steps, columns), is_bf16, depth }
+    }
+
+    /// What fills a panel, its number and its numbers given, where element (k, column) of B is
+    /// `element(k, column)`.
+    fn filler<F: Fn(usize, usize) -> f32>(&self, element: F) -> impl Fn(usize, &mut [f32]) + use<F> {
+        let (width, columns, depth, is_bf16) =
+            (self.panels.width(), self.panels.columns(), self.depth, self.is_bf16);
+        move |panel, to| {
+            for (j, column) in (panel * width..columns.min((panel + 1) * width)).enumerate() {
+                for (step, to) in to.chunks_exact_mut(width).enumerate() {
+                    to[j] = if is_bf16 {
+                        let second = 2 * step + 1;
+                        let last = if second < depth { element(second, column) } else { 0.0 };
+                        pair(element(2 * step, column), last)
+                    } else {
+                        element(step, column)
+                    };
+                }
             }
         }
     }
-    transposed
-}
 
-/// `epilogue(a · B)` for rows of a that lie end to end.
-fn times(a: &[f32], panels: &Panels, epilogue: Epilogue<'_>, workspace: &Workspace) -> Result<Vec<f32>> {
-    let depth = panels.depth();
-    if !a.len().is_multiple_of(depth) {
-        return refuse(format!("{} numbers are no rows of {depth}", a.len()));
+    fn get(&self, k: usize, column: usize) -> f32 {
+        if self.is_bf16 { halves(self.panels.get(k / 2, column))[k % 2] } else { self.panels.get(k, column) }
     }
-    let count = a.len() / depth;
-    let mut c = workspace.take(count * panels.columns());
-    if count > 0 {
-        let sizes = Sizes { rows: count, depth, columns: panels.columns() };
-        dense(Left::Rows(a), Right::Panels(panels), sizes, Output::Rows(&mut c, epilogue))?;
+
+    /// Bᵀ. On this thread alone: others may wait for the result, and must not be given work meanwhile.
+    fn transposed(&self) -> Self {
+        let mut transposed = Self::zeros(Panels::zeros_here, self.panels.columns(), self.depth, self.is_bf16);
+        let fill = transposed.filler(|o, i| self.get(i, o));
+        transposed.panels.panels_mut_in_order().enumerate().for_each(|(panel, to)| fill(panel, to));
+        transposed
     }
-    Ok(c)
+
+    /// `epilogue(a · B)` for rows of a that lie end to end.
+    fn times(&self, a: &[f32], epilogue: Epilogue<'_>, workspace: &Workspace) -> Result<Vec<f32>> {
+        if !a.len().is_multiple_of(self.depth) {
+            return refuse(format!("{} numbers are no rows of {}", a.len(), self.depth));
+        }
+        let sizes = Sizes { rows: a.len() / self.depth, depth: self.depth, columns: self.panels.columns() };
+        let mut c = workspace.take(sizes.rows * sizes.columns);
+        if sizes.rows > 0 {
+            let left = if self.is_bf16 { Left::Rounded(a) } else { Left::Rows(a) };
+            dense(left, Right::Panels(&self.panels), sizes, Output::Rows(&mut c, epilogue))?;
+        }
+        Ok(c)
+    }
 }
 
 fn refuse<T>(reason: String) -> Result<T> {
@@ -204,11 +233,32 @@ mod tests {
     fn inputs_in_another_order() {
         let (x, w) = (noise(&[3, 8], 1), noise(&[4, 8], 2));
         // The layer sees x backwards.
-        let layer = PackedLinear::with_inputs(&w, None, |i| 7 - i).unwrap();
+        let layer = PackedLinear::with_inputs(&w, None, Precision::Full, |i| 7 - i).unwrap();
         let mut turned = numbers(&x).unwrap();
         turned.chunks_exact_mut(8).for_each(<[f32]>::reverse);
         let y = layer.forward(&turned, false, &Workspace::new()).unwrap();
         assert_close(&y, &linear(&x, &w, None).unwrap());
+    }
+
+    /// The same in f64, of numbers that candle rounded to bf16.
+    #[test]
+    fn in_bf16_it_is_the_layer_of_rounded_numbers() {
+        let workspace = Workspace::new();
+        let rounded = |x: &Tensor| x.to_dtype(DType::BF16).unwrap().to_dtype(DType::F64).unwrap();
+        for (rows, inputs, outputs) in [(1, 1, 1), (7, 33, 5), (100, 1901, 70)] {
+            let (x, w, b) = (noise(&[rows, inputs], 1), noise(&[outputs, inputs], 2), noise(&[outputs], 3));
+            let layer = PackedLinear::with_inputs(&w, Some(&b), Precision::Bf16, |i| i).unwrap();
+            assert_eq!((layer.inputs(), layer.outputs()), (inputs, outputs));
+            let product = rounded(&x).matmul(&rounded(&w).t().unwrap()).unwrap();
+            let expected = product.broadcast_add(&b.to_dtype(DType::F64).unwrap()).unwrap();
+            let y = layer.forward(&numbers(&x).unwrap(), false, &workspace).unwrap();
+            assert_close(&y, &expected.to_dtype(DType::F32).unwrap());
+
+            let g = noise(&[rows, outputs], 4);
+            let found = layer.input_gradient(&numbers(&g).unwrap(), None, &workspace).unwrap();
+            let expected = rounded(&g).matmul(&rounded(&w)).unwrap();
+            assert_close(&found, &expected.to_dtype(DType::F32).unwrap());
+        }
     }
 
     #[test]
@@ -226,7 +276,7 @@ mod tests {
         refused(PackedLinear::new(&w, Some(&noise(&[8], 1))));
         refused(PackedLinear::new(&noise(&[8], 1), None));
         refused(PackedLinear::new(&Tensor::zeros((0, 8), DType::F32, &Device::Cpu).unwrap(), None));
-        refused(PackedLinear::with_inputs(&w, None, |i| i + 1));
+        refused(PackedLinear::with_inputs(&w, None, Precision::Full, |i| i + 1));
         let (layer, workspace) = (PackedLinear::new(&w, None).unwrap(), Workspace::new());
         assert!(layer.forward(&[0.0; 9], true, &workspace).is_err());
         assert!(layer.input_gradient(&[0.0; 5], None, &workspace).is_err());

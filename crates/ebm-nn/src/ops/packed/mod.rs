@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `tile` | the innermost loops, in registers |
 //! | `outer` | the same for sums over the rows of both operands |
+//! | `pairs` | the same as `tile` of numbers in bf16 |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
 //! | `dense` | the product of matrices whose rows lie end to end, of any depth |
 //! | `product` | the product, cut into tasks, with bias, residual and activation while a tile is at hand |
@@ -12,6 +13,7 @@
 
 mod dense;
 mod outer;
+mod pairs;
 mod panels;
 mod product;
 mod tile;
@@ -19,6 +21,7 @@ mod workspace;
 
 pub(super) use dense::{Left, Output, Right, Sizes, dense};
 pub(super) use outer::{Segment, accumulate};
+pub(super) use pairs::{halves, pair};
 pub(super) use panels::Panels;
 pub(super) use product::{Epilogue, Strided, finish, product, product_here, tile, tiles};
 pub(super) use tile::{MOST_ROWS, Rows, Sums, VECTORS, multiply};

@@ -59,6 +59,12 @@ impl Sums {
         &self.0[i * width..(i + 1) * width]
     }
 
+    /// All of them.
+    #[inline(always)]
+    pub(super) fn all_mut(&mut self) -> &mut [f32] {
+        &mut self.0
+    }
+
     /// The first `count` rows.
     #[inline(always)]
     pub(super) fn rows(&self, count: usize, width: usize) -> &[f32] {

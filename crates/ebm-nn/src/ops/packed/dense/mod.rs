@@ -16,6 +16,7 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::outer::{Segment, accumulate};
+use super::pairs;
 use super::panels::{Panels, panel_width};
 use super::product::{Epilogue, Strided, finish, tile, tiles};
 use super::tile::{MOST_ROWS, Rows, Sums, VECTORS, most_rows, multiply};
@@ -39,6 +40,8 @@ const TASK: usize = 1 << 18;
 pub(in crate::ops) enum Left<'a> {
     /// Row after row.
     Rows(&'a [f32]),
+    /// Row after row, to be rounded to bf16; B is packed, in [pairs](super::pairs).
+    Rounded(&'a [f32]),
     /// Column after column.
     Columns(&'a [f32]),
 }
@@ -76,10 +79,12 @@ pub(in crate::ops) fn dense(
     output: Output<'_>,
 ) -> Result<()> {
     let Sizes { rows, depth, columns } = sizes;
-    let (Left::Rows(a) | Left::Columns(a)) = left;
+    let (Left::Rows(a) | Left::Rounded(a) | Left::Columns(a)) = left;
+    let in_pairs = matches!(left, Left::Rounded(_));
+    let steps = if in_pairs { depth.div_ceil(2) } else { depth };
     let fits = match right {
-        Right::Panels(panels) => (panels.depth(), panels.columns()) == (depth, columns),
-        Right::Rows(b) => b.len() == depth * columns,
+        Right::Panels(panels) => (panels.depth(), panels.columns()) == (steps, columns),
+        Right::Rows(b) => !in_pairs && b.len() == depth * columns,
     };
     if a.len() != rows * depth || !fits {
         bail!("the operands are no ({rows} x {depth}) and ({depth} x {columns}) matrices");
@@ -89,7 +94,7 @@ pub(in crate::ops) fn dense(
         Output::Columns(c) => (c, Epilogue::default(), true),
     };
     let panels = columns.div_ceil(panel_width());
-    let parts = even_ranges(depth, depth.div_ceil(DEPTH), 16);
+    let parts = even_ranges(steps, steps.div_ceil(DEPTH), 16);
     let tasks = cut(sizes, panels);
     let mut rest = if transposed { MatMut::new(c, columns, rows)? } else { MatMut::new(c, rows, columns)? };
     let (row_ranges, panel_ranges) = (even_ranges(rows, tasks.0, 1), even_ranges(panels, tasks.1, 1));
@@ -279,6 +284,12 @@ impl Strip {
                     to[..part.len()].copy_from_slice(&a[row * sizes.depth..][part.clone()]);
                 }
             }
+            Left::Rounded(a) => {
+                let numbers = 2 * part.start..sizes.depth.min(2 * part.end);
+                for (to, row) in self.0.chunks_exact_mut(STRIDE).zip(rows) {
+                    pairs::round(&a[row * sizes.depth..][numbers.clone()], &mut to[..part.len()]);
+                }
+            }
             Left::Columns(a) => {
                 for (to, k) in self.0.chunks_exact_mut(MOST_ROWS).zip(part) {
                     to[..rows.len()].copy_from_slice(&a[k * sizes.rows..][rows.clone()]);
@@ -306,11 +317,11 @@ impl Strip {
                 let run = 0..depth;
                 let rows = Rows { data: &self.0, starts: &starts[..count], runs: std::slice::from_ref(&run) };
                 multiply(simd, rows, panel, fresh);
-                let (fresh, _) = S::as_simd_f32s(fresh.rows(count, width));
-                let (sums, _) = S::as_mut_simd_f32s(sums);
-                for (sum, fresh) in sums.iter_mut().zip(fresh) {
-                    *sum = if first { *fresh } else { simd.add_f32s(*sum, *fresh) };
-                }
+                add(simd, fresh.rows(count, width), first, sums);
+            }
+            Left::Rounded(_) => {
+                pairs::multiply(simd, Strided { data: &self.0, stride: STRIDE }, count, panel, fresh);
+                add(simd, fresh.rows(count, width), first, sums);
             }
             Left::Columns(_) => {
                 if first {
@@ -320,5 +331,14 @@ impl Strip {
                 accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, sums);
             }
         }
+    }
+}
+
+/// `sums += fresh`, or `sums = fresh` where they are the first.
+#[inline(always)]
+fn add<S: Simd>(simd: S, fresh: &[f32], first: bool, sums: &mut [f32]) {
+    let ((fresh, _), (sums, _)) = (S::as_simd_f32s(fresh), S::as_mut_simd_f32s(sums));
+    for (sum, fresh) in sums.iter_mut().zip(fresh) {
+        *sum = if first { *fresh } else { simd.add_f32s(*sum, *fresh) };
     }
 }

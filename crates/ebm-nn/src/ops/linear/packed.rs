@@ -7,7 +7,9 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use crate::device::Precision;
-use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense, halves, pair};
+use crate::ops::packed::{
+    Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense, halves, pair, round,
+};
 use crate::ops::relu::Activation;
 use crate::ops::storage::numbers;
 use crate::{Error, Result};
@@ -172,11 +174,20 @@ impl Weights {
         if !a.len().is_multiple_of(self.depth) {
             return refuse(format!("{} numbers are no rows of {}", a.len(), self.depth));
         }
-        let sizes = Sizes { rows: a.len() / self.depth, depth: self.depth, columns: self.panels.columns() };
-        let mut c = workspace.take(sizes.rows * sizes.columns);
-        if sizes.rows > 0 {
-            let left = if self.is_bf16 { Left::Rounded(a) } else { Left::Rows(a) };
-            dense(left, Right::Panels(&self.panels), sizes, Output::Rows(&mut c, epilogue))?;
+        let (rows, steps) = (a.len() / self.depth, self.panels.depth());
+        let sizes = Sizes { rows, depth: steps, columns: self.panels.columns() };
+        let mut c = workspace.take(rows * sizes.columns);
+        let output = Output::Rows(&mut c, epilogue);
+        match (rows, self.is_bf16) {
+            (0, _) => {}
+            (_, false) => dense(Left::Rows(a), Right::Panels(&self.panels), sizes, output)?,
+            (_, true) => {
+                let mut pairs = workspace.take(rows * steps);
+                let of_rows = pairs.par_chunks_exact_mut(steps).zip(a.par_chunks_exact(self.depth));
+                of_rows.for_each(|(to, row)| round(row, to));
+                dense(Left::Pairs(&pairs), Right::Panels(&self.panels), sizes, output)?;
+                workspace.give(pairs);
+            }
         }
         Ok(c)
     }

@@ -36,7 +36,7 @@ fn upper(x: f32) -> u32 {
 
 /// The pairs of a row; where its length is odd, the last one's second number is 0.
 #[inline(always)]
-pub(super) fn round(row: &[f32], to: &mut [f32]) {
+pub(in crate::ops) fn round(row: &[f32], to: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() {
         #[expect(

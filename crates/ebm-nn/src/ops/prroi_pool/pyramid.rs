@@ -6,9 +6,7 @@ use super::{OP, Precise};
 use crate::error::{Error, Result};
 use crate::ops::float::Float;
 use crate::ops::layout::ChannelsLast;
-use crate::ops::roi::{
-    BoxWeights, Roi, RoiKernel, RoiPool, by_place, check_settings, parse, pool_box, roi_grad_box,
-};
+use crate::ops::roi::{BoxWeights, Roi, RoiPool, by_place, check_settings, parse, pool_box, roi_grad_box};
 use crate::ops::simd::detect;
 
 /// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
@@ -84,8 +82,8 @@ impl<'a, T: Float> Pyramid<'a, T> {
         let mut result = vec![[T::zero(); 4]; boxes.len()];
         let work = result.iter_mut().zip(grad.chunks_exact(self.tile_len())).zip(level_of);
         self.ordered(work, &boxes).into_par_iter().for_each_init(
-            || (BoxWeights::default(), RoiKernel::new(self.channels)),
-            |(weights, scratch), (((result, grad), &level), roi)| {
+            BoxWeights::default,
+            |weights, (((result, grad), &level), roi)| {
                 let map = self.weigh(level, roi, weights);
                 if weights.is_zero() {
                     return;
@@ -93,7 +91,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
                 weights.transpose();
                 let mut coordinates = [0.0; 4];
                 let (image, width) = (map.image(roi.image), map.shape().3);
-                roi_grad_box(isa, image, width, weights, grad, scratch, &mut coordinates);
+                roi_grad_box(isa, image, width, weights, grad, &mut coordinates);
                 *result = coordinates.map(|value| T::from_f64(value * self.levels[level].1));
             },
         );

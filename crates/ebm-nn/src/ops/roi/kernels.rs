@@ -2,7 +2,7 @@
 //!
 //! A *tile* is one box's (ph, pw, C) block with the channels innermost. All sums run in a fixed order.
 
-use super::weights::{AxisWeights, BoxWeights, Row};
+use super::weights::BoxWeights;
 use crate::ops::float::Float;
 use crate::ops::simd::{Level, multiversion};
 
@@ -154,122 +154,62 @@ multiversion! {
     ) = scatter_box_body
 }
 
-/// Scratch of [`roi_grad_box`]: vectors of C numbers.
-pub(crate) struct RoiKernel<T> {
-    channels: usize,
-    /// G combined along y with the weights and their two derivatives.
-    g: Vec<T>,
-    /// F combined along x with the weights and their two derivatives.
-    f: Vec<T>,
-    /// The four coordinates' sums per channel: x0, y0, x1, y1.
-    sums: Vec<T>,
-}
+/// Channels whose products are summed side by side.
+const LANES: usize = 16;
 
-impl<T: Float> RoiKernel<T> {
-    pub fn new(channels: usize) -> Self {
-        let zeros = |n: usize| vec![T::zero(); n * channels];
-        Self { channels, g: zeros(3), f: zeros(3), sums: zeros(4) }
-    }
-}
-
-/// The three vectors of C numbers.
-#[inline(always)]
-fn thirds<T>(all: &[T], c: usize) -> [&[T]; 3] {
-    let (first, rest) = all.split_at(c);
-    let (second, third) = rest.split_at(c);
-    [first, second, &third[..c]]
-}
-
-/// `to[j] = Σ_k row.w_j[k] · from[stride·index[k]..]` for the weight and its two derivatives, `to` being (3,
-/// C).
-#[inline(always)]
-fn combine_with_slopes<T: Float, const FMA: bool>(
-    to: &mut [T],
-    c: usize,
-    from: &[T],
-    stride: usize,
-    row: Row<'_, T>,
-) {
-    let (value, slopes) = to.split_at_mut(c);
-    let (low, high) = slopes.split_at_mut(c);
-    let high = &mut high[..c];
-    value.fill(T::zero());
-    low.fill(T::zero());
-    high.fill(T::zero());
-    macro_rules! run {
-        ($index:expr, $at:expr, $($k:literal)*) => {{
-            let vectors = [$(&from[$index[$k] * stride..][..c]),*];
-            let weight = [$(row.weight[$at + $k]),*];
-            let d_start = [$(row.d_start[$at + $k]),*];
-            let d_end = [$(row.d_end[$at + $k]),*];
-            for i in 0..c {
-                let (mut v, mut l, mut h) = (value[i], low[i], high[i]);
-                $(
-                    let x = vectors[$k][i];
-                    v = v.add_product::<FMA>(weight[$k], x);
-                    l = l.add_product::<FMA>(d_start[$k], x);
-                    h = h.add_product::<FMA>(d_end[$k], x);
-                )*
-                value[i] = v;
-                low[i] = l;
-                high[i] = h;
-            }
-        }};
-    }
-    for (block, index) in row.index.chunks(4).enumerate() {
-        let at = block * 4;
-        match index.len() {
-            1 => run!(index, at, 0),
-            2 => run!(index, at, 0 1),
-            3 => run!(index, at, 0 1 2),
-            _ => run!(index, at, 0 1 2 3),
-        }
-    }
-}
-
+/// A pixel meets a bin by `Σ_c G·F`, which all four slopes share; no more is done for each channel.
 #[inline(always)]
 fn roi_grad_box_body<T: Float, const FMA: bool>(
     map: &[T],
     width: usize,
     weights: &BoxWeights<T>,
     tile: &[T],
-    scratch: &mut RoiKernel<T>,
     to: &mut [f64; 4],
 ) {
-    let c = scratch.channels;
     let bins = weights.x.len();
-    scratch.sums.fill(T::zero());
-    let rows: &AxisWeights<T> = &weights.y_by_pixel;
+    let c = tile.len() / (bins * weights.y.len());
+    let mut sums = [[T::zero(); LANES]; 4];
+    let (rows, columns) = (&weights.y_by_pixel, &weights.x_by_pixel);
     for y in 0..rows.len() {
-        let along_y = rows.row(y);
-        if along_y.index.is_empty() {
-            continue;
-        }
         let pixels = &map[(rows.first() + y) * width * c..][..width * c];
-        for q in 0..bins {
-            let along_x = weights.x.row(q);
-            if along_x.index.is_empty() {
-                continue;
-            }
-            combine_with_slopes::<T, FMA>(&mut scratch.g, c, &tile[q * c..], bins * c, along_y);
-            combine_with_slopes::<T, FMA>(&mut scratch.f, c, pixels, c, along_x);
-            let [g, g_y0, g_y1] = thirds(&scratch.g, c);
-            let [f, f_x0, f_x1] = thirds(&scratch.f, c);
-            let (x0, rest) = scratch.sums.split_at_mut(c);
-            let (y0, rest) = rest.split_at_mut(c);
-            let (x1, y1) = rest.split_at_mut(c);
-            let y1 = &mut y1[..c];
-            for i in 0..c {
-                x0[i] = x0[i].add_product::<FMA>(g[i], f_x0[i]);
-                x1[i] = x1[i].add_product::<FMA>(g[i], f_x1[i]);
-                y0[i] = y0[i].add_product::<FMA>(g_y0[i], f[i]);
-                y1[i] = y1[i].add_product::<FMA>(g_y1[i], f[i]);
+        for x in 0..columns.len() {
+            let pixel = &pixels[(columns.first() + x) * c..][..c];
+            for down in rows.row(y).entries() {
+                for across in columns.row(x).entries() {
+                    let tile = &tile[(down.index * bins + across.index) * c..][..c];
+                    let product = products::<T, FMA>(tile, pixel);
+                    let slopes = [
+                        down.weight * across.d_start,
+                        down.d_start * across.weight,
+                        down.weight * across.d_end,
+                        down.d_end * across.weight,
+                    ];
+                    for (sums, slope) in sums.iter_mut().zip(slopes) {
+                        for (sum, product) in sums.iter_mut().zip(product) {
+                            *sum = sum.add_product::<FMA>(slope, product);
+                        }
+                    }
+                }
             }
         }
     }
-    for (to, sums) in to.iter_mut().zip(scratch.sums.chunks_exact(c)) {
-        *to = sums.iter().map(|v| v.to_f64()).sum();
+    *to = sums.map(|sums| sums.iter().map(|v| v.to_f64()).sum());
+}
+
+/// The products of two vectors, those of every sixteenth element added up.
+#[inline(always)]
+fn products<T: Float, const FMA: bool>(a: &[T], b: &[T]) -> [T; LANES] {
+    let mut sums = [T::zero(); LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            sums[i] = sums[i].add_product::<FMA>(a[i], b[i]);
+        }
     }
+    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
+        *sum = sum.add_product::<FMA>(*a, *b);
+    }
+    sums
 }
 
 multiversion! {
@@ -281,7 +221,6 @@ multiversion! {
         width: usize,
         weights: &BoxWeights<T>,
         tile: &[T],
-        scratch: &mut RoiKernel<T>,
         to: &mut [f64; 4],
     ) = roi_grad_box_body
 }
@@ -313,7 +252,7 @@ mod tests {
             let (mut grad, mut lines) = (vec![0.0; 3 * w * c], vec![0.0; 2 * c]);
             scatter_box(level, &tile, &weights, 1..4, &mut grad, w, &mut lines);
             let mut coordinates = [0.0; 4];
-            roi_grad_box(level, &map, w, &weights, &tile, &mut RoiKernel::new(c), &mut coordinates);
+            roi_grad_box(level, &map, w, &weights, &tile, &mut coordinates);
             out.extend(grad);
             out.extend(coordinates.map(|v| v as f32));
             out

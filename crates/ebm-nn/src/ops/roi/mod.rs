@@ -22,7 +22,7 @@ mod pool;
 mod rois;
 mod weights;
 
-pub(super) use kernels::{RoiKernel, pool_box, roi_grad_box};
+pub(super) use kernels::{pool_box, roi_grad_box};
 pub(super) use op::{Axes, RoiPool, check_settings};
 pub(super) use pool::by_place;
 pub(super) use rois::{Roi, Span, parse};

@@ -7,7 +7,7 @@
 use candle_core::{Result, Shape};
 use rayon::prelude::*;
 
-use super::kernels::{RoiKernel, pool_box, roi_grad_box, scatter_box};
+use super::kernels::{pool_box, roi_grad_box, scatter_box};
 use super::op::{Axes, RoiPool};
 use super::rois::{Roi, Span};
 use super::weights::BoxWeights;
@@ -124,8 +124,8 @@ impl<A: Axes> RoiPool<A> {
         let level = detect();
         let work = result.chunks_exact_mut(5).zip(grad.chunks_exact(c * bins)).zip(&boxes).collect();
         by_place(work).into_par_iter().for_each_init(
-            || (BoxWeights::default(), vec![T::zero(); c * bins], RoiKernel::new(c)),
-            |(weights, tile, scratch), ((result, grad), roi)| {
+            || (BoxWeights::default(), vec![T::zero(); c * bins]),
+            |(weights, tile), ((result, grad), roi)| {
                 self.fill(roi, [h, w], weights);
                 if weights.is_zero() {
                     return;
@@ -133,7 +133,7 @@ impl<A: Axes> RoiPool<A> {
                 weights.transpose();
                 transpose(grad, bins, c, bins, tile, c);
                 let mut coordinates = [0.0; 4];
-                roi_grad_box(level, map.image(roi.image), w, weights, tile, scratch, &mut coordinates);
+                roi_grad_box(level, map.image(roi.image), w, weights, tile, &mut coordinates);
                 for (to, value) in result.iter_mut().skip(1).zip(coordinates) {
                     *to = T::from_f64(value * self.spatial_scale);
                 }

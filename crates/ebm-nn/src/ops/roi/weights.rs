@@ -25,6 +25,25 @@ pub(crate) struct Row<'a, T> {
     pub d_end: &'a [T],
 }
 
+/// An entry of a row with derivatives.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<T> {
+    pub index: usize,
+    pub weight: T,
+    pub d_start: T,
+    pub d_end: T,
+}
+
+impl<T: Float> Row<'_, T> {
+    /// The entries; none where derivatives are not there.
+    #[inline(always)]
+    pub(super) fn entries(self) -> impl Iterator<Item = Entry<T>> {
+        let slopes = self.d_start.iter().zip(self.d_end);
+        let entries = self.index.iter().zip(self.weight).zip(slopes);
+        entries.map(|((&index, &weight), (&d_start, &d_end))| Entry { index, weight, d_start, d_end })
+    }
+}
+
 impl<T: Float> AxisWeights<T> {
     /// Forgets all rows; keeps the memory.
     pub fn clear(&mut self) {

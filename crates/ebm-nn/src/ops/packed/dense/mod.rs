@@ -40,8 +40,8 @@ const TASK: usize = 1 << 18;
 pub(in crate::ops) enum Left<'a> {
     /// Row after row.
     Rows(&'a [f32]),
-    /// Row after row, to be rounded to bf16; B is packed, in [pairs](super::pairs).
-    Rounded(&'a [f32]),
+    /// Row after row, in [pairs](super::pairs), as B in its panels; the depth is counted in pairs.
+    Pairs(&'a [f32]),
     /// Column after column.
     Columns(&'a [f32]),
 }
@@ -79,12 +79,10 @@ pub(in crate::ops) fn dense(
     output: Output<'_>,
 ) -> Result<()> {
     let Sizes { rows, depth, columns } = sizes;
-    let (Left::Rows(a) | Left::Rounded(a) | Left::Columns(a)) = left;
-    let in_pairs = matches!(left, Left::Rounded(_));
-    let steps = if in_pairs { depth.div_ceil(2) } else { depth };
+    let (Left::Rows(a) | Left::Pairs(a) | Left::Columns(a)) = left;
     let fits = match right {
-        Right::Panels(panels) => (panels.depth(), panels.columns()) == (steps, columns),
-        Right::Rows(b) => !in_pairs && b.len() == depth * columns,
+        Right::Panels(panels) => (panels.depth(), panels.columns()) == (depth, columns),
+        Right::Rows(b) => b.len() == depth * columns,
     };
     if a.len() != rows * depth || !fits {
         bail!("the operands are no ({rows} x {depth}) and ({depth} x {columns}) matrices");
@@ -94,7 +92,7 @@ pub(in crate::ops) fn dense(
         Output::Columns(c) => (c, Epilogue::default(), true),
     };
     let panels = columns.div_ceil(panel_width());
-    let parts = even_ranges(steps, steps.div_ceil(DEPTH), 16);
+    let parts = even_ranges(depth, depth.div_ceil(DEPTH), 16);
     let tasks = cut(sizes, panels);
     let mut rest = if transposed { MatMut::new(c, columns, rows)? } else { MatMut::new(c, rows, columns)? };
     let (row_ranges, panel_ranges) = (even_ranges(rows, tasks.0, 1), even_ranges(panels, tasks.1, 1));
@@ -279,15 +277,9 @@ impl Strip {
     #[inline(always)]
     fn load(&mut self, left: Left<'_>, sizes: Sizes, rows: Range<usize>, part: Range<usize>) {
         match left {
-            Left::Rows(a) => {
+            Left::Rows(a) | Left::Pairs(a) => {
                 for (to, row) in self.0.chunks_exact_mut(STRIDE).zip(rows) {
                     to[..part.len()].copy_from_slice(&a[row * sizes.depth..][part.clone()]);
-                }
-            }
-            Left::Rounded(a) => {
-                let numbers = 2 * part.start..sizes.depth.min(2 * part.end);
-                for (to, row) in self.0.chunks_exact_mut(STRIDE).zip(rows) {
-                    pairs::round(&a[row * sizes.depth..][numbers.clone()], &mut to[..part.len()]);
                 }
             }
             Left::Columns(a) => {
@@ -319,7 +311,7 @@ impl Strip {
                 multiply(simd, rows, panel, fresh);
                 add(simd, fresh.rows(count, width), first, sums);
             }
-            Left::Rounded(_) => {
+            Left::Pairs(_) => {
                 pairs::multiply(simd, Strided { data: &self.0, stride: STRIDE }, count, panel, fresh);
                 add(simd, fresh.rows(count, width), first, sums);
             }

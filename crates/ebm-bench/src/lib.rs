@@ -7,6 +7,7 @@
 //! | `works/` | our side of each task |
 //! | `worker`, `process` | one process of a work: the child's end of the protocol, and the parent's |
 //! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
+//! | `pictures` | what both sides of a work read |
 //! | `compare` | the rounds, minimum, median, ratio |
 //! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
 //! | `machine`, `memory` | what it was measured on |
@@ -18,6 +19,7 @@ mod machine;
 mod memory;
 mod peak;
 mod peer;
+mod pictures;
 mod process;
 mod report;
 mod work;

@@ -106,8 +106,39 @@ pub enum Task {
         size: Size,
         of_boxes: bool,
     },
+    /// A step of the training of a box refiner in its configuration `refiner`: the gradients of Eq. 4 in pyramid
+    /// and head, over a frozen body.
+    RefinerStep {
+        images: usize,
+        objects: usize,
+        samples: usize,
+        #[serde(flatten)]
+        size: Size,
+    },
+    /// A frame of the tracker from its crop on: a ResNet-18 without its last stage, the classifier's scores, the
+    /// box module's maps, and so many boxes that climb f.
+    TrackerFrame { side: usize, boxes: usize, steps: usize },
+    /// An epoch of JPEGs of this size: decoded, resized to a shorter side, normalised, in batches.
+    Loader {
+        images: usize,
+        batch: usize,
+        #[serde(flatten)]
+        size: Size,
+        short_side: usize,
+        workers: usize,
+    },
     /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
     Age { batch: usize, side: usize, steps: usize },
+}
+
+impl Task {
+    /// How many pictures it reads, and how large they are.
+    pub(crate) fn pictures(self) -> Option<(usize, Size)> {
+        match self {
+            Self::Loader { images, size, .. } => Some((images, size)),
+            _ => None,
+        }
+    }
 }
 
 /// How the time of a run is shown.
@@ -152,6 +183,8 @@ pub(crate) const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER
 const ONNX_RUNTIME: Peer = Peer { form: "onnxruntime", optional: true, can_be_limited: false, ..EAGER };
 const OPENVINO: Peer = Peer { form: "openvino", optional: true, ..EAGER };
 
+/// Where much beside the network is in Python, which compiling does not reach.
+const LAYOUTS: &[Peer] = &[EAGER, CHANNELS_LAST];
 const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
 const ON_ROWS: &[Peer] = &[EAGER, COMPILE];
 /// Those of prediction, which runtimes of exported networks serve too.
@@ -187,6 +220,9 @@ pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     works.extend(sizes.heads());
     works.extend(sizes.predictions(gpu));
     works.extend(sizes.trainings(gpu));
+    if !gpu {
+        works.extend(sizes.whole());
+    }
     works
 }
 
@@ -330,6 +366,34 @@ impl Sizes {
             row("mobilefacenet-step", "MobileFaceNet training step, 112², batch 32", faces, LEVEL, ON_MAPS),
             row("roi-pool", of_map, pool(1806, false), LEVEL, PUBLISHED),
             row("roi-pool-boxes", of_boxes, pool(100, true), LEVEL, PUBLISHED),
+        ]
+    }
+
+    /// What a program does step by step, image by image, frame by frame, on a CPU.
+    fn whole(self) -> Vec<Work> {
+        let refiner = Task::RefinerStep {
+            images: self.by(16, 2),
+            objects: 2,
+            samples: self.by(48, 3),
+            size: Size { height: self.by(416, 64), width: self.by(544, 96) },
+        };
+        let frame =
+            Task::TrackerFrame { side: self.by(288, 96), boxes: self.by(10, 3), steps: self.by(10, 2) };
+        let loader = Task::Loader {
+            images: self.by(64, 4),
+            batch: 2,
+            size: Size { height: self.by(480, 48), width: self.by(640, 64) },
+            short_side: self.by(768, 96),
+            workers: 2,
+        };
+        let (twice, loaded) =
+            (goal(0.5, "≥ 2 × the speed"), "loader, 64 JPEGs of 640 × 480 to 1024 × 768, 2 workers");
+        let refined = "box refiner's training step, 16 images of 416 × 544";
+        let tracked = "tracker's frame, 288², 10 boxes, T = 10";
+        vec![
+            row("refiner-step", refined, refiner, LEVEL, LAYOUTS),
+            row("tracker-frame", tracked, frame, LEVEL, LAYOUTS),
+            row("loader", loaded, loader, twice, PUBLISHED),
         ]
     }
 }

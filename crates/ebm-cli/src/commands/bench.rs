@@ -64,6 +64,7 @@ pub struct BenchArgs {
 #[derive(Args)]
 pub struct WorkerArgs {
     name: String,
+    pictures: Option<PathBuf>,
     #[arg(long)]
     smoke: bool,
     #[arg(long, default_value_t = Choice::Cpu)]
@@ -78,7 +79,8 @@ pub fn run_worker(args: WorkerArgs) -> Result<()> {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
     Precision::default().set();
-    ebm_bench::serve(work, &device, std::io::stdin().lock(), std::io::stdout().lock())
+    let pictures = args.pictures.as_deref();
+    ebm_bench::serve(work, &device, pictures, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 /// Runs the comparison.

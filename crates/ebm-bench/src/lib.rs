@@ -9,6 +9,7 @@
 //! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
 //! | `pictures` | what both sides of a work read |
 //! | `compare` | the rounds, minimum, median, ratio |
+//! | `stages` | what the stages of a user's own detector take, without a peer |
 //! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
 //! | `machine`, `memory` | what it was measured on |
 //! | `report` | the page |
@@ -22,6 +23,7 @@ mod peer;
 mod pictures;
 mod process;
 mod report;
+mod stages;
 mod work;
 mod worker;
 mod works;
@@ -33,6 +35,7 @@ pub use memory::peak_mib;
 pub use peak::peaks;
 pub use peer::Python;
 pub use report::{Report, Row, Software};
+pub use stages::{Stages, Trained, stages};
 pub use work::{Work, select, works};
 pub use worker::serve;
 

@@ -9,7 +9,8 @@ use super::compare::{Measured, Series};
 use super::cost::Cost;
 use super::peak::Peak;
 use super::peer::Versions;
-use super::work::Work;
+use super::stages::{NAMES, Stages, Trained};
+use super::work::{MILLISECONDS, Unit, Work};
 use crate::machine::Machine;
 
 /// A measured work.
@@ -85,6 +86,8 @@ pub struct Report {
     pub device: String,
     /// The works, in the order of the table.
     pub rows: Vec<Row>,
+    /// A user's own detector and what its stages took, where there was one.
+    pub stages: Option<(Trained, Stages)>,
 }
 
 /// A cell without a value.
@@ -96,7 +99,7 @@ impl Report {
     /// # Errors
     /// Never; the tables' rows have their columns.
     pub fn page(&self, csv: &str) -> Result<String> {
-        let marker = |columns: &str| records::marker(csv, &self.command, columns);
+        let marker = |columns: &str| records::marker(csv, &self.command, "work", columns);
         let mut page = format!(
             "# Performance\n\nWritten by `{}` on {} (UTC).{}\n\n",
             self.command,
@@ -116,6 +119,12 @@ impl Report {
         let forms = marker(&records::forms(&self.form_names())) + &self.forms()?.render();
         page += &format!("\n{}\n\n## Every form\n\n{forms}\n", self.verdict());
         page += &notes(&self.rows);
+        if let Some((trained, stages)) = &self.stages {
+            let marker =
+                records::marker(&Self::stages_csv_name(csv), &self.command, "stage", records::STAGES);
+            let table = marker + &stage_table(stages)?.render();
+            page += &format!("## Stages of a detector\n\n{}\n\n{table}\n", stages_text(trained, stages));
+        }
         let limits = marker(records::LIMITS) + &self.limits()?.render();
         page += &format!("## Limits\n\n{}\n\n{limits}\n", self.limits_text());
         page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
@@ -263,6 +272,34 @@ impl Report {
     }
 }
 
+fn stages_text(Trained { detector, head, .. }: &Trained, stages: &Stages) -> String {
+    format!(
+        "`{}` with `{}` on {} images, one by one, read and resized before: {} candidates and {} refined boxes an image.\n\
+         Milliseconds an image, the mean over the images: minimum (median) of the rounds.",
+        detector.display(),
+        head.display(),
+        stages.images,
+        number(stages.candidates),
+        number(stages.boxes)
+    )
+}
+
+fn stage_table(stages: &Stages) -> Result<Table> {
+    let mut table = Table::new(["stage", "ms", "of all"]);
+    for (name, series) in stages.rows() {
+        let share = format!("{:.0} %", 100.0 * series.minimum() / stages.all.minimum());
+        table.push([name.to_owned(), times(MILLISECONDS, series), share])?;
+    }
+    Ok(table)
+}
+
+impl Stages {
+    /// The stages and all together, with their names.
+    fn rows(&self) -> impl Iterator<Item = (&'static str, &Series)> {
+        NAMES.into_iter().zip(&self.series).chain([("all", &self.all)])
+    }
+}
+
 /// Three significant digits, more only before the point.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -275,7 +312,11 @@ fn number(value: f64) -> String {
 }
 
 fn time(work: &Work, series: &Series) -> String {
-    let [minimum, median] = [series.minimum(), series.median()].map(|t| number((work.unit.of_seconds)(t)));
+    times(work.unit, series)
+}
+
+fn times(unit: Unit, series: &Series) -> String {
+    let [minimum, median] = [series.minimum(), series.median()].map(|t| number((unit.of_seconds)(t)));
     format!("{minimum} ({median})")
 }
 
@@ -318,7 +359,7 @@ impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Software { ebm, candle, rustc } = self.software;
         let versions = json!({ "ebm": ebm, "candle": candle, "rustc": rustc, "peer": self.peer });
-        let mut report = serializer.serialize_struct("Report", 10)?;
+        let mut report = serializer.serialize_struct("Report", 11)?;
         report.serialize_field("date", &self.date)?;
         report.serialize_field("command_line", &self.command)?;
         report.serialize_field("machine", &self.machine)?;
@@ -329,6 +370,7 @@ impl Serialize for Report {
         report.serialize_field("smoke", &self.smoke)?;
         report.serialize_field("device", &self.device)?;
         report.serialize_field("rows", &self.rows)?;
+        report.serialize_field("stages", &self.stages.as_ref().map(|(_, stages)| stages))?;
         report.end()
     }
 }

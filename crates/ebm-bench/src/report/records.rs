@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::{Report, Row, off_goal};
+use super::{MILLISECONDS, Report, Row, off_goal};
 
 /// The columns of the first table.
 pub const TIMES: &str = "=unit | ours ours_median | peer peer_median | =form | ratio | ratio_of_medians | =goal | off_goal \
@@ -11,15 +11,18 @@ pub const TIMES: &str = "=unit | ours ours_median | peer peer_median | =form | r
 /// Those of the limits.
 pub const LIMITS: &str = "gflop | megabytes | floor_ms | =limit | gflops | 100*of_peak";
 
+/// Those of a detector's stages.
+pub const STAGES: &str = "ms ms_median | 100*of_all";
+
 /// The columns of the table of all forms.
 pub fn forms(names: &[&str]) -> String {
     let forms: Vec<String> = names.iter().map(|name| format!(" | {name} {name}_median")).collect();
     format!("=unit | ours ours_median{}", forms.concat())
 }
 
-/// What stands above a table.
-pub fn marker(csv: &str, command: &str, columns: &str) -> String {
-    format!("<!-- table: {csv}\nby: {command}\nrows: work\ncolumns: {columns}\n-->\n")
+/// What stands above a table, whose first column is the file's `rows`.
+pub fn marker(csv: &str, command: &str, rows: &str, columns: &str) -> String {
+    format!("<!-- table: {csv}\nby: {command}\nrows: {rows}\ncolumns: {columns}\n-->\n")
 }
 
 impl Report {
@@ -48,16 +51,60 @@ impl Report {
         Ok(file.into_inner()?)
     }
 
+    /// The name of the file of the stages' figures, beside that of the works, `csv`.
+    pub fn stages_csv_name(csv: &str) -> String {
+        format!("{}_stages.csv", csv.trim_end_matches(".csv"))
+    }
+
+    /// The figures behind the table of a detector's stages, where there is one.
+    ///
+    /// # Errors
+    /// Never; the records have their columns.
+    pub fn stages_csv(&self) -> Result<Option<Vec<u8>>> {
+        let Some((_, stages)) = &self.stages else { return Ok(None) };
+        let mut file = csv::Writer::from_writer(Vec::new());
+        file.write_record([
+            "date",
+            "device",
+            "threads",
+            "rounds",
+            "images",
+            "candidates",
+            "boxes",
+            "stage",
+            "ms",
+            "ms_median",
+            "of_all",
+        ])?;
+        let counts = [self.threads, self.rounds, stages.images].map(|count| count.to_string());
+        for (name, series) in stages.rows() {
+            let [minimum, median] = [series.minimum(), series.median()].map(MILLISECONDS.of_seconds);
+            let share = series.minimum() / stages.all.minimum();
+            let number = |value: f64| format!("{value:.6}");
+            let mut record = vec![self.date.clone(), self.device_name()];
+            record.extend(counts.clone());
+            record.extend([stages.candidates, stages.boxes].map(number));
+            record.push(name.to_owned());
+            record.extend([minimum, median, share].map(number));
+            file.write_record(&record)?;
+        }
+        Ok(Some(file.into_inner()?))
+    }
+
+    fn device_name(&self) -> String {
+        match self.device.as_str() {
+            "cpu" => self.machine.short(),
+            gpu => gpu.to_owned(),
+        }
+    }
+
     fn words(&self, row: &Row) -> Vec<String> {
         let best = row.measured.best().map_or(String::new(), |best| best.form.clone());
         let limit = self.peaks.last().map_or("", |peak| row.limit(peak).name).to_owned();
-        let device = match self.device.as_str() {
-            "cpu" => self.machine.short(),
-            gpu => gpu.to_owned(),
-        };
         let (threads, rounds) = (self.threads.to_string(), self.rounds.to_string());
         let of_work = [row.work.title, row.work.unit.name, row.work.goal.text].map(str::to_owned);
-        [vec![self.date.clone(), device, threads, rounds], of_work.to_vec(), vec![best, limit]].concat()
+        [vec![self.date.clone(), self.device_name(), threads, rounds], of_work.to_vec(), vec![best, limit]]
+            .concat()
     }
 
     fn numbers(&self, row: &Row, forms: &[&str]) -> Vec<Option<f64>> {

@@ -99,14 +99,29 @@ impl Report {
     /// # Errors
     /// Never; the tables' rows have their columns.
     pub fn page(&self, csv: &str) -> Result<String> {
-        let marker = |columns: &str| records::marker(csv, &self.command, "work", columns);
         let mut page = format!(
             "# Performance\n\nWritten by `{}` on {} (UTC).{}\n\n",
             self.command,
             self.date,
             if self.smoke { " **A smoke test with tiny sizes: the times mean nothing.**" } else { "" }
         );
-        page += &format!(
+        if !self.rows.is_empty() {
+            page += &self.works(csv)?;
+        }
+        if let Some((trained, stages)) = &self.stages {
+            let marker =
+                records::marker(&Self::stages_csv_name(csv), &self.command, "stage", records::STAGES);
+            let table = marker + &stage_table(stages)?.render();
+            page += &format!("## Stages of a detector\n\n{}\n\n{table}\n", stages_text(trained, stages));
+        }
+        page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
+        Ok(page)
+    }
+
+    /// Everything about the works, of which there is one at least.
+    fn works(&self, csv: &str) -> Result<String> {
+        let marker = |columns: &str| records::marker(csv, &self.command, "work", columns);
+        let mut page = format!(
             "Ours and PyTorch on the same work, {} threads each, one process for each side and form; prediction also by ONNX Runtime and\n\
              OpenVINO where they are. In each of {} rounds every process does the work once, in turn. Times: minimum (median). The\n\
              ratio is ours / the fastest peer, of minima and of medians.\n\n",
@@ -119,15 +134,8 @@ impl Report {
         let forms = marker(&records::forms(&self.form_names())) + &self.forms()?.render();
         page += &format!("\n{}\n\n## Every form\n\n{forms}\n", self.verdict());
         page += &notes(&self.rows);
-        if let Some((trained, stages)) = &self.stages {
-            let marker =
-                records::marker(&Self::stages_csv_name(csv), &self.command, "stage", records::STAGES);
-            let table = marker + &stage_table(stages)?.render();
-            page += &format!("## Stages of a detector\n\n{}\n\n{table}\n", stages_text(trained, stages));
-        }
         let limits = marker(records::LIMITS) + &self.limits()?.render();
         page += &format!("## Limits\n\n{}\n\n{limits}\n", self.limits_text());
-        page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
         Ok(page)
     }
 

@@ -188,3 +188,41 @@ impl EnergyModel for Noted {
         self.energy.score_and_grad_where(features, y, is_read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebm_data::encode::write_jpeg;
+    use ebm_detect::weights::{branch_metadata, save};
+    use ebm_seed::Key;
+    use ebm_synth::scenes::{SceneConfig, render_scene};
+    use std::path::Path;
+
+    #[test]
+    fn a_detector_with_a_new_confidence_is_timed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/detector_mini.safetensors");
+        let file = WeightFile::open(&path, &Device::Cpu).unwrap();
+        let config = file.configuration().unwrap();
+        let key = Key::new(3);
+        let (_, store) = Branch::new(None, &config.detector, file.tensors(), &Device::Cpu, key).unwrap();
+        let method = config.method(ExperimentConfig::ENERGY).unwrap();
+        let said = branch_metadata(method, 3, &config, &file.digest().unwrap(), &[]).unwrap();
+        let head = dir.path().join("head.safetensors");
+        save(&store, &head, false, &said).unwrap();
+        let image = dir.path().join("scene.jpg");
+        write_jpeg(&image, &render_scene(&SceneConfig::default(), key).unwrap().0, 90).unwrap();
+
+        let trained = Trained { detector: path.clone(), head: head.clone(), images: vec![image] };
+        let found = stages(&trained, 2, 1, &Device::Cpu).unwrap();
+        assert!(found.images == 1 && found.boxes > 0.0 && found.candidates >= found.boxes, "{found:?}");
+        for (name, series) in NAMES.iter().zip(&found.series) {
+            assert!(series.seconds.len() == 2 && series.minimum() > 0.0, "{name}: {found:?}");
+        }
+        let sum: f64 = found.series.iter().map(|series| series.seconds[0]).sum();
+        assert!((sum / found.all.seconds[0] - 1.0).abs() < 1e-9);
+
+        let swapped = Trained { detector: head, head: path, ..trained };
+        assert!(stages(&swapped, 1, 1, &Device::Cpu).is_err());
+    }
+}

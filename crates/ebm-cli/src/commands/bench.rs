@@ -164,7 +164,9 @@ pub fn run(args: BenchArgs) -> Result<()> {
         let stages = folder.join(Report::stages_csv_name(&csv));
         let csv = folder.join(csv);
         create_dir(csv.parent().unwrap_or(Path::new(".")))?;
-        write_atomic(&csv, &report.csv()?)?;
+        if !report.rows.is_empty() {
+            write_atomic(&csv, &report.csv()?)?;
+        }
         if let Some(figures) = report.stages_csv()? {
             write_atomic(&stages, &figures)?;
         }

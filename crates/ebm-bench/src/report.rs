@@ -9,8 +9,8 @@ use super::compare::{Measured, Series};
 use super::cost::Cost;
 use super::peak::Peak;
 use super::peer::Versions;
-use super::stages::{NAMES, Stages, Trained};
-use super::work::{MILLISECONDS, Unit, Work};
+use super::stages::{Stages, Trained};
+use super::work::{Unit, Work};
 use crate::machine::Machine;
 
 /// A measured work.
@@ -108,12 +108,7 @@ impl Report {
         if !self.rows.is_empty() {
             page += &self.works(csv)?;
         }
-        if let Some((trained, stages)) = &self.stages {
-            let marker =
-                records::marker(&Self::stages_csv_name(csv), &self.command, "stage", records::STAGES);
-            let table = marker + &stage_table(stages)?.render();
-            page += &format!("## Stages of a detector\n\n{}\n\n{table}\n", stages_text(trained, stages));
-        }
+        page += &self.stages_section(csv)?;
         page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
         Ok(page)
     }
@@ -280,34 +275,6 @@ impl Report {
     }
 }
 
-fn stages_text(Trained { detector, head, .. }: &Trained, stages: &Stages) -> String {
-    format!(
-        "`{}` with `{}` on {} images, one by one, read and resized before: {} candidates and {} refined boxes an image.\n\
-         Milliseconds an image, the mean over the images: minimum (median) of the rounds.",
-        detector.display(),
-        head.display(),
-        stages.images,
-        number(stages.candidates),
-        number(stages.boxes)
-    )
-}
-
-fn stage_table(stages: &Stages) -> Result<Table> {
-    let mut table = Table::new(["stage", "ms", "of all"]);
-    for (name, series) in stages.rows() {
-        let share = format!("{:.0} %", 100.0 * series.minimum() / stages.all.minimum());
-        table.push([name.to_owned(), times(MILLISECONDS, series), share])?;
-    }
-    Ok(table)
-}
-
-impl Stages {
-    /// The stages and all together, with their names.
-    fn rows(&self) -> impl Iterator<Item = (&'static str, &Series)> {
-        NAMES.into_iter().zip(&self.series).chain([("all", &self.all)])
-    }
-}
-
 /// Three significant digits, more only before the point.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -405,5 +372,6 @@ impl Serialize for Row {
 }
 
 mod records;
+mod stages;
 #[cfg(test)]
 mod tests;

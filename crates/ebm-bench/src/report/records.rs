@@ -3,16 +3,13 @@
 
 use anyhow::Result;
 
-use super::{MILLISECONDS, Report, Row, off_goal};
+use super::{Report, Row, off_goal};
 
 /// The columns of the first table.
 pub const TIMES: &str = "=unit | ours ours_median | peer peer_median | =form | ratio | ratio_of_medians | =goal | off_goal \
                          | ours_mib | peer_mib";
 /// Those of the limits.
 pub const LIMITS: &str = "gflop | megabytes | floor_ms | =limit | gflops | 100*of_peak";
-
-/// Those of a detector's stages.
-pub const STAGES: &str = "ms ms_median | 100*of_all";
 
 /// The columns of the table of all forms.
 pub fn forms(names: &[&str]) -> String {
@@ -51,47 +48,7 @@ impl Report {
         Ok(file.into_inner()?)
     }
 
-    /// The name of the file of the stages' figures, beside that of the works, `csv`.
-    pub fn stages_csv_name(csv: &str) -> String {
-        format!("{}_stages.csv", csv.trim_end_matches(".csv"))
-    }
-
-    /// The figures behind the table of a detector's stages, where there is one.
-    ///
-    /// # Errors
-    /// Never; the records have their columns.
-    pub fn stages_csv(&self) -> Result<Option<Vec<u8>>> {
-        let Some((_, stages)) = &self.stages else { return Ok(None) };
-        let mut file = csv::Writer::from_writer(Vec::new());
-        file.write_record([
-            "date",
-            "device",
-            "threads",
-            "rounds",
-            "images",
-            "candidates",
-            "boxes",
-            "stage",
-            "ms",
-            "ms_median",
-            "of_all",
-        ])?;
-        let counts = [self.threads, self.rounds, stages.images].map(|count| count.to_string());
-        for (name, series) in stages.rows() {
-            let [minimum, median] = [series.minimum(), series.median()].map(MILLISECONDS.of_seconds);
-            let share = series.minimum() / stages.all.minimum();
-            let number = |value: f64| format!("{value:.6}");
-            let mut record = vec![self.date.clone(), self.device_name()];
-            record.extend(counts.clone());
-            record.extend([stages.candidates, stages.boxes].map(number));
-            record.push(name.to_owned());
-            record.extend([minimum, median, share].map(number));
-            file.write_record(&record)?;
-        }
-        Ok(Some(file.into_inner()?))
-    }
-
-    fn device_name(&self) -> String {
+    pub(super) fn device_name(&self) -> String {
         match self.device.as_str() {
             "cpu" => self.machine.short(),
             gpu => gpu.to_owned(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::compare::PeerSeries;
+use crate::stages::NAMES;
 use crate::work;
 
 fn series(seconds: &[f64], peak_mib: u64) -> Series {

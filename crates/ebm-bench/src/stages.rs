@@ -46,8 +46,8 @@ pub struct Stages {
     pub boxes: f64,
 }
 
-/// Times the stages in `rounds` rounds over all images, one by one, with so many threads; a round before them is
-/// not counted.
+/// Times the stages in `rounds` rounds over all images, one by one, with so many threads; a round before them
+/// is not counted.
 ///
 /// # Errors
 /// When a file is not what it should be, the branch has no boxes that climb, or a network fails.

@@ -105,8 +105,8 @@ pub enum Task {
         size: Size,
         of_boxes: bool,
     },
-    /// A step of the training of a box refiner in its configuration `refiner`: the gradients of Eq. 4 in pyramid
-    /// and head, over a frozen body.
+    /// A step of the training of a box refiner in its configuration `refiner`: the gradients of Eq. 4 in
+    /// pyramid and head, over a frozen body.
     RefinerStep {
         images: usize,
         objects: usize,
@@ -114,8 +114,8 @@ pub enum Task {
         #[serde(flatten)]
         size: Size,
     },
-    /// A frame of the tracker from its crop on: a ResNet-18 without its last stage, the classifier's scores, the
-    /// box module's maps, and so many boxes that climb f.
+    /// A frame of the tracker from its crop on: a ResNet-18 without its last stage, the classifier's scores,
+    /// the box module's maps, and so many boxes that climb f.
     TrackerFrame { side: usize, boxes: usize, steps: usize },
     /// An epoch of JPEGs of this size: decoded, resized to a shorter side, normalised, in batches.
     Loader {

@@ -50,8 +50,8 @@ impl Place<'_> {
     }
 }
 
-/// Sets the task up on `device`, with random parameters and inputs, which depend on nothing but their names, and
-/// the folder of its `pictures`, if it reads any.
+/// Sets the task up on `device`, with random parameters and inputs, which depend on nothing but their names,
+/// and the folder of its `pictures`, if it reads any.
 pub fn prepare(task: Task, device: &Device, pictures: Option<&Path>) -> Result<Run> {
     let place = &Place { store: ParamStore::new(Key::new(0).split("bench")), device };
     match task {

@@ -32,7 +32,8 @@ const SMOKE_ROUNDS: usize = 2;
 /// How to compare.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Only these works; the first part of a name selects a group, and `stages` alone means --detector and no work.
+    /// Only these works; the first part of a name selects a group, and `stages` alone means --detector and no
+    /// work.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// List the works and stop.

@@ -1,8 +1,9 @@
 """The peers' side of `ebm bench`, which runs one process of this script for each work and form:
 
     python peer.py probe                     versions, as JSON
-    python peer.py work TASK FORM THREADS DEVICE
-                                             TASK is JSON: {"task": NAME, sizes …}; NAME is a function below
+    python peer.py work TASK FORM THREADS DEVICE [PICTURES]
+                                             TASK is JSON: {"task": NAME, sizes …}; NAME is a function below, which is
+                                             also given the folder PICTURES where there is one
 
 After its set-up a work prints `ready`. Then it answers lines on standard input: `run` does the work once and prints
 seconds, `peak` prints the largest resident size since `ready` in MiB. The end of the input ends it.
@@ -70,14 +71,14 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """The outputs of the four stages; no classifier."""
+    """The outputs of the first stages; no classifier."""
 
-    def __init__(self, depth):
+    def __init__(self, depth, stages=4):
         super().__init__()
         blocks, bottleneck = {18: ([2, 2, 2, 2], False), 50: ([3, 4, 6, 3], True)}[depth]
         self.stem = nn.Sequential(ConvNorm(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
         self.stages, inputs = nn.ModuleList(), 64
-        for stage, count in enumerate(blocks):
+        for stage, count in enumerate(blocks[:stages]):
             layers = []
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1
@@ -93,23 +94,34 @@ class ResNet(nn.Module):
         return maps
 
 
-class ResNetFpn(nn.Module):
-    """P2 to P6 over a ResNet-50."""
+class Fpn(nn.Module):
+    """The levels of a pyramid over maps of these channels."""
 
-    def __init__(self, channels):
+    def __init__(self, inputs, channels):
         super().__init__()
-        self.body = ResNet(50)
-        self.laterals = nn.ModuleList(nn.Conv2d(256 << i, channels, 1) for i in range(4))
-        self.outputs = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(4))
+        self.laterals = nn.ModuleList(nn.Conv2d(i, channels, 1) for i in inputs)
+        self.outputs = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in inputs)
 
-    def forward(self, x):
+    def forward(self, maps):
         levels, above = [], None
-        for m, lateral, output in reversed(list(zip(self.body(x), self.laterals, self.outputs))):
+        for m, lateral, output in reversed(list(zip(maps, self.laterals, self.outputs))):
             merged = lateral(m)
             if above is not None:
                 merged = merged + interpolate(above, size=merged.shape[-2:], mode="nearest")
             levels.insert(0, output(merged))
             above = merged
+        return levels
+
+
+class ResNetFpn(nn.Module):
+    """P2 to P6 over a ResNet-50."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.body, self.fpn = ResNet(50), Fpn([256 << i for i in range(4)], channels)
+
+    def forward(self, x):
+        levels = self.fpn(self.body(x))
         return levels + [max_pool2d(levels[-1], 1, 2, 0)]
 
 
@@ -262,18 +274,33 @@ def integral(t):
 BINS = 7
 
 
-def axis_weights(low, high, first, length):
-    """(R, BINS, length): means of the tents of pixels first.. over the bins between low and high."""
-    edges = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, BINS + 1)
+def axis_weights(low, high, first, length, bins=BINS):
+    """(R, bins, length): means of the tents of pixels first.. over the bins between low and high."""
+    edges = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, bins + 1)
     pixels = first[:, None] + torch.arange(length)
     up_to = integral(edges[:, :, None] - pixels[:, None, :])
-    return (up_to[:, 1:] - up_to[:, :-1]) * (BINS / (high - low))[:, None, None]
+    return (up_to[:, 1:] - up_to[:, :-1]) * (bins / (high - low))[:, None, None]
+
+
+def tiles(maps, level, low, high):
+    """PrRoIPool, which torch does not have on a CPU, of each box on its level among the maps (H, W, C): two products with
+    a view of the map (Wy F Wx', no copies), the weights made for all boxes at once."""
+    with torch.no_grad():
+        sides = torch.tensor([m.shape[1::-1] for m in maps])
+        first = low.floor().clamp(min=0)
+        counts = (torch.minimum(high.ceil() + 1, sides[level]) - first).clamp(min=1)
+        widest, highest = counts.max(0).values.int().tolist()
+        places = torch.cat([level[:, None], first, counts], 1).int().tolist()
+    wx = axis_weights(low[:, 0], high[:, 0], first[:, 0], widest)
+    wy = axis_weights(low[:, 1], high[:, 1], first[:, 1], highest)
+    for (m, x, top, w, h), wx, wy in zip(places, wx.unbind(), wy.unbind()):
+        lines = torch.matmul(wx[:, :w], maps[m][top:top + h, x:x + w])
+        yield torch.mm(wy[:, :h], lines.view(h, -1))
 
 
 class Refinement:
     """Algorithm S1 as printed: in each step f with its gradient at y, and f once more at the new y, all classes'
-    outputs, of which the box's own is taken. torch has no PrRoIPool on a CPU: here it is two products with a view of the
-    map for each box (Wy F Wx', no copies), the weights made for all boxes at once."""
+    outputs, of which the box's own is taken."""
 
     classes, decay = 91, 0.5
 
@@ -281,7 +308,6 @@ class Refinement:
         self.step_length = torch.tensor([1e-3, 1e-3, 4e-3, 4e-3])
         sides = [(-(-height // stride), -(-width // stride)) for stride in (4, 8, 16, 32)]
         self.maps = [torch.randn(h, w, channels) for h, w in sides]
-        self.sizes = torch.tensor([m.shape[1::-1] for m in self.maps])
         widths = [(hidden, channels * BINS * BINS), (hidden, hidden), (self.classes, hidden)]
         self.w = [torch.randn(o, i) * (2 / i) ** 0.5 for o, i in widths]
         self.b = [torch.randn(o) * 0.1 for o, _ in widths]
@@ -297,20 +323,7 @@ class Refinement:
         with torch.no_grad():
             level = (4 + ((high - low).prod(1).sqrt() / 224 + 1e-6).log2()).floor().clamp(2, 5) - 2
             scale = 0.25 / 2**level[:, None]
-            first = (low * scale).floor().clamp(min=0)
-            last = torch.minimum((high * scale).ceil() + 1, self.sizes[level.long()])
-            counts = (last - first).clamp(min=1)
-            widest, highest = counts.max(0).values.int().tolist()
-            places = torch.cat([level[:, None], first, counts], 1).int().tolist()
-        low, high = low * scale, high * scale
-        wx = axis_weights(low[:, 0], high[:, 0], first[:, 0], widest)
-        wy = axis_weights(low[:, 1], high[:, 1], first[:, 1], highest)
-        tiles = []
-        for (m, x, top, w, h), wx, wy in zip(places, wx.unbind(), wy.unbind()):
-            crop = self.maps[m][top:top + h, x:x + w]
-            lines = torch.matmul(wx[:, :w], crop)
-            tiles.append(torch.mm(wy[:, :h], lines.view(h, -1)))
-        return torch.stack(tiles).flatten(1)
+        return torch.stack(list(tiles(self.maps, level.long(), low * scale, high * scale))).flatten(1)
 
     def f(self, y):
         x = self.pool(y)
@@ -346,11 +359,16 @@ class HeadStep:
         sides = [(-(-height // stride), -(-width // stride)) for stride in (4, 8, 16, 32)]
         layout = torch.channels_last
         self.maps = [torch.randn(images, channels, h, w).to(memory_format=layout) for h, w in sides]
-        widths = [(hidden, channels * BINS * BINS), (hidden, hidden), (self.classes, hidden)]
+        self.prepare(images, objects, samples, channels * BINS * BINS, hidden, height, width)
+
+    def prepare(self, images, objects, samples, pooled, hidden, height, width):
+        widths = [(hidden, pooled), (hidden, hidden), (self.classes, hidden)]
         self.w = [(torch.randn(o, i) * (2 / i) ** 0.5).requires_grad_() for o, i in widths]
         self.b = [torch.zeros(o).requires_grad_() for o, _ in widths]
+        self.leaves = [*self.w, *self.b]
         count = images * objects
-        self.labels = torch.randint(1, self.classes, (count, 1, 1)).expand(-1, samples + 1, -1).reshape(-1, 1)
+        labels = torch.randint(min(1, self.classes - 1), self.classes, (count, 1, 1))
+        self.labels = labels.expand(-1, samples + 1, -1).reshape(-1, 1)
         self.image = torch.arange(images).repeat_interleave(objects * (samples + 1)).float()[:, None]
         self.samples, image = samples, torch.tensor([width, height])
         self.size = (0.02 + 0.48 * torch.rand(count, 1, 2)) * image
@@ -361,11 +379,15 @@ class HeadStep:
         terms = [-0.5 * (noise / s).square().sum(2) - 4 * math.log(s * math.sqrt(2 * math.pi)) for s in self.sigmas]
         return torch.stack(terms).logsumexp(0) - math.log(len(self.sigmas))
 
+    def boxes(self, y, context=1.0):
+        """Rows (image, x0, y0, x1, y1), the box enlarged about its centre."""
+        center, half = y[..., :2] * self.size, y[..., 2:].exp() * (context / 2)
+        return torch.cat([self.image, (center - half).flatten(0, 1), (center + half).flatten(0, 1)], 1)
+
     def pool(self, y):
         from torchvision.ops import roi_align
 
-        center, half = y[..., :2] * self.size, y[..., 2:].exp() / 2
-        boxes = torch.cat([self.image, (center - half).flatten(0, 1), (center + half).flatten(0, 1)], 1)
+        boxes = self.boxes(y)
         sides = boxes[:, 3:] - boxes[:, 1:3]
         level = (4 + (sides.prod(1).sqrt() / 224 + 1e-6).log2()).floor().clamp(2, 5) - 2
         pooled = y.new_empty(len(boxes), self.maps[0].shape[1], BINS, BINS)
@@ -384,11 +406,137 @@ class HeadStep:
             x = linear(x, w, b).relu_()
         f = linear(x, self.w[2], self.b[2]).gather(1, self.labels).view(count, -1)
         loss = ((f - self.log_q(noise)).logsumexp(1) - math.log(self.samples + 1) - f[:, 0]).mean()
-        return torch.autograd.grad(loss, [*self.w, *self.b])
+        return torch.autograd.grad(loss, self.leaves)
 
 
 def head_step(form, images, objects, samples, channels, hidden, height, width):
     return HeadStep(images, objects, samples, channels, hidden, height, width).run
+
+
+class RefinerStep(HeadStep):
+    """A step of the box refiner: over a frozen ResNet-18 three levels, from each of which every box is pooled. All images
+    are one batch."""
+
+    classes, channels, hidden, contexts = 1, 32, 256, (1.0, 1.0, 1.5)
+
+    def __init__(self, form, images, objects, samples, height, width):
+        self.body, layout = formed(folded(ResNet(18, stages=3)), form, freeze=True)
+        self.fpn, _ = formed(Fpn([64, 128, 256], self.channels), form, freeze=False)
+        self.pixels = layout(torch.randn(images, 3, height, width))
+        pooled = len(self.contexts) * self.channels * BINS * BINS
+        self.prepare(images, objects, samples, pooled, self.hidden, height, width)
+        self.leaves += self.fpn.parameters()
+
+    def pool(self, y):
+        from torchvision.ops import roi_align
+
+        with torch.no_grad():
+            maps = self.body(self.pixels)
+        pooled = []
+        for i, (level, context) in enumerate(zip(self.fpn(maps), self.contexts)):
+            boxes = self.boxes(y, context)
+            pooled.append(roi_align(level.relu(), boxes, BINS, 0.25 / 2**i, sampling_ratio=2, aligned=True).flatten(1))
+        return torch.cat(pooled, 1)
+
+
+def refiner_step(form, images, objects, samples, height, width):
+    return RefinerStep(form, images, objects, samples, height, width).run
+
+
+class Tracked(nn.Module):
+    """What a tracker's frame takes before its boxes: the features of a ResNet-18, the classifier's scores, and the two maps
+    that boxes are pooled from, times how the target looks."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, relu = ResNet(18, stages=3), nn.ReLU(inplace=True)
+        self.project, self.filter = nn.Conv2d(256, 64, 1, bias=False), nn.Conv2d(64, 1, 4, padding=2, bias=False)
+        self.convs = nn.ModuleList(
+            nn.Sequential(ConvNorm(inputs, 256, 3, 1), relu, ConvNorm(256, 256, 3, 1), relu) for inputs in (128, 256))
+        self.vectors = nn.ParameterList(torch.rand(1, 256, 1, 1) for _ in self.convs)
+
+    def forward(self, x):
+        maps = self.body(x)[1:]
+        scores = self.filter(self.project(maps[1] / maps[1].square().mean().sqrt()))
+        return scores, *(conv(m) * vector for conv, m, vector in zip(self.convs, maps, self.vectors))
+
+
+def tracker_frame(form, side, boxes, steps):
+    """Each map is small: it is pooled from as a whole, with all boxes in one product for each axis."""
+    net, layout = formed(folded(Tracked()), form, freeze=True)
+    crop, bins = layout(torch.randn(1, 3, side, side)), (5, 3)
+    w = [torch.randn(256, 256 * b * b) * (2 / (256 * b * b)) ** 0.5 for b in bins]
+    last, biases = torch.randn(1, 512) * (2 / 512) ** 0.5, [torch.randn(256) * 0.1 for _ in bins]
+    size, step_length = side / 5, torch.tensor([2e-4, 2e-4, 1e-3, 1e-3])
+    y0 = torch.cat([torch.full((boxes, 2), side / 2 / size), torch.full((boxes, 2), math.log(size))], 1)
+    y0 = y0 + 0.05 * torch.randn(boxes, 4)
+
+    def pooled(features, low, high, bins):
+        h, w, channels = features.shape
+        zero = torch.zeros(boxes)
+        wx = axis_weights(low[:, 0], high[:, 0], zero, w, bins)
+        wy = axis_weights(low[:, 1], high[:, 1], zero, h, bins)
+        lines = (wy.flatten(0, 1) @ features.flatten(1)).view(boxes, bins, w, channels)
+        return (wx[:, None] @ lines).flatten(1)
+
+    def f(maps, y):
+        center, half = y[:, :2] * size, y[:, 2:].exp() / 2
+        low, high, hidden = center - half, center + half, []
+        for i, features in enumerate(maps):
+            scale = 0.125 / 2**i
+            x = pooled(features, low * scale, high * scale, bins[i])
+            hidden.append(linear(x, w[i], biases[i]).relu_())
+        return linear(torch.cat(hidden, 1), last)
+
+    def run():
+        with torch.no_grad():
+            scores, *maps = net(crop)
+            maps = [m[0].permute(1, 2, 0).contiguous() for m in maps]
+        y = y0
+        for _ in range(steps):
+            y = y.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(f(maps, y).sum(), y)
+            y = y + step_length * gradient
+        with torch.no_grad():
+            return scores, y, f(maps, y)
+
+    return run
+
+
+class Jpegs(torch.utils.data.Dataset):
+    """Decoded and resized by torchvision in 8 bits, its fastest way, and normalised."""
+
+    def __init__(self, folder, short_side):
+        self.files = sorted(os.path.join(folder, name) for name in os.listdir(folder))
+        self.short_side = short_side
+        # For samples from 0 to 255, which saves a pass.
+        self.mean, self.std = (255 * torch.tensor(t)[:, None, None]
+                               for t in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        from torchvision.io import ImageReadMode, decode_jpeg, read_file
+        from torchvision.transforms.v2.functional import resize
+
+        image = decode_jpeg(read_file(self.files[index]), ImageReadMode.RGB)
+        image = resize(image, [self.short_side], antialias=True)
+        return image.to(torch.float32, memory_format=torch.contiguous_format).sub_(self.mean).div_(self.std)
+
+
+def loader(form, images, batch, height, width, short_side, workers, pictures):
+    """An epoch; the memory is that of the process without its workers."""
+    dataset = Jpegs(os.path.join(pictures, "images"), short_side)
+    batches = torch.utils.data.DataLoader(dataset, batch, num_workers=workers, persistent_workers=True)
+    with open(os.path.join(pictures, "made.json")) as file:
+        made = json.load(file)
+    means = sum(numbers.double().mean((2, 3)).sum(0) for numbers in batches) / images
+    if made["shape"] != list(next(iter(batches)).shape):
+        sys.exit(f"the two sides make batches of different shapes, ours {made['shape']}")
+    # The numbers' standard deviation is about 1.
+    torch.testing.assert_close(means, torch.tensor(made["means"], dtype=means.dtype), rtol=0, atol=0.01)
+    return lambda: sum(len(numbers) for numbers in batches)
 
 
 def roi_pool(form, boxes, channels, height, width, of_boxes):
@@ -412,21 +560,10 @@ def roi_pool(form, boxes, channels, height, width, of_boxes):
 
 
 def products_of_boxes(features, corners):
-    corners, sides = corners.requires_grad_(), torch.tensor(features.shape[1::-1])
+    corners, level = corners.requires_grad_(), torch.zeros(len(corners), dtype=torch.long)
 
     def run():
-        low, high = corners[:, :2], corners[:, 2:]
-        with torch.no_grad():
-            first = low.floor().clamp(min=0)
-            counts = (torch.minimum(high.ceil() + 1, sides) - first).clamp(min=1)
-            widest, highest = counts.max(0).values.int().tolist()
-            places = torch.cat([first, counts], 1).int().tolist()
-        wx = axis_weights(low[:, 0], high[:, 0], first[:, 0], widest)
-        wy = axis_weights(low[:, 1], high[:, 1], first[:, 1], highest)
-        total = 0
-        for (x, top, w, h), wx, wy in zip(places, wx.unbind(), wy.unbind()):
-            lines = torch.matmul(wx[:, :w], features[top:top + h, x:x + w])
-            total = total + torch.mm(wy[:, :h], lines.view(h, -1)).sum()
+        total = sum(tile.sum() for tile in tiles([features], level, corners[:, :2], corners[:, 2:]))
         return torch.autograd.grad(total, corners)
 
     return run
@@ -468,7 +605,7 @@ def peak_mib():
         return None
 
 
-def work(task, form, threads, device="cpu"):
+def work(task, form, threads, device="cpu", pictures=None):
     torch.set_default_device(device)
     on_gpu = torch.device(device).type == "cuda"
     torch.backends.cudnn.benchmark = on_gpu
@@ -478,6 +615,8 @@ def work(task, form, threads, device="cpu"):
     torch.manual_seed(0)
     torch.set_num_threads(int(threads))
     sizes = json.loads(task)
+    if pictures is not None:
+        sizes["pictures"] = pictures
     run = globals()[sizes.pop("task")](form, **sizes)
     finish = torch.cuda.synchronize if on_gpu else lambda: None
     run()  # What is compiled or packed in the first run belongs to the set-up.

@@ -10,6 +10,7 @@ use ebm_nn::ops::instruction_sets;
 use serde::Serialize;
 
 use super::peer::Python;
+use super::pictures::Pictures;
 use super::process::Worker;
 use super::work::{COMPILE, Peer, Work};
 
@@ -97,7 +98,12 @@ impl Measured {
 /// # Errors
 /// When a process that is not optional cannot be set up, or any dies.
 pub fn measure(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Measured> {
-    let mut processes = vec![(None, Worker::start(format!("{}, ours", work.name), ours(work.name, plan)?)?)];
+    let pictures = Pictures::of(work.task)?;
+    let start = |form: &str, mut command: Command| {
+        command.args(pictures.as_ref().map(Pictures::folder));
+        Worker::start(format!("{}, {form}", work.name), command)
+    };
+    let mut processes = vec![(None, start("ours", ours(work.name, plan)?)?)];
     let mut notes = Vec::new();
     let is_limited = instruction_sets()?.is_limited;
     for peer in work.peers.iter().filter(|peer| plan.compile || peer.form != COMPILE.form) {
@@ -105,7 +111,7 @@ pub fn measure(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Meas
             continue;
         }
         let Some(command) = command(work, peer, python, plan)? else { continue };
-        match Worker::start(format!("{}, {}", work.name, peer.form), command) {
+        match start(peer.form, command) {
             Ok(worker) => processes.push((Some(peer.form), worker)),
             Err(error) if peer.optional => notes.push(note(peer.form, &error)),
             Err(error) => return Err(error),

@@ -1,7 +1,11 @@
 //! What a work takes at least: arithmetic of the plain algorithm, and numbers that have to cross the memory.
 
 use anyhow::Result;
+use ebm_detect::config::{RefinerConfig, Settings};
+use ebm_nn::mobilefacenet::{MobileFaceNet, Stage};
 use ebm_nn::resnet::{Block, Norm};
+use ebm_track::ClassifierConfig;
+use ebm_track::box_module::BoxModuleConfig;
 
 use super::work::{Images, Size, Task, Widths, Work};
 use super::works::resnet;
@@ -51,11 +55,11 @@ fn of_task(task: Task) -> Result<Cost> {
     let mut count = Count::default();
     let gradients = match task {
         Task::Resnet { depth, images } | Task::ResnetStep { depth, images } => {
-            body(&mut count, depth, images)?;
+            body(&mut count, depth, 4, images)?;
             matches!(task, Task::ResnetStep { .. })
         }
         Task::ResnetFpn { channels, images } => {
-            for (inputs, pixels) in body(&mut count, 50, images)? {
+            for (inputs, pixels) in body(&mut count, 50, 4, images)? {
                 count.conv(inputs, channels, 1, pixels);
                 count.conv(channels, channels, 3, pixels);
                 // The pyramid replaces the body's maps as what comes out.
@@ -102,8 +106,26 @@ fn of_task(task: Task) -> Result<Cost> {
             count.products = 2 * 4 * boxes * BINS * channels;
             false
         }
+        Task::RefinerStep { images, objects, samples, size } => {
+            let rows = images * objects * (samples + 1);
+            return refiner_step(Images { batch: images, size }, rows);
+        }
+        Task::TrackerFrame { side, boxes, steps } => {
+            let images = Images { batch: 1, size: Size { height: side, width: side } };
+            frame(&mut count, images, boxes * (2 * steps + 1))?;
+            false
+        }
+        Task::Loader { images, size: Size { height, width }, short_side, .. } => {
+            // Without the decoding: two pixels for each number along one axis and then the other, and the
+            // normalisation.
+            let (out_height, out_width) =
+                (short_side * height / height.min(width), short_side * width / height.min(width));
+            count.products = 3 * images * out_width * (2 * height + 3 * out_height);
+            count.ends = 3 * images * out_height * out_width;
+            false
+        }
         Task::Age { batch, side, .. } => {
-            body(&mut count, 50, Images { batch, size: Size { height: side, width: side } })?;
+            body(&mut count, 50, 4, Images { batch, size: Size { height: side, width: side } })?;
             count.conv(FEATURES, FEATURES, 1, batch);
             false
         }
@@ -120,9 +142,40 @@ fn head_step(rows: usize, widths: Widths) -> Cost {
     Cost { operations: all.operations - first, ..all }
 }
 
+/// The training of a refiner's pyramid and head on so many boxes, over a frozen body.
+fn refiner_step(images: Images, rows: usize) -> Result<Cost> {
+    let network = RefinerConfig::embedded("refiner")?.network;
+    let (mut frozen, mut trained) = (Count::default(), Count::default());
+    for (inputs, pixels) in body(&mut frozen, 18, network.strides.len(), images)? {
+        trained.conv(inputs, network.channels, 1, pixels);
+        trained.conv(network.channels, network.channels, network.kernel, pixels);
+    }
+    let bins: usize = network.views.iter().map(|view| view.bins * view.bins).sum();
+    trained.conv(network.channels * bins, network.representation, 1, rows);
+    trained.conv(network.representation, network.representation, 1, rows);
+    let (frozen, trained) = (frozen.cost(false), trained.cost(true));
+    Ok(Cost { operations: frozen.operations + trained.operations, bytes: frozen.bytes + trained.bytes })
+}
+
+/// Adds a tracker's frame, in which the layers that describe a box do so many times their products.
+fn frame(count: &mut Count, images: Images, rows: usize) -> Result<()> {
+    let maps = body(count, 18, 3, images)?;
+    let module = BoxModuleConfig::atom([maps[1].0, maps[2].0]);
+    for (map, &(inputs, pixels)) in maps[1..].iter().enumerate() {
+        count.conv(inputs, module.hidden, 3, pixels);
+        count.conv(module.hidden, module.pred_input[map], 3, pixels);
+        let bins = module.pool[map] * module.pool[map];
+        count.conv(module.pred_input[map] * bins, module.pred_inter[map], 1, rows);
+    }
+    let (classifier, (inputs, pixels)) = (ClassifierConfig::default(), maps[2]);
+    count.conv(inputs, classifier.channels, 1, pixels);
+    count.conv(classifier.channels, 1, classifier.kernel, pixels);
+    Ok(())
+}
+
 /// Adds Faster-RCNN's layers up to the scores of its boxes.
 fn detector(count: &mut Count, widths: Widths, size: Size) -> Result<()> {
-    for (inputs, pixels) in body(count, 50, Images { batch: 1, size })? {
+    for (inputs, pixels) in body(count, 50, 4, Images { batch: 1, size })? {
         count.conv(inputs, widths.channels, 1, pixels);
         // The pyramid's output and the proposal network's layer.
         count.conv(widths.channels, widths.channels, 3, 2 * pixels);
@@ -159,28 +212,29 @@ fn face_body(count: &mut Count, Images { batch, size: Size { height, width } }: 
         count.products += channels * 9 * out;
         count.parameters += channels * 10;
     };
-    count.ends += 3 * pixels(1) + 512 * pixels(16);
-    count.conv(3, 64, 3, pixels(2));
-    depthwise(count, 64, pixels(2));
+    count.ends += 3 * pixels(1) + MobileFaceNet::CHANNELS * pixels(MobileFaceNet::STRIDE);
+    count.conv(3, MobileFaceNet::STEM, 3, pixels(2));
+    depthwise(count, MobileFaceNet::STEM, pixels(2));
     // (input, inner, output) of each block, its map's stride before and after.
     let one = |count: &mut Count, [input, inner, output]: [usize; 3], [before, after]: [usize; 2]| {
         count.conv(input, inner, 1, pixels(before));
         depthwise(count, inner, pixels(after));
         count.conv(inner, output, 1, pixels(after));
     };
-    for (first, others, repeats, stride) in
-        [([64, 128, 64], 128, 4, 4), ([64, 256, 128], 256, 6, 8), ([128, 512, 128], 256, 2, 16)]
-    {
-        one(count, first, [stride / 2, stride]);
-        for _ in 0..repeats {
-            one(count, [first[2], others, first[2]], [stride, stride]);
+    let (mut inputs, mut stride) = (MobileFaceNet::STEM, 2);
+    for Stage { inner, channels, blocks, .. } in MobileFaceNet::STAGES {
+        one(count, [inputs, inner[0], channels], [stride, 2 * stride]);
+        stride *= 2;
+        for _ in 0..blocks {
+            one(count, [channels, inner[1], channels], [stride, stride]);
         }
+        inputs = channels;
     }
-    count.conv(128, 512, 1, pixels(16));
+    count.conv(inputs, MobileFaceNet::CHANNELS, 1, pixels(stride));
 }
 
-/// Adds a ResNet's convolutions; the channels and pixels of C2 to C5.
-fn body(count: &mut Count, depth: usize, images: Images) -> Result<Vec<(usize, usize)>> {
+/// Adds the convolutions of a ResNet's first `stages`; the channels and pixels of their maps, C2 to C5.
+fn body(count: &mut Count, depth: usize, stages: usize, images: Images) -> Result<Vec<(usize, usize)>> {
     let config = resnet::config(depth, Norm::Train)?;
     let Images { batch, size: Size { height, width } } = images;
     let pixels = |stride: usize| batch * height.div_ceil(stride) * width.div_ceil(stride);
@@ -188,7 +242,7 @@ fn body(count: &mut Count, depth: usize, images: Images) -> Result<Vec<(usize, u
     count.conv(3, config.width, 7, pixels(2));
     let mut maps = Vec::new();
     let mut inputs = config.width;
-    for (stage, (&blocks, outputs)) in config.layers.iter().zip(config.channels()).enumerate() {
+    for (stage, (&blocks, outputs)) in config.layers.iter().zip(config.channels()).take(stages).enumerate() {
         let (inner, stride) = (config.width << stage, 4 << stage);
         for block in 0..blocks {
             let shrinks = stage > 0 && block == 0;
@@ -237,7 +291,7 @@ mod tests {
         for (depth, products, parameters) in [(18, 1.81e9, 11.18e6), (50, 4.09e9, 23.51e6)] {
             let mut count = Count::default();
             let size = Size { height: 224, width: 224 };
-            body(&mut count, depth, Images { batch: 1, size }).unwrap();
+            body(&mut count, depth, 4, Images { batch: 1, size }).unwrap();
             assert!((count.products as f64 / products - 1.0).abs() < 0.01, "{}", count.products);
             // The bias that normalisation leaves counts once, its scale and shift twice in the published
             // number.

@@ -7,7 +7,9 @@
 //! | `works/` | our side of each task |
 //! | `worker`, `process` | one process of a work: the child's end of the protocol, and the parent's |
 //! | `peer` | PyTorch's side, `docs/benchmarks/peer.py` |
+//! | `pictures` | what both sides of a work read |
 //! | `compare` | the rounds, minimum, median, ratio |
+//! | `stages` | what the stages of a user's own detector take, without a peer |
 //! | `cost`, `peak` | what a work takes at least, what the machine can do at best |
 //! | `machine`, `memory` | what it was measured on |
 //! | `report` | the page |
@@ -18,8 +20,10 @@ mod machine;
 mod memory;
 mod peak;
 mod peer;
+mod pictures;
 mod process;
 mod report;
+mod stages;
 mod work;
 mod worker;
 mod works;
@@ -31,6 +35,7 @@ pub use memory::peak_mib;
 pub use peak::peaks;
 pub use peer::Python;
 pub use report::{Report, Row, Software};
+pub use stages::{Stages, Trained, stages};
 pub use work::{Work, select, works};
 pub use worker::serve;
 

@@ -64,7 +64,7 @@ impl Python {
         Ok(Self { path: path.to_owned(), versions })
     }
 
-    /// The process of a task in one form.
+    /// The process of a task in one form. A task that reads pictures needs their folder as one argument more.
     ///
     /// # Errors
     /// When the task cannot be written as JSON.

@@ -9,7 +9,8 @@ use super::compare::{Measured, Series};
 use super::cost::Cost;
 use super::peak::Peak;
 use super::peer::Versions;
-use super::work::Work;
+use super::stages::{Stages, Trained};
+use super::work::{Unit, Work};
 use crate::machine::Machine;
 
 /// A measured work.
@@ -85,6 +86,8 @@ pub struct Report {
     pub device: String,
     /// The works, in the order of the table.
     pub rows: Vec<Row>,
+    /// A user's own detector and what its stages took, where there was one.
+    pub stages: Option<(Trained, Stages)>,
 }
 
 /// A cell without a value.
@@ -96,14 +99,24 @@ impl Report {
     /// # Errors
     /// Never; the tables' rows have their columns.
     pub fn page(&self, csv: &str) -> Result<String> {
-        let marker = |columns: &str| records::marker(csv, &self.command, columns);
         let mut page = format!(
             "# Performance\n\nWritten by `{}` on {} (UTC).{}\n\n",
             self.command,
             self.date,
             if self.smoke { " **A smoke test with tiny sizes: the times mean nothing.**" } else { "" }
         );
-        page += &format!(
+        if !self.rows.is_empty() {
+            page += &self.works(csv)?;
+        }
+        page += &self.stages_section(csv)?;
+        page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
+        Ok(page)
+    }
+
+    /// Everything about the works, of which there is one at least.
+    fn works(&self, csv: &str) -> Result<String> {
+        let marker = |columns: &str| records::marker(csv, &self.command, "work", columns);
+        let mut page = format!(
             "Ours and PyTorch on the same work, {} threads each, one process for each side and form; prediction also by ONNX Runtime and\n\
              OpenVINO where they are. In each of {} rounds every process does the work once, in turn. Times: minimum (median). The\n\
              ratio is ours / the fastest peer, of minima and of medians.\n\n",
@@ -118,7 +131,6 @@ impl Report {
         page += &notes(&self.rows);
         let limits = marker(records::LIMITS) + &self.limits()?.render();
         page += &format!("## Limits\n\n{}\n\n{limits}\n", self.limits_text());
-        page += &format!("## Machine and versions\n\n<!-- table: none -->\n{}", self.setting()?.render());
         Ok(page)
     }
 
@@ -275,7 +287,11 @@ fn number(value: f64) -> String {
 }
 
 fn time(work: &Work, series: &Series) -> String {
-    let [minimum, median] = [series.minimum(), series.median()].map(|t| number((work.unit.of_seconds)(t)));
+    times(work.unit, series)
+}
+
+fn times(unit: Unit, series: &Series) -> String {
+    let [minimum, median] = [series.minimum(), series.median()].map(|t| number((unit.of_seconds)(t)));
     format!("{minimum} ({median})")
 }
 
@@ -318,7 +334,7 @@ impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Software { ebm, candle, rustc } = self.software;
         let versions = json!({ "ebm": ebm, "candle": candle, "rustc": rustc, "peer": self.peer });
-        let mut report = serializer.serialize_struct("Report", 10)?;
+        let mut report = serializer.serialize_struct("Report", 11)?;
         report.serialize_field("date", &self.date)?;
         report.serialize_field("command_line", &self.command)?;
         report.serialize_field("machine", &self.machine)?;
@@ -329,6 +345,7 @@ impl Serialize for Report {
         report.serialize_field("smoke", &self.smoke)?;
         report.serialize_field("device", &self.device)?;
         report.serialize_field("rows", &self.rows)?;
+        report.serialize_field("stages", &self.stages.as_ref().map(|(_, stages)| stages))?;
         report.end()
     }
 }
@@ -355,5 +372,6 @@ impl Serialize for Row {
 }
 
 mod records;
+mod stages;
 #[cfg(test)]
 mod tests;

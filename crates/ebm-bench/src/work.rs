@@ -1,114 +1,10 @@
 //! The works that `bench` compares: one row of the table each.
 
+mod task;
+
 use anyhow::{Result, bail};
-use serde::Serialize;
 
-/// Of a map or an image.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Size {
-    pub height: usize,
-    pub width: usize,
-}
-
-impl Size {
-    pub(crate) fn pixels(self) -> usize {
-        self.height * self.width
-    }
-}
-
-/// A batch of images.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Images {
-    pub batch: usize,
-    #[serde(flatten)]
-    pub size: Size,
-}
-
-/// Channels of a pyramid, and the width of the head on it.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Widths {
-    pub channels: usize,
-    pub hidden: usize,
-}
-
-/// What is computed and how large it is. The peers' script has a function of the same name with these
-/// arguments.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(tag = "task", rename_all = "snake_case")]
-pub enum Task {
-    /// The maps C2 to C5 of a ResNet, for inference.
-    Resnet {
-        depth: usize,
-        #[serde(flatten)]
-        images: Images,
-    },
-    /// The pyramid P2 to P6 over a ResNet-50, for inference.
-    ResnetFpn {
-        channels: usize,
-        #[serde(flatten)]
-        images: Images,
-    },
-    /// Forward with the batch's statistics, mean of C5², gradients in all parameters.
-    ResnetStep {
-        depth: usize,
-        #[serde(flatten)]
-        images: Images,
-    },
-    /// The same of a MobileFaceNet, of its last map.
-    MobileFaceNetStep {
-        #[serde(flatten)]
-        images: Images,
-    },
-    /// A 3 × 3 convolution of one map; with `backward`, also the gradients in map, weight and bias.
-    Conv {
-        channels: usize,
-        #[serde(flatten)]
-        size: Size,
-        backward: bool,
-    },
-    /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and
-    /// parameters.
-    Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
-    /// The refinement of boxes by the confidence branch on a given pyramid.
-    Refinement {
-        boxes: usize,
-        steps: usize,
-        #[serde(flatten)]
-        widths: Widths,
-        #[serde(flatten)]
-        size: Size,
-    },
-    /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
-    Detector {
-        boxes: usize,
-        steps: usize,
-        #[serde(flatten)]
-        widths: Widths,
-        #[serde(flatten)]
-        size: Size,
-    },
-    /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the
-    /// gradients in the branch.
-    HeadStep {
-        images: usize,
-        objects: usize,
-        samples: usize,
-        #[serde(flatten)]
-        widths: Widths,
-        #[serde(flatten)]
-        size: Size,
-    },
-    /// PrRoIPool of one map, and the gradient in the map, or with `of_boxes` the one in the boxes.
-    RoiPool {
-        boxes: usize,
-        channels: usize,
-        #[serde(flatten)]
-        size: Size,
-        of_boxes: bool,
-    },
-    /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
-    Age { batch: usize, side: usize, steps: usize },
-}
+pub use task::{Images, Size, Task, Widths};
 
 /// How the time of a run is shown.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +48,8 @@ pub(crate) const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER
 const ONNX_RUNTIME: Peer = Peer { form: "onnxruntime", optional: true, can_be_limited: false, ..EAGER };
 const OPENVINO: Peer = Peer { form: "openvino", optional: true, ..EAGER };
 
+/// Where much beside the network is in Python, which compiling does not reach.
+const LAYOUTS: &[Peer] = &[EAGER, CHANNELS_LAST];
 const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
 const ON_ROWS: &[Peer] = &[EAGER, COMPILE];
 /// Those of prediction, which runtimes of exported networks serve too.
@@ -187,6 +85,9 @@ pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     works.extend(sizes.heads());
     works.extend(sizes.predictions(gpu));
     works.extend(sizes.trainings(gpu));
+    if !gpu {
+        works.extend(sizes.whole());
+    }
     works
 }
 
@@ -330,6 +231,34 @@ impl Sizes {
             row("mobilefacenet-step", "MobileFaceNet training step, 112², batch 32", faces, LEVEL, ON_MAPS),
             row("roi-pool", of_map, pool(1806, false), LEVEL, PUBLISHED),
             row("roi-pool-boxes", of_boxes, pool(100, true), LEVEL, PUBLISHED),
+        ]
+    }
+
+    /// What a program does step by step, image by image, frame by frame, on a CPU.
+    fn whole(self) -> Vec<Work> {
+        let refiner = Task::RefinerStep {
+            images: self.by(16, 2),
+            objects: 2,
+            samples: self.by(48, 3),
+            size: Size { height: self.by(416, 64), width: self.by(544, 96) },
+        };
+        let frame =
+            Task::TrackerFrame { side: self.by(288, 96), boxes: self.by(10, 3), steps: self.by(10, 2) };
+        let loader = Task::Loader {
+            images: self.by(64, 4),
+            batch: 2,
+            size: Size { height: self.by(480, 48), width: self.by(640, 64) },
+            short_side: self.by(768, 96),
+            workers: 2,
+        };
+        let (twice, loaded) =
+            (goal(0.5, "≥ 2 × the speed"), "loader, 64 JPEGs of 640 × 480 to 1024 × 768, 2 workers");
+        let refined = "box refiner's training step, 16 images of 416 × 544";
+        let tracked = "tracker's frame, 288², 10 boxes, T = 10";
+        vec![
+            row("refiner-step", refined, refiner, LEVEL, LAYOUTS),
+            row("tracker-frame", tracked, frame, LEVEL, LAYOUTS),
+            row("loader", loaded, loader, twice, PUBLISHED),
         ]
     }
 }

@@ -1,6 +1,7 @@
 //! Our process of a work; the protocol is that of `docs/benchmarks/peer.py`.
 
 use std::io::{BufRead, Write};
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -10,12 +11,18 @@ use super::work::Work;
 use super::works;
 use crate::memory;
 
-/// Serves `work` on `device` until the input ends.
+/// Serves `work` on `device` until the input ends; `pictures` is the folder of those that it reads, if it does.
 ///
 /// # Errors
 /// When the work fails, or at a request that is neither `run` nor `peak`.
-pub fn serve(work: &Work, device: &Device, requests: impl BufRead, mut answers: impl Write) -> Result<()> {
-    let mut run = works::prepare(work.task, device)?;
+pub fn serve(
+    work: &Work,
+    device: &Device,
+    pictures: Option<&Path>,
+    requests: impl BufRead,
+    mut answers: impl Write,
+) -> Result<()> {
+    let mut run = works::prepare(work.task, device, pictures)?;
     drop(run()?);
     device.synchronize()?;
     memory::forget_peak();
@@ -44,6 +51,7 @@ pub fn serve(work: &Work, device: &Device, requests: impl BufRead, mut answers: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pictures::Pictures;
     use crate::work;
 
     /// Every work runs, at its tiny size.
@@ -51,7 +59,9 @@ mod tests {
     fn all_works_answer() {
         for work in [false, true].into_iter().flat_map(|gpu| work::works(true, gpu)) {
             let mut answers = Vec::new();
-            serve(&work, &Device::Cpu, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
+            let pictures = Pictures::of(work.task).unwrap().map(|pictures| (pictures.folder(), pictures));
+            let folder = pictures.as_ref().map(|(folder, _)| folder.as_path());
+            serve(&work, &Device::Cpu, folder, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
             let answers = String::from_utf8(answers).unwrap();
             let lines: Vec<&str> = answers.lines().collect();
             let &[ready, first, _, second] = &lines[..] else { panic!("{}: {answers}", work.name) };
@@ -69,7 +79,7 @@ mod tests {
         let works = work::works(true, true);
         let work = works.iter().find(|work| work.name == "conv-forward").unwrap();
         assert!(
-            serve(work, &Device::Cpu, &b"walk\n"[..], Vec::new())
+            serve(work, &Device::Cpu, None, &b"walk\n"[..], Vec::new())
                 .unwrap_err()
                 .to_string()
                 .contains("\"walk\"")

@@ -140,7 +140,12 @@ impl FasterRcnn {
 
     /// What the box head sees in the proposals.
     pub fn scored(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<ScoredProposals> {
-        self.box_head.score(pyramid, &self.proposals(pyramid, images)?)
+        self.score(pyramid, &self.proposals(pyramid, images)?)
+    }
+
+    /// The same of each image's `proposals`.
+    pub fn score(&self, pyramid: &[Tensor], proposals: &[Vec<Proposal>]) -> Result<ScoredProposals> {
+        self.box_head.score(pyramid, proposals)
     }
 
     /// The pairs of each image as boxes, before suppression, with the `offsets` of a

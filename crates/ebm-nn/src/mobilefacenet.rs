@@ -12,24 +12,17 @@ use crate::ops::{Padding, Workspace, linear};
 use crate::{Error, Result, init};
 
 /// Blocks of one size of map, of which the first makes it, half as large as the one before.
-struct Stage {
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
     /// The first block's name and that of the others.
     names: [&'static str; 2],
     /// The inner channels of the first block and of the others.
-    inner: [usize; 2],
-    channels: usize,
-    /// Those after the first.
-    blocks: usize,
+    pub inner: [usize; 2],
+    /// The channels of its map.
+    pub channels: usize,
+    /// The blocks after the first.
+    pub blocks: usize,
 }
-
-const STAGES: [Stage; 3] = [
-    Stage { names: ["dconv_23", "res_3"], inner: [128, 128], channels: 64, blocks: 4 },
-    Stage { names: ["dconv_34", "res_4"], inner: [256, 256], channels: 128, blocks: 6 },
-    Stage { names: ["dconv_45", "res_5"], inner: [512, 256], channels: 128, blocks: 2 },
-];
-
-/// The channels of the first two blocks.
-const STEM: usize = 64;
 
 /// A MobileFaceNet (Chen et al., 2018) up to its last map, with twice the channels of the paper's first layers:
 /// what InsightFace has published. Every convolution has batch normalisation and PReLU, projections no PReLU.
@@ -42,6 +35,16 @@ pub struct MobileFaceNet {
 }
 
 impl MobileFaceNet {
+    /// The channels of the first two blocks.
+    pub const STEM: usize = 64;
+
+    /// The blocks between the first two, after which a map is half as large as the image, and the last.
+    pub const STAGES: [Stage; 3] = [
+        Stage { names: ["dconv_23", "res_3"], inner: [128, 128], channels: 64, blocks: 4 },
+        Stage { names: ["dconv_34", "res_4"], inner: [256, 256], channels: 128, blocks: 6 },
+        Stage { names: ["dconv_45", "res_5"], inner: [512, 256], channels: 128, blocks: 2 },
+    ];
+
     /// The number of its blocks: two of the stem, fifteen inverted residuals, one that widens the last map.
     pub const BLOCKS: usize = 18;
 
@@ -60,13 +63,13 @@ impl MobileFaceNet {
     /// When `vb` refuses a tensor.
     pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
         let layer = |config, name: &str| prelu(config, norm, name, vb);
-        let stem = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, STEM, 3) };
+        let stem = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, Self::STEM, 3) };
         let mut blocks = vec![
             Chain::plain(vec![layer(stem, "conv_1")?]),
-            Chain::plain(vec![layer(Conv2dConfig::depthwise(STEM, 3), "conv_2_dw")?]),
+            Chain::plain(vec![layer(Conv2dConfig::depthwise(Self::STEM, 3), "conv_2_dw")?]),
         ];
-        let mut input = STEM;
-        for Stage { names, inner, channels, blocks: count } in &STAGES {
+        let mut input = Self::STEM;
+        for Stage { names, inner, channels, blocks: count } in &Self::STAGES {
             let inverted = |name: &str, input, inner, stride| {
                 let depthwise = Conv2dConfig { stride, ..Conv2dConfig::depthwise(inner, 3) };
                 let project = format!("{name}_conv_proj");
@@ -90,7 +93,7 @@ impl MobileFaceNet {
 
     /// The block, from 0, that the parameter of this name is in; [`BLOCKS`](Self::BLOCKS) for what is behind them.
     pub fn block_of(name: &str) -> usize {
-        let stages = STAGES.iter().flat_map(|stage| {
+        let stages = Self::STAGES.iter().flat_map(|stage| {
             let others = (0..stage.blocks).map(|number| format!("{}_block{number}_", stage.names[1]));
             std::iter::once(format!("{}_", stage.names[0])).chain(others)
         });

@@ -17,9 +17,9 @@ pub fn forms(names: &[&str]) -> String {
     format!("=unit | ours ours_median{}", forms.concat())
 }
 
-/// What stands above a table.
-pub fn marker(csv: &str, command: &str, columns: &str) -> String {
-    format!("<!-- table: {csv}\nby: {command}\nrows: work\ncolumns: {columns}\n-->\n")
+/// What stands above a table, whose first column is the file's `rows`.
+pub fn marker(csv: &str, command: &str, rows: &str, columns: &str) -> String {
+    format!("<!-- table: {csv}\nby: {command}\nrows: {rows}\ncolumns: {columns}\n-->\n")
 }
 
 impl Report {
@@ -48,16 +48,20 @@ impl Report {
         Ok(file.into_inner()?)
     }
 
+    pub(super) fn device_name(&self) -> String {
+        match self.device.as_str() {
+            "cpu" => self.machine.short(),
+            gpu => gpu.to_owned(),
+        }
+    }
+
     fn words(&self, row: &Row) -> Vec<String> {
         let best = row.measured.best().map_or(String::new(), |best| best.form.clone());
         let limit = self.peaks.last().map_or("", |peak| row.limit(peak).name).to_owned();
-        let device = match self.device.as_str() {
-            "cpu" => self.machine.short(),
-            gpu => gpu.to_owned(),
-        };
         let (threads, rounds) = (self.threads.to_string(), self.rounds.to_string());
         let of_work = [row.work.title, row.work.unit.name, row.work.goal.text].map(str::to_owned);
-        [vec![self.date.clone(), device, threads, rounds], of_work.to_vec(), vec![best, limit]].concat()
+        [vec![self.date.clone(), self.device_name(), threads, rounds], of_work.to_vec(), vec![best, limit]]
+            .concat()
     }
 
     fn numbers(&self, row: &Row, forms: &[&str]) -> Vec<Option<f64>> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::compare::PeerSeries;
+use crate::stages::NAMES;
 use crate::work;
 
 fn series(seconds: &[f64], peak_mib: u64) -> Series {
@@ -61,6 +62,7 @@ fn report(with_peer: bool) -> Report {
                 &["compile does not work here: no g++"],
             ),
         ],
+        stages: None,
     }
 }
 
@@ -154,6 +156,31 @@ fn the_file_has_the_figures_of_the_page() {
     let marker = "<!-- table: results/page.csv\nby: ebm bench\nrows: work\ncolumns: =unit | ours ours_median \
                   | eager eager_median | compile compile_median\n-->\n| work";
     assert!(page.contains(marker), "{page}");
+}
+
+#[test]
+fn stages_have_a_table_and_a_file() {
+    let mut report = report(true);
+    assert!(report.stages_csv().unwrap().is_none());
+    let trained = Trained { detector: "d.safetensors".into(), head: "h.safetensors".into(), images: vec![] };
+    // The first stage takes 10 ms at best, each other one 2 ms.
+    let of = |first: f64| Series { seconds: vec![first, 3.0 * first], peak_mib: None };
+    let mut series = vec![of(0.002); NAMES.len()];
+    series[0] = of(0.01);
+    let stages = Stages { series, all: of(0.02), images: 4, candidates: 57.25, boxes: 8.5 };
+    report.stages = Some((trained, stages));
+    let page = report.page("results/page.csv").unwrap();
+    for row in ["body|10.0 (20.0)|50 %", "refinement|2.00 (4.00)|10 %", "all|20.0 (40.0)|100 %"] {
+        let expected: Vec<&str> = row.split('|').collect();
+        assert!(cells(&page).contains(&expected), "{row}\n{page}");
+    }
+    let marker = "<!-- table: results/page_stages.csv\nby: ebm bench\nrows: stage\n";
+    assert!(
+        page.contains(marker) && page.contains("on 4 images") && page.contains("57.2 candidates"),
+        "{page}"
+    );
+    let text = String::from_utf8(report.stages_csv().unwrap().unwrap()).unwrap();
+    assert!(text.lines().count() == 8 && text.contains(",body,10.000000,20.000000,0.500000\n"), "{text}");
 }
 
 #[test]

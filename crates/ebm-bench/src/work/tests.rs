@@ -37,14 +37,14 @@ fn the_script_has_a_function_for_each_task() {
     let all = [false, true].into_iter().flat_map(|gpu| works(false, gpu));
     for work in all.filter(compared) {
         let task = serde_json::to_value(work.task).unwrap();
-        let arguments: Vec<&str> =
+        let mut arguments: Vec<&str> =
             task.as_object().unwrap().keys().map(String::as_str).filter(|key| *key != "task").collect();
+        arguments.extend(work.task.pictures().map(|_| "pictures"));
         let definition = format!("def {}(form, ", task["task"].as_str().unwrap());
         let line = crate::peer::SCRIPT.lines().find(|line| line.starts_with(&definition)).unwrap();
         let (_, rest) = line.split_once("(form, ").unwrap();
         let mut expected: Vec<&str> = rest.trim_end_matches("):").split(", ").collect();
         expected.sort_unstable();
-        let mut arguments = arguments;
         arguments.sort_unstable();
         assert_eq!(arguments, expected, "{line}");
     }

@@ -3,14 +3,18 @@
 mod conv;
 mod fpn;
 mod head;
+mod loader;
 mod pooling;
 mod prediction;
+mod refiner;
 pub mod resnet;
 mod step;
+mod tracker;
 
 use std::any::Any;
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::{DType, Device};
 use ebm_nn::params::{ParamStore, VarBuilder};
 use ebm_seed::Key;
@@ -46,8 +50,9 @@ impl Place<'_> {
     }
 }
 
-/// Sets the task up on `device`, with random parameters and inputs, which depend on nothing but their names.
-pub fn prepare(task: Task, device: &Device) -> Result<Run> {
+/// Sets the task up on `device`, with random parameters and inputs, which depend on nothing but their names,
+/// and the folder of its `pictures`, if it reads any.
+pub fn prepare(task: Task, device: &Device, pictures: Option<&Path>) -> Result<Run> {
     let place = &Place { store: ParamStore::new(Key::new(0).split("bench")), device };
     match task {
         Task::Resnet { depth, images } => resnet::prepare(place, depth, images),
@@ -70,6 +75,14 @@ pub fn prepare(task: Task, device: &Device) -> Result<Run> {
         }
         Task::RoiPool { boxes, channels, size, of_boxes } => {
             pooling::roi_pool(place, boxes, channels, size, of_boxes)
+        }
+        Task::RefinerStep { images, objects, samples, size } => {
+            refiner::step(place, images, objects, samples, size)
+        }
+        Task::TrackerFrame { side, boxes, steps } => tracker::frame(place, side, boxes, steps),
+        Task::Loader { batch, short_side, workers, .. } => {
+            let pictures = pictures.context("the loader's work needs the folder of its pictures")?;
+            loader::epoch(pictures, batch, short_side, workers)
         }
         Task::Age { batch, side, steps } => prediction::age(place, batch, side, steps),
     }

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ebm_bench::{Machine, Plan, Python, Report, Row, Software, Work, today};
+use ebm_bench::{Machine, Plan, Python, Report, Row, Software, Stages, Trained, Work, today};
 use ebm_data::files::write_atomic;
 use ebm_nn::device::{Choice, Precision, open};
 
 use super::create_dir;
+use super::predict_inputs::image_files;
 use crate::environment::{CANDLE, EBM, RUSTC};
+use crate::model_path::ModelPath;
 use crate::parallel::chain;
 use crate::schema::document;
 use crate::workers::MOST_THREADS;
@@ -20,6 +22,9 @@ const PAGE: &str = "docs/performance.md";
 /// Standard output alone.
 const NOWHERE: &str = "-";
 
+/// What stands for the stages of --detector in --only.
+const STAGES: &str = "stages";
+
 /// Rounds without --rounds, and of a smoke test.
 const ROUNDS: usize = 15;
 const SMOKE_ROUNDS: usize = 2;
@@ -27,7 +32,8 @@ const SMOKE_ROUNDS: usize = 2;
 /// How to compare.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Only these works; the first part of a name selects a group.
+    /// Only these works; the first part of a name selects a group, and `stages` alone means --detector and no
+    /// work.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// List the works and stop.
@@ -42,6 +48,15 @@ pub struct BenchArgs {
     /// Leave out PyTorch's compiled form, which takes most of the time of a run.
     #[arg(long)]
     no_compile: bool,
+    /// A trained Faster-RCNN of your own: what its stages take, without a peer, in a table of its own.
+    #[arg(long, value_name = "WEIGHTS", requires_all = ["head", "images"])]
+    detector: Option<ModelPath>,
+    /// The confidence that was trained on it, whose f guides suppression and is climbed.
+    #[arg(long, value_name = "WEIGHTS", requires = "detector")]
+    head: Option<ModelPath>,
+    /// The images that it looks at: files, folders of them, patterns.
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "detector")]
+    images: Vec<PathBuf>,
     /// Where both sides compute: cpu, cuda or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value_t = Choice::Cpu)]
     device: Choice,
@@ -64,6 +79,7 @@ pub struct BenchArgs {
 #[derive(Args)]
 pub struct WorkerArgs {
     name: String,
+    pictures: Option<PathBuf>,
     #[arg(long)]
     smoke: bool,
     #[arg(long, default_value_t = Choice::Cpu)]
@@ -78,7 +94,8 @@ pub fn run_worker(args: WorkerArgs) -> Result<()> {
         bail!("there is no work {:?}; `ebm bench` starts this command", args.name);
     };
     Precision::default().set();
-    ebm_bench::serve(work, &device, std::io::stdin().lock(), std::io::stdout().lock())
+    let pictures = args.pictures.as_deref();
+    ebm_bench::serve(work, &device, pictures, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 /// Runs the comparison.
@@ -86,7 +103,12 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let gpu = !open(args.device)?.device.is_cpu();
     // TF32, as PyTorch's side.
     Precision::default().set();
-    let works = ebm_bench::select(ebm_bench::works(args.smoke, gpu), &args.only)?;
+    let trained = trained(&args)?;
+    let works = match args.only.as_slice() {
+        [only] if only == STAGES && trained.is_some() => Vec::new(),
+        [only] if only == STAGES => bail!("--only {STAGES} needs --detector, --head and --images"),
+        only => ebm_bench::select(ebm_bench::works(args.smoke, gpu), only)?,
+    };
     if args.list {
         list(&works);
         return Ok(());
@@ -109,6 +131,11 @@ pub fn run(args: BenchArgs) -> Result<()> {
     let device = open(plan.device)?.device;
     let peaks = ebm_bench::peaks(&device, plan.device.to_string(), plan.threads, plan.smoke)?;
     let (rows, failures) = measured(&works, python.as_ref(), &plan);
+    let stages = trained.map(|trained| -> Result<(Trained, Stages)> {
+        eprintln!("the detector's stages …");
+        let stages = ebm_bench::stages(&trained, plan.rounds, plan.threads, &device)?;
+        Ok((trained, stages))
+    });
     let report = Report {
         date: today(),
         command: std::env::args().skip(1).fold("ebm".to_owned(), |command, arg| format!("{command} {arg}")),
@@ -121,6 +148,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         rounds: plan.rounds,
         smoke: plan.smoke,
         rows,
+        stages: stages.transpose()?,
     };
     let csv = csv_beside(out.as_deref().unwrap_or(Path::new(PAGE)));
     let page = report.page(&csv)?;
@@ -133,13 +161,27 @@ pub fn run(args: BenchArgs) -> Result<()> {
         bail!("{} could not be measured, see above; no file is written", failures.join(", "));
     }
     if let Some(out) = out {
-        let csv = out.parent().unwrap_or(Path::new("")).join(csv);
+        let folder = out.parent().unwrap_or(Path::new(""));
+        let stages = folder.join(Report::stages_csv_name(&csv));
+        let csv = folder.join(csv);
         create_dir(csv.parent().unwrap_or(Path::new(".")))?;
-        write_atomic(&csv, &report.csv()?)?;
+        if !report.rows.is_empty() {
+            write_atomic(&csv, &report.csv()?)?;
+        }
+        if let Some(figures) = report.stages_csv()? {
+            write_atomic(&stages, &figures)?;
+        }
         write_atomic(&out, page.as_bytes())?;
         eprintln!("written to {}, with its figures in {}", out.display(), csv.display());
     }
     Ok(())
+}
+
+/// The detector of the user's own, if one is given.
+fn trained(args: &BenchArgs) -> Result<Option<Trained>> {
+    let (Some(detector), Some(head)) = (&args.detector, &args.head) else { return Ok(None) };
+    let images = image_files(&args.images)?;
+    Ok(Some(Trained { detector: detector.file()?, head: head.file()?, images }))
 }
 
 /// Prints names and titles.

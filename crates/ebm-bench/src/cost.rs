@@ -87,7 +87,7 @@ fn of_task(task: Task) -> Result<Cost> {
             climb(&mut count, boxes, steps, widths);
             false
         }
-        Task::Detector { boxes, steps, widths, size } => {
+        Task::Detector { boxes, steps, widths, size, .. } => {
             detector(&mut count, widths, size)?;
             if steps > 0 {
                 climb(&mut count, boxes, steps, widths);

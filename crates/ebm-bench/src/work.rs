@@ -3,6 +3,7 @@
 mod task;
 
 use anyhow::{Result, bail};
+use ebm_nn::device::Precision::{Bf16, Full};
 
 pub use task::{Images, Size, Task, Widths};
 
@@ -58,6 +59,7 @@ const ROWS_ALONE: &[Peer] = &[EAGER, COMPILE, ONNX_RUNTIME, OPENVINO];
 /// The published scheme.
 const PUBLISHED: &[Peer] = &[EAGER];
 const DETECTOR: &[Peer] = &[Peer { form: "without", ours: Some("detector"), ..EAGER }];
+const SINGLE: &[Peer] = &[Peer { form: "f32", ours: Some("refinement"), ..EAGER }];
 const DIRECT: &[Peer] = &[Peer { form: "without", ours: Some("age"), ..EAGER }];
 
 /// A row of the table.
@@ -179,8 +181,8 @@ impl Sizes {
     fn predictions(self, gpu: bool) -> Vec<Work> {
         let (widths, size) = (self.widths(), self.image());
         let (boxes, steps) = (self.by(100, 3), self.by(10, 2));
-        let refinement = Task::Refinement { boxes, steps, widths, size };
-        let detector = |steps| Task::Detector { boxes, steps, widths, size };
+        let refinement = |precision| Task::Refinement { boxes, steps, widths, size, precision };
+        let detector = |steps, precision| Task::Detector { boxes, steps, widths, size, precision };
         let age = |steps| Task::Age { batch: 1, side: self.by(200, 32), steps };
         let kept = if gpu {
             goal(1.0 / 0.9, "≥ 90 % of the speed")
@@ -189,13 +191,28 @@ impl Sizes {
         };
         let (aged, free) = (goal(1.0 / 0.97, "≥ 97 % of the speed"), goal(f64::INFINITY, "–"));
         let (level, refined) = (goal(0.35, "≤ 0.35"), "Faster-RCNN and 100 boxes refined, T = 10");
-        vec![
-            row("refinement", "energy head, 100 boxes, T = 10", refinement, level, PUBLISHED),
-            row("detector", "Faster-RCNN, 800 × 1088", detector(0), free, &[]),
-            row("detector-refined", refined, detector(steps), kept, DETECTOR),
+        let mut works = vec![
+            row("refinement", "energy head, 100 boxes, T = 10", refinement(Full), level, PUBLISHED),
+            row("detector", "Faster-RCNN, 800 × 1088", detector(0, Full), free, &[]),
+            row("detector-refined", refined, detector(steps, Full), kept, DETECTOR),
+        ];
+        if !gpu {
+            works.extend([
+                row("refinement-bf16", "the energy head in bf16", refinement(Bf16), level, SINGLE),
+                row(
+                    "detector-refined-bf16",
+                    "the same refined in bf16",
+                    detector(steps, Bf16),
+                    kept,
+                    DETECTOR,
+                ),
+            ]);
+        }
+        works.extend([
             row("age", "age by direct regression, 200²", age(0), LEVEL, MAPS_ALONE),
             row("age-refined", "the same refined, T = 5", age(self.by(5, 2)), aged, DIRECT),
-        ]
+        ]);
+        works
     }
 
     /// Training steps and PrRoIPool with its gradients; on a GPU at sizes that are worth its time.

@@ -1,5 +1,6 @@
 //! What a work computes, and how large it is.
 
+use ebm_nn::device::Precision;
 use serde::Serialize;
 
 /// Of a map or an image.
@@ -76,6 +77,9 @@ pub enum Task {
         widths: Widths,
         #[serde(flatten)]
         size: Size,
+        /// Of the branch's layers; the peers know f32 alone.
+        #[serde(skip)]
+        precision: Precision,
     },
     /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
     Detector {
@@ -85,6 +89,9 @@ pub enum Task {
         widths: Widths,
         #[serde(flatten)]
         size: Size,
+        /// Of the branch's layers; the peers know f32 alone.
+        #[serde(skip)]
+        precision: Precision,
     },
     /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the
     /// gradients in the branch.

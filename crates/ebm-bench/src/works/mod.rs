@@ -64,11 +64,11 @@ pub fn prepare(task: Task, device: &Device, pictures: Option<&Path>) -> Result<R
         Task::Head { inputs, hidden, classes, rows, backward } => {
             head::prepare(place, [inputs, hidden, hidden, classes], rows, backward)
         }
-        Task::Refinement { boxes, steps, widths, size } => {
-            prediction::refinement(place, boxes, steps, widths, size)
+        Task::Refinement { boxes, steps, widths, size, precision } => {
+            prediction::refinement(place, prediction::Climb { boxes, steps, precision }, widths, size)
         }
-        Task::Detector { boxes, steps, widths, size } => {
-            prediction::detector(place, boxes, steps, widths, size)
+        Task::Detector { boxes, steps, widths, size, precision } => {
+            prediction::detector(place, prediction::Climb { boxes, steps, precision }, widths, size)
         }
         Task::HeadStep { images, objects, samples, widths, size } => {
             pooling::head_step(place, images, objects, samples, widths, size)

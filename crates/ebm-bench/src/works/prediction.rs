@@ -8,6 +8,7 @@ use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
 use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 use ebm_nn::boxes::BBox;
+use ebm_nn::device::Precision;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
 use ebm_seed::Key;
@@ -67,25 +68,34 @@ pub fn pyramid(
     STRIDES.map(level).into_iter().collect()
 }
 
-/// `count` boxes on given features.
-pub fn refinement(place: &Place<'_>, count: usize, steps: usize, widths: Widths, size: Size) -> Result<Run> {
+/// How many boxes climb f, how far, and in what its layers multiply.
+#[derive(Clone, Copy, Debug)]
+pub struct Climb {
+    pub boxes: usize,
+    pub steps: usize,
+    pub precision: Precision,
+}
+
+/// The boxes on given features.
+pub fn refinement(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> Result<Run> {
+    let Climb { boxes: count, steps, precision } = climb;
     place.freeze();
     let (config, vb) = (config(widths)?, place.var_builder());
     let pyramid = pyramid(&vb, 1, widths.channels, size)?;
-    let head = EnergyHead::new(&config, vb.clone())?;
+    let head = EnergyHead::new(&config, vb.clone())?.in_precision(precision);
     let (boxes, labels) = boxes(count, size, config.num_classes);
     let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
     let (y0, ascent) = (features.targets()?, ascent(steps));
     Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
 }
 
-/// Faster-RCNN's candidates in one image, and with steps the refinement of `count` boxes on the same
-/// features.
-pub fn detector(place: &Place<'_>, count: usize, steps: usize, widths: Widths, size: Size) -> Result<Run> {
+/// Faster-RCNN's candidates in one image, and with steps the refinement of the boxes on the same features.
+pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> Result<Run> {
+    let Climb { boxes: count, steps, precision } = climb;
     place.freeze();
     let (config, vb) = (config(widths)?, place.var_builder());
     let detector = FasterRcnn::new(&config, vb.clone())?;
-    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
+    let head = EnergyHead::new(&config, vb.pp("roi_heads"))?.in_precision(precision);
     let pixels = images(place, Images { batch: 1, size })?;
     let batch = ImageBatch { pixels, sizes: vec![(size.height, size.width)] };
     let (boxes, labels) = boxes(count, size, config.num_classes);

@@ -299,6 +299,9 @@ fn bands_are_calibrated_and_measured() {
     let table = String::from_utf8(succeeds(&eval).stdout).unwrap();
     assert!(table.contains("frames with bands") && table.contains("bottom"), "{table}");
     refused(&[&calibrate[..], &["--backbone", text(&model)]].concat(), "model.safetensors");
+    // A run that was copied without what it stands on.
+    std::fs::remove_file(place("weights/refiner.safetensors")).unwrap();
+    refused(&calibrate, "give its place: --backbone");
 }
 
 /// The supplement's five proposals, from training to table.

@@ -79,7 +79,15 @@ fn open(file: &str, _scope: Scope) -> Result<SharedLibrary, String> {
     Err(format!("{file}: is supported on Linux"))
 }
 
-#[cfg(target_os = "linux")]
+/// A static program has a C library of its own, beside which a library's would be a second one.
+#[cfg(all(target_os = "linux", target_feature = "crt-static"))]
+fn open(file: &str, _scope: Scope) -> Result<SharedLibrary, String> {
+    Err(format!(
+        "{file}: this program is linked statically and opens no libraries; one that cargo builds without that does"
+    ))
+}
+
+#[cfg(all(target_os = "linux", not(target_feature = "crt-static")))]
 mod linux {
     use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -129,19 +137,19 @@ mod linux {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(target_feature = "crt-static")))]
 use linux::open;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), target_feature = "crt-static"))]
 impl SharedLibrary {
-    /// Nothing opens elsewhere.
+    /// Nothing opens here.
     #[must_use]
     pub fn function(self, _name: &str) -> Option<*const c_void> {
         None
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", not(target_feature = "crt-static")))]
 mod tests {
     use super::*;
 

@@ -187,6 +187,10 @@ impl SavedConfig {
         let config: Self = config::parse("of the box module", &config)
             .map_err(|error| settings(&model, error.to_string()))?;
         let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
+        if !backbone.is_file() {
+            let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
+            return Err(Error::Weights { path: backbone, reason: reason.to_owned() });
+        }
         if let Some(trained) = metadata.and_then(|metadata| metadata.base) {
             check_backbone(&backbone, &trained.digest)?;
         }

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Tries a release as the container of Containerfile would hold it: what its COPY lines name, and nothing else, becomes the root of a process of its
+# user, which says its version and finds what is in a photograph. It needs root, for chroot, and no builder of containers.
+#
+#   xtask/release/try.sh [FOLDER]        the folder that build.sh filled
+set -euo pipefail
+here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+repository=$(realpath "$here/../..")
+out=$(realpath "${1:-${CARGO_TARGET_DIR:-$repository/target}/release-files}")
+(cd "$out" && sha256sum --check --quiet SHA256SUMS)
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+tar -xzf "$out"/ebm-*.tar.gz -C "$place" --strip-components 1
+root=$place/root
+mkdir -p "$root/work"
+while read -r _ first rest; do
+  words=("$first" $rest)
+  to=$root${words[-1]}
+  case $to in */) mkdir -p "$to" ;; esac
+  for from in "${words[@]:0:${#words[@]}-1}"; do cp "$place/$from" "$to"; done
+done < <(grep '^COPY ' "$here/Containerfile")
+user=$(sed -n 's/^USER //p' "$here/Containerfile")
+cp "$repository/crates/ebm-testing/fixtures/coco/val2017/000000343937.jpg" "$root/work/photo.jpg"
+chown -R "$user" "$root/work"
+chmod 755 "$place" "$root"
+run() { env -i HOME=/work TMPDIR=/work chroot --userspec="$user" "$root" /ebm "$@"; }
+run --version
+found=$(run predict detection /work/photo.jpg --out /work/pictures)
+echo "$found"
+grep -q person <<<"$found"
+test -s "$root/work/pictures/photo.jpg" || test -n "$(ls -A "$root/work/pictures")"

@@ -198,7 +198,7 @@ impl Sizes {
         ];
         if !gpu {
             works.extend([
-                row("refinement-bf16", "the energy head in bf16", refinement(Bf16), level, SINGLE),
+                row("refinement-bf16", "the energy head in bf16", refinement(Bf16), LEVEL, SINGLE),
                 row(
                     "detector-refined-bf16",
                     "the same refined in bf16",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tries a release as the container of Containerfile would hold it: what its COPY lines name, and nothing else, becomes the root of a process of its
-# user, which says its version and finds what is in a photograph. It needs root, for chroot, and no builder of containers.
+# user, with its ENV, which says its version and finds what is in a photograph. It needs root, for chroot, and no builder of containers.
 #
 #   xtask/release/try.sh [FOLDER]        the folder that build.sh filled
 set -euo pipefail
@@ -17,15 +17,22 @@ while read -r _ first rest; do
   words=("$first" $rest)
   to=$root${words[-1]}
   case $to in */) mkdir -p "$to" ;; esac
-  for from in "${words[@]:0:${#words[@]}-1}"; do cp "$place/$from" "$to"; done
+  for from in "${words[@]:0:${#words[@]}-1}"; do
+    # Of a folder, what is in it.
+    if [ -d "$place/$from" ]; then from+=/.; fi
+    cp -r "$place/$from" "$to"
+  done
 done < <(grep '^COPY ' "$here/Containerfile")
 user=$(sed -n 's/^USER //p' "$here/Containerfile")
+read -ra environment < <(sed -n 's/^ENV //p' "$here/Containerfile")
 cp "$repository/crates/ebm-testing/fixtures/coco/val2017/000000343937.jpg" "$root/work/photo.jpg"
 chown -R "$user" "$root/work"
 chmod 755 "$place" "$root"
-run() { env -i HOME=/work TMPDIR=/work chroot --userspec="$user" "$root" /ebm "$@"; }
+run() { env -i "${environment[@]}" chroot --userspec="$user" "$root" /ebm "$@"; }
 run --version
+run --help >/dev/null
 found=$(run predict detection /work/photo.jpg --out /work/pictures)
 echo "$found"
-grep -q person <<<"$found"
-test -s "$root/work/pictures/photo.jpg" || test -n "$(ls -A "$root/work/pictures")"
+grep -q '"label_name": *"person"' <<<"$found"
+test -s "$root/work/pictures/photo.png"
+(cd "$root" && find . -type f -not -path './work/*' -printf '%s %P\n' | sort -k 2)

@@ -57,10 +57,10 @@ if [ "$("$target/cyclonedx/bin/cargo-cyclonedx" cyclonedx --version 2>/dev/null)
   cargo install cargo-cyclonedx --version $cyclonedx --locked --root "$target/cyclonedx" --target-dir "$target/cyclonedx/build"
   rm -rf "$target/cyclonedx/build"
 fi
-"$target/cyclonedx/bin/cargo-cyclonedx" cyclonedx --manifest-path crates/ebm-cli/Cargo.toml --format json --target $triple --override-filename "$name.cdx"
+"$target/cyclonedx/bin/cargo-cyclonedx" cyclonedx --manifest-path crates/ebm-cli/Cargo.toml --format json --spec-version 1.5 --target $triple --override-filename "$name.cdx"
 # Where the crates lay is nothing of the program's.
 sed "s|file://$PWD|file:///ebm|g" "crates/ebm-cli/$name.cdx.json" >"$folder.cdx.json"
-find crates -name "$name.cdx.json" -delete
+find crates xtask -name "$name.cdx.json" -delete
 
 (cd "$out" && sha256sum "$name.tar.gz" "$name.cdx.json" >SHA256SUMS)
 ls -l "$out"

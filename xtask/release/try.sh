@@ -28,7 +28,8 @@ read -ra environment < <(sed -n 's/^ENV //p' "$here/Containerfile")
 cp "$repository/crates/ebm-testing/fixtures/coco/val2017/000000343937.jpg" "$root/work/photo.jpg"
 chown -R "$user" "$root/work"
 chmod 755 "$place" "$root"
-run() { env -i "${environment[@]}" chroot --userspec="$user" "$root" /ebm "$@"; }
+chroot=$(command -v chroot)
+run() { env -i "${environment[@]}" "$chroot" --userspec="$user" "$root" /ebm "$@"; }
 run --version
 run --help >/dev/null
 found=$(run predict detection /work/photo.jpg --out /work/pictures)

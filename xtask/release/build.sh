@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # A release for x86-64 Linux, in a folder (target/release-files unless one is named): an archive of `ebm`, linked statically, with licences, its manual
-# and what shells need; a list of what it is made of, in CycloneDX's JSON; and the checksums of both. From one commit come the same bytes, wherever it
-# is checked out, as long as the compiler and the C library are the same.
+# and what shells need; a list of what it is made of, in CycloneDX's JSON; and the checksums of both. The same program gives the same archive.
 # It needs the C library to link statically (libc6-dev on Debian and Ubuntu), and compiles cargo-cyclonedx into target/ where it is not there.
 #
 #   xtask/release/build.sh [FOLDER]

@@ -1,21 +1,42 @@
 #!/usr/bin/env bash
-# Compares what each published crate offers with what it offered at the last release, the newest tag v* behind this commit: a break without the version
-# that says so is an error. Without such a tag there is nothing to compare with. Where there is no cargo-semver-checks yet, cargo compiles the one named
-# here into target/semver, which takes minutes.
+# Compares what published crates offer with what they offered at the last release, the newest tag v* behind this commit: a break without the version
+# that says so is an error. Looked at are the crates whose sources have changed since, with their default features. Without such a tag there is nothing
+# to compare with. Where there is no cargo-semver-checks yet, cargo compiles the one named here into target/semver, which takes minutes.
 #
-#   xtask/semver/check.sh                 every crate
-#   xtask/semver/check.sh -p ebm-core     one
+#   xtask/semver/check.sh                 what has changed
+#   xtask/semver/check.sh -p ebm-core     one crate
+#   xtask/semver/check.sh --setup         cargo-semver-checks alone
 set -euo pipefail
 version=0.51.0
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+program=$target/semver/bin/cargo-semver-checks
+setup() {
+  if [ "$("$program" semver-checks --version 2>/dev/null)" != "cargo-semver-checks $version" ]; then
+    cargo install cargo-semver-checks --version $version --locked --root "$target/semver" --target-dir "$target/semver/build"
+    rm -rf "$target/semver/build"
+  fi
+}
+if [ "${1-}" = --setup ]; then
+  setup
+  exit 0
+fi
 if ! tag=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null); then
   echo 'semver: no release is tagged yet: there is nothing to compare with'
   exit 0
 fi
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-program=$target/semver/bin/cargo-semver-checks
-if [ "$("$program" semver-checks --version 2>/dev/null)" != "cargo-semver-checks $version" ]; then
-  cargo install cargo-semver-checks --version $version --locked --root "$target/semver" --target-dir "$target/semver/build"
-  rm -rf "$target/semver/build"
+if (($# == 0)); then
+  for folder in crates/*; do
+    name=${folder#crates/}
+    if [ ! -f "$folder/src/lib.rs" ] || grep -q '^publish = false' "$folder/Cargo.toml"; then continue; fi
+    # What is new since has broken nothing.
+    if ! git cat-file -e "$tag:$folder/src/lib.rs" 2>/dev/null || git diff --quiet "$tag" -- "$folder/src"; then continue; fi
+    set -- "$@" --package "$name"
+  done
+  if (($# == 0)); then
+    echo "semver: no crate has changed since $tag"
+    exit 0
+  fi
 fi
-"$program" semver-checks --baseline-rev "$tag" "${@:---workspace}"
+setup
+"$program" semver-checks --baseline-rev "$tag" --default-features "$@"

@@ -4,8 +4,10 @@
 
 mod files;
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
+use cargo_metadata::semver::Version;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use files::{read, root};
 
@@ -111,12 +113,51 @@ fn what_is_compiled_in_lies_in_the_package() {
     assert!(found > 30, "{found} inclusions");
 }
 
+/// What `rust-version` says, with which CONTRIBUTING.md tells how it was tried.
+fn oldest() -> Version {
+    let versions: BTreeSet<Version> = packages()
+        .into_iter()
+        .map(|package| package.rust_version.unwrap_or_else(|| panic!("{} has no rust-version", package.name)))
+        .collect();
+    assert_eq!(versions.len(), 1, "packages of one workspace ask for different compilers: {versions:?}");
+    versions.into_iter().next().unwrap()
+}
+
 #[test]
-fn the_oldest_compiler_is_the_one_that_tests_run_with() {
-    let toolchain = read("rust-toolchain.toml");
+fn the_oldest_compiler_is_not_newer_than_the_one_that_tests_run_with_and_the_pages_name_it() {
+    let (toolchain, oldest) = (read("rust-toolchain.toml"), oldest());
     let channel = toolchain.split("channel = \"").nth(1).unwrap().split('"').next().unwrap();
-    for package in packages() {
-        let oldest = package.rust_version.unwrap_or_else(|| panic!("{} has no rust-version", package.name));
-        assert_eq!(oldest.to_string(), channel, "{}", package.name);
+    assert!(oldest <= channel.parse::<Version>().unwrap(), "{oldest} is newer than {channel}");
+    for page in ["CONTRIBUTING.md", "docs/commands.md"] {
+        assert!(read(page).contains(&format!("Rust {oldest}")), "{page} does not name Rust {oldest}");
     }
+}
+
+/// Clippy reports what the standard library has had for less long than `rust-version` says, once nothing silences it.
+#[test]
+fn clippy_knows_the_oldest_compiler() {
+    assert!(read("Cargo.toml").contains("\nincompatible_msrv = \"warn\"\n"));
+    assert!(!read("clippy.toml").contains("msrv"), "clippy.toml has the last word over rust-version");
+    for path in files::sources(&["crates", "xtask"]) {
+        let silenced = path != "xtask/tests/packages.rs" && read(&path).contains("incompatible_msrv");
+        assert!(!silenced, "{path} silences clippy::incompatible_msrv");
+    }
+}
+
+#[test]
+fn no_dependency_asks_for_a_newer_compiler_than_the_packages() {
+    // What other systems alone take need not have been fetched.
+    let options = ["--locked", "--filter-platform", "x86_64-unknown-linux-gnu"].map(str::to_owned).to_vec();
+    let mut all = MetadataCommand::new();
+    let all = all.manifest_path(root().join("Cargo.toml")).other_options(options).exec().unwrap();
+    let oldest = oldest();
+    let asks = all.packages.iter().filter(|package| package.rust_version.is_some()).count();
+    assert!(asks > 150, "{asks} packages say what they ask for");
+    let newer: Vec<String> = all
+        .packages
+        .iter()
+        .filter(|package| package.rust_version.as_ref().is_some_and(|version| *version > oldest))
+        .map(|package| format!("{} {} asks for {:?}", package.name, package.version, package.rust_version))
+        .collect();
+    assert!(newer.is_empty(), "{newer:#?}");
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares what published crates offer with what they offered at the last release, the newest tag v* behind this commit: a break without the version
-# that says so is an error. Looked at are the crates whose sources have changed since, with their default features. Without such a tag there is nothing
+# Compares what published crates offer with what they offered at the last release, the newest tag v* on a commit before this one: a break without the version
+# that says so is an error. Looked at are the crates whose sources or manifests have changed since, with their default features. Without such a tag there is nothing
 # to compare with. Where there is no cargo-semver-checks yet, cargo compiles the one named here into target/semver, which takes minutes.
 #
 #   xtask/semver/check.sh                 what has changed
@@ -21,7 +21,7 @@ if [ "${1-}" = --setup ]; then
   setup
   exit 0
 fi
-if ! tag=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null); then
+if ! tag=$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null); then
   echo 'semver: no release is tagged yet: there is nothing to compare with'
   exit 0
 fi
@@ -30,7 +30,7 @@ if (($# == 0)); then
     name=${folder#crates/}
     if [ ! -f "$folder/src/lib.rs" ] || grep -q '^publish = false' "$folder/Cargo.toml"; then continue; fi
     # What is new since has broken nothing.
-    if ! git cat-file -e "$tag:$folder/src/lib.rs" 2>/dev/null || git diff --quiet "$tag" -- "$folder/src"; then continue; fi
+    if ! git cat-file -e "$tag:$folder/src/lib.rs" 2>/dev/null || git diff --quiet "$tag" -- "$folder/src" "$folder/Cargo.toml"; then continue; fi
     set -- "$@" --package "$name"
   done
   if (($# == 0)); then

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use pulp::{Simd, WithSimd};
 
 use super::product::Strided;
-use super::tile::VECTORS;
+use super::tile::{VECTORS, by_rows};
 
 /// Steps of the depth at equal distances: step k reads A from `a + k · step` on and row `b + k` of the panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +28,8 @@ pub(in crate::ops) fn accumulate<S: Simd>(
     panel: &[f32],
     to: &mut [f32],
 ) {
-    /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
-    macro_rules! by_count {
-        ($($rows:literal)*) => {
-            match to.len() / (VECTORS * S::F32_LANES) {
-                $($rows => simd.vectorize(Outer::<$rows> { a, segments, panel, to }),)*
-                _ => {}
-            }
-        };
-    }
-    if S::REGISTER_COUNT >= 32 {
-        by_count!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-    } else {
-        by_count!(1 2 3 4 5 6);
-    }
+    let count = to.len() / (VECTORS * S::F32_LANES);
+    by_rows!(S, count, ROWS => simd.vectorize(Outer::<ROWS> { a, segments, panel, to }));
 }
 
 struct Outer<'a, const ROWS: usize> {

@@ -6,7 +6,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::product::Strided;
-use super::tile::{Sums, VECTORS};
+use super::tile::{Sums, VECTORS, by_rows};
 #[cfg(target_arch = "x86_64")]
 use crate::ops::simd::has_bf16;
 
@@ -62,29 +62,18 @@ fn round_here(row: &[f32], to: &mut [f32]) {
 /// `sums = A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(simd: S, a: Strided<'_, f32>, count: usize, panel: &[f32], sums: &mut Sums) {
-    /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
-    macro_rules! by_count {
-        ($($rows:literal)*) => {
-            match count {
-                $($rows => {
-                    #[cfg(target_arch = "x86_64")]
-                    if has_bf16() && S::F32_LANES == avx512::LANES {
-                        #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
-                        // SAFETY: the processor has these instructions.
-                        unsafe { avx512::tile::<$rows>(a, panel, sums.all_mut()); }
-                        return;
-                    }
-                    simd.vectorize(Tile::<$rows> { a, panel, sums });
-                })*
-                _ => {}
+    #[cfg(target_arch = "x86_64")]
+    if has_bf16() && S::F32_LANES == avx512::LANES {
+        by_rows!(S, count, ROWS => {
+            #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
+            // SAFETY: the processor has these instructions.
+            unsafe {
+                avx512::tile::<ROWS>(a, panel, sums.all_mut());
             }
-        };
+        });
+        return;
     }
-    if S::REGISTER_COUNT >= 32 {
-        by_count!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-    } else {
-        by_count!(1 2 3 4 5 6);
-    }
+    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, sums }));
 }
 
 struct Tile<'a, const ROWS: usize> {

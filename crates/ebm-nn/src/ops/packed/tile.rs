@@ -72,23 +72,32 @@ impl Sums {
     }
 }
 
+/// `$run` with the constant `$rows`, which is `$count`, for vectors `$simd`: one copy for each number of rows up to
+/// [`most_rows`], which has to be known for the sums to stay in registers. More rows are not served.
+macro_rules! by_rows {
+    ($simd:ident, $count:expr, $rows:ident => $run:expr) => {
+        if $simd::REGISTER_COUNT >= 32 {
+            by_rows!($count, $rows => $run; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        } else {
+            by_rows!($count, $rows => $run; 1 2 3 4 5 6);
+        }
+    };
+    ($count:expr, $rows:ident => $run:expr; $($number:literal)*) => {
+        match $count {
+            $($number => {
+                const $rows: usize = $number;
+                $run
+            })*
+            _ => {}
+        }
+    };
+}
+pub(super) use by_rows;
+
 /// `sums = A · panel`; A has at most [`most_rows`] rows.
 #[inline(always)]
 pub(in crate::ops) fn multiply<S: Simd>(simd: S, rows: Rows<'_>, panel: &[f32], sums: &mut Sums) {
-    /// One copy of the loop for each number of rows, which has to be known for the sums to stay in registers.
-    macro_rules! by_count {
-        ($($rows:literal)*) => {
-            match rows.starts.len() {
-                $($rows => simd.vectorize(Tile::<$rows> { rows, panel, sums }),)*
-                _ => {}
-            }
-        };
-    }
-    if S::REGISTER_COUNT >= 32 {
-        by_count!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-    } else {
-        by_count!(1 2 3 4 5 6);
-    }
+    by_rows!(S, rows.starts.len(), ROWS => simd.vectorize(Tile::<ROWS> { rows, panel, sums }));
 }
 
 struct Tile<'a, const ROWS: usize> {

@@ -5,16 +5,12 @@
 #   xtask/book/build.sh             the book
 #   xtask/book/build.sh --setup     mdBook alone
 set -euo pipefail
-version=0.5.4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-if [ "$("$target/mdbook/bin/mdbook" --version 2>/dev/null)" != "mdbook v$version" ]; then
-  cargo install mdbook --version "$version" --locked --no-default-features --root "$target/mdbook" --target-dir "$target/mdbook/build"
-  rm -rf "$target/mdbook/build"
-fi
+mdbook=$(xtask/tool.sh mdbook 0.5.4 --no-default-features)
 [ "${1-}" != --setup ] || exit 0
-said=$("$target/mdbook/bin/mdbook" build --dest-dir "$target/book" 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
+said=$("$mdbook" build --dest-dir "$target/book" 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
 if grep -E 'WARN|ERROR' <<<"$said" >&2; then
   exit 1
 fi

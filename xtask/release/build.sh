@@ -5,7 +5,6 @@
 #
 #   xtask/release/build.sh [FOLDER]
 set -euo pipefail
-cyclonedx=0.5.9
 triple=x86_64-unknown-linux-gnu
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -52,11 +51,8 @@ cp crates/ebm-detect/embedded/*.LICENSE.md "$folder/licenses"
 tar --create --directory "$out" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r-w,a+X "$name" |
   gzip --no-name --best >"$folder.tar.gz"
 
-if [ "$("$target/cyclonedx/bin/cargo-cyclonedx" cyclonedx --version 2>/dev/null)" != "cargo-cyclonedx-cyclonedx $cyclonedx" ]; then
-  cargo install cargo-cyclonedx --version $cyclonedx --locked --root "$target/cyclonedx" --target-dir "$target/cyclonedx/build"
-  rm -rf "$target/cyclonedx/build"
-fi
-"$target/cyclonedx/bin/cargo-cyclonedx" cyclonedx --manifest-path crates/ebm-cli/Cargo.toml --format json --spec-version 1.5 --target $triple --override-filename "$name.cdx"
+cyclonedx=$(xtask/tool.sh cargo-cyclonedx 0.5.9)
+"$cyclonedx" cyclonedx --manifest-path crates/ebm-cli/Cargo.toml --format json --spec-version 1.5 --target $triple --override-filename "$name.cdx"
 # Where the crates lay is nothing of the program's.
 sed "s|file://$PWD|file:///ebm|g" "crates/ebm-cli/$name.cdx.json" >"$folder.cdx.json"
 find crates xtask -name "$name.cdx.json" -delete

@@ -1,22 +1,14 @@
 #!/usr/bin/env bash
 # Compares what published crates offer with what they offered at the last release, the newest tag v* on a commit before this one: a break without the version
 # that says so is an error. Looked at are the crates whose sources or manifests have changed since, with their default features. Without such a tag there is nothing
-# to compare with. Where there is no cargo-semver-checks yet, cargo compiles the one named here into target/semver, which takes minutes.
+# to compare with. Where there is no cargo-semver-checks yet, cargo compiles the one named here, which takes minutes.
 #
 #   xtask/semver/check.sh                 what has changed
 #   xtask/semver/check.sh -p ebm-core     one crate
 #   xtask/semver/check.sh --setup         cargo-semver-checks alone
 set -euo pipefail
-version=0.51.0
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-program=$target/semver/bin/cargo-semver-checks
-setup() {
-  if [ "$("$program" semver-checks --version 2>/dev/null)" != "cargo-semver-checks $version" ]; then
-    cargo install cargo-semver-checks --version $version --locked --root "$target/semver" --target-dir "$target/semver/build"
-    rm -rf "$target/semver/build"
-  fi
-}
+setup() { xtask/tool.sh cargo-semver-checks 0.51.0; }
 if [ "${1-}" = --setup ]; then
   setup
   exit 0
@@ -38,5 +30,5 @@ if (($# == 0)); then
     exit 0
   fi
 fi
-setup
+program=$(setup)
 "$program" semver-checks --baseline-rev "$tag" --default-features "$@"

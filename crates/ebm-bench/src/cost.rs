@@ -7,7 +7,7 @@ use ebm_nn::resnet::{Block, Norm};
 use ebm_track::ClassifierConfig;
 use ebm_track::box_module::BoxModuleConfig;
 
-use super::work::{Images, Size, Task, Widths, Work};
+use super::work::{Climb, Images, Size, Task, Widths, Work};
 use super::works::resnet;
 
 /// Additions and multiplications, counted singly, and bytes.
@@ -83,11 +83,11 @@ fn of_task(task: Task) -> Result<Cost> {
             count.ends = rows * (inputs + classes);
             backward
         }
-        Task::Refinement { boxes, steps, widths, .. } => {
+        Task::Refinement { climb: Climb { boxes, steps, .. }, widths, .. } => {
             climb(&mut count, boxes, steps, widths);
             false
         }
-        Task::Detector { boxes, steps, widths, size, .. } => {
+        Task::Detector { climb: Climb { boxes, steps, .. }, widths, size } => {
             detector(&mut count, widths, size)?;
             if steps > 0 {
                 climb(&mut count, boxes, steps, widths);

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use candle_core::{Device, Tensor};
 use ebm_core::EnergyModel;
 use ebm_data::decode::read_upright;
-use ebm_detect::config::{ExperimentConfig, Settings};
-use ebm_detect::weights::{BRANCH, WeightFile, check_detector};
+use ebm_detect::config::ExperimentConfig;
+use ebm_detect::weights::{BRANCH, WeightFile, check_detector, stated_configuration};
 use ebm_detect::{
     BoxAscent, BoxFeatures, Branch, EnergyHead, FasterRcnn, ImageBatch, RefinedCandidates, refine_candidates,
 };
@@ -105,7 +105,7 @@ impl Network {
             branch.metadata().with_context(|| format!("{name} does not say of what it is a branch"))?;
         said.check_task(head, &[BRANCH])?;
         check_detector(said, head, &config, &file.digest()?)?;
-        let trained = ExperimentConfig::parse("the branch's configuration", &said.config)?;
+        let trained = stated_configuration(said, head)?;
         let method = trained.method(&said.method)?;
         let ascent = method.ascent();
         let ascent =

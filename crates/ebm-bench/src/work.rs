@@ -5,7 +5,7 @@ mod task;
 use anyhow::{Result, bail};
 use ebm_nn::device::Precision::{Bf16, Full};
 
-pub use task::{Images, Size, Task, Widths};
+pub use task::{Climb, Images, Size, Task, Widths};
 
 /// How the time of a run is shown.
 #[derive(Clone, Copy, Debug)]
@@ -181,8 +181,9 @@ impl Sizes {
     fn predictions(self, gpu: bool) -> Vec<Work> {
         let (widths, size) = (self.widths(), self.image());
         let (boxes, steps) = (self.by(100, 3), self.by(10, 2));
-        let refinement = |precision| Task::Refinement { boxes, steps, widths, size, precision };
-        let detector = |steps, precision| Task::Detector { boxes, steps, widths, size, precision };
+        let climb = |steps, precision| Climb { boxes, steps, precision };
+        let refinement = |precision| Task::Refinement { climb: climb(steps, precision), widths, size };
+        let detector = |steps, precision| Task::Detector { climb: climb(steps, precision), widths, size };
         let age = |steps| Task::Age { batch: 1, side: self.by(200, 32), steps };
         let kept = if gpu {
             goal(1.0 / 0.9, "≥ 90 % of the speed")

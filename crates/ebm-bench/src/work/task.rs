@@ -31,6 +31,16 @@ pub struct Widths {
     pub hidden: usize,
 }
 
+/// How many boxes climb f, and how far.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Climb {
+    pub boxes: usize,
+    pub steps: usize,
+    /// Of the branch's layers; the peers know f32 alone.
+    #[serde(skip)]
+    pub precision: Precision,
+}
+
 /// What is computed and how large it is. The peers' script has a function of the same name with these
 /// arguments.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -71,27 +81,21 @@ pub enum Task {
     Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
     /// The refinement of boxes by the confidence branch on a given pyramid.
     Refinement {
-        boxes: usize,
-        steps: usize,
+        #[serde(flatten)]
+        climb: Climb,
         #[serde(flatten)]
         widths: Widths,
         #[serde(flatten)]
         size: Size,
-        /// Of the branch's layers; the peers know f32 alone.
-        #[serde(skip)]
-        precision: Precision,
     },
     /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
     Detector {
-        boxes: usize,
-        steps: usize,
+        #[serde(flatten)]
+        climb: Climb,
         #[serde(flatten)]
         widths: Widths,
         #[serde(flatten)]
         size: Size,
-        /// Of the branch's layers; the peers know f32 alone.
-        #[serde(skip)]
-        precision: Precision,
     },
     /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the
     /// gradients in the branch.

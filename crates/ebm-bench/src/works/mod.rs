@@ -64,12 +64,8 @@ pub fn prepare(task: Task, device: &Device, pictures: Option<&Path>) -> Result<R
         Task::Head { inputs, hidden, classes, rows, backward } => {
             head::prepare(place, [inputs, hidden, hidden, classes], rows, backward)
         }
-        Task::Refinement { boxes, steps, widths, size, precision } => {
-            prediction::refinement(place, prediction::Climb { boxes, steps, precision }, widths, size)
-        }
-        Task::Detector { boxes, steps, widths, size, precision } => {
-            prediction::detector(place, prediction::Climb { boxes, steps, precision }, widths, size)
-        }
+        Task::Refinement { climb, widths, size } => prediction::refinement(place, climb, widths, size),
+        Task::Detector { climb, widths, size } => prediction::detector(place, climb, widths, size),
         Task::HeadStep { images, objects, samples, widths, size } => {
             pooling::head_step(place, images, objects, samples, widths, size)
         }

@@ -8,7 +8,6 @@ use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
 use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 use ebm_nn::boxes::BBox;
-use ebm_nn::device::Precision;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
 use ebm_seed::Key;
@@ -16,7 +15,7 @@ use rand::Rng;
 
 use super::resnet::images;
 use super::{Place, Run};
-use crate::work::{Images, Size, Widths};
+use crate::work::{Climb, Images, Size, Widths};
 
 /// Strides of P2 to P6.
 const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
@@ -66,14 +65,6 @@ pub fn pyramid(
         vb.get_with_hints(shape, &format!("p{stride}"), init::normal(1.0))
     };
     STRIDES.map(level).into_iter().collect()
-}
-
-/// How many boxes climb f, how far, and in what its layers multiply.
-#[derive(Clone, Copy, Debug)]
-pub struct Climb {
-    pub boxes: usize,
-    pub steps: usize,
-    pub precision: Precision,
 }
 
 /// The boxes on given features.

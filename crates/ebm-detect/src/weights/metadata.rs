@@ -141,7 +141,10 @@ struct Decisive {
 }
 
 /// The configuration in the metadata of the file at `path`: data, which nobody at the command line has set.
-pub(crate) fn stated_configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
+///
+/// # Errors
+/// [`Error::Weights`] with the file and what is wrong in it.
+pub fn stated_configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
     ExperimentConfig::parse("its configuration", &metadata.config)
         .map_err(|error| Error::Weights { path: path.to_owned(), reason: error.to_string() })
 }

@@ -22,10 +22,9 @@ pub use conventions::Conventions;
 pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
 pub use file::WeightFile;
-pub(crate) use metadata::stated_configuration;
 pub use metadata::{
     BRANCH, DETECTION, FASTEST_DET, REFINER, branch_metadata, check_branch, check_detector, classes,
-    detector_metadata, fastest_det_metadata, refiner_metadata,
+    detector_metadata, fastest_det_metadata, refiner_metadata, stated_configuration,
 };
 
 use crate::{

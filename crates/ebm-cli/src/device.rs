@@ -3,7 +3,6 @@
 use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::Args;
-use ebm_detect::config::MapType;
 use ebm_nn::device::{Choice, HAS_CUDA, Precision, open_for};
 
 /// Where to compute.
@@ -28,11 +27,6 @@ impl DeviceArgs {
     /// How it multiplies.
     pub fn precision(self) -> Precision {
         self.precision
-    }
-
-    /// The type of the maps in the body of a detector that is trained.
-    pub fn maps(self) -> MapType {
-        if self.precision == Precision::Bf16 { MapType::Bf16 } else { MapType::F32 }
     }
 
     /// [`open`](Self::open) for a trained detector.

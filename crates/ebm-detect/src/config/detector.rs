@@ -1,6 +1,6 @@
 //! The network and its inference.
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use ebm_experiment::config::{Setting, settings};
 use ebm_nn::{
     boxes::BoxConvention,
@@ -184,15 +184,16 @@ pub enum MapType {
 
 impl Setting for MapType {}
 
+/// Of a GPU that multiplies so.
+impl From<Precision> for MapType {
+    fn from(precision: Precision) -> Self {
+        if precision == Precision::Bf16 { Self::Bf16 } else { Self::F32 }
+    }
+}
+
 impl MapType {
     fn is_default(&self) -> bool {
         *self == Self::default()
-    }
-
-    /// In what a network of this precision holds its maps on this device.
-    #[must_use]
-    pub fn of(precision: Precision, device: &Device) -> Self {
-        if precision == Precision::Bf16 && !device.is_cpu() { Self::Bf16 } else { Self::F32 }
     }
 
     /// The tensors' type.

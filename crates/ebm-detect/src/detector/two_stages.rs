@@ -83,7 +83,8 @@ impl TwoStages {
         options: &DetectorOptions,
     ) -> Result<Self> {
         let mut config = options.config.clone().map_or_else(|| weights.configuration(), Ok)?;
-        config.detector.backbone.maps = MapType::of(options.precision, &options.device);
+        let is_cpu = options.device.is_cpu();
+        config.detector.backbone.maps = if is_cpu { MapType::F32 } else { options.precision.into() };
         let network = weights.detector(&config.detector)?;
         let open = |file| TrainedBranch::open(file, weights, &config, options);
         let branch = branch.map(open).transpose()?;

@@ -74,7 +74,7 @@ impl CommonArgs {
             }
             _ => self.run.settings("mini")?,
         };
-        config.detector.backbone.maps = self.run.device.maps();
+        config.detector.backbone.maps = self.run.device.precision().into();
         for training in config.trainings_mut() {
             if let Some(steps) = self.steps {
                 training.set_steps(steps);

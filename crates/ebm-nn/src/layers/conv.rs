@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use crate::norm::{BatchNorm, BatchNormConfig};
+use crate::norm::{BatchNorm, BatchNormConfig, Following};
 use crate::onnx::{Attribute, Graph, Value};
 use crate::ops::{Activation, PackedConv2d, PackedDepthwise, Padding};
 use crate::prepared::{Prepared, are_constant, is_packable};
@@ -169,24 +169,23 @@ impl Conv2d {
         relu: bool,
         train: bool,
     ) -> Result<Tensor> {
-        match &self.slope {
-            Some(slope) if relu => ops::prelu_in_place(self.cut_off(x, residual, false, train)?, slope),
-            _ => self.cut_off(x, residual, relu, train),
-        }
-    }
-
-    /// The same without PReLU.
-    fn cut_off(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool, train: bool) -> Result<Tensor> {
-        let activation = if relu { self.rectifier } else { Activation::None };
+        let slope = self.slope.as_ref().filter(|_| relu);
+        let activation = if relu && slope.is_none() { self.rectifier } else { Activation::None };
         if let Some(norm) = self.norm.as_ref().filter(|norm| norm.uses_batch(train)) {
             // The statistics move.
             self.prepared.forget();
             let y = self.convolved(x, &self.weight, self.bias.as_ref(), None, Activation::None)?;
-            if activation == Activation::Relu6 {
-                return activation.of(&norm.forward_channels_last(&y, residual, false, true)?, None);
-            }
-            return norm.forward_channels_last(&y, residual, relu, true);
+            return norm.followed(&y, Following { residual, activation, slope }, true);
         }
+        let y = self.by_statistics(x, residual, activation)?;
+        match slope {
+            Some(slope) => ops::prelu_in_place(y, slope),
+            None => Ok(y),
+        }
+    }
+
+    /// The layer without PReLU, normalised by the running statistics.
+    fn by_statistics(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
         let folded = || {
             let (weight, bias) = self.folded()?;
             self.convolved(x, &weight, bias.as_ref(), residual, activation)

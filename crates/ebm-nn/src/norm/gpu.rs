@@ -4,23 +4,26 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Tensor, bail};
 
+use super::{Following, Fused};
 use crate::cuda::{
     Argument, Element, by_any_type, by_type, elements, elements_mut, launch, sizes, threads_by_channel,
     unwritten,
 };
 use crate::ops::channel_sums::{extents, on_gpu, sums};
 use crate::ops::kernel::{Apply, Kernel};
-use crate::ops::relu_gradient;
+use crate::ops::{Activation, relu_gradient};
 
-/// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C),
-/// `residual` is of x's shape.
-pub(super) fn fused(
+/// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C). All but
+/// ReLU is left.
+pub(super) fn fused<'a>(
     x: &Tensor,
     affine: [&Tensor; 2],
-    residual: Option<&Tensor>,
-    relu: bool,
+    following: Following<'a>,
     eps: f64,
-) -> Result<(Tensor, Tensor, Tensor)> {
+) -> Result<Fused<'a>> {
+    let Following { residual, activation, slope } = following;
+    let relu = activation == Activation::Relu && slope.is_none();
+    let rest = if relu { Following::default() } else { Following { residual: None, ..following } };
     let x = x.contiguous()?;
     let stats = sums(&x.detach(), None, eps)?;
     let op = Normalise { stats: stats.clone(), relu, eps };
@@ -29,7 +32,7 @@ pub(super) fn fused(
         Some(residual) => op.apply([&x, &affine, residual])?,
         None => op.apply([&x, &affine])?,
     };
-    Ok((y, stats.get(0)?, stats.get(1)?))
+    Ok(((y, stats.get(0)?, stats.get(1)?), rest))
 }
 
 /// Moves a running statistic in place towards `factor` times the batch's, which is in f64.

@@ -7,8 +7,8 @@ mod rows;
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
-use crate::ops::Activation;
 use crate::ops::widened::widened;
+use crate::ops::{Activation, prelu};
 use crate::{Error, Result, init};
 
 /// How a [`BatchNorm`] normalises.
@@ -91,7 +91,7 @@ impl BatchNorm {
             return widened(x, |x| self.forward(x, train));
         }
         if self.uses_batch(train) {
-            let y = self.by_batch(&x.permute(channels_last(x.rank()))?, None, false)?;
+            let y = self.by_batch(&x.permute(channels_last(x.rank()))?, Following::default())?;
             return Ok(y.permute(channels_second(x.rank()))?);
         }
         let (scale, shift) = self.affine()?;
@@ -113,7 +113,17 @@ impl BatchNorm {
         relu: bool,
         train: bool,
     ) -> Result<Tensor> {
-        let channels = self.weight.elem_count();
+        let activation = Activation::relu_where(relu);
+        self.followed(x, Following { residual, activation, slope: None }, train)
+    }
+
+    /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it, in the same
+    /// pass over memory where the batch normalises.
+    ///
+    /// # Errors
+    /// As [`forward_channels_last`](Self::forward_channels_last).
+    pub(crate) fn followed(&self, x: &Tensor, following: Following<'_>, train: bool) -> Result<Tensor> {
+        let (channels, residual) = (self.weight.elem_count(), following.residual);
         if x.rank() < 2 || x.dim(x.rank() - 1)? != channels {
             let reason = format!("needs (N, …, {channels}), not {:?}", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
@@ -123,11 +133,11 @@ impl BatchNorm {
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
         if self.uses_batch(train) && (x.device().is_cuda() || x.dtype() != DType::BF16) {
-            return self.by_batch(x, residual, relu);
+            return self.by_batch(x, following);
         }
         let (second, last) = (channels_second(x.rank()), channels_last(x.rank()));
         let y = self.forward(&x.permute(second)?, train)?;
-        Activation::relu_where(relu).of(&y.permute(last)?, residual)
+        following.of(&y.permute(last)?)
     }
 
     /// γ and β.
@@ -153,9 +163,8 @@ impl BatchNorm {
         Ok((scale, shift))
     }
 
-    /// [`forward_channels_last`](Self::forward_channels_last) by the batch's mean and biased variance, which
-    /// move the running statistics.
-    fn by_batch(&self, x: &Tensor, residual: Option<&Tensor>, relu: bool) -> Result<Tensor> {
+    /// [`followed`](Self::followed) by the batch's mean and biased variance, which move the running statistics.
+    fn by_batch(&self, x: &Tensor, following: Following<'_>) -> Result<Tensor> {
         let count = x.elem_count() / self.weight.elem_count().max(1);
         if count < 2 {
             let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
@@ -165,13 +174,35 @@ impl BatchNorm {
         let form = if x.device().is_cuda() { gpu::fused } else { rows::fused };
         #[cfg(not(feature = "cuda"))]
         let form = rows::fused;
-        let (y, mean, var) = form(x, self.parameters(), residual, relu, self.config.eps)?;
+        let ((y, mean, var), rest) = form(x, self.parameters(), following, self.config.eps)?;
         move_towards(&self.running_mean, &mean, 1., self.config.momentum)?;
         let unbiased = count as f64 / (count - 1) as f64;
         move_towards(&self.running_var, &var, unbiased, self.config.momentum)?;
-        Ok(y)
+        rest.of(&y)
     }
 }
+
+/// What follows a normalisation: a residual of the same shape, and an activation, or PReLU of these slopes (C) in
+/// its place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Following<'a> {
+    pub(crate) residual: Option<&'a Tensor>,
+    pub(crate) activation: Activation,
+    pub(crate) slope: Option<&'a Tensor>,
+}
+
+impl Following<'_> {
+    /// Of the normalised map.
+    fn of(self, y: &Tensor) -> Result<Tensor> {
+        match self.slope {
+            Some(slope) => prelu(&Activation::None.of(y, self.residual)?, slope),
+            None => self.activation.of(y, self.residual),
+        }
+    }
+}
+
+/// What [`Following`] a form of the normalisation did in its own pass, as (y, mean, variance), and what is left.
+type Fused<'a> = ((Tensor, Tensor, Tensor), Following<'a>);
 
 /// The axes of (N, …, C) in the order (N, C, …).
 fn channels_second(rank: usize) -> Vec<usize> {

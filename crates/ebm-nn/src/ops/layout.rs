@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::float::Float;
 use super::kernel::{Apply, Argument, Kernel, by_type};
-use super::storage::{elements, zeros};
+use super::storage::{elements, unwritten};
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.
@@ -155,7 +155,7 @@ fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
 
 /// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
 pub(super) fn swap<T: Float>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
-    let mut out = zeros(data.len());
+    let mut out = unwritten(data.len());
     if data.is_empty() {
         return out;
     }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::float::Float;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::layout::{Order, innermost};
-use super::storage::zeros;
+use super::storage::{unwritten, zeros};
 use super::widened::{is_narrow, on_gpu, widened};
 use crate::{Error, Result};
 
@@ -120,7 +120,7 @@ impl MaxPool {
 
     fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
         let ((images, inner), [height, width]) = (self.images(), self.output());
-        let mut y = zeros(images * height * width * inner);
+        let mut y = unwritten(images * height * width * inner);
         let image = x.len() / images;
         let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
         rows.for_each(|(row, y)| {

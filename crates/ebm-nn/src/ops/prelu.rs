@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use super::float::Float;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::relu::relu;
-use super::rows::{ROWS, rows, sums};
-use super::storage::{elements, window_mut, zeros};
+use super::rows::{ROWS, each, rows, sums};
+use super::storage::{elements, window_mut};
 use super::widened::widened;
 use crate::prepared::is_packable;
 use crate::{Error, Result};
@@ -74,7 +74,7 @@ impl Kernel<2> for Prelu {
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
         by_type!(OP, arguments, |[x, slope]| {
-            by_rows(x, slope, |first, y| {
+            each(slope.len(), x.len(), &|first, y: &mut [_]| {
                 for (y, x) in y.chunks_exact_mut(slope.len()).zip(rows(x, first, slope.len())) {
                     for ((y, &x), &slope) in y.iter_mut().zip(x).zip(slope) {
                         *y = where_positive(x, x, slope * x);
@@ -129,7 +129,7 @@ impl Kernel<3> for InputGradient {
 
     fn cpu(&self, arguments: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
         by_type!(OP, arguments, |[x, slope, g]| {
-            by_rows(x, slope, |first, dx| {
+            each(slope.len(), x.len(), &|first, dx: &mut [_]| {
                 let channels = slope.len();
                 let all = rows(x, first, channels).zip(rows(g, first, channels));
                 for (dx, (x, g)) in dx.chunks_exact_mut(channels).zip(all) {
@@ -161,7 +161,7 @@ impl Kernel<2> for SlopeGradient {
 }
 
 fn slope_gradient<T: Float>(x: &[T], g: &[T], channels: usize) -> Vec<f64> {
-    sums(channels, x.len(), |first, sums: &mut [T]| {
+    sums(channels, channels, x.len(), &|first, sums: &mut [T]| {
         for (x, g) in rows(x, first, channels).zip(rows(g, first, channels)) {
             for ((sum, &x), &g) in sums.iter_mut().zip(x).zip(g) {
                 *sum += where_positive(x, T::zero(), g * x);
@@ -173,16 +173,8 @@ fn slope_gradient<T: Float>(x: &[T], g: &[T], channels: usize) -> Vec<f64> {
 /// `yes` where x is positive, else `no`. Both are there already, so that loops choose without a branch: the signs of a
 /// map cannot be foreseen.
 #[inline(always)]
-fn where_positive<T: Float>(x: T, yes: T, no: T) -> T {
+pub(crate) fn where_positive<T: Float>(x: T, yes: T, no: T) -> T {
     std::hint::select_unpredictable(x > T::zero(), yes, no)
-}
-
-/// What `f` makes of every block of rows of `x`, whose first number it is told.
-fn by_rows<T: Float>(x: &[T], slope: &[T], f: impl Fn(usize, &mut [T]) + Sync) -> Vec<T> {
-    let mut y = zeros(x.len());
-    let block = ROWS * slope.len();
-    y.par_chunks_mut(block).enumerate().for_each(|(number, y)| f(number * block, y));
-    y
 }
 
 #[cfg(test)]

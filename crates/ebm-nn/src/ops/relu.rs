@@ -4,8 +4,9 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
-use candle_core::{CpuStorage, Shape, Tensor, WithDType};
+use candle_core::{CpuStorage, Shape, Tensor};
 
+use super::float::Float;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::storage::zip_map;
 use super::widened::{is_narrow, widened};
@@ -112,10 +113,9 @@ impl<const N: usize> Kernel<N> for Rectify {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; N]) -> candle_core::Result<CpuStorage> {
-        let [_, most] = self.0.bounds();
         by_type!("relu", arguments, |all| match all.get(1) {
-            Some(b) => map(all[0], b, most, |a, b, most| between(a + b, most)),
-            None => map(all[0], all[0], most, |x, _, most| between(x, most)),
+            Some(b) => map(all[0], b, self.0, |a, b, bounds| between(a + b, bounds)),
+            None => map(all[0], all[0], self.0, |x, _, bounds| between(x, bounds)),
         })
     }
 
@@ -150,10 +150,9 @@ impl Kernel<2> for Mask {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> candle_core::Result<CpuStorage> {
-        let [_, most] = self.0.bounds();
-        by_type!("relu-grad", arguments, |[g, y]| map(g, y, most, |g, y, most| {
-            if y > 0. && y < most { g } else { 0. }
-        }))
+        by_type!("relu-grad", arguments, |[g, y]| map(g, y, self.0, |g, y, bounds| where_between(
+            y, bounds, g
+        )))
     }
 
     #[cfg(feature = "cuda")]
@@ -162,15 +161,22 @@ impl Kernel<2> for Mask {
     }
 }
 
-/// NaN stays NaN.
-fn between<T: WithDType>(x: T, most: T) -> T {
-    let x = if x < T::zero() { T::zero() } else { x };
+/// x within the bounds; NaN stays NaN.
+#[inline(always)]
+pub(crate) fn between<T: Float>(x: T, [least, most]: [T; 2]) -> T {
+    let x = if x < least { least } else { x };
     if x > most { most } else { x }
 }
 
-fn map<T: WithDType>(a: &[T], b: &[T], most: f64, f: impl Fn(T, T, T) -> T + Sync) -> Vec<T> {
-    let most = T::from_f64(most);
-    zip_map(a, b, |a, b| f(a, b, most))
+/// g where x lies between the bounds, else 0, without a branch.
+#[inline(always)]
+pub(crate) fn where_between<T: Float>(x: T, [least, most]: [T; 2], g: T) -> T {
+    std::hint::select_unpredictable((x > least) & (x < most), g, T::zero())
+}
+
+fn map<T: Float>(a: &[T], b: &[T], of: Activation, f: impl Fn(T, T, [T; 2]) -> T + Sync) -> Vec<T> {
+    let bounds = of.bounds().map(T::from_f64);
+    zip_map(a, b, |a, b| f(a, b, bounds))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use candle_core::{CpuStorage, DType, Layout, Result, Tensor, WithDType, bail};
 use rayon::prelude::*;
 
+use super::float::Float;
+
 /// Numbers from which on [`zeros`] uses all threads.
 const LARGE: usize = 1 << 19;
 
@@ -15,10 +17,33 @@ pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
     rayon::iter::repeat_n(T::zero(), len).with_min_len(LARGE / 8).collect()
 }
 
+/// `len` numbers, whatever these are, for a kernel that writes every one before any is read: zeros that nobody
+/// reads cost a pass over memory. NaN in tests and other builds with assertions, so that a number that was not
+/// written is seen.
+pub(crate) fn unwritten<T: Float>(len: usize) -> Vec<T> {
+    if cfg!(debug_assertions) {
+        return vec![T::from_f64(f64::NAN); len];
+    }
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    {
+        let mut numbers = Vec::<T>::with_capacity(len);
+        #[expect(unsafe_code, reason = "there is no safe way to memory that was not written")]
+        // SAFETY: the capacity is `len`. Every pattern of bits is an f32 and an f64, which are all that `Float` is
+        // of. To the compiler the assembly, which is given the vector's memory and may write it, has written it.
+        unsafe {
+            std::arch::asm!("/* {0} */", in(reg) numbers.as_mut_ptr(), options(nostack, preserves_flags));
+            numbers.set_len(len);
+        }
+        numbers
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    zeros(len)
+}
+
 /// `f` of the numbers of `a` and `b` in pairs, by all threads.
-pub(crate) fn zip_map<T: WithDType>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync) -> Vec<T> {
+pub(crate) fn zip_map<T: Float>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync) -> Vec<T> {
     const CHUNK: usize = 1 << 14;
-    let mut y = vec![T::zero(); a.len()];
+    let mut y = unwritten(a.len());
     y.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).zip(b.par_chunks(CHUNK)).for_each(|((y, a), b)| {
         for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
             *y = f(a, b);
@@ -61,5 +86,17 @@ fn offsets(layout: &Layout) -> Result<(usize, usize)> {
         None => {
             bail!("expected a contiguous tensor, got strides {:?} for {:?}", layout.stride(), layout.shape())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_were_not_written_are_seen() {
+        let numbers = unwritten::<f32>(3);
+        assert_eq!(numbers.len(), 3);
+        assert!(!cfg!(debug_assertions) || numbers.iter().all(|number| number.is_nan()));
     }
 }

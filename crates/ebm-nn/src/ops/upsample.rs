@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::float::Float;
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::layout::{Order, innermost};
-use super::storage::zeros;
+use super::storage::{unwritten, zeros};
 use super::widened::{is_narrow, on_gpu, widened};
 use crate::{Error, Result};
 
@@ -94,7 +94,7 @@ impl Nearest {
     fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
         let ([rows, cols], (planes, inner), [height, width]) = (self.maps(), self.pixels(), self.large);
         let (plane, line) = (x.len() / planes, self.small[1] * inner);
-        let mut y = zeros(planes * height * width * inner);
+        let mut y = unwritten(planes * height * width * inner);
         let lines = y.par_chunks_exact_mut(width * inner).enumerate();
         lines.with_min_len(NUMBERS.div_ceil(width * inner)).for_each(|(i, to)| {
             let from = &x[i / height * plane + rows[i % height] * line..][..line];

@@ -10,7 +10,7 @@ use crate::ops::gemm::even_ranges;
 use crate::ops::relu::Activation;
 use crate::ops::simd::arch;
 use crate::ops::simd::detect;
-use crate::ops::storage::zeros;
+use crate::ops::storage::unwritten;
 
 /// Products of a task at least.
 const PRODUCTS: usize = 1 << 15;
@@ -26,7 +26,7 @@ pub(super) struct Epilogue<'a, T> {
 
 /// y (N, oh, ow, C) of x (N, H, W, C) and w (kh·kw, C).
 pub(super) fn forward<T: Lanes>(x: &[T], w: &[T], g: &Geometry) -> Vec<T> {
-    let mut y = zeros(g.batch * g.output[0] * g.output[1] * g.channels);
+    let mut y = unwritten(g.batch * g.output[0] * g.output[1] * g.channels);
     forward_to(x, w, g, Epilogue { bias: &[], activation: Activation::None }, &mut y);
     y
 }
@@ -38,7 +38,7 @@ pub(super) fn forward_to<T: Lanes>(x: &[T], w: &[T], g: &Geometry, epilogue: Epi
 
 /// dx (N, H, W, C) from dy (N, oh, ow, C).
 pub(super) fn input_gradient<T: Lanes>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T> {
-    let mut dx = zeros(g.batch * g.input[0] * g.input[1] * g.channels);
+    let mut dx = unwritten(g.batch * g.input[0] * g.input[1] * g.channels);
     let epilogue = Epilogue { bias: &[], activation: Activation::None };
     rows(dy, g.output, w, g, [g.readers(0), g.readers(1)], epilogue, &mut dx);
     dx

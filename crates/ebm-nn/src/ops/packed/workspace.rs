@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
 
-use crate::ops::storage::zeros;
+use crate::ops::storage::unwritten;
 
 /// Bytes of a cache line. Vectors that lie across two lines take two reads.
 const LINE: usize = 64;
@@ -47,7 +47,7 @@ impl Workspace {
         };
         if buffer.capacity() < len {
             // Nothing of the old numbers is worth a copy.
-            return zeros(len);
+            return unwritten(len);
         }
         buffer.resize(len, 0.0);
         buffer

@@ -13,7 +13,7 @@ use super::border::{Frame, Framed, framed};
 use super::filters::Filters;
 use super::weights::Weights;
 use crate::ops::packed::{Epilogue, Rows, Workspace, product};
-use crate::ops::storage::zeros;
+use crate::ops::storage::{unwritten, zeros};
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(
@@ -22,7 +22,7 @@ pub(super) fn input_gradient(
     g: &Geometry,
     workspace: &Workspace,
 ) -> Result<Vec<f32>> {
-    let mut dx = zeros(g.batch * g.height * g.width * g.channels);
+    let len = g.batch * g.height * g.width * g.channels;
     if g.stride == 1 && g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] {
         let [height, width] = g.output();
         let mirrored = Geometry {
@@ -35,12 +35,13 @@ pub(super) fn input_gradient(
         };
         let taps = g.kernel.map(|size| (0..size).rev().collect::<Vec<_>>());
         let filters = Filters::new(w.backward([&taps[0], &taps[1]]));
+        let mut dx = unwritten(len);
         filters.convolve(dy, &mirrored, Epilogue::default(), &mut dx, workspace)?;
         return Ok(dx);
     }
     let phases = [0, 1].map(|axis| (0..g.stride).map(|a| Phase::new(g, axis, a)).collect::<Vec<_>>());
     let frame = frame(g, &phases);
-    let image = framed(dy, &frame, workspace);
+    let (image, mut dx) = (framed(dy, &frame, workspace), zeros(len));
     for down in &phases[0] {
         for across in &phases[1] {
             convolve_phase([down, across], &image, &frame, w, g, &mut dx, workspace)?;

@@ -31,12 +31,12 @@ use crate::ops::kernel::{Argument, Kernel};
 use crate::ops::layout::Order;
 use crate::ops::packed::{Epilogue, Workspace};
 use crate::ops::relu::Activation;
-use crate::ops::storage::{elements, numbers, zeros};
+use crate::ops::storage::{elements, numbers, unwritten};
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
-    let (mut y, workspace) = (zeros(g.batch * g.pixels() * g.filters), Workspace::shared());
+    let (mut y, workspace) = (unwritten(g.batch * g.pixels() * g.filters), Workspace::shared());
     let bias = bias.unwrap_or_default();
     if stored::suits(g) {
         stored::forward(x, w, bias, g, &mut y, workspace)?;

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
 use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
-use crate::ops::storage::zeros;
+use crate::ops::storage::{unwritten, zeros};
 
 /// Whether this method is used for a convolution.
 pub(super) fn suits(g: &Geometry) -> bool {
@@ -48,14 +48,16 @@ pub(super) fn forward(
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(dy: &[f32], w: &[f32], g: &Geometry, workspace: &Workspace) -> Result<Vec<f32>> {
-    let mut dx = zeros(g.batch * g.plane() * g.channels);
+    let len = g.batch * g.plane() * g.channels;
     let sizes = Sizes { rows: pixels(g), depth: g.filters, columns: g.depth() };
     let product =
         |to: &mut [f32]| dense(Left::Rows(dy), Right::Rows(w), sizes, Output::Rows(to, Epilogue::default()));
     if g.is_pointwise() {
+        let mut dx = unwritten(len);
         product(&mut dx)?;
         return Ok(dx);
     }
+    let mut dx = zeros(len);
     let mut columns = workspace.take(pixels(g) * g.depth());
     product(&mut columns)?;
     fold(&columns, g, &mut dx);
@@ -71,7 +73,7 @@ pub(super) fn weight_gradient(
     workspace: &Workspace,
 ) -> Result<Vec<f32>> {
     let columns = columns(x, g, workspace);
-    let mut dw = zeros(g.filters * g.depth());
+    let mut dw = unwritten(g.filters * g.depth());
     let sizes = Sizes { rows: g.filters, depth: pixels(g), columns: g.depth() };
     let output = Output::Rows(&mut dw, Epilogue::default());
     dense(Left::Columns(dy), Right::Rows(&columns), sizes, output)?;

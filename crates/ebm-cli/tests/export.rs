@@ -18,7 +18,12 @@ use ebm_face::network::{ENERGY, Head, TRUNK};
 use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
 use ebm_nn::boxes::BoxConvention;
 use ebm_nn::params::ParamStore;
+use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
+use ebm_track::box_module::{BoxModule, BoxModuleConfig, BoxNetwork as _, corners};
+use ebm_track::config::ExperimentConfig as TrackingConfig;
+use ebm_track::saved::SavedConfig;
+use ebm_track::tracker::TrackerConfig;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -66,9 +71,10 @@ fn export(model: &Path, name: &str) -> Value {
     let output = ebm(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut digests = Vec::new();
-    for part in ["features", "head"] {
+    for part in ["reference", "features", "head"] {
         let file = dir.path().join(format!("model_{part}.onnx"));
-        let bytes = std::fs::read(&file).unwrap();
+        assert_eq!(file.exists(), golden.get(part).is_some(), "{name}, {part}");
+        let Ok(bytes) = std::fs::read(&file) else { continue };
         if let Some(kept) = std::env::var_os("EBM_ONNX_FILES") {
             std::fs::copy(&file, Path::new(&kept).join(format!("{name}_{part}.onnx"))).unwrap();
         }
@@ -102,18 +108,23 @@ fn value_of(name: &str, like: &Tensor) -> Tensor {
     Tensor::from_vec(values.collect::<Vec<_>>(), like.shape(), &Device::Cpu).unwrap()
 }
 
-/// Saves an energy model of these settings, of [`value_of`] its parameters, in the run `dir`.
-fn write_face_model(dir: &Path, settings: &str) {
-    let experiment = ExperimentConfig::parse("test", settings).unwrap();
-    let build = |store: &ParamStore| {
-        let trunk = experiment.trunk.build(store, TRUNK, DType::F32, &Device::Cpu).unwrap();
-        Head::of(&experiment, ENERGY, trunk.num_features(), store, &Device::Cpu).unwrap();
-    };
+/// [`value_of`] the parameters of what `build` builds.
+fn store_of(build: impl Fn(&ParamStore)) -> ParamStore {
     let [drawn, store] = [0, 1].map(|seed| ParamStore::new(Key::new(seed)));
     build(&drawn);
     let tensors = drawn.tensors().unwrap();
     store.preload(tensors.iter().map(|(name, tensor)| (name.clone(), value_of(name, tensor))).collect());
     build(&store);
+    store
+}
+
+/// Saves an energy model of these settings, of [`value_of`] its parameters, in the run `dir`.
+fn write_face_model(dir: &Path, settings: &str) {
+    let experiment = ExperimentConfig::parse("test", settings).unwrap();
+    let store = store_of(|store| {
+        let trunk = experiment.trunk.build(store, TRUNK, DType::F32, &Device::Cpu).unwrap();
+        Head::of(&experiment, ENERGY, trunk.num_features(), store, &Device::Cpu).unwrap();
+    });
     let trunk = BackboneSource::Own(experiment.trunk.clone());
     std::fs::create_dir(dir).unwrap();
     save(&store, dir, &RunConfig { method: ENERGY.into(), seed: 0, trunk, experiment }).unwrap();
@@ -187,6 +198,65 @@ fn boxes_score_as_with_onnxruntime() {
     assert_near(&f, &golden["f"], "f of boxes");
 }
 
+/// That the tracker in `run` is what onnxruntime makes of its files.
+fn assert_tracks_the_same_elsewhere(name: &str, run: &Path) {
+    let golden = &export(run, name);
+    let boxes = |name: &str| {
+        let numbers: Vec<f32> =
+            golden[name].as_array().unwrap().iter().flat_map(list).map(|x| x as f32).collect();
+        Tensor::from_vec(numbers.clone(), (1, numbers.len() / 4, 4), &Device::Cpu).unwrap()
+    };
+    let (_, backbone, module) = SavedConfig::load(run, None, &Device::Cpu).unwrap();
+    let reference = backbone.features(&numbers(&[1, 3, 128, 128])).unwrap();
+    let modulation = module.modulation(&reference, &boxes("box").squeeze(0).unwrap()).unwrap();
+    for (i, vector) in modulation.vectors().iter().enumerate() {
+        let what = format!("modulation_{i}");
+        assert_near(vector, &golden[&what], &format!("{what} of {name}"));
+    }
+    let test = backbone.features(&numbers(&[1, 3, 128, 160])).unwrap();
+    let test = module.test_features(&test, &modulation).unwrap();
+    for (i, map) in test.maps().iter().enumerate() {
+        let what = format!("map_{i}");
+        // A row of pixels, of all channels.
+        assert_near(&map.narrow(2, 1, 1).unwrap(), &golden[&what], &format!("{what} of {name}"));
+    }
+    let f = module.corner_scores(&test, &corners(&boxes("boxes")).unwrap()).unwrap();
+    assert_near(&f, &golden["f"], &format!("f of {name}"));
+}
+
+#[test]
+fn a_tracker_is_that_of_onnxruntime() {
+    assert_tracks_the_same_elsewhere("tracker", &in_tree("weights/tracker"));
+}
+
+#[test]
+fn a_tracker_on_a_residual_network_is_that_of_onnxruntime() {
+    let (dir, device) = (tempfile::tempdir().unwrap(), Device::Cpu);
+    let (run, backbone) = (dir.path().join("ebm-0"), "backbone.safetensors");
+    std::fs::create_dir(&run).unwrap();
+    let resnet =
+        ResNetConfig { width: 4, layers: [1, 2, 1, 0], ..ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }) };
+    let build =
+        |store: &ParamStore| _ = ResNet::new(&resnet, store.var_builder(DType::F32, &device)).unwrap();
+    store_of(build).save(&dir.path().join(backbone)).unwrap();
+    let box_module = BoxModuleConfig::atom([8, 16]).narrowed(32);
+    let build = |store: &ParamStore| {
+        BoxModule::new(&box_module, store.var_builder(DType::F32, &device)).unwrap();
+    };
+    let methods = TrackingConfig::embedded("mini").unwrap().methods;
+    let saved = SavedConfig {
+        method: methods[0].key.clone(),
+        seed: 0,
+        backbone: backbone.into(),
+        box_module: box_module.clone(),
+        refinement: methods[0].refinement.clone(),
+        density: None,
+        tracker: TrackerConfig::default(),
+    };
+    saved.save(&store_of(build), &run).unwrap();
+    assert_tracks_the_same_elsewhere("tracker_resnet", &run);
+}
+
 #[test]
 fn other_models_are_refused() {
     let refused = |args: &[&str], part: &str| {
@@ -195,7 +265,6 @@ fn other_models_are_refused() {
         assert!(!output.status.success() && said.contains(part), "{said}");
     };
     let path = |name: &str| in_tree(name).to_str().unwrap().to_owned();
-    refused(&[&path("weights/tracker"), "x.onnx"], "a model for tracking");
     refused(&[&path("weights/age/direct_l2-0/model.safetensors"), "x.onnx"], "no energy model");
     refused(&[&path("weights/detector_mini.safetensors"), "x.onnx"], "have an ONNX form");
     refused(&[&path("docs"), "x.onnx"], "does not say what it is");

@@ -66,6 +66,20 @@ def main():
         "features": features_digest, "head": head_digest, "boxes": boxes.tolist(), "f": rounded(f["f"]),
         "means": {name: round(float(level.mean()), 6) for name, level in levels.items()},
     }
+
+    boxes[:, 2:] -= boxes[:, :2]
+    target = numpy.array([[30.5, 41.25, 50, 36.5]], numpy.float32)
+    for name in ["tracker", "tracker_resnet"]:
+        pixels = numbers(1, 3, 128, 128)
+        modulation, reference_digest = run(f"{name}_reference.onnx", {"pixels": pixels, "box": target})
+        maps, features_digest = run(f"{name}_features.onnx", {"pixels": numbers(1, 3, 128, 160), **modulation})
+        f, head_digest = run(f"{name}_head.onnx", {**maps, "boxes": boxes})
+        values[name] = {
+            "reference": reference_digest, "features": features_digest, "head": head_digest,
+            "box": target.tolist(), "boxes": boxes.tolist(), "f": rounded(f["f"]),
+            **{name: rounded(vector) for name, vector in modulation.items()},
+            **{name: rounded(level[:, :, 1]) for name, level in maps.items()},
+        }
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
     print(json.dumps({"made with": versions, **values}, indent=1))
 

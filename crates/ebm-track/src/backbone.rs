@@ -162,7 +162,10 @@ impl Backbone {
     pub fn onnx(&self, graph: &mut Graph, images: &Value) -> Result<[Value; 2]> {
         last_two(match &self.network {
             Network::ResNet(network) => network.onnx(graph, images)?,
-            Network::Lite0(network) => network.onnx(graph, &rescaled_onnx(graph, images)?)?,
+            Network::Lite0(network) => {
+                let images = rescaled_onnx(graph, images)?;
+                network.onnx(graph, &images)?
+            }
         })
     }
 }

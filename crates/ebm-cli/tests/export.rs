@@ -27,6 +27,9 @@ use ebm_track::tracker::TrackerConfig;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+/// What files there may be of a model.
+const PARTS: [&str; 3] = ["reference", "features", "head"];
+
 /// Numbers of either program may differ by so much.
 const TOLERANCE: f64 = 1e-4;
 
@@ -63,6 +66,15 @@ fn assert_near(found: &Tensor, expected: &Value, what: &str) {
     assert!(worst <= TOLERANCE, "{what}: {found:?} and {expected:?}");
 }
 
+/// That `tensors`, which are called `name`_0 and so on, have the means that the golden values say.
+fn assert_means(tensors: &[Tensor], name: &str, golden: &Value) {
+    for (i, tensor) in tensors.iter().enumerate() {
+        let mean = tensor.mean_all().unwrap().to_scalar::<f32>().unwrap();
+        let expected = golden["means"][format!("{name}_{i}")].as_f64().unwrap();
+        assert!((f64::from(mean) - expected).abs() <= TOLERANCE, "{name}_{i}: {mean} and {expected}");
+    }
+}
+
 /// Exports `model`, and compares both files' bytes with those that the golden values of this name are of; they are.
 fn export(model: &Path, name: &str) -> Value {
     let (dir, golden) = (tempfile::tempdir().unwrap(), golden()[name].clone());
@@ -71,9 +83,8 @@ fn export(model: &Path, name: &str) -> Value {
     let output = ebm(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut digests = Vec::new();
-    for part in ["reference", "features", "head"] {
+    for part in PARTS {
         let file = dir.path().join(format!("model_{part}.onnx"));
-        assert_eq!(file.exists(), golden.get(part).is_some(), "{name}, {part}");
         let Ok(bytes) = std::fs::read(&file) else { continue };
         if let Some(kept) = std::env::var_os("EBM_ONNX_FILES") {
             std::fs::copy(&file, Path::new(&kept).join(format!("{name}_{part}.onnx"))).unwrap();
@@ -81,6 +92,8 @@ fn export(model: &Path, name: &str) -> Value {
         let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         digests.push((part, digest));
     }
+    let expected = PARTS.into_iter().filter(|part| golden.get(part).is_some());
+    assert!(expected.eq(digests.iter().map(|(part, _)| *part)), "{name} is of other files than {digests:?}");
     for (part, digest) in digests {
         assert_eq!(golden[part], digest, "{name}, {part}: run tests/golden/onnx_values.py again");
     }
@@ -183,11 +196,7 @@ fn boxes_score_as_with_onnxruntime() {
     let (network, _) = RefinerNetwork::with_body(&config, &file, &Device::Cpu, Key::new(0)).unwrap();
     let maps = network.maps(&numbers(&[1, 3, 128, 160])).unwrap();
     let pyramid: Vec<Tensor> = network.pyramid(&maps).unwrap().iter().map(Tensor::detach).collect();
-    for (level, map) in pyramid.iter().enumerate() {
-        let mean = map.mean_all().unwrap().to_scalar::<f32>().unwrap();
-        let expected = golden["means"][format!("level_{level}")].as_f64().unwrap();
-        assert!((f64::from(mean) - expected).abs() <= TOLERANCE, "{level}: {mean} and {expected}");
-    }
+    assert_means(&pyramid, "level", golden);
     let boxes = golden["boxes"].as_array().unwrap().iter();
     let boxes: Vec<[f32; 4]> = boxes
         .map(|corners| list(corners).iter().map(|x| *x as f32).collect::<Vec<_>>().try_into().unwrap())
@@ -209,17 +218,10 @@ fn assert_tracks_the_same_elsewhere(name: &str, run: &Path) {
     let (_, backbone, module) = SavedConfig::load(run, None, &Device::Cpu).unwrap();
     let reference = backbone.features(&numbers(&[1, 3, 128, 128])).unwrap();
     let modulation = module.modulation(&reference, &boxes("box").squeeze(0).unwrap()).unwrap();
-    for (i, vector) in modulation.vectors().iter().enumerate() {
-        let what = format!("modulation_{i}");
-        assert_near(vector, &golden[&what], &format!("{what} of {name}"));
-    }
+    assert_means(modulation.vectors(), "modulation", golden);
     let test = backbone.features(&numbers(&[1, 3, 128, 160])).unwrap();
     let test = module.test_features(&test, &modulation).unwrap();
-    for (i, map) in test.maps().iter().enumerate() {
-        let what = format!("map_{i}");
-        // A row of pixels, of all channels.
-        assert_near(&map.narrow(2, 1, 1).unwrap(), &golden[&what], &format!("{what} of {name}"));
-    }
+    assert_means(test.maps(), "map", golden);
     let f = module.corner_scores(&test, &corners(&boxes("boxes")).unwrap()).unwrap();
     assert_near(&f, &golden["f"], &format!("f of {name}"));
 }

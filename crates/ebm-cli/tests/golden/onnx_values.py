@@ -37,6 +37,10 @@ def rounded(values):
     return [round(float(value), 6) for value in numpy.ravel(values)]
 
 
+def means(maps):
+    return {name: round(float(values.mean()), 6) for name, values in maps.items()}
+
+
 def main():
     features, features_digest = run("age_features.onnx", {"images": numbers(2, 3, 112, 112)})
     y = numpy.array([[[5], [20], [35.5], [50], [80]], [[0], [1], [31], [62], [100]]], numpy.float32)
@@ -64,7 +68,7 @@ def main():
     f, head_digest = run("refiner_head.onnx", {**levels, "boxes": boxes})
     values["refiner"] = {
         "features": features_digest, "head": head_digest, "boxes": boxes.tolist(), "f": rounded(f["f"]),
-        "means": {name: round(float(level.mean()), 6) for name, level in levels.items()},
+        "means": means(levels),
     }
 
     boxes[:, 2:] -= boxes[:, :2]
@@ -76,9 +80,7 @@ def main():
         f, head_digest = run(f"{name}_head.onnx", {**maps, "boxes": boxes})
         values[name] = {
             "reference": reference_digest, "features": features_digest, "head": head_digest,
-            "box": target.tolist(), "boxes": boxes.tolist(), "f": rounded(f["f"]),
-            **{name: rounded(vector) for name, vector in modulation.items()},
-            **{name: rounded(level[:, :, 1]) for name, level in maps.items()},
+            "box": target.tolist(), "boxes": boxes.tolist(), "f": rounded(f["f"]), "means": means({**modulation, **maps}),
         }
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
     print(json.dumps({"made with": versions, **values}, indent=1))

@@ -110,7 +110,7 @@ fn value_of(name: &str, like: &Tensor) -> Tensor {
     let values = (0..like.elem_count()).map(|i| {
         let value = ((i * 7919 + salt) % 509) as f64 / 254.0 - 1.0;
         let value = if like.rank() > 1 {
-            value * (3.0 / fan_in as f64).sqrt()
+            value * (6.0 / fan_in as f64).sqrt()
         } else if is_scale {
             1.0 + 0.3 * value
         } else {

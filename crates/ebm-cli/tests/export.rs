@@ -257,6 +257,14 @@ fn a_tracker_on_a_residual_network_is_that_of_onnxruntime() {
     };
     saved.save(&store_of(build), &run).unwrap();
     assert_tracks_the_same_elsewhere("tracker_resnet", &run);
+
+    // A backbone that is elsewhere is asked for by the argument that there is.
+    let [run, moved, out] = [run, dir.path().join("moved"), dir.path().join("x.onnx")]
+        .map(|path| path.to_str().unwrap().to_owned());
+    std::fs::rename(dir.path().join(backbone), &moved).unwrap();
+    let lost = ebm(&["export", &run, &out]);
+    assert!(!lost.status.success() && String::from_utf8_lossy(&lost.stderr).contains("--backbone"));
+    assert!(ebm(&["export", &run, &out, "--backbone", &moved]).status.success());
 }
 
 #[test]

@@ -72,6 +72,8 @@ def main():
     }
 
     boxes[:, 2:] -= boxes[:, :2]
+    # Without area: f is what it is where nothing is.
+    boxes = numpy.concatenate([boxes, numpy.array([[50, 50, -5, 10], [20, 30, 0, 0]], numpy.float32)])
     target = numpy.array([[30.5, 41.25, 50, 36.5]], numpy.float32)
     for name in ["tracker", "tracker_resnet"]:
         pixels = numbers(1, 3, 128, 128)

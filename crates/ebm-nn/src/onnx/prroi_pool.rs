@@ -71,6 +71,8 @@ impl PrRoiPool {
         let (half_low, half_high) = (by("Mul", low, 0.5), by("Mul", high, 0.5));
         let center = graph.node("Add", &[&half_low, &half_high], &[]);
         let half = graph.node("Sub", &[&half_high, &half_low], &[]);
+        // What ends before it begins is empty.
+        let half = graph.node("Relu", &[&half], &[]);
         let mut by = |op: &str, x: &Value, number: f32| {
             let number = graph.number(number);
             graph.node(op, &[x, &number], &[])

@@ -100,8 +100,8 @@ pub enum Length<'a> {
     Any(&'a str),
 }
 
-/// A part of a network, as a file. f(x, y) is computed by several: each is for what the ones before it made, the last
-/// for that and y.
+/// A part of a network, as a file. f(x, y) is computed by several, of which the last alone takes y: what those before
+/// it made of x serves every y.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// What the part is called.

@@ -212,7 +212,7 @@ fn rescaled(images: &Tensor) -> Result<Tensor> {
 
 /// The same as operators.
 fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
-    // Before the convolution, whose zeros around the map are those of the images that it was trained with.
+    // Not within the first convolution: the zeros around its input are those of rescaled images.
     let mut each = |which: usize| {
         let numbers = rescaling().map(|numbers| numbers[which] as f32);
         graph.constant(&Tensor::new(&numbers, &Device::Cpu)?.reshape((1, 3, 1, 1))?)

@@ -16,7 +16,7 @@ use ebm_core::parametric::Baseline;
 use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import;
-use ebm_nn::onnx::{Graph, Length, SplitNetwork};
+use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
@@ -263,7 +263,7 @@ impl Saved {
     ///
     /// # Errors
     /// [`Error::Config`] for a baseline, or a backbone that has no such form.
-    pub fn onnx(&self) -> Result<SplitNetwork> {
+    pub fn onnx(&self) -> Result<Vec<Part>> {
         let head = self.head.energy().ok_or_else(|| {
             let reason =
                 format!("{} is a baseline, and f is written; give an energy model", self.config.method);
@@ -289,13 +289,12 @@ impl Saved {
         let images =
             features.input("images", &[any, Length::Fixed(3), Length::Fixed(size), Length::Fixed(size)]);
         let g_x = self.trunk.onnx(&mut features, &images)?;
-        features.output("g_x", &g_x, &[any, Length::Fixed(length)]);
         let mut of_y = Graph::new("head");
-        let g_x = of_y.input("g_x", &[any, Length::Fixed(length)]);
+        let g_x = features.hand_on(&mut of_y, "g_x", &g_x, &[any, Length::Fixed(length)]);
         let y = of_y.input("y", &[any, Length::Any("candidates"), Length::Fixed(experiment.dim())]);
         let f = head.onnx(&mut of_y, &g_x, &y)?;
         of_y.output("f", &f, &[any, Length::Any("candidates")]);
-        Ok(SplitNetwork { features: features.finish(&metadata)?, head: of_y.finish(&metadata)? })
+        Ok(vec![features.finish(&metadata)?, of_y.finish(&metadata)?])
     }
 }
 

@@ -4,6 +4,10 @@
 //! the hundred lines below, where a crate of the whole schema brings a compiler for it. Layers add themselves to a
 //! [`Graph`] with a method `onnx`, beside the one that computes: normalisation folded, maps (N, C, H, W).
 
+mod prroi_pool;
+
+pub use prroi_pool::{Ends, PrRoiPool};
+
 use candle_core::{DType, Tensor};
 
 use crate::{Error, Result};
@@ -96,13 +100,14 @@ pub enum Length<'a> {
     Any(&'a str),
 }
 
-/// A network in the two parts by which f(x, y) is computed: once for x, and for each y.
+/// A part of a network, as a file. f(x, y) is computed by several, of which the last alone takes y: what those before
+/// it made of x serves every y.
 #[derive(Clone, Debug)]
-pub struct SplitNetwork {
-    /// From an image to g_x.
-    pub features: Vec<u8>,
-    /// From g_x and y to f.
-    pub head: Vec<u8>,
+pub struct Part {
+    /// What the part is called.
+    pub name: String,
+    /// What the file holds.
+    pub bytes: Vec<u8>,
 }
 
 /// A network that is being written down.
@@ -142,6 +147,12 @@ impl Graph {
         node.text(1, &value.0).text(2, name).text(3, name).text(4, "Identity");
         self.nodes.message(1, &node);
         self.outputs.message(12, &described(name, lengths));
+    }
+
+    /// Makes `value` an output, and an input of the part that comes `next`, which it is there.
+    pub fn hand_on(&mut self, next: &mut Self, name: &str, value: &Value, lengths: &[Length<'_>]) -> Value {
+        self.output(name, value, lengths);
+        next.input(name, lengths)
     }
 
     /// A constant, in single precision.
@@ -232,7 +243,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::Argument`] when it would be larger than the format allows.
-    pub fn finish(self, metadata: &[(&str, String)]) -> Result<Vec<u8>> {
+    pub fn finish(self, metadata: &[(&str, String)]) -> Result<Part> {
         let mut graph = self.nodes;
         graph.text(2, &self.name);
         for part in [self.constants, self.inputs, self.outputs] {
@@ -253,7 +264,7 @@ impl Graph {
                 format!("the network takes {} bytes, and ONNX files {MOST_BYTES} at most", model.0.len());
             return Err(Error::Argument { op: "ONNX", reason });
         }
-        Ok(model.0)
+        Ok(Part { name: self.name, bytes: model.0 })
     }
 }
 

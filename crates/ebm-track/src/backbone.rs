@@ -9,6 +9,7 @@ use ebm_data::transform::Normalise;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import;
 use ebm_nn::norm::BatchNormConfig;
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::of_channels_last;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
@@ -143,17 +144,29 @@ impl Backbone {
     /// # Errors
     /// When `images` has another shape or is not f32.
     pub fn features(&self, images: &Tensor) -> Result<BackboneFeatures> {
-        let mut maps = match &self.network {
+        let maps = match &self.network {
             Network::ResNet(network) => network.forward_stages(images, STAGES, false)?,
             Network::Lite0(network) => {
                 let maps = network.forward_channels_last(&rescaled(images)?, LITE0_MAPS, false)?;
                 maps.iter().map(of_channels_last).collect::<ebm_nn::Result<_>>()?
             }
         };
-        match (maps.pop(), maps.pop()) {
-            (Some(layer3), Some(layer2)) => Ok(BackboneFeatures { layer2, layer3 }),
-            _ => Err(Error::Config { part: "backbone", reason: "it has fewer than two maps".into() }),
-        }
+        let [layer2, layer3] = last_two(maps)?;
+        Ok(BackboneFeatures { layer2, layer3 })
+    }
+
+    /// [`features`](Self::features) as operators: layer2 and layer3.
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn onnx(&self, graph: &mut Graph, images: &Value) -> Result<[Value; 2]> {
+        last_two(match &self.network {
+            Network::ResNet(network) => network.onnx(graph, images)?,
+            Network::Lite0(network) => {
+                let images = rescaled_onnx(graph, images)?;
+                network.onnx(graph, &images)?
+            }
+        })
     }
 }
 
@@ -170,15 +183,43 @@ impl Architecture {
     }
 }
 
-/// Images in ImageNet's normalisation in the one that EfficientNet-Lite0 was trained with, (x − 127) / 128.
-fn rescaled(images: &Tensor) -> Result<Tensor> {
+/// The maps of strides 8 and 16.
+fn last_two<T>(mut maps: Vec<T>) -> Result<[T; 2]> {
+    match (maps.pop(), maps.pop()) {
+        (Some(layer3), Some(layer2)) => Ok([layer2, layer3]),
+        _ => Err(Error::Config { part: "backbone", reason: "it has fewer than two maps".into() }),
+    }
+}
+
+/// By what each channel of an image in ImageNet's normalisation is multiplied, and what is added then, for the one
+/// that EfficientNet-Lite0 was trained with, (x − 127) / 128.
+fn rescaling() -> [[f64; 2]; 3] {
     let Normalise { mean, std, .. } = Normalise::IMAGENET;
-    // Channel by channel: candle's broadcasting takes ten times as long.
-    let channel = |channel: usize| {
+    [0, 1, 2].map(|channel| {
         let [mean, std] = [mean[channel], std[channel]].map(f64::from);
-        images.narrow(1, channel, 1)?.affine(std * 255. / 128., (mean * 255. - 127.) / 128.)
+        [std * 255. / 128., (mean * 255. - 127.) / 128.]
+    })
+}
+
+/// Images in ImageNet's normalisation in the one that EfficientNet-Lite0 was trained with.
+fn rescaled(images: &Tensor) -> Result<Tensor> {
+    // Channel by channel: candle's broadcasting takes ten times as long.
+    let channels = rescaling().into_iter().enumerate();
+    let channels =
+        channels.map(|(channel, [factor, shift])| images.narrow(1, channel, 1)?.affine(factor, shift));
+    Ok(Tensor::cat(&channels.collect::<candle_core::Result<Vec<_>>>()?, 1)?)
+}
+
+/// The same as operators.
+fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
+    // Not within the first convolution: the zeros around its input are those of rescaled images.
+    let mut each = |which: usize| {
+        let numbers = rescaling().map(|numbers| numbers[which] as f32);
+        graph.constant(&Tensor::new(&numbers, &Device::Cpu)?.reshape((1, 3, 1, 1))?)
     };
-    Ok(Tensor::cat(&[channel(0)?, channel(1)?, channel(2)?], 1)?)
+    let [factor, shift] = [each(0)?, each(1)?];
+    let scaled = graph.node("Mul", &[images, &factor], &[]);
+    Ok(graph.node("Add", &[&scaled, &shift], &[]))
 }
 
 /// What the tracker needs of the tensors of an EfficientNet-Lite0, whose names begin with `prefix`.

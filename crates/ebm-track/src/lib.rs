@@ -21,6 +21,7 @@ pub mod config;
 mod error;
 pub mod localize;
 mod method;
+mod onnx;
 pub mod reproduce;
 pub mod saved;
 mod sequence;

@@ -11,7 +11,9 @@ use ebm_face::network::ENERGY;
 use ebm_face::prediction::{AGE, HEAD_POSE};
 use ebm_face::reproduce::runs;
 use ebm_face::saved::{RunConfig, Saved};
-use ebm_nn::onnx::SplitNetwork;
+use ebm_nn::onnx::Part;
+use ebm_track::saved::TRACKING;
+use ebm_track::{Tracker, TrackerOptions};
 use ebm_train::ModelMetadata;
 
 use crate::model_path::ModelPath;
@@ -19,13 +21,14 @@ use crate::model_path::ModelPath;
 /// Arguments of `ebm export`.
 #[derive(Args)]
 pub struct ExportArgs {
-    /// A trained energy model of ages or head poses, as its run or its file, or the file of a refiner of boxes; or
-    /// hub:OWNER/NAME.
+    /// A trained energy model of ages or head poses or a trained tracker, as its run or its file, or the file of a
+    /// refiner of boxes; or hub:OWNER/NAME.
     model: ModelPath,
-    /// Where the files go: of model.onnx, model_features.onnx makes g_x of an image, and model_head.onnx f of that and y.
+    /// Where the files go: of model.onnx, model_features.onnx makes g_x of an image, and model_head.onnx f of that and
+    /// y. A tracker's features need what model_reference.onnx makes of the target.
     output: PathBuf,
     /// The backbone's weights, if they are no longer where they were in training.
-    #[arg(long)]
+    #[arg(long, visible_alias = "backbone")]
     weights: Option<ModelPath>,
     /// Replace files that are there.
     #[arg(long)]
@@ -39,20 +42,21 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     let stem = stem.with_context(|| {
         format!("{}: let the output's name end in .onnx, as model.onnx", args.output.display())
     })?;
-    let places = ["features", "head"].map(|part| args.output.with_file_name(format!("{stem}_{part}.onnx")));
-    if let Some(there) = places.iter().find(|place| place.exists() && !args.force) {
+    let parts = args.network()?;
+    let place = |part: &Part| args.output.with_file_name(format!("{stem}_{}.onnx", part.name));
+    if let Some(there) = parts.iter().map(place).find(|place| place.exists() && !args.force) {
         bail!("{} is there already; give another name, or --force to replace it", there.display());
     }
-    let SplitNetwork { features, head } = args.network()?;
-    for (place, bytes) in places.iter().zip([features, head]) {
-        write_atomic(place, &bytes)?;
+    for part in &parts {
+        let place = place(part);
+        write_atomic(&place, &part.bytes)?;
         println!("{}", place.display());
     }
     Ok(())
 }
 
 impl ExportArgs {
-    fn network(&self) -> Result<SplitNetwork> {
+    fn network(&self) -> Result<Vec<Part>> {
         let given = self.model.given().display();
         let path = self.model.local()?;
         let file = model_file(&path).map_or_else(|| self.model.file(), Ok)?;
@@ -62,20 +66,28 @@ impl ExportArgs {
                 ensure!(self.weights.is_none(), "--weights: a refiner's body is in its own file");
                 Ok(BoxRefiner::open(file)?.onnx()?)
             }
+            Some(TRACKING) => {
+                let options = TrackerOptions { backbone: self.weights()?, ..TrackerOptions::default() };
+                Ok(Tracker::open_with(&path, &options)?.onnx()?)
+            }
             Some(AGE | HEAD_POSE) => self.face(&path),
             Some(other) => bail!(
-                "{given} is a model for {other}; energy models of ages and head poses and refiners of boxes have an ONNX form"
+                "{given} is a model for {other}; energy models of ages and head poses, trackers and refiners of boxes have an ONNX form"
             ),
             None => bail!(
-                "{given} does not say what it is; give a run of `ebm train age`, `head-pose` or `refiner`, or its file"
+                "{given} does not say what it is; give a run of `ebm train age`, `head-pose`, `tracker` or `refiner`, or its file"
             ),
         }
     }
 
+    fn weights(&self) -> Result<Option<PathBuf>> {
+        self.weights.as_ref().map(ModelPath::file).transpose()
+    }
+
     /// The energy model of a run, or of the first run of several that is one.
-    fn face(&self, path: &Path) -> Result<SplitNetwork> {
+    fn face(&self, path: &Path) -> Result<Vec<Part>> {
         let runs = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
-        let weights = self.weights.as_ref().map(ModelPath::file).transpose()?;
+        let weights = self.weights()?;
         for run in &runs {
             if RunConfig::of_model(run)?.method == ENERGY {
                 return Ok(Saved::load(run, weights.as_deref())?.onnx()?);

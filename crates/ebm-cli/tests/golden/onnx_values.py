@@ -37,6 +37,10 @@ def rounded(values):
     return [round(float(value), 6) for value in numpy.ravel(values)]
 
 
+def means(maps):
+    return {name: round(float(values.mean()), 6) for name, values in maps.items()}
+
+
 def main():
     features, features_digest = run("age_features.onnx", {"images": numbers(2, 3, 112, 112)})
     y = numpy.array([[[5], [20], [35.5], [50], [80]], [[0], [1], [31], [62], [100]]], numpy.float32)
@@ -64,8 +68,22 @@ def main():
     f, head_digest = run("refiner_head.onnx", {**levels, "boxes": boxes})
     values["refiner"] = {
         "features": features_digest, "head": head_digest, "boxes": boxes.tolist(), "f": rounded(f["f"]),
-        "means": {name: round(float(level.mean()), 6) for name, level in levels.items()},
+        "means": means(levels),
     }
+
+    boxes[:, 2:] -= boxes[:, :2]
+    # Without area: f is what it is where nothing is.
+    boxes = numpy.concatenate([boxes, numpy.array([[50, 50, -5, 10], [20, 30, 0, 0]], numpy.float32)])
+    target = numpy.array([[30.5, 41.25, 50, 36.5]], numpy.float32)
+    for name in ["tracker", "tracker_resnet"]:
+        pixels = numbers(1, 3, 128, 128)
+        modulation, reference_digest = run(f"{name}_reference.onnx", {"pixels": pixels, "box": target})
+        maps, features_digest = run(f"{name}_features.onnx", {"pixels": numbers(1, 3, 128, 160), **modulation})
+        f, head_digest = run(f"{name}_head.onnx", {**maps, "boxes": boxes})
+        values[name] = {
+            "reference": reference_digest, "features": features_digest, "head": head_digest,
+            "box": target.tolist(), "boxes": boxes.tolist(), "f": rounded(f["f"]), "means": means({**modulation, **maps}),
+        }
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
     print(json.dumps({"made with": versions, **values}, indent=1))
 

@@ -1,6 +1,6 @@
 //! A refiner as two files for other runtimes: from an image to its pyramid, and from that and boxes to f.
 
-use ebm_nn::onnx::{Graph, Length, SplitNetwork};
+use ebm_nn::onnx::{Graph, Length, Part};
 
 use super::BoxRefiner;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ impl BoxRefiner {
     ///
     /// # Errors
     /// When a parameter cannot be read.
-    pub fn onnx(&self) -> Result<SplitNetwork> {
+    pub fn onnx(&self) -> Result<Vec<Part>> {
         let config = &self.config;
         let text = |toml: std::result::Result<String, toml::ser::Error>| {
             toml.map_err(|error| Error::Config { name: "refiner".into(), reason: error.to_string() })
@@ -37,12 +37,11 @@ impl BoxRefiner {
         for ((level, value), sides) in levels.iter().enumerate().zip(&sides) {
             let (name, [height, width]) = (format!("level_{level}"), sides);
             let shape = [Length::Fixed(1), Length::Fixed(channels), Length::Any(height), Length::Any(width)];
-            features.output(&name, value, &shape);
-            given.push(head.input(&name, &shape));
+            given.push(features.hand_on(&mut head, &name, value, &shape));
         }
         let boxes = head.input("boxes", &[Length::Any("boxes"), Length::Fixed(4)]);
         let f = self.network.head().onnx(&mut head, &given, &boxes)?;
         head.output("f", &f, &[Length::Any("boxes"), Length::Fixed(config.network.num_classes)]);
-        Ok(SplitNetwork { features: features.finish(&metadata)?, head: head.finish(&metadata)? })
+        Ok(vec![features.finish(&metadata)?, head.finish(&metadata)?])
     }
 }

@@ -305,13 +305,10 @@ impl Conv2d {
     }
 
     /// [`forward`](Self::forward) with ReLU behind it, or what is in its place, where `relu` says so, as operators.
-    pub(crate) fn onnx(
-        &self,
-        graph: &mut Graph,
-        x: &Value,
-        residual: Option<&Value>,
-        relu: bool,
-    ) -> Result<Value> {
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn onnx(&self, graph: &mut Graph, x: &Value, residual: Option<&Value>, relu: bool) -> Result<Value> {
         let (weight, bias) = self.folded()?;
         let (outputs, kernel) = (weight.dim(0)?, weight.dim(3)? as i64);
         let mut inputs = vec![x.clone(), graph.constant(&weight)?];

@@ -6,6 +6,7 @@ use ebm_nn::device::Precision;
 use ebm_nn::init;
 use ebm_nn::layers::{Conv2d, Conv2dConfig};
 use ebm_nn::norm::{BatchNorm, BatchNormConfig};
+use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::{PackedLinear, Padding, linear};
 
 use crate::Result;
@@ -42,6 +43,11 @@ impl ConvBlock {
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         Ok(self.0.forward_channels_last(x, None, true, train)?)
     }
+
+    /// [`forward`](Self::forward) without training as operators, of maps (N, I, H, W).
+    pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
+        Ok(self.0.onnx(graph, x, None, true)?)
+    }
 }
 
 /// A fully-connected layer of a pooled box, `linear`, its normalisation over all boxes of a batch, `bn`, and
@@ -75,11 +81,23 @@ impl LinearBlock {
     /// The layer as it is when not trained, with packed weights, for boxes that are pooled with the channels
     /// innermost to `bins` bins.
     pub(super) fn pack(&self, bins: usize) -> Result<PackedLinear> {
-        let (scale, shift) = self.norm.affine()?;
-        let weight = self.weight.broadcast_mul(&scale.unsqueeze(1)?)?;
-        let bias = ((&self.bias * &scale)? + shift)?;
+        let (weight, bias) = self.folded()?;
         let channels = weight.dim(1)? / bins;
         let column = |i: usize| i % channels * bins + i / channels;
         Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), Precision::Full, column)?)
+    }
+
+    /// [`forward`](Self::forward) without training as operators.
+    pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
+        let (weight, bias) = self.folded()?;
+        let y = graph.linear(x, &weight, Some(&bias))?;
+        Ok(graph.node("Relu", &[&y], &[]))
+    }
+
+    /// Weight and bias with the affine map of the normalisation's running statistics in them.
+    fn folded(&self) -> Result<(Tensor, Tensor)> {
+        let (scale, shift) = self.norm.affine()?;
+        let weight = self.weight.broadcast_mul(&scale.unsqueeze(1)?)?;
+        Ok((weight, ((&self.bias * &scale)? + shift)?))
     }
 }

@@ -18,6 +18,7 @@
 mod features;
 mod layers;
 mod network;
+mod onnx;
 mod packed;
 mod pixel_steps;
 mod weights;

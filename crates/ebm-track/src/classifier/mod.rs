@@ -106,7 +106,7 @@ impl Classifier {
     /// the centre. `target_cells` is √(width · height) of the target in cells.
     ///
     /// # Errors
-    /// [`Error::Config`] for settings that make no classifier; else when a tensor operation fails.
+    /// [`crate::Error::Config`] for settings that make no classifier; else when a tensor operation fails.
     pub fn new(
         config: &ClassifierConfig,
         features: &Tensor,

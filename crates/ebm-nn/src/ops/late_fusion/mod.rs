@@ -39,8 +39,8 @@ use super::relu::relu;
 use crate::prepared::{Prepared, are_constant};
 use crate::{Error, Result};
 
-/// The layers of a head that fuses late; see the [module](self). Of constant parameters on the CPU it keeps
-/// packed weights.
+/// The layers of a head that fuses late, `f = w · max(a + W_y g_y, 0) + bias` with `g_y` from fully-connected
+/// layers on y, in one pass. Of constant parameters on the CPU it keeps packed weights.
 #[derive(Clone, Debug)]
 pub struct LateFusion {
     sizes: Sizes,

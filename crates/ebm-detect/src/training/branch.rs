@@ -6,7 +6,7 @@ use std::rc::Rc;
 use candle_core::{Device, Tensor};
 use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_data::loader::Loader;
-use ebm_nn::{boxes::BBox, params::ParamStore};
+use ebm_nn::{boxes::BBox, ops::sum_of_losses, params::ParamStore};
 use ebm_seed::{Key, Rng};
 use ebm_train::{GradientTask, Group, Learner, Loss};
 use rand::seq::index;
@@ -23,8 +23,11 @@ use crate::{
 };
 
 /// A confidence is trained on so many objects of an image in a step. Where there are more, they are drawn
-/// anew each time: a step's memory and time grow with the samples of all its objects.
+/// anew each time: a step's time grows with the samples of all its objects.
 const OBJECTS_OF_AN_IMAGE: usize = 128;
+
+/// The samples of so many objects are scored at a time: a step's memory grows with these.
+const OBJECTS_AT_A_TIME: usize = 32;
 
 /// A branch under its objective; the detector only provides features.
 pub struct BranchTask {
@@ -79,7 +82,10 @@ impl BranchTask {
     pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
         let convention = self.detector.config().convention.into();
         let batches = loader.epoch(0)?.map(|batch| CachedBatch::of_images(&batch?, convention, device));
-        mean_loss(batches, key, |batch, key| self.loss_of(batch, |name| key.split(name).rng()))
+        let sum = |losses: &mut dyn Iterator<Item = Result<Tensor>>| -> Result<Option<Tensor>> {
+            losses.map(|loss| Ok(loss?.detach())).reduce(|sum, loss| Ok((sum? + loss?)?)).transpose()
+        };
+        mean_loss(batches, key, |batch, key| self.loss_of(batch, |name| key.split(name).rng(), sum))
     }
 
     /// The branch's parameters.
@@ -92,8 +98,13 @@ impl BranchTask {
         (self.branch, self.learner.into_store())
     }
 
-    /// The mean loss of a batch, and over how many terms.
-    fn loss_of(&self, batch: &CachedBatch, rng: impl Fn(&str) -> Rng) -> Result<(Tensor, usize)> {
+    /// The mean loss of a batch, and over how many terms; `sum` adds up those of parts of it.
+    fn loss_of(
+        &self,
+        batch: &CachedBatch,
+        rng: impl Fn(&str) -> Rng,
+        sum: impl Fn(&mut dyn Iterator<Item = Result<Tensor>>) -> Result<Option<Tensor>>,
+    ) -> Result<(Tensor, usize)> {
         let pyramid = match batch.maps.as_slice() {
             [] => self.detector.features(&batch.images.pixels, false)?,
             levels => levels.to_vec(),
@@ -101,11 +112,17 @@ impl BranchTask {
         match (&self.branch, &self.objective) {
             // The paper's training step: the true boxes y_i, their samples, and the objective.
             (Branch::Confidence(head), Some(objective)) => {
-                let objects = drawn(&batch.objects, &mut rng("objects"));
-                let features = self.true_boxes(&pyramid, &objects)?;
-                let y = features.targets()?.squeeze(1)?;
-                let loss = objective.loss(head, &features, &y, &mut rng("proposal"))?;
-                Ok((loss, objects.iter().map(|of_image| of_image.boxes.len()).sum()))
+                let objects = listed(&drawn(&batch.objects, &mut rng("objects")));
+                let (pyramid, mut rng) = (BoxFeatures::readable(&pyramid)?, rng("proposal"));
+                let mut losses = objects.chunks(OBJECTS_AT_A_TIME).map(|some| {
+                    let features = self.true_boxes(&pyramid, some)?;
+                    let y = features.targets()?.squeeze(1)?;
+                    let loss = objective.loss(head, &features, &y, &mut rng)?;
+                    Ok((loss * (some.len() as f64 / objects.len() as f64))?)
+                });
+                let loss = sum(&mut losses)?;
+                let loss = loss.ok_or_else(|| self.refuse("a step's images hold no object"))?;
+                Ok((loss, objects.len()))
             }
             (Branch::Density(head), _) => {
                 let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
@@ -123,15 +140,28 @@ impl BranchTask {
         Error::Config { name: self.method.clone(), reason: reason.into() }
     }
 
-    fn true_boxes(&self, pyramid: &[Tensor], objects: &[Objects]) -> Result<BoxFeatures> {
-        let (mut images, mut labels, mut boxes) = (vec![], vec![], Vec::<BBox>::new());
-        for (image, Objects { boxes: corners, classes }) in (0u32..).zip(objects) {
-            images.extend(std::iter::repeat_n(image, corners.len()));
-            labels.extend(classes.iter().map(|&class| class as u32));
-            boxes.extend(corners);
-        }
-        BoxFeatures::new(pyramid, images, labels, &boxes, self.detector.config().convention.into())
+    fn true_boxes(&self, pyramid: &[Tensor], objects: &[Object]) -> Result<BoxFeatures> {
+        let (images, labels) = objects.iter().map(|object| (object.image, object.class)).unzip();
+        let boxes: Vec<BBox> = objects.iter().map(|object| object.bbox).collect();
+        BoxFeatures::with_history(pyramid, images, labels, &boxes, self.detector.config().convention.into())
     }
+}
+
+/// An object of a batch.
+struct Object {
+    /// The number of its image.
+    image: u32,
+    class: u32,
+    bbox: BBox,
+}
+
+/// The objects of all images, image after image.
+fn listed(objects: &[Objects]) -> Vec<Object> {
+    let of_image = |(image, Objects { boxes, classes }): (u32, &Objects)| -> Vec<Object> {
+        let both = boxes.iter().zip(classes);
+        both.map(|(&bbox, &class)| Object { image, class: class as u32, bbox }).collect()
+    };
+    (0u32..).zip(objects).flat_map(of_image).collect()
 }
 
 /// The mean over all terms of `loss`, which gives a batch's mean loss with how many terms it has, of those
@@ -180,7 +210,7 @@ impl GradientTask for BranchTask {
                 return Err(self.refuse("a confidence is trained on features, not on proposals"));
             }
         };
-        let (loss, terms) = self.loss_of(&batch, rng)?;
+        let (loss, terms) = self.loss_of(&batch, rng, |losses| sum_of_losses(losses))?;
         Ok(Loss::mean_over(terms, loss))
     }
 

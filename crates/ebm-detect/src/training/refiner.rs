@@ -6,6 +6,7 @@ use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_data::transform::padded_size;
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
+    ops::sum_of_losses,
     params::ParamStore,
 };
 use ebm_seed::{Key, Rng};
@@ -163,21 +164,18 @@ impl GradientTask for RefinerTask {
     type Error = Error;
 
     fn loss(&mut self, step: usize) -> Result<Loss> {
-        let (mut sum, mut terms): (Option<Tensor>, usize) = (None, 0);
-        for (number, image) in (0u64..).zip(self.source.images(step)?) {
+        let (images, mut terms) = (self.source.images(step)?, 0);
+        let losses = (0u64..).zip(images).filter_map(|(number, image)| {
             if image.objects.iter().all(|of_image| of_image.boxes.is_empty()) {
-                continue;
+                return None;
             }
-            let (loss, count) =
-                self.loss_of(&image, self.key.split("image").index(step as u64).index(number))?;
-            let own = (loss * count as f64)?;
-            sum = Some(match sum {
-                None => own,
-                Some(sum) => (sum + own)?,
-            });
-            terms += count;
-        }
-        let mean = match sum {
+            let loss = self.loss_of(&image, self.key.split("image").index(step as u64).index(number));
+            Some(loss.and_then(|(loss, count)| {
+                terms += count;
+                Ok((loss * count as f64)?)
+            }))
+        });
+        let mean = match sum_of_losses(losses)? {
             Some(sum) => (sum / terms as f64)?,
             None => Tensor::zeros((), DType::F32, &Device::Cpu)?,
         };

@@ -336,7 +336,7 @@ operation!(2: CustomOp2, apply_op2, a la, b lb; (Option<Tensor>, Option<Tensor>)
 operation!(3: CustomOp3, apply_op3, a la, b lb, c lc; (Option<Tensor>, Option<Tensor>, Option<Tensor>));
 
 /// The sum of two gradients in one result, outside any graph.
-fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub(in crate::ops) fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.device().is_cpu()
         && a.shape() == b.shape()
         && a.dtype() == b.dtype()

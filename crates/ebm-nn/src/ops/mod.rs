@@ -24,6 +24,7 @@ mod roi_align;
 pub(crate) mod rows;
 mod simd;
 pub(crate) mod storage;
+mod sum_of_losses;
 mod sum_taps;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -50,6 +51,7 @@ pub use relu::{add_relu, relu, relu_gradient, relu6};
 pub use roi_align::roi_align;
 pub use simd::{InstructionSets, arch, instruction_sets};
 pub use storage::elements;
+pub use sum_of_losses::sum_of_losses;
 pub use sum_taps::{spread_taps, sum_taps};
 pub use upsample::upsample_nearest2d;
 pub(crate) use upsample::upsample_nearest2d_channels_last;

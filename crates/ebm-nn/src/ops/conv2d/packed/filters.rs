@@ -6,20 +6,28 @@ use candle_core::Result;
 
 use super::super::geometry::Geometry;
 use super::direct;
-use super::winograd::{self, Winograd};
+use super::winograd::{Form, Winograd};
 use crate::ops::packed::{Epilogue, Panels, Workspace};
 
 /// Weights in the order of [`Weights::forward`](super::weights::Weights::forward).
 #[derive(Clone, Debug)]
 pub(super) struct Filters {
     panels: Panels,
-    /// The transformed weights, from the first map on that they suit.
-    winograd: OnceLock<Winograd>,
+    /// Whether they are of a layer that is used again and again.
+    kept: bool,
+    /// The transformed weights, from the first map on that they suit: for large tiles and for small ones.
+    winograd: [OnceLock<Winograd>; 2],
 }
 
 impl Filters {
-    pub(super) fn new(panels: Panels) -> Self {
-        Self { panels, winograd: OnceLock::new() }
+    /// Of a layer that is used again and again.
+    pub(super) fn kept(panels: Panels) -> Self {
+        Self { panels, kept: true, winograd: Default::default() }
+    }
+
+    /// For one use.
+    pub(super) fn once(panels: Panels) -> Self {
+        Self { kept: false, ..Self::kept(panels) }
     }
 
     /// `y ← epilogue(conv(x, w))`, x (N, H, W, C), y (N, oh, ow, O).
@@ -31,8 +39,10 @@ impl Filters {
         y: &mut [f32],
         workspace: &Workspace,
     ) -> Result<()> {
-        if winograd::suits(g) {
-            let winograd = self.winograd.get_or_init(|| Winograd::new(&self.panels, g.channels));
+        if let Some(form) = Form::of(g, self.kept) {
+            let [large, small] = &self.winograd;
+            let kept = if form == Form::Large { large } else { small };
+            let winograd = kept.get_or_init(|| Winograd::new(form, &self.panels, g.channels));
             winograd.convolve(x, g, epilogue, y, workspace);
             return Ok(());
         }

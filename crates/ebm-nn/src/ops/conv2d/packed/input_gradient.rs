@@ -34,7 +34,7 @@ pub(super) fn input_gradient(
             ..*g
         };
         let taps = g.kernel.map(|size| (0..size).rev().collect::<Vec<_>>());
-        let filters = Filters::new(w.backward([&taps[0], &taps[1]]));
+        let filters = Filters::once(w.backward([&taps[0], &taps[1]]));
         let mut dx = unwritten(len);
         filters.convolve(dy, &mirrored, Epilogue::default(), &mut dx, workspace)?;
         return Ok(dx);

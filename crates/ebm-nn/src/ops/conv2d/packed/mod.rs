@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `direct` | a convolution as a matrix product over an image with a border of zeros |
-//! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications |
+//! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications, or four ninths |
 //! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
 //! | `weight_gradient` | a product summed over the pixels |
 //! | `stored` | all three for small maps of many channels, whose weights are not packed |
@@ -42,7 +42,7 @@ pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) 
         stored::forward(x, w, bias, g, &mut y, workspace)?;
     } else {
         let epilogue = Epilogue { bias, ..Epilogue::default() };
-        Filters::new(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, workspace)?;
+        Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, workspace)?;
     }
     Ok(y)
 }
@@ -105,7 +105,7 @@ impl PackedConv2d {
         };
         let (weight, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
         let panels = Weights { data: &weight, filters, channels, kernel }.forward();
-        Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::new(panels), bias })
+        Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::kept(panels), bias })
     }
 
     /// x (N, H, W, C), `residual` like the result and `activation` give (N, ⌊(H + 2·padding − kh) / stride⌋ +

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::super::super::testing::noise_tensor;
 use super::super::tests::naive;
+use super::winograd::Form;
 use super::*;
 
 /// A geometry: N, C, (H, W), O, (kh, kw), stride, padding.
@@ -95,12 +96,17 @@ proptest! {
     #[test]
     fn winograd_agrees_with_the_definition(
         n in 1usize..4, c in prop::sample::select(vec![16usize, 48]), o in prop::sample::select(vec![16usize, 64]),
-        h in 27usize..34, w in 27usize..34, padding in 0usize..3,
+        large in any::<bool>(), h in 0usize..7, w in 0usize..7, padding in 0usize..3,
     ) {
+        // Two maps of 9 to 12 outputs along each side have 50 small tiles at least and 18 large ones at most.
+        let (n, [h, w], padding, form) = match large {
+            true => (n, [27 + h, 27 + w], padding, Form::Large),
+            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, Form::Small),
+        };
         let case = (n, c, (h, w), o, (3, 3), 1, padding);
         let x = Tensor::zeros((n, h, w, c), DType::F32, &Device::Cpu).unwrap();
         let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
-        prop_assert!(winograd::suits(&conv.unwrap().geometry(&x).unwrap()));
+        prop_assert_eq!(Form::of(&conv.unwrap().geometry(&x).unwrap(), true), Some(form));
         let errors = errors(case);
         prop_assert!(errors.iter().all(|e| *e < 1e-4), "{errors:?}");
     }
@@ -108,14 +114,14 @@ proptest! {
 
 #[test]
 fn threads_change_no_bit() {
-    for padding_and_stride in [(1, 1), (0, 2)] {
-        same_bits(padding_and_stride);
+    for (size, padding, stride) in [((29, 31), 1, 1), ((10, 11), 1, 1), ((29, 31), 0, 2)] {
+        same_bits(size, padding, stride);
     }
 }
 
-/// By Winograd and by direct sums.
-fn same_bits((padding, stride): (usize, usize)) {
-    let [x, w, bias, ..] = arguments((2, 48, (29, 31), 80, (3, 3), stride, padding));
+/// By Winograd in both forms and by direct sums.
+fn same_bits(size: (usize, usize), padding: usize, stride: usize) {
+    let [x, w, bias, ..] = arguments((2, 48, size, 80, (3, 3), stride, padding));
     let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), stride, padding).unwrap();
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

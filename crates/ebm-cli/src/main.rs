@@ -95,7 +95,8 @@ fn main() -> ExitCode {
     ebm_libraries::keep_freed_memory();
     let signals = Signals::default();
     let command = Cli::parse().command;
-    match prepare().inspect_err(parallel::leave).and_then(|()| run(command, &signals)) {
+    let all = || prepare().inspect_err(parallel::leave).and_then(|()| run(command, &signals));
+    match with_threads(all) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if error.downcast_ref::<parallel::Reported>().is_none() {
@@ -103,6 +104,21 @@ fn main() -> ExitCode {
             }
             ExitCode::from(exit::code(&error, signals.exit_code()))
         }
+    }
+}
+
+/// What `f` returns; an error where candle panics because the system has no memory for one of its threads.
+fn with_threads(f: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)) {
+        Ok(result) => result,
+        Err(payload) => match payload.downcast_ref::<String>() {
+            Some(said) if said.starts_with("failed to spawn") => {
+                let cause = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+                Err(anyhow::Error::new(cause)
+                    .context("a thread cannot be started; is there memory for its stack?"))
+            }
+            _ => std::panic::resume_unwind(payload),
+        },
     }
 }
 

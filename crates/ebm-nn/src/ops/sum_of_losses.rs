@@ -39,7 +39,9 @@ pub fn sum_of_losses<E: From<candle_core::Error>>(
     }
     let Some(mut total) = total else { return Ok(None) };
     for (variable, gradient) in variables {
-        total = (&total + nothing(&variable, gradient)?.to_dtype(total.dtype())?)?;
+        // Of variables on a device there are losses on the host: where f of its boxes is read there.
+        let nothing = nothing(&variable, gradient)?.to_dtype(total.dtype())?.to_device(total.device())?;
+        total = (total + nothing)?;
     }
     Ok(Some(total))
 }
@@ -82,13 +84,14 @@ mod tests {
     use crate::ops::{linear, relu};
     use candle_core::{Device, Var};
 
-    /// The losses of three inputs by a layer and one more weight that the first does not meet.
+    /// The losses of three inputs by a layer and one more weight that the first does not meet, on the host.
     fn losses(x: &Tensor, [weight, other]: [&Var; 2]) -> impl Iterator<Item = Result<Tensor>> {
         (0..3).map(move |i| {
             let wrapped = candle_core::Error::wrap;
             let y = linear(&x.get(i)?, weight, None).map_err(wrapped)?;
             let y = relu(&y).map_err(wrapped)?.sqr()?.sum_all()?;
-            if i == 0 { Ok(y) } else { y * other.as_tensor().sqr()? }
+            let y = if i == 0 { y } else { (y * other.as_tensor().sqr()?)? };
+            y.to_device(&Device::Cpu)
         })
     }
 
@@ -101,6 +104,7 @@ mod tests {
             let sum = sum_of_losses(losses(&x, variables)).unwrap().unwrap();
             let whole = losses(&x, variables).reduce(|a, b| a? + b?).unwrap().unwrap();
             let close = |a: &Tensor, b: &Tensor| {
+                assert!(a.device().same_device(b.device()));
                 let difference = (a - b).unwrap().abs().unwrap().max_all().unwrap();
                 assert!(difference.to_scalar::<f64>().unwrap() < 1e-12);
             };

@@ -112,6 +112,12 @@ impl<'a, T: Float> MatMut<'a, T> {
         }
     }
 
+    /// Where these rows lie, with what is between them.
+    pub(super) fn span(&self, rows: Range<usize>) -> *const [T] {
+        let start = self.data.wrapping_add(rows.start * self.row_stride);
+        std::ptr::slice_from_raw_parts(start, rows.len() * self.row_stride)
+    }
+
     /// `(rows, columns)`.
     pub(super) fn dims(&self) -> (usize, usize) {
         (self.rows, self.cols)

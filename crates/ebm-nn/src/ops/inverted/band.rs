@@ -97,7 +97,8 @@ impl Band<'_> {
             let first = pixels.start + range.start;
             starts.iter_mut().zip(first..).for_each(|(start, pixel)| *start = pixel * inputs);
             let starts = &starts[..range.len()];
-            multiply(simd, Rows { data: self.x, starts, runs: std::slice::from_ref(&run) }, panel, &mut sums);
+            let rows = Rows { data: self.x, starts, runs: std::slice::from_ref(&run) };
+            multiply(simd, rows, panel, [], sums.anew());
             for i in 0..range.len() {
                 if let Some(place) = place(first + i) {
                     let to = &mut frame[place..][..width];

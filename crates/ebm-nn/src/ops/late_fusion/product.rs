@@ -55,7 +55,7 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        product_here(simd, self.a, self.b, self.accumulate, self.c);
+        product_here(simd, self.a, self.b, None, self.accumulate, self.c);
     }
 }
 

@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `tile` | the innermost loops, in registers |
+//! | `ahead` | what these fetch from memory meanwhile |
 //! | `outer` | the same for sums over the rows of both operands |
 //! | `pairs` | the same as `tile` of numbers in bf16 |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
@@ -11,6 +12,7 @@
 //! | `product` | the product, cut into tasks, with bias, residual and activation while a tile is at hand |
 //! | `workspace` | buffers that are used again |
 
+mod ahead;
 mod dense;
 mod outer;
 mod pairs;

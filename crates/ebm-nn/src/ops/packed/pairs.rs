@@ -5,8 +5,9 @@
 
 use pulp::{Simd, WithSimd};
 
+use super::ahead::Ahead;
 use super::product::Strided;
-use super::tile::{Sums, VECTORS, by_rows};
+use super::tile::{Onto, VECTORS, by_rows};
 #[cfg(target_arch = "x86_64")]
 use crate::ops::simd::has_bf16;
 
@@ -59,39 +60,49 @@ fn round_here(row: &[f32], to: &mut [f32]) {
     }
 }
 
-/// `sums = A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs.
+/// `A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs. A step of the
+/// depth is one of `ahead`.
 #[inline(always)]
-pub(super) fn multiply<S: Simd>(simd: S, a: Strided<'_, f32>, count: usize, panel: &[f32], sums: &mut Sums) {
+pub(super) fn multiply<S: Simd>(
+    simd: S,
+    a: Strided<'_, f32>,
+    count: usize,
+    panel: &[f32],
+    ahead: Ahead,
+    onto: Onto<'_>,
+) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() && S::F32_LANES == avx512::LANES {
         by_rows!(S, count, ROWS => {
             #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
             // SAFETY: the processor has these instructions.
             unsafe {
-                avx512::tile::<ROWS>(a, panel, sums.all_mut());
+                avx512::tile::<ROWS>(a, panel, ahead, onto);
             }
         });
         return;
     }
-    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, sums }));
+    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, ahead, onto }));
 }
 
 struct Tile<'a, const ROWS: usize> {
     a: Strided<'a, f32>,
     panel: &'a [f32],
-    sums: &'a mut Sums,
+    ahead: Ahead,
+    onto: Onto<'a>,
 }
 
 impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         let Strided { data, stride } = self.a;
         let (half, mask) = (simd.splat_u32s(16), simd.splat_u32s(UPPER));
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         let (panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
         for (k, columns) in panel.iter().enumerate() {
+            self.ahead.step();
             let columns = columns.map(|columns| {
                 let bits = simd.transmute_u32s_f32s(columns);
                 let [first, second] = [simd.wrapping_dyn_shl_u32s(bits, half), simd.and_u32s(bits, mask)];
@@ -105,11 +116,11 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
                 }
             }
         }
-        let (out, _) = S::as_mut_simd_f32s(self.sums.all_mut()).0.as_chunks_mut::<VECTORS>();
+        let (out, _) = S::as_mut_simd_f32s(self.onto.sums).0.as_chunks_mut::<VECTORS>();
         // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
         for (out, row) in out.iter_mut().zip(sums) {
             for (out, sum) in out.iter_mut().zip(row) {
-                *out = sum;
+                *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
     }
@@ -119,12 +130,13 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::{
-        __m512, __m512bh, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_set1_ps, _mm512_setzero_ps,
+        __m512, __m512bh, _mm512_add_ps, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_set1_ps,
+        _mm512_setzero_ps,
     };
     use std::hint::black_box;
     use std::mem::transmute;
 
-    use super::{Strided, VECTORS, round_here};
+    use super::{Ahead, Onto, Strided, VECTORS, round_here};
 
     /// Numbers in a vector.
     pub(super) const LANES: usize = 16;
@@ -147,7 +159,12 @@ mod avx512 {
 
     #[expect(unsafe_code, reason = "vectors as what else has the same bits")]
     #[target_feature(enable = "avx512f,avx512bf16")]
-    pub(super) fn tile<const ROWS: usize>(a: Strided<'_, f32>, panel: &[f32], sums: &mut [f32]) {
+    pub(super) fn tile<const ROWS: usize>(
+        a: Strided<'_, f32>,
+        panel: &[f32],
+        mut ahead: Ahead,
+        onto: Onto<'_>,
+    ) {
         let (panel, _) = panel.as_chunks::<{ VECTORS * LANES }>();
         let mut rows = [a.data; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
@@ -157,6 +174,7 @@ mod avx512 {
         }
         let mut all = [[_mm512_setzero_ps(); VECTORS]; ROWS];
         for (k, columns) in panel.iter().enumerate() {
+            ahead.step();
             // SAFETY: the numbers of two vectors are these vectors; all bits are pairs.
             let columns = unsafe { transmute::<[f32; VECTORS * LANES], [__m512bh; VECTORS]>(*columns) };
             for i in 0..ROWS {
@@ -167,10 +185,14 @@ mod avx512 {
                 }
             }
         }
-        for (out, row) in sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
+        for (out, row) in onto.sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
             for (out, sum) in out.iter_mut().zip(row) {
                 // SAFETY: a vector is its numbers.
-                *out = unsafe { transmute::<__m512, [f32; LANES]>(sum) };
+                unsafe {
+                    let before = transmute::<[f32; LANES], __m512>(*out);
+                    let sum = if onto.add { _mm512_add_ps(before, sum) } else { sum };
+                    *out = transmute::<__m512, [f32; LANES]>(sum);
+                }
             }
         }
     }

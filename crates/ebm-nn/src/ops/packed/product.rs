@@ -4,11 +4,13 @@
 //! that the number of threads changes no bit.
 
 use std::ops::Range;
+use std::ptr::slice_from_raw_parts;
 
 use candle_core::Result;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::ahead::Ahead;
 use super::panels::Panels;
 use super::tile::{MOST_ROWS, Rows, Sums, most_rows, multiply};
 use crate::ops::gemm::{MatMut, even_ranges};
@@ -78,7 +80,8 @@ pub(in crate::ops) fn product(
         for range in even_ranges(count, panel_tasks, 1) {
             let (c, right) = here.split_cols(range.len() * panels.width());
             here = right;
-            tasks.push(Task { rows: rows.part(part.clone()), first: part.start, panels, range, epilogue, c });
+            let (rows, first) = (rows.part(part.clone()), part.start);
+            tasks.push(Task { rows, first, panels, range, is_whole: by_rows, epilogue, c });
         }
     }
     let arch = arch();
@@ -93,6 +96,8 @@ struct Task<'a> {
     first: usize,
     panels: &'a Panels,
     range: Range<usize>,
+    /// Whether it has all panels, and not all rows.
+    is_whole: bool,
     epilogue: Epilogue<'a>,
     c: MatMut<'a, f32>,
 }
@@ -103,14 +108,32 @@ impl WithSimd for Task<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let (first_panel, height) = (self.range.start, self.rows.starts.len());
-        let (width, columns) = (self.panels.width(), self.panels.columns());
-        let at_a_time = (RESIDENT / self.panels.bytes().max(1)).max(1);
+        let (width, columns, depth) = (self.panels.width(), self.panels.columns(), self.panels.depth());
+        // All rows pass one panel at a time where the next one is fetched meanwhile.
+        let at_a_time = if self.is_whole { (RESIDENT / self.panels.bytes().max(1)).max(1) } else { 1 };
         let mut sums = Sums::new();
         for start in self.range.clone().step_by(at_a_time) {
-            for range in (0..tiles::<S>(height)).map(|part| tile::<S>(height, part)) {
+            let here = start..self.range.end.min(start + at_a_time);
+            for part in 0..tiles::<S>(height) {
+                let range = tile::<S>(height, part);
                 let rows = self.rows.part(range.clone());
-                for panel in start..self.range.end.min(start + at_a_time) {
-                    multiply(simd, rows, self.panels.panel(panel), &mut sums);
+                let following = self.following(range.clone(), here == self.range);
+                for panel in here.clone() {
+                    let (now, onto) = (self.panels.panel(panel), sums.anew());
+                    if self.is_whole {
+                        let ahead = following.map(|numbers| match numbers {
+                            Some(numbers) => Ahead::share(numbers, panel - here.start, here.len(), depth),
+                            None => Ahead::nothing(now),
+                        });
+                        multiply(simd, rows, now, ahead, onto);
+                    } else {
+                        let ahead = if panel + 1 < self.panels.count() {
+                            Ahead::share(self.panels.panel(panel + 1), part, tiles::<S>(height), depth)
+                        } else {
+                            Ahead::nothing(now)
+                        };
+                        multiply(simd, rows, now, [ahead], onto);
+                    }
                     let all = panel * width..columns.min((panel + 1) * width);
                     let here = all.start - first_panel * width..all.end - first_panel * width;
                     let bias = self.epilogue.bias.get(all.clone()).unwrap_or_default();
@@ -132,6 +155,25 @@ impl WithSimd for Task<'_> {
                 }
             }
         }
+    }
+}
+
+impl Task<'_> {
+    /// What as many rows as these need that follow them, here or in the next task: of A, of the residual and of C,
+    /// as far as it lies end to end; of the last two where each row is finished `at_once`.
+    #[inline(always)]
+    fn following(&self, range: Range<usize>, at_once: bool) -> [Option<*const [f32]>; 3] {
+        let (columns, after) = (self.panels.columns(), range.end..range.end + range.len());
+        let rows = self.rows.part(range).end_to_end();
+        let residual = |all: &[f32]| {
+            let start = all.as_ptr().wrapping_add((self.first + after.start) * columns);
+            slice_from_raw_parts(start, after.len() * columns)
+        };
+        [
+            rows.map(|rows| slice_from_raw_parts(rows.as_ptr_range().end, rows.len())),
+            self.epilogue.residual.filter(|_| at_once).map(residual),
+            at_once.then(|| self.c.span(after.clone())),
+        ]
     }
 }
 
@@ -198,24 +240,32 @@ pub(in crate::ops) struct Strided<'a, T> {
 }
 
 /// [`product`] on this thread, without an epilogue: `c = A · B`, or `c += A · B`. The rows of A are at equal
-/// distances; those of c, as long as B's, lie end to end and say how many there are.
+/// distances; those of c, as long as B's, lie end to end and say how many there are. `next`, as large as B, is what
+/// the next product has in its place.
 #[inline(always)]
 pub(in crate::ops) fn product_here<S: Simd>(
     simd: S,
     a: Strided<'_, f32>,
     panels: &Panels,
+    next: Option<&Panels>,
     accumulate: bool,
     c: &mut [f32],
 ) {
     let (columns, width) = (panels.columns(), panels.width());
     let (run, count) = (0..panels.depth(), c.len() / columns);
     let mut sums = Sums::new();
-    for range in (0..tiles::<S>(count)).map(|part| tile::<S>(count, part)) {
+    for part in 0..tiles::<S>(count) {
+        let range = tile::<S>(count, part);
         let mut starts = [0; MOST_ROWS];
         starts.iter_mut().zip(range.clone()).for_each(|(start, row)| *start = row * a.stride);
         let rows = Rows { data: a.data, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
         for panel in 0..panels.count() {
-            multiply(simd, rows, panels.panel(panel), &mut sums);
+            let now = panels.panel(panel);
+            let ahead = match next {
+                Some(next) => Ahead::share(next.panel(panel), part, tiles::<S>(count), panels.depth()),
+                None => Ahead::nothing(now),
+            };
+            multiply(simd, rows, now, [ahead], sums.anew());
             let all = panel * width..columns.min((panel + 1) * width);
             for row in range.clone() {
                 let to = &mut c[row * columns..][all.clone()];

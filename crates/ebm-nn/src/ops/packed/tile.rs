@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
+use super::ahead::Ahead;
+
 /// Vectors in a row of a tile.
 pub(in crate::ops) const VECTORS: usize = 2;
 
@@ -36,11 +38,19 @@ pub(in crate::ops) struct Rows<'a> {
     pub(in crate::ops) runs: &'a [Range<usize>],
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
     /// Some of the rows.
     #[inline(always)]
     pub(in crate::ops) fn part(self, range: Range<usize>) -> Self {
         Self { starts: &self.starts[range], ..self }
+    }
+
+    /// The numbers of all rows where they lie end to end.
+    #[inline(always)]
+    pub(super) fn end_to_end(self) -> Option<&'a [f32]> {
+        let (&[ref run], &[first, .., last]) = (self.runs, self.starts) else { return None };
+        let gapless = last == first + (self.starts.len() - 1) * run.len();
+        gapless.then(|| &self.data[first + run.start..last + run.end])
     }
 }
 
@@ -59,17 +69,19 @@ impl Sums {
         &self.0[i * width..(i + 1) * width]
     }
 
-    /// All of them.
+    /// In the place of what is here.
     #[inline(always)]
-    pub(super) fn all_mut(&mut self) -> &mut [f32] {
-        &mut self.0
+    pub(in crate::ops) fn anew(&mut self) -> Onto<'_> {
+        Onto { sums: &mut self.0, add: false }
     }
+}
 
-    /// The first `count` rows.
-    #[inline(always)]
-    pub(super) fn rows(&self, count: usize, width: usize) -> &[f32] {
-        &self.0[..count * width]
-    }
+/// Where a tile's sums go.
+pub(in crate::ops) struct Onto<'a> {
+    /// Row after row of a panel's width.
+    pub(super) sums: &'a mut [f32],
+    /// Whether they are added to those that are there.
+    pub(super) add: bool,
 }
 
 /// `$run` with the constant `$rows`, which is `$count`, for vectors `$simd`: one copy for each number of rows up to
@@ -94,23 +106,30 @@ macro_rules! by_rows {
 }
 pub(super) use by_rows;
 
-/// `sums = A · panel`; A has at most [`most_rows`] rows.
+/// `A · panel`; A has at most [`most_rows`] rows. A step of the depth is one of each `ahead`.
 #[inline(always)]
-pub(in crate::ops) fn multiply<S: Simd>(simd: S, rows: Rows<'_>, panel: &[f32], sums: &mut Sums) {
-    by_rows!(S, rows.starts.len(), ROWS => simd.vectorize(Tile::<ROWS> { rows, panel, sums }));
+pub(in crate::ops) fn multiply<S: Simd, const AHEAD: usize>(
+    simd: S,
+    rows: Rows<'_>,
+    panel: &[f32],
+    ahead: [Ahead; AHEAD],
+    onto: Onto<'_>,
+) {
+    by_rows!(S, rows.starts.len(), ROWS => simd.vectorize(Tile::<ROWS, AHEAD> { rows, panel, ahead, onto }));
 }
 
-struct Tile<'a, const ROWS: usize> {
+struct Tile<'a, const ROWS: usize, const AHEAD: usize> {
     rows: Rows<'a>,
     panel: &'a [f32],
-    sums: &'a mut Sums,
+    ahead: [Ahead; AHEAD],
+    onto: Onto<'a>,
 }
 
-impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
+impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         let Rows { data, starts, runs } = self.rows;
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         let (mut panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
@@ -126,6 +145,7 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
             }
             for k in 0..len {
                 let columns = now[k];
+                self.ahead.iter_mut().for_each(Ahead::step);
                 for i in 0..ROWS {
                     let a = simd.splat_f32s(rows[i][k]);
                     for v in 0..VECTORS {
@@ -134,11 +154,11 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
                 }
             }
         }
-        let (out, _) = S::as_mut_simd_f32s(&mut self.sums.0).0.as_chunks_mut::<VECTORS>();
+        let (out, _) = S::as_mut_simd_f32s(self.onto.sums).0.as_chunks_mut::<VECTORS>();
         // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
         for (out, row) in out.iter_mut().zip(sums) {
             for (out, sum) in out.iter_mut().zip(row) {
-                *out = sum;
+                *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
     }

@@ -15,11 +15,12 @@ use candle_core::{Result, bail};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::ahead::Ahead;
 use super::outer::{Segment, accumulate};
 use super::pairs;
 use super::panels::{Panels, panel_width};
 use super::product::{Epilogue, Strided, finish, tile, tiles};
-use super::tile::{MOST_ROWS, Rows, Sums, VECTORS, most_rows, multiply};
+use super::tile::{MOST_ROWS, Onto, Rows, VECTORS, most_rows, multiply};
 use super::workspace::{line_start, room};
 use crate::ops::gemm::{MatMut, even_ranges};
 use crate::ops::simd::arch;
@@ -171,7 +172,6 @@ impl WithSimd for Run<'_, '_> {
         let height = tiles::<S>(task.rows.len());
         let all_sums = line(&mut buffers.sums, height * count * tile_len);
         let mut strip = Strip::new();
-        let mut fresh = Sums::new();
         for (number, part) in task.parts.iter().enumerate() {
             let len = part.len() * width;
             let packed = match task.right {
@@ -194,7 +194,10 @@ impl WithSimd for Run<'_, '_> {
                         Right::Rows(_) => &packed[p * len..(p + 1) * len],
                     };
                     let sums = &mut all_sums[(t * count + p) * tile_len..][..range.len() * width];
-                    strip.times(simd, task.left, range.len(), panel, (number == 0, sums), &mut fresh);
+                    task.ask_for_rows::<S>(number, t, p, [height, count]);
+                    let ahead = task.ahead(number, p, t, height);
+                    let onto = Onto { sums: &mut *sums, add: number > 0 };
+                    strip.times(simd, task.left, range.len(), panel, ahead, onto);
                     if number + 1 == task.parts.len() {
                         task.write(simd, range.clone(), p, sums);
                     }
@@ -205,6 +208,34 @@ impl WithSimd for Run<'_, '_> {
 }
 
 impl Task<'_> {
+    /// What comes after part `number` of the panel `p`, to be fetched with tile `t` of `height`: a share of the
+    /// panel's next part or, after the last one, of the first part of the panel that the next task has there.
+    #[inline(always)]
+    fn ahead(&self, number: usize, p: usize, t: usize, height: usize) -> Option<Ahead> {
+        let Right::Panels(panels) = self.right else { return None };
+        let (panel, part) = match self.parts.get(number + 1) {
+            Some(next) => (self.panels.start + p, next),
+            None => (self.panels.end + p, &self.parts[0]),
+        };
+        let (width, steps) = (panels.width(), self.parts[number].len());
+        let numbers = |panel| &raw const panels.panel(panel)[part.start * width..part.end * width];
+        (panel < panels.count()).then(|| Ahead::share(numbers(panel), t, height, steps))
+    }
+
+    /// Asks for some of the rows of A that follow tile `t` of `height`: with all of `count` panels, for all.
+    #[inline(always)]
+    fn ask_for_rows<S: Simd>(&self, number: usize, t: usize, p: usize, [height, count]: [usize; 2]) {
+        let (number, t) = if t + 1 < height { (number, t + 1) } else { (number + 1, 0) };
+        let (Left::Rows(a) | Left::Pairs(a), Some(part)) = (self.left, self.parts.get(number)) else {
+            return;
+        };
+        let next = tile::<S>(self.rows.len(), t);
+        let first = self.rows.start + next.start;
+        for row in first + next.len() * p / count..first + next.len() * (p + 1) / count {
+            Ahead::fetch(&a[row * self.sizes.depth..][part.clone()]);
+        }
+    }
+
     /// Writes a tile's sums, for rows counted from the task's first.
     #[inline(always)]
     fn write<S: Simd>(&mut self, simd: S, rows: Range<usize>, p: usize, sums: &[f32]) {
@@ -290,7 +321,7 @@ impl Strip {
         }
     }
 
-    /// `sums += A · panel` for the first `count` rows, or `sums = A · panel` where they are the first.
+    /// `A · panel` for the first `count` rows.
     #[inline(always)]
     fn times<S: Simd>(
         &self,
@@ -298,39 +329,28 @@ impl Strip {
         left: Left<'_>,
         count: usize,
         panel: &[f32],
-        (first, sums): (bool, &mut [f32]),
-        fresh: &mut Sums,
+        ahead: Option<Ahead>,
+        onto: Onto<'_>,
     ) {
-        let width = VECTORS * S::F32_LANES;
-        let depth = panel.len() / width;
+        let depth = panel.len() / (VECTORS * S::F32_LANES);
+        let ahead = ahead.unwrap_or_else(|| Ahead::nothing(panel));
         match left {
             Left::Rows(_) => {
                 let starts: [usize; MOST_ROWS] = std::array::from_fn(|i| i * STRIDE);
                 let run = 0..depth;
                 let rows = Rows { data: &self.0, starts: &starts[..count], runs: std::slice::from_ref(&run) };
-                multiply(simd, rows, panel, fresh);
-                add(simd, fresh.rows(count, width), first, sums);
+                multiply(simd, rows, panel, [ahead], onto);
             }
             Left::Pairs(_) => {
-                pairs::multiply(simd, Strided { data: &self.0, stride: STRIDE }, count, panel, fresh);
-                add(simd, fresh.rows(count, width), first, sums);
+                pairs::multiply(simd, Strided { data: &self.0, stride: STRIDE }, count, panel, ahead, onto);
             }
             Left::Columns(_) => {
-                if first {
-                    sums.fill(0.0);
+                if !onto.add {
+                    onto.sums.fill(0.0);
                 }
                 let all = [Segment { a: 0, b: 0, len: depth }];
-                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, sums);
+                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, onto.sums);
             }
         }
-    }
-}
-
-/// `sums += fresh`, or `sums = fresh` where they are the first.
-#[inline(always)]
-fn add<S: Simd>(simd: S, fresh: &[f32], first: bool, sums: &mut [f32]) {
-    let ((fresh, _), (sums, _)) = (S::as_simd_f32s(fresh), S::as_mut_simd_f32s(sums));
-    for (sum, fresh) in sums.iter_mut().zip(fresh) {
-        *sum = if first { *fresh } else { simd.add_f32s(*sum, *fresh) };
     }
 }

@@ -218,10 +218,12 @@ where
                 let pixels = task.inputs::<N>(place(i));
                 transform::input::<_, O, N>(simd, &pixels, count * channels, &mut v[i * channels..]);
             }
-            for (point, panels) in task.filters.points.iter().enumerate() {
+            let points = &task.filters.points;
+            for (point, panels) in points.iter().enumerate() {
                 let v = &v[point * count * channels..][..count * channels];
                 let m = &mut m[point * count * filters..][..count * filters];
-                product_here(simd, Strided { data: v, stride: channels }, panels, false, m);
+                let v = Strided { data: v, stride: channels };
+                product_here(simd, v, panels, points.get(point + 1), false, m);
             }
             for i in 0..count {
                 task.write::<_, O, N>(simd, &m[i * filters..], count * filters, place(i));

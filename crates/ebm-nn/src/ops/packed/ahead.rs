@@ -1,0 +1,56 @@
+//! Numbers that are fetched from memory while others are multiplied.
+//!
+//! A product reads its operands in pieces, and a processor does not know which piece follows: at the first use
+//! of each it waits for memory. So a tile asks for a share of what comes next with every step of its own.
+
+/// Numbers that are needed soon, to be in the second-level cache by then. Nothing waits for them.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Ahead {
+    place: *const f32,
+    /// Numbers of a step.
+    stride: usize,
+}
+
+impl Ahead {
+    /// Part `part` of `parts` equal ones of `numbers`, in `steps` steps.
+    #[inline(always)]
+    pub(in crate::ops) fn share(numbers: *const [f32], part: usize, parts: usize, steps: usize) -> Self {
+        let (start, end) = (numbers.len() * part / parts, numbers.len() * (part + 1) / parts);
+        Self {
+            place: numbers.cast::<f32>().wrapping_add(start),
+            stride: (end - start).div_ceil(steps.max(1)),
+        }
+    }
+
+    /// Nothing but what is `there` already: to ask for an address that is nowhere takes long.
+    #[inline(always)]
+    pub(in crate::ops) fn nothing(there: &[f32]) -> Self {
+        Self { place: there.as_ptr(), stride: 0 }
+    }
+
+    /// Asks for what a step should.
+    #[inline(always)]
+    pub(in crate::ops) fn step(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            #[expect(unsafe_code, reason = "a hint that no safe function gives")]
+            // SAFETY: it reads nothing, so that any address will do, and every x86-64 knows it.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T1>(self.place.cast());
+            }
+        }
+        self.place = self.place.wrapping_add(self.stride);
+    }
+
+    /// Asks for all of `numbers` at once, which should be few.
+    #[inline(always)]
+    pub(in crate::ops) fn fetch(numbers: &[f32]) {
+        let lines = numbers.len().div_ceil(LINE);
+        let mut all = Self::share(numbers, 0, 1, lines);
+        (0..lines).for_each(|_| all.step());
+    }
+}
+
+/// Numbers of a cache line.
+const LINE: usize = 16;

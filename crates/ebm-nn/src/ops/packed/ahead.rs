@@ -54,3 +54,26 @@ impl Ahead {
 
 /// Numbers of a cache line.
 const LINE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_meet_all_numbers_in_their_order() {
+        let numbers = vec![0f32; 1000];
+        for (parts, steps) in [(1, 1), (3, 7), (14, 384), (1000, 5)] {
+            let mut next = numbers.as_ptr();
+            for part in 0..parts {
+                let mut share = Ahead::share(&raw const numbers[..], part, parts, steps);
+                assert!(share.place <= next, "a gap before part {part} of {parts}");
+                (0..steps).for_each(|_| share.step());
+                next = share.place;
+            }
+            assert!(next >= numbers.as_ptr_range().end);
+        }
+        let mut nothing = Ahead::nothing(&numbers);
+        nothing.step();
+        assert_eq!(nothing.place, numbers.as_ptr());
+    }
+}

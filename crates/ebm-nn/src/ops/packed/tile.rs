@@ -48,8 +48,10 @@ impl<'a> Rows<'a> {
     /// The numbers of all rows where they lie end to end.
     #[inline(always)]
     pub(super) fn end_to_end(self) -> Option<&'a [f32]> {
-        let (&[ref run], &[first, .., last]) = (self.runs, self.starts) else { return None };
-        let gapless = last == first + (self.starts.len() - 1) * run.len();
+        let ([run], &[first, ..], Some(last)) = (self.runs, self.starts, self.starts.last()) else {
+            return None;
+        };
+        let gapless = *last == first + (self.starts.len() - 1) * run.len();
         gapless.then(|| &self.data[first + run.start..last + run.end])
     }
 }
@@ -161,5 +163,23 @@ impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
                 *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_without_gaps_are_known() {
+        let data: Vec<f32> = (0..40u8).map(f32::from).collect();
+        let all = |starts, runs| Rows { data: &data, starts, runs }.end_to_end();
+        let run = 2..6;
+        let runs = std::slice::from_ref(&run);
+        assert_eq!(all(&[4, 8, 12], runs), Some(&data[6..18]));
+        assert_eq!(all(&[4, 8, 16], runs), None, "a gap");
+        assert_eq!(all(&[4, 8], &[0..2, 2..4]), None, "two runs");
+        assert_eq!(all(&[4], runs), Some(&data[6..10]));
+        assert_eq!(all(&[], runs), None);
     }
 }

@@ -16,6 +16,50 @@ use tungstenite::{Message, WebSocket};
 /// Longer than any wait of a test on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Now and then a browser ends at its start, before it can be asked for anything.
+const STARTS: usize = 3;
+
+/// A browser that listens.
+struct Browser {
+    child: Child,
+    /// Its address.
+    listening: String,
+    profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// None where it ended; what it `said` is added.
+    fn start(program: &Path, size: [u32; 2], said: &mut String) -> Option<Self> {
+        let profile = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program);
+        command.args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--remote-debugging-port=0",
+            "about:blank",
+        ]);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        command.arg(format!("--window-size={},{}", size[0], size[1]));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let listening = lines.find_map(|line| {
+            let line = line.unwrap();
+            said.push_str(&line);
+            said.push('\n');
+            line.strip_prefix("DevTools listening on ").map(str::to_owned)
+        });
+        let Some(listening) = listening else {
+            said.push_str(&format!("it ended with {}\n", child.wait().unwrap()));
+            return None;
+        };
+        // It says much more; where nobody reads, it would stand still.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Self { child, listening, profile })
+    }
+}
+
 /// A page in a browser of its own.
 pub struct Page {
     child: Child,
@@ -30,24 +74,11 @@ pub struct Page {
 impl Page {
     /// A window of this size; none without a browser.
     pub fn open(address: &str, size: [u32; 2]) -> Option<Self> {
-        let profile = tempfile::tempdir().unwrap();
-        let mut command = Command::new(chromium()?);
-        command.args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--remote-debugging-port=0",
-            "about:blank",
-        ]);
-        command.arg(format!("--user-data-dir={}", profile.path().display()));
-        command.arg(format!("--window-size={},{}", size[0], size[1]));
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let listening =
-            lines.find_map(|line| line.unwrap().strip_prefix("DevTools listening on ").map(str::to_owned));
-        // It says much more; where nobody reads, it would stand still.
-        std::thread::spawn(move || lines.for_each(drop));
-        let (socket, _) = tungstenite::connect(listening.unwrap()).unwrap();
+        let program = chromium()?;
+        let mut said = String::new();
+        let browser = (0..STARTS).find_map(|_| Browser::start(&program, size, &mut said));
+        let Browser { child, listening, profile } = browser.unwrap_or_else(|| panic!("no browser: {said}"));
+        let (socket, _) = tungstenite::connect(listening).unwrap();
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(LIMIT)).unwrap();
         }

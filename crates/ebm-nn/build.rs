@@ -25,7 +25,8 @@ mod cuda {
     ///
     /// No fast mathematics: a kernel must agree with its twin on the CPU.
     pub fn compile_kernels(out: &Path) -> Result<(), Box<dyn Error>> {
-        println!("cargo::rerun-if-changed=src/ops/kernels.cuh");
+        // Every kernel and header, and those that come.
+        println!("cargo::rerun-if-changed=src");
         cudaforge::KernelBuilder::new()
             .source_dir("src")
             .arg("-std=c++17")

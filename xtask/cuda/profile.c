@@ -2,7 +2,7 @@
  * at the end, by kernel: launches, milliseconds, share; then copies and fills, and how long the GPU was busy between the first and the
  * last. With EBM_PROFILE_SKIP=N the first N kernels are left out, with EBM_PROFILE_OUT=FILE it goes there.
  *
- *   gcc -O2 -shared -fPIC -I$CUDA_HOME/include -I$CUPTI/include profile.c -o profile.so -L$CUPTI/lib -l:libcupti.so.13
+ *   gcc -O2 -shared -fPIC -I$CUDA_HOME/include -I$CUPTI/include profile.c -o profile.so -L$CUPTI/lib -l:libcupti.so.13 */
 #include <cupti.h>
 #include <stdio.h>
 #include <stdlib.h>

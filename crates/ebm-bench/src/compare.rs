@@ -107,7 +107,8 @@ pub fn measure(work: &Work, python: Option<&Python>, plan: &Plan) -> Result<Meas
     let mut notes = Vec::new();
     let is_limited = instruction_sets()?.is_limited;
     for peer in work.peers.iter().filter(|peer| plan.compile || peer.form != COMPILE.form) {
-        if is_limited && !peer.can_be_limited {
+        let runs_there = peer.on_any_device || plan.device == Choice::Cpu;
+        if !runs_there || (is_limited && !peer.can_be_limited) {
             continue;
         }
         let Some(command) = command(work, peer, python, plan)? else { continue };

@@ -40,18 +40,48 @@ impl AnchorGenerator {
         self.cells.first().map_or(0, Vec::len)
     }
 
-    /// Anchors of `level` on a map of `height` × `width` positions, `strides = (y, x)` pixels apart:
-    /// row by row, the ratios of a position next to each other.
-    pub fn grid(&self, level: usize, (height, width): (usize, usize), strides: (usize, usize)) -> Vec<BBox> {
-        let cells = &self.cells[level];
-        let mut anchors = Vec::with_capacity(height * width * cells.len());
-        for row in 0..height {
-            for column in 0..width {
-                let (dy, dx) = ((row * strides.0) as f32, (column * strides.1) as f32);
-                anchors.extend(cells.iter().map(|c| [c[0] + dx, c[1] + dy, c[2] + dx, c[3] + dy]));
+    /// How many anchors a level has.
+    pub fn count(&self, grid: &Grid) -> usize {
+        grid.height * grid.width * self.cells[grid.level].len()
+    }
+
+    /// The anchors of a level: row by row, the ratios of a position next to each other.
+    pub fn grid(&self, grid: &Grid) -> Vec<BBox> {
+        let mut anchors = Vec::with_capacity(self.count(grid));
+        for row in 0..grid.height {
+            for column in 0..grid.width {
+                anchors.extend(self.cells[grid.level].iter().map(|cell| grid.moved(cell, row, column)));
             }
         }
         anchors
+    }
+
+    /// Anchor `index` of [`grid`](Self::grid).
+    pub fn anchor(&self, grid: &Grid, index: usize) -> BBox {
+        let cells = &self.cells[grid.level];
+        let position = index / cells.len();
+        grid.moved(&cells[index % cells.len()], position / grid.width, position % grid.width)
+    }
+}
+
+/// Where a level's anchors stand: on a map of `height` × `width` positions, `strides = (y, x)` pixels apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Which level.
+    pub level: usize,
+    /// Rows of positions.
+    pub height: usize,
+    /// Positions of a row.
+    pub width: usize,
+    /// Pixels of the image between two rows and between two positions of a row.
+    pub strides: (usize, usize),
+}
+
+impl Grid {
+    /// A cell at a position.
+    fn moved(&self, cell: &BBox, row: usize, column: usize) -> BBox {
+        let (dy, dx) = ((row * self.strides.0) as f32, (column * self.strides.1) as f32);
+        [cell[0] + dx, cell[1] + dy, cell[2] + dx, cell[3] + dy]
     }
 }
 
@@ -112,7 +142,10 @@ mod tests {
     #[test]
     fn the_grid_runs_row_by_row() {
         let generator = AnchorGenerator::new(&SIZES[..1], &[1.0], &STRIDES[..1], BoxConvention::HalfOpen);
-        let grid = generator.grid(0, (2, 3), (4, 4));
+        let place = Grid { level: 0, height: 2, width: 3, strides: (4, 4) };
+        let grid = generator.grid(&place);
+        assert!(grid.iter().enumerate().all(|(i, anchor)| *anchor == generator.anchor(&place, i)));
+        assert_eq!(generator.count(&place), grid.len());
         assert_eq!(grid.len(), 6);
         assert_eq!(grid[1], [-12., -16., 20., 16.]);
         assert_eq!(grid[3], [-16., -12., 16., 20.]);

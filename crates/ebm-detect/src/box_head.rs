@@ -51,17 +51,14 @@ impl TwoMlpHead {
         Ok([hidden, output])
     }
 
-    /// The gradient in `pooled`, flattened to `(R, C·size²)`, given the one in the output
-    /// `(R, representation)`.
+    /// The gradient in the pooled boxes, flat, given what fc6 made of them and the gradient in what fc7's ReLU is
+    /// of, `(R, representation)` both.
     ///
     /// One matrix product per layer; autograd would also make the weights' gradients, which refinement has no
     /// use for.
-    pub fn input_gradient(&self, activations: &[Tensor; 2], output_gradient: &Tensor) -> Result<Tensor> {
-        let through = |gradient: &Tensor, activation: &Tensor, layer: &Linear| -> Result<Tensor> {
-            Ok(relu_gradient(gradient, activation)?.matmul(&layer.weight())?)
-        };
-        let [hidden, output] = activations;
-        through(&through(output_gradient, output, &self.fc7)?, hidden, &self.fc6)
+    pub fn input_gradient(&self, hidden: &Tensor, gradient: &Tensor) -> Result<Tensor> {
+        let in_hidden = relu_gradient(&gradient.matmul(&self.fc7.weight())?, hidden)?;
+        Ok(in_hidden.matmul(&self.fc6.weight())?)
     }
 
     /// [`forward`](Self::forward) of pooled boxes that are flat, as operators.
@@ -86,17 +83,29 @@ impl TwoMlpHead {
         [&self.fc6, &self.fc7].into_iter().flat_map(Linear::parameters)
     }
 
-    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes with the channels innermost, `(bins, C)` of
-    /// each view after the other, of which `bins` says the numbers.
-    pub(crate) fn pack(&self, bins: &[usize], precision: Precision) -> Result<[PackedLinear; 2]> {
+    /// For each input of fc6, pooled boxes with the channels innermost, `(bins, C)` of each view after the
+    /// other, of which `bins` says the numbers, the column of its weight: there the channels are outside.
+    fn columns(&self, bins: &[usize]) -> Result<Vec<usize>> {
         let channels = self.fc6.weight().dim(1)? / bins.iter().sum::<usize>().max(1);
         let mut columns = Vec::new();
         for &bins in bins {
             let first = columns.len();
             columns.extend((0..bins * channels).map(|i| first + i % channels * bins + i / channels));
         }
+        Ok(columns)
+    }
+
+    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes with the channels innermost.
+    pub(crate) fn pack(&self, bins: &[usize], precision: Precision) -> Result<[PackedLinear; 2]> {
+        let columns = self.columns(bins)?;
         let fc6 = self.fc6.pack(precision, |input| columns[input])?;
         Ok([fc6, self.fc7.pack(precision, |input| input)?])
+    }
+
+    /// The same layers with constant parameters, whose fc6 reads pooled boxes with the channels innermost.
+    pub(crate) fn channels_innermost(&self, bins: &[usize]) -> Result<Self> {
+        let columns: Vec<u32> = self.columns(bins)?.into_iter().map(|column| column as u32).collect();
+        Ok(Self { fc6: self.fc6.with_inputs(&columns)?, fc7: self.fc7.detached() })
     }
 }
 
@@ -193,9 +202,10 @@ impl BoxHead {
             // A softmax without rows is an error.
             return Ok(ScoredProposals { hidden, boxes, images, pairs: vec![], batch: proposals.len() });
         }
-        let scores = candle_nn::ops::softmax(&self.class.forward(&hidden)?, D::Minus1)?.to_vec2::<f32>()?;
+        let scores = candle_nn::ops::softmax(&self.class.forward(&hidden)?, D::Minus1)?;
+        let scores = scores.flatten_all()?.to_vec1::<f32>()?;
         let mut pairs = Vec::new();
-        for (row, scores) in scores.iter().enumerate() {
+        for (row, scores) in scores.chunks_exact(self.num_classes).enumerate() {
             if let Some(bad) = scores.iter().find(|s| !s.is_finite()) {
                 let reason = format!("a class score is {bad}");
                 return Err(Error::NonFinite { place: "box head", reason });
@@ -208,9 +218,14 @@ impl BoxHead {
 
     /// Faster-RCNN's own offsets, one for each pair.
     pub fn offsets(&self, scored: &ScoredProposals) -> Result<Vec<[f32; 4]>> {
-        let offsets = self.offsets.forward(&scored.hidden)?.to_vec2::<f32>()?;
-        let of_pair = |pair: &Pair| std::array::from_fn(|i| offsets[pair.row][4 * pair.label + i]);
-        Ok(scored.pairs.iter().map(of_pair).collect())
+        if scored.pairs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<u32> =
+            scored.pairs.iter().map(|pair| (pair.row * self.num_classes + pair.label) as u32).collect();
+        let offsets = self.offsets.forward(&scored.hidden)?.reshape(((), 4))?;
+        let offsets = offsets.index_select(&Tensor::new(rows, offsets.device())?, 0)?.flatten_all()?;
+        Ok(offsets.to_vec1::<f32>()?.as_chunks::<4>().0.to_vec())
     }
 
     /// The pairs of each image as boxes: decoded from `offsets`, one for each pair, and clipped to `sizes`

@@ -23,7 +23,7 @@ use crate::{
     error::{Error, Result},
     layers::rows_of_four,
     packed_head::PackedHead,
-    pooler::{Pooled, Pooler, Pooling, View},
+    pooler::{Pooler, Pooling, View},
 };
 
 /// What y means.
@@ -191,6 +191,8 @@ pub struct EnergyHead {
     /// Of fc6 and fc7 in prediction on the CPU.
     precision: Precision,
     prepared: Prepared<PackedHead>,
+    /// fc6 and fc7 as they read what a [`Sight`](crate::pooler::Sight) pools.
+    innermost: Prepared<TwoMlpHead>,
 }
 
 impl EnergyHead {
@@ -215,6 +217,7 @@ impl EnergyHead {
             pooler,
             precision: Precision::default(),
             prepared: Prepared::new(),
+            innermost: Prepared::new(),
         })
     }
 
@@ -225,75 +228,75 @@ impl EnergyHead {
         Self { precision, prepared: Prepared::new(), ..self }
     }
 
+    fn is_constant(&self) -> bool {
+        are_constant(self.mlp.parameters().chain([&self.weight, &self.bias]))
+    }
+
     /// What serves boxes of this type in prediction, where all parameters are constant: f32 on the CPU.
     fn packed(&self, y: &Tensor) -> Result<Option<Arc<PackedHead>>> {
-        let parameters = self.mlp.parameters().chain([&self.weight, &self.bias]);
-        if !is_packable(y) || !is_packable(&self.weight) || !are_constant(parameters) {
+        if !is_packable(y) || !is_packable(&self.weight) || !self.is_constant() {
             return Ok(None);
         }
-        let bins: Vec<usize> = self.pooler.views().iter().map(View::len).collect();
-        let layers = || self.mlp.pack(&bins, self.precision);
+        let layers = || self.mlp.pack(&self.bins(), self.precision);
         let packed = || PackedHead::new(self.pooler.clone(), layers()?, &self.weight, &self.bias);
         self.prepared.get(packed).map(Some)
     }
 
-    /// Pools the boxes `y (B, M, 4)`.
-    fn pool(&self, features: &BoxFeatures, y: &Tensor) -> Result<Pooled> {
+    /// The layers as a sight's pooled boxes need them.
+    fn innermost(&self) -> Result<Arc<TwoMlpHead>> {
+        let layers = || self.mlp.channels_innermost(&self.bins());
+        if self.is_constant() { self.innermost.get(layers) } else { Ok(Arc::new(layers()?)) }
+    }
+
+    /// Of a box in each view.
+    fn bins(&self) -> Vec<usize> {
+        self.pooler.views().iter().map(View::len).collect()
+    }
+
+    /// The boxes `y (B, M, 4)`, `(B·M, 4)` on the CPU, and the image and the class of each.
+    fn boxes(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Vec<u32>, Vec<u32>)> {
         let (b, m, _) = y.dims3()?;
         let boxes = features.corners(&y.to_device(&Device::Cpu)?)?.reshape((b * m, 4))?;
-        let images: Vec<u32> =
-            features.images.iter().flat_map(|&image| std::iter::repeat_n(image, m)).collect();
-        self.pooler.pool(&features.pyramid, &boxes, &images)
-    }
-
-    /// The class of each pooled box.
-    fn labels(&self, features: &BoxFeatures, pooled: &Pooled, m: usize) -> Result<Tensor> {
-        let labels: Vec<u32> = pooled.order.iter().map(|&i| features.labels[i as usize / m]).collect();
-        if let Some(&label) = labels.iter().find(|&&label| label as usize >= self.classes()) {
+        if let Some(&label) = features.labels.iter().find(|&&label| label as usize >= self.classes()) {
             return Err(unknown_class(label, self.classes()));
         }
-        Ok(Tensor::new(labels, self.weight.device())?)
+        let of_each = |of: &[u32]| of.iter().flat_map(|&of| std::iter::repeat_n(of, m)).collect();
+        Ok((boxes, of_each(&features.images), of_each(&features.labels)))
     }
 
-    /// The last layer's output for the class in question: `hidden (R, representation)` of pooled boxes → f
-    /// `(B, M)` on the CPU.
-    fn predict(
-        &self,
-        hidden: &Tensor,
-        labels: &Tensor,
-        pooled: &Pooled,
-        (b, m): (usize, usize),
-    ) -> Result<Tensor> {
-        let all = ops::linear(hidden, &self.weight, Some(&self.bias))?;
-        let f = all.gather(&labels.unsqueeze(1)?, 1)?.to_device(&Device::Cpu)?;
-        let position = Tensor::new(pooled.position.as_slice(), &Device::Cpu)?;
-        Ok(f.index_select(&position, 0)?.reshape((b, m))?)
-    }
-
+    /// f, differentiable.
     fn confidence(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
         let (b, m, _) = y.dims3()?;
-        let pooled = self.pool(features, y)?;
-        let labels = self.labels(features, &pooled, m)?;
+        let (boxes, images, labels) = self.boxes(features, y)?;
+        let pooled = self.pooler.pool(&features.pyramid, &boxes, &images)?;
+        let in_rows: Vec<u32> = pooled.order.iter().map(|&i| labels[i as usize]).collect();
         let hidden = self.mlp.forward(&pooled.features)?;
-        Ok(self.predict(&hidden, &labels, &pooled, (b, m))?.to_device(y.device())?)
+        let in_rows = Tensor::new(in_rows, self.weight.device())?.unsqueeze(1)?;
+        let f = ops::linear(&hidden, &self.weight, Some(&self.bias))?.gather(&in_rows, 1)?.squeeze(1)?;
+        let f = f.to_device(&Device::Cpu)?.index_select(&Tensor::new(pooled.position, &Device::Cpu)?, 0)?;
+        Ok(f.reshape((b, m))?.to_device(y.device())?)
     }
 
-    /// f and ∂f/∂y, back through the layers and the pooling by hand: autograd would also make the weights'
-    /// gradients.
-    fn confidence_and_gradient(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// f and with `wanted` ∂f/∂y, outside any graph, back through the layers and the pooling by hand: autograd
+    /// would also make the weights' gradients.
+    fn by_hand(&self, features: &BoxFeatures, y: &Tensor, wanted: bool) -> Result<(Tensor, Option<Tensor>)> {
         let (b, m, _) = y.dims3()?;
         let on_host = y.detach().to_device(&Device::Cpu)?;
-        let pooled = self.pool(features, &on_host)?;
-        let labels = self.labels(features, &pooled, m)?;
-        let activations = self.mlp.activations(&pooled.features)?;
-        let f = self.predict(&activations[1], &labels, &pooled, (b, m))?.detach();
-
-        let weight = self.weight.detach().index_select(&labels, 0)?;
-        let gradient = self.mlp.input_gradient(&activations, &weight)?.detach();
-        let gradient = gradient.reshape(pooled.features.shape())?;
-        let corners = self.pooler.box_gradient(&features.pyramid, &pooled, &gradient)?.reshape((b, m, 4))?;
-        let gradient = features.pull_back(&on_host, &corners)?;
-        Ok((f.to_device(y.device())?, gradient.to_device(y.device())?))
+        let (boxes, images, labels) = self.boxes(features, &on_host)?;
+        let labels = Tensor::new(labels, self.weight.device())?;
+        let (sight, layers) = (self.pooler.see(&features.pyramid, &boxes, &images)?, self.innermost()?);
+        let [hidden, output] = layers.activations(&sight.pool()?)?;
+        let f = ops::linear_at(&output, &self.weight, &self.bias, &labels)?;
+        let gradient = match wanted {
+            true => {
+                let gradient = ops::linear_at_gradient(&output, &self.weight, &labels)?;
+                let corners = sight.box_gradient(&layers.input_gradient(&hidden, &gradient)?)?;
+                Some(features.pull_back(&on_host, &corners.reshape((b, m, 4))?)?.to_device(y.device())?)
+            }
+            false => None,
+        };
+        // Read last: whoever reads waits for all that was started on a GPU.
+        Ok((f.to_device(y.device())?.reshape((b, m))?, gradient))
     }
 
     /// f of `boxes (R, 4)` as operators, for every class: (R, K).
@@ -321,12 +324,16 @@ impl EnergyModel for EnergyHead {
     type Features = BoxFeatures;
 
     fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let packed = if y.track_op() { Ok(None) } else { self.packed(y) };
-        match packed.map_err(ebm_core::Error::model)? {
-            Some(packed) => packed.f(features, y),
-            None => self.confidence(features, y),
-        }
-        .map_err(ebm_core::Error::model)
+        let score = || {
+            if !self.is_constant() || !are_constant(features.pyramid.iter().chain([y])) {
+                return self.confidence(features, y);
+            }
+            match self.packed(y)? {
+                Some(packed) => packed.f(features, y),
+                None => Ok(self.by_hand(features, y, false)?.0),
+            }
+        };
+        score().map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
@@ -339,11 +346,14 @@ impl EnergyModel for EnergyHead {
         y: &Tensor,
         is_read: &dyn Fn(usize, f64) -> bool,
     ) -> ebm_core::Result<(Tensor, Tensor)> {
-        match self.packed(y).map_err(ebm_core::Error::model)? {
+        let score = || match self.packed(y)? {
             Some(packed) => packed.f_and_gradient(features, y, is_read),
-            None => self.confidence_and_gradient(features, y),
-        }
-        .map_err(ebm_core::Error::model)
+            None => {
+                let (f, gradient) = self.by_hand(features, y, true)?;
+                Ok((f, gradient.map_or_else(|| y.zeros_like(), Ok)?))
+            }
+        };
+        score().map_err(ebm_core::Error::model)
     }
 
     /// The IoU, as continuous areas in either convention.

@@ -1,4 +1,4 @@
-//! Convolution and fully-connected layers with named initialisers.
+//! Fully-connected layers with named initialisers.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -7,26 +7,6 @@ use ebm_nn::device::Precision;
 use ebm_nn::ops::{PackedLinear, linear, linear_relu};
 
 use crate::error::Result;
-
-/// A convolution with bias that keeps the map's size.
-pub struct Conv {
-    weight: Tensor,
-    bias: Tensor,
-}
-
-impl Conv {
-    /// `weight (output, input, kernel, kernel)` drawn from `init`; `bias (output)` zero.
-    pub fn new(vb: VarBuilder, input: usize, output: usize, kernel: usize, init: Init) -> Result<Self> {
-        let weight = vb.get_with_hints((output, input, kernel, kernel), "weight", init)?;
-        Ok(Self { weight, bias: vb.get_with_hints(output, "bias", Init::Const(0.0))? })
-    }
-
-    /// `(N, H, W, C)` → `(N, H, W, O)`.
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let padding = self.weight.dim(2)? / 2;
-        Ok(ebm_nn::ops::conv2d_channels_last(x, &self.weight, Some(&self.bias), 1, padding)?)
-    }
-}
 
 /// A fully-connected layer.
 #[derive(Clone)]
@@ -69,10 +49,16 @@ impl Linear {
         self.weight.detach()
     }
 
-    /// The same with constant parameters, for tests.
-    #[cfg(test)]
+    /// The same with constant parameters.
     pub fn detached(&self) -> Self {
         Self { weight: self.weight.detach(), bias: self.bias.detach() }
+    }
+
+    /// The same with constant parameters, for inputs in another order: input i meets column `columns[i]` of the
+    /// weight.
+    pub fn with_inputs(&self, columns: &[u32]) -> Result<Self> {
+        let columns = Tensor::new(columns, self.weight.device())?;
+        Ok(Self { weight: self.weight.detach().index_select(&columns, 1)?, bias: self.bias.detach() })
     }
 
     /// Both, as they are trained.

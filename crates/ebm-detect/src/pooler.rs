@@ -1,8 +1,9 @@
 //! Pooling boxes from a pyramid: from the level that fits their size (FPN, Eq. 1 there), or from several.
 
 mod onnx;
+mod sight;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, area},
     ops,
@@ -95,7 +96,6 @@ pub struct Pooled {
     pub position: Vec<u32>,
     /// The box that row r holds: the inverse of `position`.
     pub order: Vec<u32>,
-    groups: Vec<Group>,
 }
 
 /// Boxes of one level.
@@ -215,7 +215,7 @@ impl Pooler {
             [one] => one.clone(),
             several => Tensor::cat(several, 0)?,
         };
-        Ok(Pooled { features, position, order, groups })
+        Ok(Pooled { features, position, order })
     }
 
     fn pool_group(&self, pyramid: &[Tensor], group: &Group) -> Result<Tensor> {
@@ -242,44 +242,6 @@ impl Pooler {
             [one] => Tensor::zeros((0, channels, one.bins, one.bins), dtype, device)?,
             _ => Tensor::zeros((0, self.output_len(channels)), dtype, device)?,
         })
-    }
-
-    /// The gradient in the boxes `(R, 4)`, on the CPU in the input's order, from `gradient`, of the shape of
-    /// `pooled.features` and in its order, which came of PrRoIPool. Nothing is recorded.
-    pub fn box_gradient(&self, pyramid: &[Tensor], pooled: &Pooled, gradient: &Tensor) -> Result<Tensor> {
-        let (mut found, mut start) = (Vec::with_capacity(pooled.groups.len()), 0);
-        for group in &pooled.groups {
-            let rows = group.rois.first().map_or(Ok(0), |rois| rois.dim(0))?;
-            let own = gradient.narrow(0, start, rows)?.flatten_from(1)?;
-            found.push(self.box_gradient_of_group(pyramid, group, &own)?);
-            start += rows;
-        }
-        if found.is_empty() {
-            return Ok(Tensor::zeros((0, 4), gradient.dtype(), &Device::Cpu)?);
-        }
-        let found = Tensor::cat(&found, 0)?;
-        Ok(found.index_select(&Tensor::new(pooled.position.as_slice(), &Device::Cpu)?, 0)?)
-    }
-
-    /// The same of a group's boxes in their order, from `gradient (R, C Σ size²)`.
-    fn box_gradient_of_group(&self, pyramid: &[Tensor], group: &Group, gradient: &Tensor) -> Result<Tensor> {
-        let rows = gradient.dim(0)?;
-        let (mut sum, mut start): (Option<Tensor>, usize) = (None, 0);
-        for (view, rois) in self.views.iter().zip(&group.rois) {
-            let level = self.level_seen(group.level, view);
-            let map = &pyramid[level];
-            let channels = map.dim(1)?;
-            let own = gradient.narrow(1, start, channels * view.len())?.contiguous()?;
-            let own = own.reshape((rows, channels, view.bins, view.bins))?;
-            let own = ops::prroi_pool_box_gradient(map, rois, view.out(), self.scale(level), &own)?;
-            let own = view.enlarged_all(&own.to_device(&Device::Cpu)?.narrow(1, 1, 4)?.contiguous()?)?;
-            sum = Some(match sum {
-                None => own,
-                Some(sum) => (sum + own)?,
-            });
-            start += channels * view.len();
-        }
-        sum.map_or_else(|| Ok(Tensor::zeros((rows, 4), gradient.dtype(), &Device::Cpu)?), Ok)
     }
 
     /// Map pixels per image pixel of a level.
@@ -341,17 +303,14 @@ mod tests {
         }
     }
 
-    /// Of the sum of what is pooled, weighted by place.
+    /// The sum of what is pooled, weighted by place, and its gradient in the boxes.
     fn weighted(pooler: &Pooler, pyramid: &[Tensor], boxes: &Tensor) -> (f64, Tensor) {
-        let pooled = pooler.pool(pyramid, boxes, &[0, 1, 0]).unwrap();
-        let count = pooled.features.elem_count() / 3;
-        // By the box, whose row depends on its level.
-        let weight =
-            |row: usize, i: usize| ((i * 37 + pooled.order[row] as usize * 11) % 23) as f64 / 11.0 - 1.0;
-        let weights = (0..3 * count).map(|i| weight(i / count, i % count)).collect();
-        let weights = Tensor::from_vec(weights, pooled.features.shape(), &Device::Cpu).unwrap();
-        let sum = (&pooled.features * &weights).unwrap().sum_all().unwrap().to_scalar().unwrap();
-        (sum, pooler.box_gradient(pyramid, &pooled, &weights).unwrap())
+        let sight = pooler.see(pyramid, boxes, &[0, 1, 0]).unwrap();
+        let pooled = sight.pool().unwrap();
+        let weights = (0..pooled.elem_count()).map(|i| (i * 37 % 23) as f64 / 11.0 - 1.0).collect();
+        let weights = Tensor::from_vec(weights, pooled.shape(), &Device::Cpu).unwrap();
+        let sum = (&pooled * &weights).unwrap().sum_all().unwrap().to_scalar().unwrap();
+        (sum, sight.box_gradient(&weights).unwrap())
     }
 
     #[test]

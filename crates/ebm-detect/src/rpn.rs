@@ -3,23 +3,25 @@
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::boxes::{BBox, BoxConvention, batched_nms_on, clip};
+use ebm_nn::layers::{Conv2d, Conv2dConfig};
 use ebm_nn::ops;
 use rand::RngCore;
+use rayon::prelude::*;
 
 use crate::{
-    anchors::AnchorGenerator,
+    anchors::{AnchorGenerator, Grid},
     box_coder::BoxCoder,
     config::{DetectorConfig, RpnConfig},
     error::{Error, Result},
-    layers::{Conv, rows_of_four},
+    layers::rows_of_four,
     matcher::{BalancedSampler, Match, Matcher},
 };
 
 /// The head (3×3 convolution, objectness, offsets; shared by all levels) with its anchors.
 pub struct Rpn {
-    conv: Conv,
-    objectness: Conv,
-    offsets: Conv,
+    conv: Conv2d,
+    objectness: Conv2d,
+    offsets: Conv2d,
     anchors: AnchorGenerator,
     coder: BoxCoder,
     config: RpnConfig,
@@ -32,10 +34,8 @@ pub struct RpnOutput {
     pub objectness: Tensor,
     /// `(N, K, 4)` box-coder offsets.
     pub offsets: Tensor,
-    /// The K anchors, the same for all images of a batch.
-    pub anchors: Vec<BBox>,
-    /// Anchors of each level.
-    pub level_sizes: Vec<usize>,
+    /// Where the K anchors stand, the same for all images of a batch.
+    pub grids: Vec<Grid>,
 }
 
 /// A box that may hold an object.
@@ -56,10 +56,15 @@ impl Rpn {
         let init = Init::Randn { mean: 0.0, stdev: 0.01 };
         let head = vb.pp("head");
         let count = anchors.per_position();
+        let conv = |name, output, kernel| {
+            let same = Conv2dConfig::same(channels, output, kernel);
+            let config = Conv2dConfig { weight: init, bias: Some(Init::Const(0.0)), ..same };
+            Conv2d::new(config, head.pp(name))
+        };
         Ok(Self {
-            conv: Conv::new(head.pp("conv.0.0"), channels, channels, 3, init)?,
-            objectness: Conv::new(head.pp("cls_logits"), channels, count, 1, init)?,
-            offsets: Conv::new(head.pp("bbox_pred"), channels, 4 * count, 1, init)?,
+            conv: conv("conv.0.0", channels, 3)?,
+            objectness: conv("cls_logits", count, 1)?,
+            offsets: conv("bbox_pred", 4 * count, 1)?,
             anchors,
             coder: BoxCoder { weights: [1.0; 4], convention },
             config: config.rpn.clone(),
@@ -69,21 +74,20 @@ impl Rpn {
 
     /// Runs the head on the pyramid P2 … P6 of images of `input` = (height, width) pixels, padding included.
     pub fn forward(&self, pyramid: &[Tensor], input: (usize, usize)) -> Result<RpnOutput> {
-        let (mut objectness, mut offsets, mut anchors, mut level_sizes) = (vec![], vec![], vec![], vec![]);
+        let (mut objectness, mut offsets, mut grids) = (vec![], vec![], vec![]);
         for (level, features) in pyramid.iter().enumerate() {
             let (n, _, h, w) = features.dims4()?;
             let innermost = ops::to_channels_last(features)?;
-            let hidden = self.conv.forward(&innermost)?.relu()?;
+            let hidden = self.conv.forward_channels_last(&innermost, None, true, false)?;
+            let head = |conv: &Conv2d| conv.forward_channels_last(&hidden, None, false, false);
             // (N, H, W, A·c) -> (N, H·W·A, c)
             let flatten = |map: Tensor, c: usize| map.reshape((n, h * w * self.anchors.per_position(), c));
-            objectness.push(flatten(self.objectness.forward(&hidden)?, 1)?.squeeze(D::Minus1)?);
-            offsets.push(flatten(self.offsets.forward(&hidden)?, 4)?);
-            let grid = self.anchors.grid(level, (h, w), (input.0 / h, input.1 / w));
-            level_sizes.push(grid.len());
-            anchors.extend(grid);
+            objectness.push(flatten(head(&self.objectness)?, 1)?.squeeze(D::Minus1)?);
+            offsets.push(flatten(head(&self.offsets)?, 4)?);
+            grids.push(Grid { level, height: h, width: w, strides: (input.0 / h, input.1 / w) });
         }
         let (objectness, offsets) = (Tensor::cat(&objectness, 1)?, Tensor::cat(&offsets, 1)?);
-        Ok(RpnOutput { objectness, offsets, anchors, level_sizes })
+        Ok(RpnOutput { objectness, offsets, grids })
     }
 
     /// The proposals of each image in descending objectness; `sizes` are (height, width) without padding.
@@ -94,8 +98,9 @@ impl Rpn {
         train: bool,
     ) -> Result<Vec<Vec<Proposal>>> {
         let phase = usize::from(!train);
-        let objectness = output.objectness.detach().to_vec2::<f32>()?;
-        let images = objectness.iter().zip(sizes).enumerate();
+        let anchors = output.objectness.dim(1)?.max(1);
+        let objectness = output.objectness.detach().flatten_all()?.to_vec1::<f32>()?;
+        let images = objectness.chunks(anchors).zip(sizes).enumerate();
         images.map(|(image, (logits, &size))| self.select(output, image, logits, size, phase)).collect()
     }
 
@@ -108,30 +113,33 @@ impl Rpn {
         size: (usize, usize),
         phase: usize,
     ) -> Result<Vec<Proposal>> {
-        if let Some(i) = logits.iter().position(|v| !v.is_finite()) {
+        // All are looked at: a loop that may end early is a slow one.
+        let are_finite = logits.iter().fold(true, |all, v| all & v.is_finite());
+        if let Some(i) = logits.iter().position(|v| !are_finite && !v.is_finite()) {
             return Err(Error::NonFinite {
                 place: "rpn",
                 reason: format!("anchor {i} has objectness {}", logits[i]),
             });
         }
-        let (candidates, candidate_levels) =
-            best_of_each_level(logits, &output.level_sizes, self.config.pre_nms[phase]);
+        let sizes: Vec<usize> = output.grids.iter().map(|grid| self.anchors.count(grid)).collect();
+        let best = best_of_each_level(logits, &sizes, self.config.pre_nms[phase]);
+        let candidates: Vec<u32> = best.iter().map(|best| best.anchor).collect();
         let device = output.objectness.device();
         let rows = Tensor::new(candidates.as_slice(), device)?;
         let offsets = output.offsets.detach().get(image)?.index_select(&rows, 0)?.flatten_all()?;
         let offsets = offsets.to_vec1::<f32>()?;
         let (mut boxes, mut scores, mut levels) = (vec![], vec![], vec![]);
-        let candidates = candidates.iter().zip(&candidate_levels).zip(offsets.as_chunks::<4>().0);
-        for ((&index, &level), offsets) in candidates {
-            let decoded = self.coder.decode(offsets, &output.anchors[index as usize]);
+        for (best, offsets) in best.iter().zip(offsets.as_chunks::<4>().0) {
+            let anchor = self.anchors.anchor(&output.grids[best.level], best.in_level);
+            let decoded = self.coder.decode(offsets, &anchor);
             let bbox = clip(&decoded, size.1 as f32, size.0 as f32, self.convention);
             let end = self.convention.offset();
             let sides = [bbox[2] - bbox[0] + end, bbox[3] - bbox[1] + end];
             // `!(a >= b)` also drops what is not a number.
             if sides.iter().all(|&side| side >= self.config.min_size) {
                 boxes.push(bbox);
-                scores.push(logits[index as usize]);
-                levels.push(level);
+                scores.push(logits[best.anchor as usize]);
+                levels.push(best.level);
             }
         }
         let kept = batched_nms_on(device, &boxes, &scores, &levels, self.config.nms, self.convention)?;
@@ -157,15 +165,16 @@ impl Rpn {
             size: self.config.sample_size,
             positive_fraction: self.config.positive_fraction,
         };
-        let count = output.anchors.len();
+        let anchors: Vec<BBox> = output.grids.iter().flat_map(|grid| self.anchors.grid(grid)).collect();
+        let count = anchors.len();
         let (mut sampled, mut labels, mut positive, mut targets) = (vec![], vec![], vec![], vec![]);
         for (image, objects) in objects.iter().enumerate() {
-            let matches = matcher.assign(&output.anchors, objects);
+            let matches = matcher.assign(&anchors, objects);
             let (positives, negatives) = sampler.sample(&matches, rng);
             for &anchor in &positives {
                 let Match::Object(object) = matches[anchor] else { continue };
                 positive.push((image * count + anchor) as u32);
-                targets.push(self.coder.encode(&objects[object], &output.anchors[anchor]));
+                targets.push(self.coder.encode(&objects[object], &anchors[anchor]));
             }
             for (anchors, label) in [(positives, 1f32), (negatives, 0f32)] {
                 labels.extend(std::iter::repeat_n(label, anchors.len()));
@@ -192,23 +201,76 @@ impl Rpn {
     }
 }
 
-/// Indices of the `most` anchors of each level with the highest `logits`, in descending order, ties by index;
-/// and their levels.
-fn best_of_each_level(logits: &[f32], level_sizes: &[usize], most: usize) -> (Vec<u32>, Vec<usize>) {
-    let by_logit = |&a: &u32, &b: &u32| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b));
-    let (mut best, mut levels) = (Vec::new(), vec![]);
-    let mut start = 0;
-    for (level, &count) in level_sizes.iter().enumerate() {
-        let end = start + count as u32;
-        let mut order: Vec<u32> = (start..end).collect();
-        if most < count {
-            order.select_nth_unstable_by(most, by_logit);
-            order.truncate(most);
+/// An anchor that may become a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Best {
+    /// Among all anchors, and among those of its level.
+    anchor: u32,
+    in_level: usize,
+    level: usize,
+}
+
+/// Anchors that are chosen from at a time.
+const CHUNK: usize = 1 << 13;
+
+/// A number for an anchor of a level that is the smaller the higher its logit, in the order of
+/// [`f32::total_cmp`]; its lower half is the anchor, so that of two with one logit the first comes first.
+fn rank(logit: f32, anchor: usize) -> u64 {
+    let bits = logit.to_bits();
+    let ascending = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+    u64::from(!ascending) << 32 | anchor as u64
+}
+
+/// The `most` anchors of each level with the highest `logits`, in descending order, ties by index.
+fn best_of_each_level(logits: &[f32], level_sizes: &[usize], most: usize) -> Vec<Best> {
+    let keep_best = |ranks: &mut Vec<u64>| {
+        if most < ranks.len() {
+            ranks.select_nth_unstable(most);
+            ranks.truncate(most);
         }
-        order.sort_unstable_by(by_logit);
-        levels.resize(levels.len() + order.len(), level);
-        best.extend(order);
-        start = end;
+    };
+    let mut best = Vec::new();
+    let mut start = 0;
+    for (level, &size) in level_sizes.iter().enumerate() {
+        let chunks = logits[start..start + size].par_chunks(CHUNK).enumerate();
+        let mut ranks: Vec<u64> = chunks
+            .flat_map_iter(|(chunk, logits)| {
+                let anchors = chunk * CHUNK..;
+                let mut ranks =
+                    logits.iter().zip(anchors).map(|(logit, anchor)| rank(*logit, anchor)).collect();
+                keep_best(&mut ranks);
+                ranks
+            })
+            .collect();
+        keep_best(&mut ranks);
+        ranks.sort_unstable();
+        let anchors = ranks.into_iter().map(|rank| rank as u32);
+        best.extend(anchors.map(|i| Best { anchor: start as u32 + i, in_level: i as usize, level }));
+        start += size;
     }
-    (best, levels)
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_of_each_level_are_those_of_a_sort() {
+        // With ties, among them where the choice ends; the first level has more anchors than a chunk.
+        let first = 2 * CHUNK + 40;
+        let mut logits: Vec<f32> = (0..first + 20).map(|i| ((i * 37) % 1009) as f32 - 500.0).collect();
+        logits[7] = -0.0;
+        for most in [0, 1, 7, 20, 40, CHUNK + 1] {
+            let found = best_of_each_level(&logits, &[first, 0, 20], most);
+            let mut expected = Vec::new();
+            for (level, range) in [(0, 0..first), (2, first..first + 20)] {
+                let mut order: Vec<usize> = range.clone().collect();
+                order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+                let best = |anchor| Best { anchor: anchor as u32, in_level: anchor - range.start, level };
+                expected.extend(order.into_iter().take(most).map(best));
+            }
+            assert_eq!(found, expected, "{most}");
+        }
+    }
 }

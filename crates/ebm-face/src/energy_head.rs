@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{Tensor, Var};
+use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_core::EnergyModel;
 use ebm_nn::init;
@@ -88,12 +88,17 @@ impl EnergyHead {
         })
     }
 
-    /// What f needs of an image: g_x (B, X) -> W_x g_x + b, (B, H).
+    /// What f needs of an image: g_x (B, X) -> W_x g_x + b, (B, H). In prediction those of few images come to the
+    /// CPU, where f of few candidates is [soonest known](LateFusion::is_brief).
     ///
     /// # Errors
     /// When `g_x` has another shape.
     pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
-        Ok(linear(g_x, &self.parts()?.x_weight, Some(&self.join.1))?)
+        let features = linear(g_x, &self.parts()?.x_weight, Some(&self.join.1))?;
+        if features.track_op() || !LateFusion::is_brief(g_x.dim(0)?) {
+            return Ok(features);
+        }
+        Ok(features.to_device(&Device::Cpu)?)
     }
 
     fn parts(&self) -> Result<Arc<Parts>> {
@@ -139,14 +144,7 @@ impl EnergyHead {
     }
 
     fn scores_and_gradients(&self, features: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
-        if y.device().is_cpu() {
-            return Ok(self.parts()?.late.score_and_grad(features, y)?);
-        }
-        let y = Var::from_tensor(&y.detach())?;
-        let f = self.scores(&features.detach(), &y)?;
-        let gradients = f.sum_all()?.backward()?;
-        let gradient = gradients.get(&y).ok_or(ebm_core::Error::NoGradient)?;
-        Ok((f.detach(), gradient.detach()))
+        Ok(self.parts()?.late.score_and_grad(features, y)?)
     }
 }
 

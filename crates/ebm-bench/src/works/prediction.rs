@@ -136,7 +136,8 @@ fn climbing(
         if steps == 0 {
             return Ok(Box::new(estimate));
         }
-        let y0 = (estimate.ones_like()?.unsqueeze(1)? * AGE)?;
-        Ok(Box::new((estimate, refine(&energy, &energy.features(&features)?, &y0, &ascent)?)))
+        let features = energy.features(&features)?;
+        let y0 = (Tensor::ones((estimate.dim(0)?, 1, 1), features.dtype(), features.device())? * AGE)?;
+        Ok(Box::new((estimate, refine(&energy, &features, &y0, &ascent)?)))
     })
 }

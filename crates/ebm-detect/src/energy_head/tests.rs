@@ -95,8 +95,9 @@ fn features() -> BoxFeatures {
 /// The same branch with constant parameters.
 fn constant(head: &EnergyHead) -> EnergyHead {
     let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
-    let (pooler, mlp, prepared) = (head.pooler.clone(), head.mlp.detached(), Prepared::new());
-    EnergyHead { pooler, mlp, weight, bias, precision: Precision::Full, prepared }
+    let (pooler, mlp) = (head.pooler.clone(), head.mlp.detached());
+    let (prepared, innermost) = (Prepared::new(), Prepared::new());
+    EnergyHead { pooler, mlp, weight, bias, precision: Precision::Full, prepared, innermost }
 }
 
 fn difference(a: &Tensor, b: &Tensor) -> f32 {

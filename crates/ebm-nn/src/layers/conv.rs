@@ -300,6 +300,7 @@ impl Conv2d {
                     Padding::Same => Form::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
                 });
             }
+            let weight = if self.depthwise { weight } else { ops::in_order(&weight)? };
             Ok(Form::Plain(weight.detach(), bias.map(|bias| bias.detach())))
         })
     }

@@ -1,12 +1,12 @@
 //! Kernels as a part of candle's graph.
 //!
 //! candle's backward pass adds every gradient to zeros that it has just written, on threads of its own that
-//! wait in a loop: for a training step that is as long as its products. So on the CPU it sees little of the
-//! gradients. In its graph a kernel is an operation on *tokens*, single numbers, whose gradient is the number of
-//! gradients that have been handed over; these themselves go from one kernel's [`Inbox`] to the next. The result
-//! that callers get is an operation on the kernel's token: what candle's own operations say its gradient is, goes
-//! to the inbox as well. So candle's order, that a result's gradient is whole before it is handed on, holds for
-//! both.
+//! wait in a loop: for a training step on the CPU that is as long as its products, and a quarter of the step on a
+//! GPU. So it sees little of the gradients. In its graph a kernel is an operation on *tokens*, single numbers, whose
+//! gradient is the number of gradients that have been handed over; these themselves go from one kernel's [`Inbox`]
+//! to the next. The result that callers get is an operation on the kernel's token: what candle's own operations say
+//! its gradient is, goes to the inbox as well. So candle's order, that a result's gradient is whole before it is
+//! handed on, holds for both.
 //!
 //! That leaves the variables, whose gradients are the result: [`backward`] keeps those aside that come from
 //! kernels.
@@ -14,7 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
@@ -23,8 +23,7 @@ use std::thread::ThreadId;
 use candle_core::CudaStorage;
 use candle_core::backprop::GradStore;
 use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Device, Layout, Result, Shape, Storage, Tensor, TensorId,
-    bail,
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Storage, Tensor, TensorId, bail,
 };
 
 use super::kernel::{Argument, Kernel, by_type};
@@ -48,7 +47,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 
 fn backward_here(loss: &Tensor) -> Result<GradStore> {
     let aside = Aside::open(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
-    let mut gradients = loss.backward()?;
+    let mut gradients = loss.backward().inspect_err(|_| forget_pass())?;
     for (variable, gradient) in aside.close() {
         let gradient = match gradients.remove(&variable) {
             Some(other) => sum(&other, &gradient)?,
@@ -106,29 +105,75 @@ impl Drop for Aside {
     }
 }
 
-/// The sums of the gradients in a result that were handed over, and how many they are: of each thread that is in
-/// a backward pass.
+thread_local! {
+    /// How many backward passes of this thread are known to have failed: where tokens are on a GPU, whose numbers
+    /// are not read, what such a pass has left is known by this.
+    static FAILED: Cell<u64> = const { Cell::new(0) };
+    /// The number 1 on each device: what every gradient in a token is.
+    static ONES: RefCell<Vec<Tensor>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What this thread's pass has handed over so far counts for nothing.
+fn forget_pass() {
+    FAILED.set(FAILED.get() + 1);
+}
+
+/// [`FAILED`] for gradients beside this tensor. On the CPU the tokens' numbers say more: a pass that was begun
+/// while another one waits does not end that one.
+fn failed_beside(tensor: &Tensor) -> u64 {
+    if tensor.device().is_cpu() { 0 } else { FAILED.get() }
+}
+
+/// The number 1 where this tensor is.
+fn one_beside(tensor: &Tensor) -> Result<Tensor> {
+    ONES.with_borrow_mut(|ones| {
+        if let Some(one) = ones.iter().find(|one| one.device().same_device(tensor.device())) {
+            return Ok(one.clone());
+        }
+        let one = Tensor::new(1f32, tensor.device())?;
+        ones.push(one.clone());
+        Ok(one)
+    })
+}
+
+/// The gradients in a result that were handed over in one backward pass.
+struct Received {
+    sum: Tensor,
+    count: usize,
+    /// [`failed_beside`] them.
+    failed: u64,
+}
+
+/// Those of each thread that is in a backward pass.
 #[derive(Default)]
-struct Inbox(Mutex<HashMap<ThreadId, (Tensor, usize)>>);
+struct Inbox(Mutex<HashMap<ThreadId, Received>>);
 
 impl Inbox {
     /// Hands a gradient over. What comes back is the gradient in the token.
     fn add(&self, gradient: Tensor) -> Result<Tensor> {
-        let thread = std::thread::current().id();
-        let before = lock(&self.0).remove(&thread);
+        let (thread, failed) = (std::thread::current().id(), failed_beside(&gradient));
+        let one = one_beside(&gradient)?;
+        let before = lock(&self.0).remove(&thread).filter(|before| before.failed == failed);
         // Outside the lock: several threads add.
-        let total = match before {
-            Some((total, count)) => (sum(&total, &gradient)?, count + 1),
-            None => (gradient, 1),
+        let received = match before {
+            Some(before) => Received { sum: sum(&before.sum, &gradient)?, count: before.count + 1, failed },
+            None => Received { sum: gradient, count: 1, failed },
         };
-        lock(&self.0).insert(thread, total);
-        Tensor::new(1f32, &Device::Cpu)
+        lock(&self.0).insert(thread, received);
+        Ok(one)
     }
 
-    /// The sum of `count` gradients.
-    fn take(&self, count: f32) -> Result<Tensor> {
-        match lock(&self.0).remove(&std::thread::current().id()) {
-            Some((total, found)) if found as f32 == count => Ok(total),
+    /// The sum of the gradients, of which the gradient in the token is the number. A number on a GPU is not
+    /// read: that would wait for all that was started there.
+    fn take(&self, token_gradient: &Tensor) -> Result<Tensor> {
+        let received = lock(&self.0).remove(&std::thread::current().id());
+        match received.filter(|received| received.failed == failed_beside(token_gradient)) {
+            Some(Received { sum, count, .. })
+                if !token_gradient.device().is_cpu()
+                    || token_gradient.to_scalar::<f32>()? == count as f32 =>
+            {
+                Ok(sum)
+            }
             _ => bail!("a backward pass through this graph failed before; its next one is right again"),
         }
     }
@@ -163,7 +208,7 @@ struct Node<K, const N: usize> {
 
 impl<K: Kernel<N>, const N: usize> Node<K, N> {
     fn gradients(&self, token: &Tensor, token_gradient: &Tensor) -> Result<[Option<Tensor>; N]> {
-        let gradient = self.inbox.take(token_gradient.to_scalar()?)?;
+        let gradient = self.inbox.take(token_gradient)?;
         let Some(result) = self.result.get() else { bail!("{} has no result", self.kernel.name()) };
         let mut gradients = self.kernel.gradients(self.arguments.each_ref(), result, &gradient)?;
         for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
@@ -183,9 +228,15 @@ struct Token<K, const N: usize>(Arc<Node<K, N>>);
 /// The operation from a token to the result.
 struct Open {
     /// The numbers, until they are in the result.
-    storage: Mutex<Option<(CpuStorage, Shape)>>,
+    storage: Mutex<Option<(Storage, Shape)>>,
     inbox: Arc<Inbox>,
     result: Arc<OnceLock<TensorId>>,
+}
+
+impl Open {
+    fn take(&self) -> Result<(Storage, Shape)> {
+        lock(&self.storage).take().ok_or_else(|| candle_core::Error::Msg("a result is taken once".into()))
+    }
 }
 
 impl CustomOp1 for Open {
@@ -194,7 +245,18 @@ impl CustomOp1 for Open {
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        lock(&self.storage).take().ok_or_else(|| candle_core::Error::Msg("a result is taken once".into()))
+        match self.take()? {
+            (Storage::Cpu(storage), shape) => Ok((storage, shape)),
+            _ => bail!("a result must be where its token is"),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        match self.take()? {
+            (Storage::Cuda(storage), shape) => Ok((storage, shape)),
+            _ => bail!("a result must be where its token is"),
+        }
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
@@ -209,7 +271,7 @@ impl Drop for Open {
     }
 }
 
-/// The kernel's result on the CPU; `link` makes a token of others, or of arguments.
+/// The kernel's result; `link` makes a token of others, or of arguments.
 fn linked<K: Kernel<N>, const N: usize>(
     kernel: K,
     arguments: [Tensor; N],
@@ -219,7 +281,6 @@ fn linked<K: Kernel<N>, const N: usize>(
         return kernel.run(arguments.each_ref());
     }
     let (storage, shape) = kernel.compute(arguments.each_ref())?;
-    let Storage::Cpu(storage) = storage else { bail!("{} did not run on the CPU", kernel.name()) };
     let sources = {
         let known = lock(&SOURCES);
         arguments.each_ref().map(|argument| known.get(&argument.id()).cloned())
@@ -239,27 +300,6 @@ fn linked<K: Kernel<N>, const N: usize>(
     Ok(result)
 }
 
-/// A kernel as candle's operation, where tokens do not serve: on a GPU.
-#[cfg(feature = "cuda")]
-struct Op<K>(K);
-
-#[cfg(feature = "cuda")]
-impl<K> Op<K> {
-    fn cpu<const N: usize>(&self, arguments: [Argument<'_>; N]) -> Result<(CpuStorage, Shape)>
-    where
-        K: Kernel<N>,
-    {
-        Ok((self.0.cpu(arguments)?, self.0.shape(arguments.map(|(_, layout)| layout.shape()))?))
-    }
-
-    fn cuda<const N: usize>(&self, arguments: [crate::cuda::Argument<'_>; N]) -> Result<(CudaStorage, Shape)>
-    where
-        K: Kernel<N>,
-    {
-        Ok((self.0.cuda(arguments)?, self.0.shape(arguments.map(|(_, layout)| layout.shape()))?))
-    }
-}
-
 /// A kernel of these arguments, each with its layout, as the operation of candle's that takes as many.
 macro_rules! operation {
     (@tuple $a:ident) => { $a };
@@ -268,11 +308,6 @@ macro_rules! operation {
         impl<K: Kernel<$count> + Send + Sync + 'static> Apply<$count> for K {
             fn apply(self, arguments: [&Tensor; $count]) -> Result<Tensor> {
                 let arguments = self.in_order(arguments)?;
-                #[cfg(feature = "cuda")]
-                if arguments.iter().any(|argument| !argument.device().is_cpu()) {
-                    let [$a $(, $b)*] = arguments;
-                    return $a.$apply($(&$b,)* Op(self));
-                }
                 linked(self, arguments, |[$a $(, $b)*], token| $a.$apply($(&$b,)* token))
             }
         }
@@ -292,39 +327,23 @@ macro_rules! operation {
                 Ok((CpuStorage::F32(vec![0.0]), Shape::from(())))
             }
 
-            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* token: &Tensor, grad: &Tensor) -> Result<$gradients> {
-                let _ = ($a, $($b,)*);
-                let [$a $(, $b)*] = self.0.gradients(token, grad)?;
-                Ok(operation!(@tuple $a $(, $b)*))
-            }
-        }
-
-        #[cfg(feature = "cuda")]
-        impl<K: Kernel<$count>> $op for Op<K> {
-            fn name(&self) -> &'static str {
-                self.0.name()
-            }
-
-            fn cpu_fwd(
-                &self,
-                $a: &CpuStorage,
-                $la: &Layout,
-                $($b: &CpuStorage, $lb: &Layout,)*
-            ) -> Result<(CpuStorage, Shape)> {
-                self.cpu([($a, $la) $(, ($b, $lb))*])
-            }
-
+            #[cfg(feature = "cuda")]
             fn cuda_fwd(
                 &self,
                 $a: &CudaStorage,
-                $la: &Layout,
-                $($b: &CudaStorage, $lb: &Layout,)*
+                _: &Layout,
+                $(_: &CudaStorage, $lb: &Layout,)*
             ) -> Result<(CudaStorage, Shape)> {
-                self.cuda([($a, $la) $(, ($b, $lb))*])
+                use candle_core::backend::BackendStorage;
+                $(let _ = $lb;)*
+                // No one reads it.
+                let (device, shape) = ($a.device(), Shape::from(()));
+                Ok((CudaStorage::wrap_cuda_slice(crate::cuda::unwritten::<f32>(device, 1)?, device.clone()), shape))
             }
 
-            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* result: &Tensor, grad: &Tensor) -> Result<$gradients> {
-                let [$a $(, $b)*] = self.0.gradients([$a $(, $b)*], result, grad)?;
+            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* token: &Tensor, grad: &Tensor) -> Result<$gradients> {
+                let _ = ($a, $($b,)*);
+                let [$a $(, $b)*] = self.0.gradients(token, grad).inspect_err(|_| forget_pass())?;
                 Ok(operation!(@tuple $a $(, $b)*))
             }
         }

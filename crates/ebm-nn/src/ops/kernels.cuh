@@ -30,6 +30,17 @@ struct bf16 {
 template <typename T> struct Wide { typedef T type; };
 template <> struct Wide<bf16> { typedef float type; };
 
+// Numbers that lie side by side and are read or written at once.
+template <typename T> struct alignas(4 * sizeof(T)) Four { T of[4]; };
+
+template <typename T> __device__ __forceinline__ Four<T> four_at(const T *from, i64 i) { return *reinterpret_cast<const Four<T> *>(from + i); }
+template <typename T> __device__ __forceinline__ void put_four(T *to, i64 i, const Four<T> &four) { *reinterpret_cast<Four<T> *>(to + i) = four; }
+
+// Whether rows of so many numbers from here on can be read so.
+template <typename T> __device__ __forceinline__ bool is_by_fours(const T *from, i64 len) {
+  return reinterpret_cast<unsigned long long>(from) % sizeof(Four<T>) == 0 && len % 4 == 0;
+}
+
 // Defines NAME_f32 and NAME_f64, which call the template BODY<T> with these parameters.
 #define KERNEL(name, body, parameters_f32, parameters_f64, arguments)                              \
   extern "C" __global__ void name##_f32 parameters_f32 { body<float> arguments; }                  \

@@ -34,7 +34,7 @@ __device__ void partial(u32, const T *x, const T *grad, const double *stats, dou
   int c = blockIdx.x % groups * ACROSS + threadIdx.x % ACROSS, lane = threadIdx.x / ACROSS;
   i64 each = ((i64)rows + num_shares - 1) / num_shares, end = c < channels ? least<i64>(rows, (share + 1) * each) : 0;
   double a = 0.0, b = 0.0, mean = has_grad && c < channels ? stats[c] : 0.0;
-#pragma unroll 4
+#pragma unroll 8
   for (i64 row = share * each + lane; row < end; row += LANES) {
     double value = (W)x[row * channels + c];
     if (has_grad) {

@@ -4,7 +4,7 @@ use candle_core::{CudaDevice, Result, bail};
 
 use super::{BBox, BoxConvention};
 use crate::boxes::area;
-use crate::cuda::{count, launch, sizes};
+use crate::cuda::{count, launch, sizes, unwritten};
 
 /// Boxes of a word of bits, and threads that walk through a group (`nms.cu`).
 const WORD: usize = 64;
@@ -37,9 +37,8 @@ pub(super) fn suppress(
     }
     let (rows, starts, ends) =
         (device.clone_htod(&rows)?, device.clone_htod(&starts)?, device.clone_htod(&ends)?);
-    let mut overlaps = device.alloc_zeros::<u64>(len * words)?;
+    let (mut overlaps, mut kept) = (unwritten::<u64>(device, len * words)?, unwritten::<i32>(device, len)?);
     let mut gone = device.alloc_zeros::<u64>(groups.len() * words)?;
-    let mut kept = device.alloc_zeros::<i32>(len)?;
     let ([width], equal) = (sizes([words])?, i32::from(convention == BoxConvention::Inclusive));
     let offset = convention.offset();
     launch!(device, NMS::"nms_overlaps", f32, len * words;

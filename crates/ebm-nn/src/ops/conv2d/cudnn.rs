@@ -31,7 +31,17 @@ const WORKSPACE: usize = 1 << 30;
 /// Products of f32 go through TF32 where the device was opened so and the GPU has it; sums are f32, of bf16
 /// too.
 pub(super) fn conv2d(x: &Tensor, w: &Tensor, geometry: Geometry) -> crate::Result<Tensor> {
-    Ok(Conv2d { geometry, role: Role::Forward }.apply([x, w])?)
+    let w = if is_innermost(w.layout())? { w.clone() } else { w.contiguous()? };
+    Ok(Conv2d { geometry, role: Role::Forward }.apply([&x.contiguous()?, &w])?)
+}
+
+/// Filters (O, C, kh, kw) that are stored as (O, kh, kw, C), the order in which cuDNN reads them.
+pub(crate) fn innermost(w: &Tensor) -> crate::Result<Tensor> {
+    Ok(w.permute((0, 2, 3, 1))?.contiguous()?.permute((0, 3, 1, 2))?)
+}
+
+fn is_innermost(w: &Layout) -> Result<bool> {
+    Ok(w.permute(&[0, 2, 3, 1])?.is_contiguous())
 }
 
 /// Which of a convolution's three tensors is made out of the other two.
@@ -199,16 +209,14 @@ impl Conv2d {
         let (device, g) = (a.0.device(), &self.geometry);
         match self.role {
             Role::Forward => {
-                let (x, packed) = (elements::<T>(a.0, a.1)?, self.packed::<T>(b)?);
-                let w = packed.as_ref().map_or_else(|| elements::<T>(b.0, b.1), |w| Ok(w.slice(..)))?;
-                let len = g.batch * g.filters * g.pixels();
-                Ok(CudaStorage::wrap_cuda_slice(self.product(device, (&x, &w), len)?, device.clone()))
+                let (x, len) = (elements::<T>(a.0, a.1)?, g.batch * g.filters * g.pixels());
+                let y = self.with_filters::<T>(b, |w| self.product(device, (&x, w), len))?;
+                Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
             }
             Role::Data => {
-                let (dy, packed) = (elements::<T>(b.0, b.1)?, self.packed::<T>(a)?);
-                let w = packed.as_ref().map_or_else(|| elements::<T>(a.0, a.1), |w| Ok(w.slice(..)))?;
-                let len = g.batch * g.channels * g.plane();
-                Ok(CudaStorage::wrap_cuda_slice(self.product(device, (&w, &dy), len)?, device.clone()))
+                let (dy, len) = (elements::<T>(b.0, b.1)?, g.batch * g.channels * g.plane());
+                let dx = self.with_filters::<T>(a, |w| self.product(device, (w, &dy), len))?;
+                Ok(CudaStorage::wrap_cuda_slice(dx, device.clone()))
             }
             Role::Filter => {
                 let (x, dy) = (elements::<T>(a.0, a.1)?, elements::<T>(b.0, b.1)?);
@@ -260,21 +268,30 @@ impl Conv2d {
         }
     }
 
-    /// Whether filters (O, C, kh, kw) of the parameters' type are what cuDNN reads.
+    /// Whether filters (O, C, kh, kw) of the parameters' type are what cuDNN writes.
     fn is_in_order<T: Element>(&self) -> bool {
         (self.geometry.taps() == 1 || self.geometry.channels == 1) && T::DTYPE == T::Wide::DTYPE
     }
 
-    /// The filters as cuDNN reads them, (O, kh, kw, C) in the maps' type, where they are not.
-    fn packed<T: Element>(&self, (w, layout): Argument<'_>) -> Result<Option<CudaSlice<T>>> {
-        if self.is_in_order::<T>() {
-            return Ok(None);
+    /// What `run` makes of the filters as cuDNN reads them, (O, kh, kw, C) in the maps' type.
+    fn with_filters<T: Element>(
+        &self,
+        (w, layout): Argument<'_>,
+        run: impl FnOnce(&CudaView<'_, T>) -> Result<CudaSlice<T>>,
+    ) -> Result<CudaSlice<T>> {
+        let inner = layout.permute(&[0, 2, 3, 1])?;
+        if !inner.is_contiguous() {
+            let (device, g) = (w.device(), &self.geometry);
+            let (w, len) = (elements::<T::Wide>(w, layout)?, g.filters * g.depth());
+            let ([c, taps], mut to) = (sizes([g.channels, g.taps()])?, unwritten::<T>(device, len)?);
+            launch!(device, FILTERS::"filters_pack", T, len; &w, &mut to, &c, &taps);
+            return run(&to.slice(..));
         }
-        let (device, g) = (w.device(), &self.geometry);
-        let (w, len) = (elements::<T::Wide>(w, layout)?, g.filters * g.depth());
-        let ([c, taps], mut to) = (sizes([g.channels, g.taps()])?, unwritten::<T>(device, len)?);
-        launch!(device, FILTERS::"filters_pack", T, len; &w, &mut to, &c, &taps);
-        Ok(Some(to))
+        if w.dtype() == T::DTYPE {
+            return run(&elements::<T>(w, &inner)?);
+        }
+        let rounded = w.to_dtype(&inner, T::DTYPE)?;
+        run(&elements::<T>(&rounded, &Layout::contiguous(inner.shape()))?)
     }
 
     /// What cuDNN makes of two tensors: `len` numbers.
@@ -307,6 +324,9 @@ impl Conv2d {
 }
 
 impl Kernel<2> for Conv2d {
+    /// Filters may lie as [`innermost`] says.
+    const STRIDED: bool = true;
+
     fn name(&self) -> &'static str {
         "conv2d by cuDNN"
     }

@@ -1,11 +1,15 @@
-use candle_core::Var;
+use candle_core::{Device, Var};
 
 use super::*;
-use crate::ops::testing::{check_gradients, distance, noise_tensor};
+use crate::ops::testing::{check_devices, check_gradients, devices, distance, noise_tensor};
 use crate::ops::{add_relu, conv2d_channels_last, prelu, relu};
 
 fn var(shape: &[usize], salt: u64) -> Var {
-    Var::from_tensor(&noise_tensor(shape, salt).unwrap()).unwrap()
+    var_on(&Device::Cpu, shape, salt)
+}
+
+fn var_on(device: &Device, shape: &[usize], salt: u64) -> Var {
+    Var::from_tensor(&noise_tensor(shape, salt).unwrap().to_device(device).unwrap()).unwrap()
 }
 
 /// Kernels and candle's operations in turn; x, w and what lies between are used by both, more than once.
@@ -25,15 +29,18 @@ fn mixed(x: &Tensor, w: &Tensor) -> Tensor {
 fn kernels_and_other_operations_share_gradients() {
     let inputs = [noise_tensor(&[4, 4], 1).unwrap(), noise_tensor(&[4, 4], 2).unwrap()];
     check_gradients(|t| Ok(mixed(&t[0], &t[1])), &inputs, 1e-5, 1e-7).unwrap();
+    check_devices(|t| Ok(mixed(&t[0], &t[1])), &inputs, 1e-12).unwrap();
     // Kept aside or not, once or again.
-    let (x, w) = (var(&[4, 4], 1), var(&[4, 4], 2));
-    let loss = mixed(&x, &w).sum_all().unwrap();
-    let expected = loss.backward().unwrap();
-    for _ in 0..2 {
-        let found = backward(&loss).unwrap();
-        for var in [&x, &w] {
-            let (found, expected) = (found.get(var).unwrap(), expected.get(var).unwrap());
-            assert!(distance(found, expected).unwrap() < 1e-14);
+    for device in devices() {
+        let (x, w) = (var_on(&device, &[4, 4], 1), var_on(&device, &[4, 4], 2));
+        let loss = mixed(&x, &w).sum_all().unwrap();
+        let expected = loss.backward().unwrap();
+        for _ in 0..2 {
+            let found = backward(&loss).unwrap();
+            for var in [&x, &w] {
+                let (found, expected) = (found.get(var).unwrap(), expected.get(var).unwrap());
+                assert!(distance(found, expected).unwrap() < 1e-14);
+            }
         }
     }
     assert!(KEPT.with_borrow(Vec::is_empty));
@@ -67,6 +74,28 @@ fn a_result_is_forgotten_with_its_last_user() {
     assert!(!lock(&SOURCES).contains_key(&relu(&x.detach()).unwrap().id()));
 }
 
+/// A number of a GPU is not read, and yet nothing of a pass that failed is left.
+#[test]
+fn after_a_failure_the_next_pass_is_right_on_a_gpu() {
+    for device in devices().into_iter().skip(1) {
+        let x = var_on(&device, &[3], 1);
+        let shared = relu(&x).unwrap();
+        // The gradient of `shared` by way of the sum comes before the failure, if it comes first.
+        let stuck = Stuck.apply([&relu(&shared).unwrap()]).unwrap();
+        let bad =
+            [(&stuck + &shared).unwrap(), (&shared + &stuck).unwrap()].map(|sum| sum.sum_all().unwrap());
+        let good = relu(&shared).unwrap().sum_all().unwrap();
+        let expected = good.backward().unwrap().get(&x).unwrap().to_vec1::<f64>().unwrap();
+        for bad in bad {
+            assert!(backward(&bad).is_err() && bad.backward().is_err());
+            for _ in 0..2 {
+                let found = backward(&good).unwrap().get(&x).unwrap().to_vec1::<f64>().unwrap();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}
+
 /// An operation without a gradient.
 struct Stuck;
 
@@ -81,6 +110,11 @@ impl Kernel<1> for Stuck {
 
     fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
         by_type!("stuck", arguments, |[x]| x.to_vec())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> Result<CudaStorage> {
+        candle_core::backend::BackendStorage::try_clone(x.0, x.1)
     }
 }
 

@@ -28,7 +28,7 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor, Var};
 
 use self::kernel::{Head, Wanted, pack_backward, pack_forward};
 use self::network::{Network, Sizes};
@@ -38,6 +38,9 @@ use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::relu::relu;
 use crate::prepared::{Prepared, are_constant};
 use crate::{Error, Result};
+
+/// Candidates that a CPU scores in less time than a GPU takes to start.
+const BRIEF: usize = 64;
 
 /// The layers of a head that fuses late, `f = w · max(a + W_y g_y, 0) + bias` with `g_y` from fully-connected
 /// layers on y, in one pass. Of constant parameters on the CPU it keeps packed weights.
@@ -92,33 +95,57 @@ impl LateFusion {
         })
     }
 
-    /// `a` (B, H) and `y` (B, M, D) -> f (B, M). Differentiable in both and in the parameters. On the CPU in
-    /// f32 or f64 one pass, whose result has the same bits for every number of threads; elsewhere tensor
-    /// operations.
+    /// `a` (B, H) and `y` (B, M, D) -> f (B, M), where y is. Differentiable in both and in the parameters. On the
+    /// CPU in f32 or f64 one pass, whose result has the same bits for every number of threads; elsewhere tensor
+    /// operations, but for the prediction of [few candidates](Self::is_brief), which come to the CPU.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a shape, a type or a device does not fit.
+    /// [`Error::Argument`] where a shape, a type or, unless it is prediction, a device does not fit.
     pub fn forward(&self, a: &Tensor, y: &Tensor) -> Result<Tensor> {
         self.check(a, y)?;
-        let is_served = a.device().is_cpu() && matches!(a.dtype(), DType::F32 | DType::F64);
-        if !is_served || y.elem_count() == 0 {
-            return self.composed(a, y);
+        let is_constant = are_constant([a, y, &self.theta]);
+        if !self.is_served(a, y)? || y.elem_count() == 0 {
+            let device = self.theta.device();
+            return Ok(self.composed(&a.to_device(device)?, &y.to_device(device)?)?.to_device(y.device())?);
         }
-        let keep = !are_constant([a, y, &self.theta]);
-        if !keep {
+        if is_constant {
             return Ok(self.packed()?.run(&self.sizes, a, y, false)?.0);
         }
-        let op = Score { sizes: self.sizes.clone(), keep, open: OnceLock::new() };
+        let op = Score { sizes: self.sizes.clone(), keep: true, open: OnceLock::new() };
         Ok(op.apply([a, y, &self.theta])?)
     }
 
-    /// f (B, M) and its gradient in y (B, M, D), outside any graph; on the CPU, in f32 or f64.
+    /// f (B, M) and its gradient in y (B, M, D), outside any graph and where y is.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward), and for another device or type.
+    /// As [`forward`](Self::forward).
     pub fn score_and_grad(&self, a: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         self.check(a, y)?;
-        self.packed()?.run(&self.sizes, a, y, true)
+        let (a, y) = (a.detach(), y.detach());
+        if self.is_served(&a, &y)? {
+            return self.packed()?.run(&self.sizes, &a, &y, true);
+        }
+        let (device, back) = (self.theta.device(), y.device());
+        let (a, y) = (a.to_device(device)?, Var::from_tensor(&y.to_device(device)?)?);
+        let f = self.composed(&a, &y)?;
+        let gradient = f.sum_all()?.backward()?.get(&y).map_or_else(|| y.zeros_like(), |g| Ok(g.detach()))?;
+        Ok((f.detach().to_device(back)?, gradient.to_device(back)?))
+    }
+
+    /// Whether so many candidates are scored on a CPU before a GPU has started the products of all layers: what
+    /// makes them is best left there.
+    #[must_use]
+    pub fn is_brief(candidates: usize) -> bool {
+        candidates <= BRIEF
+    }
+
+    /// Whether the CPU scores these candidates in one pass.
+    fn is_served(&self, a: &Tensor, y: &Tensor) -> Result<bool> {
+        let (batch, count, _) = y.dims3()?;
+        let is_here = self.theta.device().is_cpu();
+        let is_constant = are_constant([a, y, &self.theta]);
+        let has_kernels = matches!(a.dtype(), DType::F32 | DType::F64);
+        Ok(has_kernels && (is_here || (is_constant && Self::is_brief(batch * count))))
     }
 
     fn packed(&self) -> Result<Arc<Packed>> {
@@ -128,10 +155,11 @@ impl LateFusion {
 
     fn check(&self, a: &Tensor, y: &Tensor) -> Result<()> {
         check_arguments(&self.sizes, a, y)?;
-        if [a, y]
-            .iter()
-            .any(|t| t.dtype() != self.theta.dtype() || !t.device().same_device(self.theta.device()))
-        {
+        let is_prediction = are_constant([a, y, &self.theta]);
+        let fits = |t: &Tensor| {
+            t.dtype() == self.theta.dtype() && (is_prediction || t.device().same_device(self.theta.device()))
+        };
+        if ![a, y].into_iter().all(fits) {
             return refuse("a, y and the parameters must have one type and be on one device".to_owned());
         }
         Ok(())

@@ -1,6 +1,6 @@
 use candle_core::{DType, Device, Tensor, Var};
 
-use super::super::testing::{check_gradients, noise_tensor};
+use super::super::testing::{check_gradients, devices, noise_tensor};
 use super::*;
 
 /// a, y, then the parameters: layers D → 3 → 4, W_y, w and its bias.
@@ -93,6 +93,25 @@ fn without_a_graph_it_is_the_same() {
             assert_close(&value, &f, bound);
             assert_close(&head.forward(&all[0], &all[1]).unwrap(), &f, bound);
             assert_close(&gradient, gradients.get(&y).unwrap(), bound);
+        }
+    }
+}
+
+/// Few candidates come to the CPU, many are scored where they are.
+#[test]
+fn without_a_graph_it_is_the_same_on_every_device() {
+    for (batch, count) in [(2, 3), (3, 200)] {
+        let all = arguments(batch, count, 3, 270, &[6, 9]);
+        let expected = head(&all[2..]).score_and_grad(&all[0], &all[1]).unwrap();
+        for device in devices() {
+            let all: Vec<Tensor> = all.iter().map(|t| t.to_device(&device).unwrap()).collect();
+            let head = head(&all[2..]);
+            let (f, gradient) = head.score_and_grad(&all[0], &all[1]).unwrap();
+            let again = head.forward(&all[0], &all[1]).unwrap();
+            for (found, expected) in [(f, &expected.0), (again, &expected.0), (gradient, &expected.1)] {
+                assert!(found.device().same_device(&device));
+                assert_close(&found.to_device(&Device::Cpu).unwrap(), expected, 1e-12);
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! candle's own product asks the operating system for the number of processors on every call, which on Linux
 //! reads /proc/cpuinfo: longer than a small layer takes.
 
+mod at;
 mod packed;
 mod products;
 
@@ -14,6 +15,7 @@ use super::packed::Sizes;
 use super::relu::Activation;
 use crate::{Error, Result};
 
+pub use at::{linear_at, linear_at_gradient};
 pub use packed::PackedLinear;
 
 /// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU,

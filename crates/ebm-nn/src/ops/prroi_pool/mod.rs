@@ -10,10 +10,11 @@
 //! coordinates. A box without area, or inverted, gives zero and a zero gradient.
 //!
 //! [`prroi_pool()`] works on tensors; [`Pyramid`] works on slices, without a graph and with the channels
-//! innermost, where boxes have maps of several scales.
+//! innermost, where boxes have maps of several scales, and [`Levels`] does the same on tensors on any device.
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod levels;
 mod pyramid;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use candle_core::Tensor;
 use super::float::Float;
 use super::roi::{Axes, AxisWeights, RoiPool, Span};
 use crate::error::Result;
+pub use levels::Levels;
 pub use pyramid::Pyramid;
 
 /// The name in errors.
@@ -51,21 +53,6 @@ pub fn prroi_pool(
     spatial_scale: f64,
 ) -> Result<Tensor> {
     RoiPool { axes: Precise, out, spatial_scale }.forward(features, rois)
-}
-
-/// The gradient of [`prroi_pool`] in `rois` alone, (R, 5), from `grad` (R, C, ph, pw): what refinement by
-/// hand goes back through. The first column is 0, and no history is recorded.
-///
-/// # Errors
-/// As [`prroi_pool`], and where `grad` is not of that shape and type.
-pub fn prroi_pool_box_gradient(
-    features: &Tensor,
-    rois: &Tensor,
-    out: (usize, usize),
-    spatial_scale: f64,
-    grad: &Tensor,
-) -> Result<Tensor> {
-    RoiPool { axes: Precise, out, spatial_scale }.backward_boxes(features, rois, grad)
 }
 
 /// The means of tents over the bins.

@@ -140,9 +140,6 @@ impl<'a, T: Float> Pyramid<'a, T> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{Device, Tensor};
-
-    use super::super::{prroi_pool, prroi_pool_box_gradient};
     use super::*;
     use crate::ops::testing::noise_tensor;
 
@@ -150,43 +147,6 @@ mod tests {
         let data: Vec<f64> =
             noise_tensor(&[2, side, side, 3], seed).unwrap().flatten_all().unwrap().to_vec1().unwrap();
         ChannelsLast::new(data, (2, 3, side, side)).unwrap()
-    }
-
-    /// (R, C, bins) to (R, bins, C) for 3 channels.
-    fn turned(data: &[f64], bins: usize) -> Vec<f64> {
-        let turn = |tile: &[f64]| (0..3 * bins).map(|i| tile[i % 3 * bins + i / 3]).collect::<Vec<_>>();
-        data.chunks(3 * bins).flat_map(turn).collect()
-    }
-
-    #[test]
-    fn levels_and_layout_alone_differ_from_pooling_one_map() {
-        let (out, bins) = ((3, 2), 6);
-        let pyramid = Pyramid::new(vec![(map(16, 1), 0.5), (map(8, 2), 0.25)], out).unwrap();
-        // The third box has no area.
-        let rois = [
-            [1.0, 3.0, 4.5, 20.0, 17.0],
-            [0.0, -2.0, 5.0, 30.0, 36.0],
-            [0.0, 9.0, 9.0, 9.0, 12.0],
-            [1.0, 7.0, 1.0, 12.5, 22.0],
-        ];
-        let levels = [1, 0, 0, 1];
-        let grad: Vec<f64> = (0..4 * 3 * bins).map(|i| ((i * 37) % 23) as f64 / 11.0 - 1.0).collect();
-        let mut pooled = vec![f64::NAN; 4 * 3 * bins];
-        pyramid.pool(rois.as_flattened(), &levels, &mut pooled).unwrap();
-        let slopes = pyramid.backward_rois(rois.as_flattened(), &levels, &turned(&grad, bins)).unwrap();
-        for (r, &level) in levels.iter().enumerate() {
-            let (features, scale) = &pyramid.levels[level];
-            let here = r * 3 * bins..(r + 1) * 3 * bins;
-            let (features, roi) =
-                (features.clone().into_tensor().unwrap(), Tensor::new(&[rois[r]], &Device::Cpu).unwrap());
-            let numbers = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
-            let one = numbers(prroi_pool(&features, &roi, out, *scale).unwrap());
-            assert_eq!(pooled[here.clone()], turned(&one, bins));
-            let grad = Tensor::from_slice(&grad[here], (1, 3, out.0, out.1), &Device::Cpu).unwrap();
-            let slope = numbers(prroi_pool_box_gradient(&features, &roi, out, *scale, &grad).unwrap());
-            assert_eq!(slopes[r], slope[1..]);
-        }
-        assert!(slopes[0].iter().all(|v| *v != 0.0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, Result, WithDType};
 
-use crate::cuda::{Argument, Element, by_any_type, elements, launch, unwritten};
+use crate::cuda::{Argument, Element, by_any_type, count, elements, launch, unwritten};
 
 /// Of x.
 pub(super) fn relu(x: Argument<'_>, most: f64) -> Result<CudaStorage> {
@@ -34,8 +34,8 @@ pub(super) fn mask(g: Argument<'_>, y: Argument<'_>, most: f64) -> Result<CudaSt
     fn run<T: Element>((g, lg): Argument<'_>, (y, ly): Argument<'_>, most: f64) -> Result<CudaStorage> {
         let (device, len) = (g.device(), lg.shape().elem_count());
         let (g, y) = (elements::<T>(g, lg)?, elements::<T>(y, ly)?);
-        let (mut d, most) = (unwritten::<T>(device, len)?, T::Wide::from_f64(most));
-        launch!(device, RELU::"relu_mask", T, len; &g, &y, &mut d, &most);
+        let (mut d, most, all) = (unwritten::<T>(device, len)?, T::Wide::from_f64(most), count(len)?);
+        launch!(device, RELU::"relu_mask", T, len.div_ceil(4); &g, &y, &mut d, &most, &all);
         Ok(CudaStorage::wrap_cuda_slice(d, device.clone()))
     }
     by_any_type!(g.0, "relu", run(g, y, most))

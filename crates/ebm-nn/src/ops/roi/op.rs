@@ -53,22 +53,6 @@ impl<A: Axes> RoiPool<A> {
         Ok(self.apply([&features, &rois.contiguous()?])?)
     }
 
-    /// The gradient in `rois` (R, 5) from `grad` (R, C, ph, pw), outside any graph.
-    pub(crate) fn backward_boxes(self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> Result<Tensor> {
-        self.check(features, rois)?;
-        let expected = [rois.dim(0)?, features.dim(1)?, self.out.0, self.out.1];
-        if grad.dims() != expected || grad.dtype() != features.dtype() {
-            let reason = format!(
-                "expected a gradient {expected:?} of {:?}, got {:?} of {:?}",
-                features.dtype(),
-                grad.dims(),
-                grad.dtype()
-            );
-            return Err(Error::Argument { op: A::OP, reason });
-        }
-        Ok(self.box_gradient(&readable(features)?, &rois.contiguous()?, grad)?)
-    }
-
     /// Checks shapes, types and settings, and the rows of boxes where they can be read without a transfer.
     fn check(&self, features: &Tensor, rois: &Tensor) -> Result<()> {
         let refuse = |reason: String| Err(Error::Argument { op: A::OP, reason });

@@ -51,8 +51,7 @@ __device__ __forceinline__ bool is_finite(double v) { return v - v == 0.0; }
 // From a row (image, x0, y0, x1, y1). A row that is not finite, or names no image of the batch, is not valid: the CPU refuses such a
 // row, and here it reads nothing.
 template <typename T>
-__device__ Box box_at(const T *rois, int box, int images, double scale) {
-  const T *row = rois + (i64)box * 5;
+__device__ Box box_at(const T *row, int images, double scale) {
   double image = row[0];
   Box b;
   b.valid = image >= 0.0 && image < (double)images && image == floor(image);

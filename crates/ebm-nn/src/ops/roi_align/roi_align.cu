@@ -6,7 +6,7 @@ template <typename T>
 __device__ void fill(u32 count, const T *rois, Span *spans, T *table, double scale, int sampling_ratio, int aligned, Axes g) {
   FOR_EACH(i, count) {
     Row row = row_at(g, i);
-    Box box = box_at(rois, row.box, g.images, scale);
+    Box box = box_at(rois + (i64)row.box * 5, g.images, scale);
     Span span = {0, 0};
     if (box.valid && row.size > 0) {
       double shift = aligned ? 0.5 : 0.0, start = box.start[row.axis] - shift, size = row.size;

@@ -5,15 +5,30 @@ template <typename T>
 __device__ void epilogue(u32 count, const T *x, const typename Wide<T>::type *bias, const T *residual, T *y, int has_residual,
                          typename Wide<T>::type least, typename Wide<T>::type most, int channels, int len) {
   typedef typename Wide<T>::type W;
+  // NaN stays NaN.
+  auto cut = [=](W value) { return value < least ? least : value > most ? most : value; };
   // The number of threads is a multiple of the channels.
+  if (is_by_fours(x, channels) && is_by_fours(residual, channels) && is_by_fours(y, channels)) {
+    FOR_EACH(thread, count) {
+      W add[4];
+      for (int k = 0; k < 4; ++k) add[k] = bias[4 * thread % channels + k];
+#pragma unroll 2
+      for (u32 i = 4 * thread; i < len; i += 4 * count) {
+        Four<T> values = four_at(x, i), more = has_residual ? four_at(residual, i) : values;
+        for (int k = 0; k < 4; ++k) {
+          W value = (W)values.of[k] + add[k];
+          values.of[k] = cut(has_residual ? value + (W)more.of[k] : value);
+        }
+        put_four(y, i, values);
+      }
+    }
+    return;
+  }
   FOR_EACH(thread, count) {
     W add = bias[thread % channels];
-#pragma unroll 4
     for (u32 i = thread; i < len; i += count) {
       W value = (W)x[i] + add;
-      if (has_residual) value += (W)residual[i];
-      // NaN stays NaN.
-      y[i] = value < least ? least : value > most ? most : value;
+      y[i] = cut(has_residual ? value + (W)residual[i] : value);
     }
   }
 }

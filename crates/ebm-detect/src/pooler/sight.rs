@@ -1,0 +1,64 @@
+//! Pooling for prediction: from all levels at once, without a graph.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_nn::boxes::BBox;
+use ebm_nn::ops::prroi_pool::Levels;
+
+use super::{Pooler, View};
+use crate::error::Result;
+
+/// R boxes as PrRoIPool sees them, in each view.
+pub(crate) struct Sight<'a> {
+    views: Vec<(&'a View, Levels, Tensor)>,
+}
+
+impl Pooler {
+    /// Looks at `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid. They are on the
+    /// CPU; what is made of them is on the maps' device.
+    pub(crate) fn see(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Sight<'_>> {
+        let corners = boxes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let levels: Vec<usize> =
+            corners.iter().map(|c| self.level(&BBox::from([c[0], c[1], c[2], c[3]]))).collect();
+        let views = self.views.iter().map(|view| {
+            let seen = levels.iter().map(|level| self.level_seen(*level, view));
+            let heads: Vec<f32> =
+                seen.clone().zip(images).flat_map(|(level, image)| [level as f32, *image as f32]).collect();
+            let heads = Tensor::from_vec(heads, (levels.len(), 2), &Device::Cpu)?.to_dtype(boxes.dtype())?;
+            let mut from_origins = view.enlarged_all(boxes)?;
+            if self.origins.iter().any(|origin| *origin != 0.0) {
+                let origins: Vec<f32> = seen.map(|level| self.origins[level]).collect();
+                let origins = Tensor::from_vec(origins, (levels.len(), 1), &Device::Cpu)?;
+                from_origins = from_origins.broadcast_sub(&origins.to_dtype(boxes.dtype())?)?;
+            }
+            let rows = Tensor::cat(&[&heads, &from_origins], 1)?.to_device(pyramid[0].device())?;
+            let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
+            Ok((view, Levels::new(&maps, view.out())?, rows))
+        });
+        Ok(Sight { views: views.collect::<Result<_>>()? })
+    }
+}
+
+impl Sight<'_> {
+    /// The boxes pooled, the views of each side by side: bins outside and channels innermost, `(R, Σ size²·C)`.
+    pub fn pool(&self) -> Result<Tensor> {
+        let pooled = self.views.iter().map(|(_, levels, rows)| Ok(levels.pool(rows)?));
+        match pooled.collect::<Result<Vec<_>>>()?.as_slice() {
+            [one] => Ok(one.clone()),
+            several => Ok(Tensor::cat(several, 1)?),
+        }
+    }
+
+    /// The gradient in the boxes, `(R, 4)` on the CPU, from the one in what [`pool`](Self::pool) makes of them.
+    pub fn box_gradient(&self, gradient: &Tensor) -> Result<Tensor> {
+        let channels = gradient.dim(1)? / self.views.iter().map(|(view, ..)| view.len()).sum::<usize>();
+        let mut start = 0;
+        let by_view = self.views.iter().map(|(view, levels, rows)| {
+            let len = view.len() * channels;
+            let own = gradient.narrow(1, start, len)?.contiguous()?;
+            start += len;
+            view.enlarged_all(&levels.box_gradient(rows, &own)?)
+        });
+        let by_view = by_view.collect::<Result<Vec<_>>>()?;
+        Ok(by_view[1..].iter().try_fold(by_view[0].clone(), |sum, own| sum + own)?)
+    }
+}

@@ -1,0 +1,220 @@
+// PrRoIPool of boxes that lie in several maps, and its gradient in the boxes, for prediction: a launch each, whatever the levels.
+//
+// Pooled boxes have their bins outside and their channels innermost, as the maps have. A block for each box and each row of its bins,
+// which reads every pixel under the row once: it adds up each column by the weights of y, and gives the sum to the bins that have the
+// column by those of x. Neighbouring threads have neighbouring channels.
+#include "tent.cuh"
+
+const int THREADS = 256, LEVELS = 4;
+
+// Pixels along an axis whose weights a block holds at a time, and bins.
+const int HELD = 64, BINS = 8;
+
+// Columns that are read at a time: a thread waits once for all of them.
+const int TOGETHER = 4;
+
+// A map (N, H, W, C), and its pixels per pixel of the image.
+template <typename T>
+struct Level {
+  const T *map;
+  int height, width;
+  double scale;
+};
+
+template <typename T>
+struct Levels {
+  Level<T> of[LEVELS];
+  int count, images, channels, out_h, out_w;
+};
+
+// The box that a block has, its level and the image in it.
+template <typename T>
+struct Seen {
+  Box box;
+  const T *image;
+  int height, width;
+  double scale;
+};
+
+// From a row (level, image, x0, y0, x1, y1). A row that is not finite, or names no level or image, has no area here.
+template <typename T>
+__device__ Seen<T> seen_at(const Levels<T> &g, const T *rows, int r) {
+  const T *row = rows + (i64)r * 6;
+  double number = row[0];
+  int level = number >= 0.0 && number < (double)g.count && number == floor(number) ? (int)number : -1;
+  Seen<T> seen = {};
+  for (int l = 0; l < LEVELS; ++l) {
+    if (l != level) continue;
+    seen.height = g.of[l].height, seen.width = g.of[l].width, seen.scale = g.of[l].scale, seen.image = g.of[l].map;
+  }
+  seen.box = box_at(row + 1, g.images, seen.scale);
+  if (level < 0 || !seen.box.valid || !has_area(seen.box)) {
+    seen.height = seen.width = 0;
+  } else {
+    seen.image += (i64)row[1] * seen.height * seen.width * g.channels;
+  }
+  return seen;
+}
+
+// What the threads of a block share: the box; the row of bins and so many of its bins; the weights, and with SLOPES their derivatives, of
+// the rows from `top` on in the row of bins and of the columns from `left` on in each bin; which bins have a column; and a number for
+// each bin and thread.
+template <typename T, bool SLOPES>
+struct Held {
+  static const int TABLES = SLOPES ? 3 : 1;
+  Seen<T> seen;
+  Bin row, bins[BINS];
+  T y[TABLES][HELD], x[TABLES][HELD][BINS], numbers[BINS][THREADS];
+  int from[HELD], until[HELD];
+
+  // Looks at `count` bins from `first` on of the box's row p.
+  __device__ void look(const Levels<T> &g, const T *rows, int r, int p, int first, int count) {
+    int me = threadIdx.x;
+    __syncthreads();
+    if (me == 0) seen = seen_at(g, rows, r);
+    __syncthreads();
+    if (me < count) bins[me] = bin_at(seen.box.start[1], seen.box.end[1], first + me, g.out_w, seen.width);
+    if (me == BINS) row = bin_at(seen.box.start[0], seen.box.end[0], p, g.out_h, seen.height);
+    __syncthreads();
+  }
+
+  __device__ void weigh(int count, int top, int left) {
+    int me = threadIdx.x;
+    __syncthreads();
+    if (me < HELD && top + me < row.span.until) {
+      Weight weight = weight_of(row, top + me);
+      y[0][me] = (T)weight.value;
+      if (SLOPES) y[TABLES - 2][me] = (T)weight.d_start, y[TABLES - 1][me] = (T)weight.d_end;
+    }
+    for (int i = me; i < HELD * count; i += THREADS) {
+      int bin = i % count, column = i / count;
+      if (left + column < bins[bin].span.first || left + column >= bins[bin].span.until) continue;
+      Weight weight = weight_of(bins[bin], left + column);
+      x[0][column][bin] = (T)weight.value;
+      if (SLOPES) x[TABLES - 2][column][bin] = (T)weight.d_start, x[TABLES - 1][column][bin] = (T)weight.d_end;
+    }
+    if (me < HELD) {
+      int low = count, high = 0;
+      for (int bin = 0; bin < count; ++bin) {
+        if (left + me < bins[bin].span.first || left + me >= bins[bin].span.until) continue;
+        low = least(low, bin), high = bin + 1;
+      }
+      from[me] = low, until[me] = high;
+    }
+    __syncthreads();
+  }
+};
+
+// For each column under `count` bins, its sum by the weights of y, and with SLOPES those by their derivatives, to each bin that has it.
+template <typename T, bool SLOPES, typename Add>
+__device__ void under(Held<T, SLOPES> &held, int channels, int count, int c, Add &add) {
+  const int TABLES = Held<T, SLOPES>::TABLES;
+  int bottom = held.row.span.until, end = held.bins[count - 1].span.until, width = held.seen.width;
+  for (int top = held.row.span.first; top < bottom; top += HELD)
+    for (int left = held.bins[0].span.first; left < end; left += HELD) {
+      held.weigh(count, top, left);
+      if (c >= channels) continue;
+      int rows = least(bottom - top, HELD), columns = least(end - left, HELD);
+      i64 below = (i64)width * channels;
+      const T *corner = held.seen.image + ((i64)top * width + left) * channels + c;
+      for (int first = 0; first < columns; first += TOGETHER) {
+        // The last column stands for those that are not there.
+        i64 at[TOGETHER];
+        for (int j = 0; j < TOGETHER; ++j) at[j] = (i64)least(first + j, columns - 1) * channels;
+        T sums[TOGETHER][TABLES] = {};
+#pragma unroll 4
+        for (int i = 0; i < rows; ++i) {
+          for (int j = 0; j < TOGETHER; ++j) {
+            T value = corner[i * below + at[j]];
+            for (int k = 0; k < TABLES; ++k) sums[j][k] += held.y[k][i] * value;
+          }
+        }
+        for (int j = 0; j < TOGETHER; ++j) {
+          int column = first + j;
+          if (column >= columns) continue;
+          for (int bin = held.from[column]; bin < held.until[column]; ++bin) add.column(held, column, bin, sums[j]);
+        }
+      }
+    }
+}
+
+template <typename T>
+struct Pooled {
+  __device__ void column(Held<T, false> &held, int column, int bin, const T *sums) {
+    held.numbers[bin][threadIdx.x] += held.x[0][column][bin] * sums[0];
+  }
+};
+
+template <typename T>
+__device__ void pool(u32, const T *rows, T *pooled, const Levels<T> &g) {
+  __shared__ Held<T, false> held;
+  for (int first = 0; first < g.out_w; first += BINS) {
+    int count = least(g.out_w - first, BINS);
+    held.look(g, rows, blockIdx.x / g.out_h, blockIdx.x % g.out_h, first, count);
+    for (int start = 0; start < g.channels; start += THREADS) {
+      int c = start + threadIdx.x;
+      for (int bin = 0; bin < count; ++bin) held.numbers[bin][threadIdx.x] = 0;
+      Pooled<T> add;
+      under(held, g.channels, count, c, add);
+      T *to = pooled + ((i64)blockIdx.x * g.out_w + first) * g.channels + c;
+      for (int bin = 0; bin < count && c < g.channels; ++bin) to[(i64)bin * g.channels] = held.numbers[bin][threadIdx.x];
+    }
+  }
+}
+
+// A thread's shares of the gradient in x0, y0, x1, y1; the numbers that are held are the gradients of the pooled box.
+template <typename T>
+struct Slopes {
+  T of[4];
+  __device__ void column(Held<T, true> &held, int column, int bin, const T *sums) {
+    T gradient = held.numbers[bin][threadIdx.x], weight = gradient * held.x[0][column][bin];
+    of[0] += gradient * held.x[1][column][bin] * sums[0];
+    of[1] += weight * sums[1];
+    of[2] += gradient * held.x[2][column][bin] * sums[0];
+    of[3] += weight * sums[2];
+  }
+};
+
+// The share of each row of bins in the gradient of a box's x0, y0, x1, y1, in pixels of the image: (R, out_h, 4).
+template <typename T>
+__device__ void slopes(u32, const T *rows, const T *grad, T *shares, const Levels<T> &g) {
+  __shared__ Held<T, true> held;
+  int me = threadIdx.x;
+  Slopes<T> own = {};
+  for (int first = 0; first < g.out_w; first += BINS) {
+    int count = least(g.out_w - first, BINS);
+    held.look(g, rows, blockIdx.x / g.out_h, blockIdx.x % g.out_h, first, count);
+    for (int start = 0; start < g.channels; start += THREADS) {
+      int c = start + me;
+      const T *from = grad + ((i64)blockIdx.x * g.out_w + first) * g.channels + c;
+      for (int bin = 0; bin < count && c < g.channels; ++bin) held.numbers[bin][me] = from[(i64)bin * g.channels];
+      under(held, g.channels, count, c, own);
+    }
+  }
+  for (int k = 0; k < 4; ++k) held.numbers[k][me] = own.of[k];
+  __syncthreads();
+  for (int half = THREADS / 2; half > 0; half /= 2) {
+    if (me < half)
+      for (int k = 0; k < 4; ++k) held.numbers[k][me] += held.numbers[k][me + half];
+    __syncthreads();
+  }
+  if (me < 4) shares[(i64)blockIdx.x * 4 + me] = (T)(held.numbers[me][0] * held.seen.scale);
+}
+
+#define LEVEL(T, i) const T *map_##i, int height_##i, int width_##i, double scale_##i
+#define MAPS(T) LEVEL(T, 0), LEVEL(T, 1), LEVEL(T, 2), LEVEL(T, 3), int levels, int images, int channels, int out_h, int out_w
+#define OF(T, i) Level<T>{map_##i, height_##i, width_##i, scale_##i}
+#define ALL(T) Levels<T>{{OF(T, 0), OF(T, 1), OF(T, 2), OF(T, 3)}, levels, images, channels, out_h, out_w}
+
+extern "C" __global__ void levels_pool_f32(u32 count, const float *rows, float *pooled, MAPS(float)) {
+  pool<float>(count, rows, pooled, ALL(float));
+}
+extern "C" __global__ void levels_pool_f64(u32 count, const double *rows, double *pooled, MAPS(double)) {
+  pool<double>(count, rows, pooled, ALL(double));
+}
+extern "C" __global__ void levels_slopes_f32(u32 count, const float *rows, const float *grad, float *shares, MAPS(float)) {
+  slopes<float>(count, rows, grad, shares, ALL(float));
+}
+extern "C" __global__ void levels_slopes_f64(u32 count, const double *rows, const double *grad, double *shares, MAPS(double)) {
+  slopes<double>(count, rows, grad, shares, ALL(double));
+}

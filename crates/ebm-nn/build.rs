@@ -25,10 +25,10 @@ mod cuda {
     ///
     /// No fast mathematics: a kernel must agree with its twin on the CPU.
     pub fn compile_kernels(out: &Path) -> Result<(), Box<dyn Error>> {
-        // Every kernel and header, and those that come.
-        println!("cargo::rerun-if-changed=src");
         cudaforge::KernelBuilder::new()
             .source_dir("src")
+            // The headers too, and kernels that come.
+            .watch(["src"])
             .arg("-std=c++17")
             .arg("-O3")
             .build_ptx()

@@ -13,6 +13,7 @@ use ebm_detect::weights::{BRANCH, WeightFile, check_detector, stated_configurati
 use ebm_detect::{
     BoxAscent, BoxFeatures, Branch, EnergyHead, FasterRcnn, ImageBatch, RefinedCandidates, refine_candidates,
 };
+use ebm_nn::device::Precision;
 use serde::Serialize;
 
 use super::compare::Series;
@@ -29,6 +30,8 @@ pub struct Trained {
     pub head: PathBuf,
     /// JPEG, PNG, BMP or WebP files.
     pub images: Vec<PathBuf>,
+    /// In what the confidence multiplies on the CPU.
+    pub precision: Precision,
 }
 
 /// What the stages took.
@@ -97,7 +100,7 @@ struct Seen {
 }
 
 impl Network {
-    fn open(Trained { detector, head, .. }: &Trained, device: &Device) -> Result<Self> {
+    fn open(Trained { detector, head, precision, .. }: &Trained, device: &Device) -> Result<Self> {
         let (file, branch) = (WeightFile::open(detector, device)?, WeightFile::open(head, device)?);
         let config = file.configuration()?;
         let name = head.display();
@@ -113,7 +116,7 @@ impl Network {
         let Branch::Confidence(energy) = Branch::load(None, &config.detector, &branch)? else {
             bail!("{name} is no confidence");
         };
-        let network = file.detector(&config.detector)?;
+        let (energy, network) = (energy.in_precision(*precision), file.detector(&config.detector)?);
         let ascent = ascent.scaled(said.step_factor.unwrap_or(1.0));
         Ok(Self { config, network, head: Noted { energy, asked: RefCell::default() }, ascent })
     }
@@ -213,7 +216,8 @@ mod tests {
         let image = dir.path().join("scene.jpg");
         write_jpeg(&image, &render_scene(&SceneConfig::default(), key).unwrap().0, 90).unwrap();
 
-        let trained = Trained { detector: path.clone(), head: head.clone(), images: vec![image] };
+        let precision = Precision::Bf16;
+        let trained = Trained { detector: path.clone(), head: head.clone(), images: vec![image], precision };
         let found = stages(&trained, 2, 1, &Device::Cpu).unwrap();
         assert!(found.images == 1 && found.boxes > 0.0 && found.candidates >= found.boxes, "{found:?}");
         for (name, series) in NAMES.iter().zip(&found.series) {

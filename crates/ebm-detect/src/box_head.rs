@@ -72,8 +72,7 @@ impl TwoMlpHead {
         Ok(x)
     }
 
-    /// The same with constant parameters, for tests.
-    #[cfg(test)]
+    /// The same with constant parameters.
     pub(crate) fn detached(&self) -> Self {
         Self { fc6: self.fc6.detached(), fc7: self.fc7.detached() }
     }
@@ -105,7 +104,7 @@ impl TwoMlpHead {
     /// The same layers with constant parameters, whose fc6 reads pooled boxes with the channels innermost.
     pub(crate) fn channels_innermost(&self, bins: &[usize]) -> Result<Self> {
         let columns: Vec<u32> = self.columns(bins)?.into_iter().map(|column| column as u32).collect();
-        Ok(Self { fc6: self.fc6.with_inputs(&columns)?, fc7: self.fc7.detached() })
+        Ok(Self { fc6: self.fc6.with_inputs(&columns)?, ..self.detached() })
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     error::{Error, Result},
     layers::rows_of_four,
     packed_head::PackedHead,
-    pooler::{Pooler, Pooling, View},
+    pooler::{Pooler, Pooling, Sight, View},
 };
 
 /// What y means.
@@ -191,7 +191,7 @@ pub struct EnergyHead {
     /// Of fc6 and fc7 in prediction on the CPU.
     precision: Precision,
     prepared: Prepared<PackedHead>,
-    /// fc6 and fc7 as they read what a [`Sight`](crate::pooler::Sight) pools.
+    /// fc6 and fc7 as they read pooled boxes with the channels innermost.
     innermost: Prepared<TwoMlpHead>,
 }
 
@@ -242,12 +242,6 @@ impl EnergyHead {
         self.prepared.get(packed).map(Some)
     }
 
-    /// The layers as a sight's pooled boxes need them.
-    fn innermost(&self) -> Result<Arc<TwoMlpHead>> {
-        let layers = || self.mlp.channels_innermost(&self.bins());
-        if self.is_constant() { self.innermost.get(layers) } else { Ok(Arc::new(layers()?)) }
-    }
-
     /// Of a box in each view.
     fn bins(&self) -> Vec<usize> {
         self.pooler.views().iter().map(View::len).collect()
@@ -269,34 +263,52 @@ impl EnergyHead {
         let (b, m, _) = y.dims3()?;
         let (boxes, images, labels) = self.boxes(features, y)?;
         let pooled = self.pooler.pool(&features.pyramid, &boxes, &images)?;
-        let in_rows: Vec<u32> = pooled.order.iter().map(|&i| labels[i as usize]).collect();
+        let labels: Vec<u32> = pooled.order.iter().map(|&i| labels[i as usize]).collect();
+        let labels = Tensor::new(labels, self.weight.device())?.unsqueeze(1)?;
         let hidden = self.mlp.forward(&pooled.features)?;
-        let in_rows = Tensor::new(in_rows, self.weight.device())?.unsqueeze(1)?;
-        let f = ops::linear(&hidden, &self.weight, Some(&self.bias))?.gather(&in_rows, 1)?.squeeze(1)?;
+        let f = ops::linear(&hidden, &self.weight, Some(&self.bias))?.gather(&labels, 1)?.squeeze(1)?;
         let f = f.to_device(&Device::Cpu)?.index_select(&Tensor::new(pooled.position, &Device::Cpu)?, 0)?;
         Ok(f.reshape((b, m))?.to_device(y.device())?)
     }
 
-    /// f and with `wanted` ∂f/∂y, outside any graph, back through the layers and the pooling by hand: autograd
-    /// would also make the weights' gradients.
-    fn by_hand(&self, features: &BoxFeatures, y: &Tensor, wanted: bool) -> Result<(Tensor, Option<Tensor>)> {
+    /// f, outside any graph.
+    fn score_by_hand(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
+        Ok(self.look(features, y)?.f(y)?)
+    }
+
+    /// f and ∂f/∂y, outside any graph, back through the layers and the pooling by hand: autograd would also make
+    /// the weights' gradients.
+    fn gradient_by_hand(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let (b, m, _) = y.dims3()?;
-        let on_host = y.detach().to_device(&Device::Cpu)?;
-        let (boxes, images, labels) = self.boxes(features, &on_host)?;
+        let seen = self.look(features, y)?;
+        let gradient = ops::linear_at_gradient(&seen.output, &self.weight, &seen.labels)?;
+        let mut gradient = seen.layers.input_gradient(&seen.hidden, &gradient)?;
+        if !seen.is_innermost {
+            gradient = seen.sight.channels_innermost(&gradient)?;
+        }
+        let corners = seen.sight.box_gradient(&gradient)?.reshape((b, m, 4))?;
+        let gradient = features.pull_back(&seen.y, &corners)?.to_device(y.device())?;
+        // f is read last: whoever reads waits for all that was started on a GPU.
+        Ok((seen.f(y)?, gradient))
+    }
+
+    /// What the layers make of the boxes `y (B, M, 4)`, outside any graph. Weights that stay are turned once, to
+    /// what the pooling makes; for others the pooled boxes are.
+    fn look(&self, features: &BoxFeatures, y: &Tensor) -> Result<Seen<'_>> {
+        let y = y.detach().to_device(&Device::Cpu)?;
+        let (boxes, images, labels) = self.boxes(features, &y)?;
         let labels = Tensor::new(labels, self.weight.device())?;
-        let (sight, layers) = (self.pooler.see(&features.pyramid, &boxes, &images)?, self.innermost()?);
-        let [hidden, output] = layers.activations(&sight.pool()?)?;
-        let f = ops::linear_at(&output, &self.weight, &self.bias, &labels)?;
-        let gradient = match wanted {
-            true => {
-                let gradient = ops::linear_at_gradient(&output, &self.weight, &labels)?;
-                let corners = sight.box_gradient(&layers.input_gradient(&hidden, &gradient)?)?;
-                Some(features.pull_back(&on_host, &corners.reshape((b, m, 4))?)?.to_device(y.device())?)
-            }
-            false => None,
+        let sight = self.pooler.see(&features.pyramid, &boxes, &images)?;
+        let (mut pooled, is_innermost) = (sight.pool()?, self.is_constant());
+        let layers = if is_innermost {
+            self.innermost.get(|| self.mlp.channels_innermost(&self.bins()))?
+        } else {
+            pooled = sight.channels_outside(&pooled)?;
+            Arc::new(self.mlp.detached())
         };
-        // Read last: whoever reads waits for all that was started on a GPU.
-        Ok((f.to_device(y.device())?.reshape((b, m))?, gradient))
+        let [hidden, output] = layers.activations(&pooled)?;
+        let f = ops::linear_at(&output, &self.weight, &self.bias, &labels)?;
+        Ok(Seen { y, labels, sight, is_innermost, layers, hidden, output, f })
     }
 
     /// f of `boxes (R, 4)` as operators, for every class: (R, K).
@@ -309,6 +321,31 @@ impl EnergyHead {
     /// K.
     fn classes(&self) -> usize {
         self.bias.elem_count()
+    }
+}
+
+/// Boxes on their way through an [`EnergyHead`].
+struct Seen<'a> {
+    /// `(B, M, 4)`, on the CPU.
+    y: Tensor,
+    /// `(B·M)`.
+    labels: Tensor,
+    sight: Sight<'a>,
+    /// Whether pooled boxes have their channels innermost for these layers.
+    is_innermost: bool,
+    layers: Arc<TwoMlpHead>,
+    /// What fc6 and fc7 make of the boxes, `(B·M, representation)` each.
+    hidden: Tensor,
+    output: Tensor,
+    /// `(B·M)`.
+    f: Tensor,
+}
+
+impl Seen<'_> {
+    /// f, `(B, M)`, where `y` is.
+    fn f(&self, y: &Tensor) -> candle_core::Result<Tensor> {
+        let (b, m, _) = self.y.dims3()?;
+        self.f.to_device(y.device())?.reshape((b, m))
     }
 }
 
@@ -330,7 +367,7 @@ impl EnergyModel for EnergyHead {
             }
             match self.packed(y)? {
                 Some(packed) => packed.f(features, y),
-                None => Ok(self.by_hand(features, y, false)?.0),
+                None => self.score_by_hand(features, y),
             }
         };
         score().map_err(ebm_core::Error::model)
@@ -348,10 +385,7 @@ impl EnergyModel for EnergyHead {
     ) -> ebm_core::Result<(Tensor, Tensor)> {
         let score = || match self.packed(y)? {
             Some(packed) => packed.f_and_gradient(features, y, is_read),
-            None => {
-                let (f, gradient) = self.by_hand(features, y, true)?;
-                Ok((f, gradient.map_or_else(|| y.zeros_like(), Ok)?))
-            }
+            None => self.gradient_by_hand(features, y),
         };
         score().map_err(ebm_core::Error::model)
     }

@@ -43,7 +43,7 @@ mod step_factor;
 pub mod training;
 pub mod weights;
 
-pub use anchors::AnchorGenerator;
+pub use anchors::{AnchorGenerator, Grid};
 pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;

@@ -3,6 +3,8 @@
 mod onnx;
 mod sight;
 
+pub(crate) use sight::Sight;
+
 use candle_core::{DType, Tensor};
 use ebm_nn::{
     boxes::{BBox, BoxConvention, area},

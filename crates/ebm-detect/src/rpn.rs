@@ -98,9 +98,9 @@ impl Rpn {
         train: bool,
     ) -> Result<Vec<Vec<Proposal>>> {
         let phase = usize::from(!train);
-        let anchors = output.objectness.dim(1)?.max(1);
+        let count = output.objectness.dim(1)?.max(1);
         let objectness = output.objectness.detach().flatten_all()?.to_vec1::<f32>()?;
-        let images = objectness.chunks(anchors).zip(sizes).enumerate();
+        let images = objectness.chunks(count).zip(sizes).enumerate();
         images.map(|(image, (logits, &size))| self.select(output, image, logits, size, phase)).collect()
     }
 
@@ -115,7 +115,7 @@ impl Rpn {
     ) -> Result<Vec<Proposal>> {
         // All are looked at: a loop that may end early is a slow one.
         let are_finite = logits.iter().fold(true, |all, v| all & v.is_finite());
-        if let Some(i) = logits.iter().position(|v| !are_finite && !v.is_finite()) {
+        if !are_finite && let Some(i) = logits.iter().position(|v| !v.is_finite()) {
             return Err(Error::NonFinite {
                 place: "rpn",
                 reason: format!("anchor {i} has objectness {}", logits[i]),
@@ -204,8 +204,9 @@ impl Rpn {
 /// An anchor that may become a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Best {
-    /// Among all anchors, and among those of its level.
+    /// Among all anchors.
     anchor: u32,
+    /// Among those of its level.
     in_level: usize,
     level: usize,
 }

@@ -106,16 +106,28 @@ fn training_in_single_precision() {
     compare(2e-2, |device| train(device, DType::F32, Norm::Train, false));
 }
 
+/// Of parameters that are trained, and of constants, from which layers prepare what they read.
 #[test]
 fn inference_in_single_precision() {
-    compare(1e-3, |device| {
-        let store = ParamStore::new(Key::new(0));
-        let config = ResNetConfig { width: 8, ..ResNetConfig::resnet50(Norm::Frozen { eps: 1e-5 }) };
-        let net = ResNet::new(&config, store.var_builder(DType::F32, device)).unwrap();
-        fill_from_cpu(&store);
-        let maps = net.forward(&on(device, DType::F32, "input", &[1, 3, 33, 47]), false).unwrap();
-        (maps.into_iter().enumerate()).map(|(i, map)| (format!("C{}", i + 2), map.detach())).collect()
-    });
+    for (maps, is_constant, tolerance) in
+        [(DType::F32, false, 1e-3), (DType::F32, true, 1e-3), (DType::BF16, true, 0.1)]
+    {
+        compare(tolerance, |device| {
+            let store = ParamStore::new(Key::new(0));
+            let config = ResNetConfig { width: 8, ..ResNetConfig::resnet50(Norm::Frozen { eps: 1e-5 }) };
+            let net =
+                |store: &ParamStore| ResNet::new(&config, store.var_builder(DType::F32, device)).unwrap();
+            let trained = net(&store);
+            fill_from_cpu(&store);
+            let net = if is_constant { net(&store.constants().unwrap()) } else { trained };
+            let x = on(device, DType::F32, "input", &[1, 3, 33, 47]).to_dtype(maps).unwrap();
+            // The second time with what was prepared; the CPU has no constant layers in bf16.
+            let x = if device.is_cpu() { x.to_dtype(DType::F32).unwrap() } else { x };
+            net.forward(&x, false).unwrap();
+            let maps = net.forward(&x, false).unwrap().into_iter().enumerate();
+            maps.map(|(i, map)| (format!("C{}", i + 2), map.detach().to_dtype(DType::F32).unwrap())).collect()
+        });
+    }
 }
 
 #[test]
@@ -143,16 +155,24 @@ fn training_of_a_mobile_network() {
 
 #[test]
 fn batch_norm_with_what_follows() {
-    compare(1e-10, |device| norm_and_residual(device, DType::F64, DType::F64));
-    compare(0.05, |device| norm_and_residual(device, DType::F32, DType::BF16));
+    // Channels that are read one by one, and four at a time.
+    for channels in [5, 8] {
+        compare(1e-10, |device| norm_and_residual(device, DType::F64, DType::F64, channels));
+        compare(0.05, |device| norm_and_residual(device, DType::F32, DType::BF16, channels));
+    }
 }
 
-fn norm_and_residual(device: &Device, dtype: DType, maps: DType) -> BTreeMap<String, Tensor> {
+fn norm_and_residual(
+    device: &Device,
+    dtype: DType,
+    maps: DType,
+    channels: usize,
+) -> BTreeMap<String, Tensor> {
     let store = ParamStore::new(Key::new(0));
-    let norm = BatchNorm::new(5, BatchNormConfig::TRAIN, store.var_builder(dtype, device)).unwrap();
+    let norm = BatchNorm::new(channels, BatchNormConfig::TRAIN, store.var_builder(dtype, device)).unwrap();
     fill_from_cpu(&store);
-    let x = Var::from_tensor(&on(device, maps, "x", &[2, 4, 3, 5])).unwrap();
-    let residual = Var::from_tensor(&on(device, maps, "residual", &[2, 4, 3, 5])).unwrap();
+    let x = Var::from_tensor(&on(device, maps, "x", &[2, 4, 3, channels])).unwrap();
+    let residual = Var::from_tensor(&on(device, maps, "residual", &[2, 4, 3, channels])).unwrap();
     let y = norm.forward_channels_last(&x, Some(&residual), true, true).unwrap();
     let weights = on(device, maps, "weights", y.dims());
     let grads = (&y * weights).unwrap().sum_all().unwrap().backward().unwrap();

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use ebm_eval::Table;
+use ebm_nn::device::Precision;
 
 use super::{Report, number, records, times};
 use crate::compare::Series;
@@ -61,9 +62,10 @@ impl Report {
     }
 }
 
-fn text(Trained { detector, head, .. }: &Trained, stages: &Stages) -> String {
+fn text(Trained { detector, head, precision, .. }: &Trained, stages: &Stages) -> String {
+    let narrow = if *precision == Precision::Bf16 { ", which multiplies bf16," } else { "" };
     format!(
-        "`{}` with `{}` on {} images, one by one, read and resized before: {} candidates and {} refined boxes an image.\n\
+        "`{}` with `{}`{narrow} on {} images, one by one, read and resized before: {} candidates and {} refined boxes an image.\n\
          Milliseconds an image, the mean over the images: minimum (median) of the rounds.",
         detector.display(),
         head.display(),

@@ -162,7 +162,9 @@ fn the_file_has_the_figures_of_the_page() {
 fn stages_have_a_table_and_a_file() {
     let mut report = report(true);
     assert!(report.stages_csv().unwrap().is_none());
-    let trained = Trained { detector: "d.safetensors".into(), head: "h.safetensors".into(), images: vec![] };
+    let precision = ebm_nn::device::Precision::Bf16;
+    let (detector, head) = ("d.safetensors".into(), "h.safetensors".into());
+    let trained = Trained { detector, head, images: vec![], precision };
     // The first stage takes 10 ms at best, each other one 2 ms.
     let of = |first: f64| Series { seconds: vec![first, 3.0 * first], peak_mib: None };
     let mut series = vec![of(0.002); NAMES.len()];

@@ -57,6 +57,9 @@ pub struct BenchArgs {
     /// The images that it looks at: files, folders of them, patterns.
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "detector")]
     images: Vec<PathBuf>,
+    /// What the confidence multiplies on the CPU: full (f32) or bf16.
+    #[arg(long, default_value_t = Precision::Full, value_name = "PRECISION", requires = "detector")]
+    precision: Precision,
     /// Where both sides compute: cpu, cuda or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value_t = Choice::Cpu)]
     device: Choice,
@@ -181,7 +184,8 @@ pub fn run(args: BenchArgs) -> Result<()> {
 fn trained(args: &BenchArgs) -> Result<Option<Trained>> {
     let (Some(detector), Some(head)) = (&args.detector, &args.head) else { return Ok(None) };
     let images = image_files(&args.images)?;
-    Ok(Some(Trained { detector: detector.file()?, head: head.file()?, images }))
+    let (detector, head) = (detector.file()?, head.file()?);
+    Ok(Some(Trained { detector, head, images, precision: args.precision }))
 }
 
 /// Prints names and titles.

@@ -42,23 +42,54 @@ impl Sight<'_> {
     /// The boxes pooled, the views of each side by side: bins outside and channels innermost, `(R, Σ size²·C)`.
     pub fn pool(&self) -> Result<Tensor> {
         let pooled = self.views.iter().map(|(_, levels, rows)| Ok(levels.pool(rows)?));
-        match pooled.collect::<Result<Vec<_>>>()?.as_slice() {
-            [one] => Ok(one.clone()),
-            several => Ok(Tensor::cat(several, 1)?),
-        }
+        side_by_side(&pooled.collect::<Result<Vec<_>>>()?)
     }
 
     /// The gradient in the boxes, `(R, 4)` on the CPU, from the one in what [`pool`](Self::pool) makes of them.
     pub fn box_gradient(&self, gradient: &Tensor) -> Result<Tensor> {
-        let channels = gradient.dim(1)? / self.views.iter().map(|(view, ..)| view.len()).sum::<usize>();
-        let mut start = 0;
-        let by_view = self.views.iter().map(|(view, levels, rows)| {
-            let len = view.len() * channels;
-            let own = gradient.narrow(1, start, len)?.contiguous()?;
-            start += len;
-            view.enlarged_all(&levels.box_gradient(rows, &own)?)
+        let own = self.apart(gradient)?.into_iter().zip(&self.views);
+        let by_view =
+            own.map(|(own, (view, levels, rows))| view.enlarged_all(&levels.box_gradient(rows, &own)?));
+        let sum = by_view.reduce(|sum, own| Ok((sum? + own?)?));
+        sum.unwrap_or_else(|| Ok(Tensor::zeros((gradient.dim(0)?, 4), gradient.dtype(), &Device::Cpu)?))
+    }
+
+    /// What [`pool`](Self::pool) makes, with the channels of each view outside, as fc6 has them.
+    pub fn channels_outside(&self, pooled: &Tensor) -> Result<Tensor> {
+        self.turned(pooled, |bins, channels| (bins, channels))
+    }
+
+    /// The inverse of [`channels_outside`](Self::channels_outside).
+    pub fn channels_innermost(&self, pooled: &Tensor) -> Result<Tensor> {
+        self.turned(pooled, |bins, channels| (channels, bins))
+    }
+
+    fn turned(&self, pooled: &Tensor, as_it_is: fn(usize, usize) -> (usize, usize)) -> Result<Tensor> {
+        let turned = self.apart(pooled)?.into_iter().zip(&self.views).map(|(own, (view, ..))| {
+            let (rows, len) = own.dims2()?;
+            let (outside, inside) = as_it_is(view.len(), len / view.len().max(1));
+            Ok(own.reshape((rows, outside, inside))?.transpose(1, 2)?.reshape((rows, len))?)
         });
-        let by_view = by_view.collect::<Result<Vec<_>>>()?;
-        Ok(by_view[1..].iter().try_fold(by_view[0].clone(), |sum, own| sum + own)?)
+        side_by_side(&turned.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The columns of each view.
+    fn apart(&self, pooled: &Tensor) -> Result<Vec<Tensor>> {
+        let bins: usize = self.views.iter().map(|(view, ..)| view.len()).sum();
+        let channels = pooled.dim(1)? / bins.max(1);
+        let mut start = 0;
+        let own = self.views.iter().map(|(view, ..)| {
+            let len = view.len() * channels;
+            start += len;
+            Ok(pooled.narrow(1, start - len, len)?)
+        });
+        own.collect()
+    }
+}
+
+fn side_by_side(views: &[Tensor]) -> Result<Tensor> {
+    match views {
+        [one] => Ok(one.clone()),
+        several => Ok(Tensor::cat(several, 1)?),
     }
 }

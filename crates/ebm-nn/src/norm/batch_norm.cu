@@ -23,7 +23,7 @@ __device__ void normalise(u32 count, const T *x, const typename Wide<T>::type *a
   typedef typename Wide<T>::type W;
   auto cut = [=](W value) { return relu && value < (W)0 ? (W)0 : value; };
   if (is_by_fours(x, channels) && is_by_fours(residual, channels) && is_by_fours(y, channels)) {
-    FOR_EACH(thread, count) {
+    FOR_EACH(thread, least<u32>(count, len / 4)) {
       Affine<T> of[4];
       for (int k = 0; k < 4; ++k) of[k] = forward_of<T>(affine, stats, channels, eps, 4 * thread % channels + k);
 #pragma unroll 2
@@ -68,7 +68,7 @@ __device__ void backward(u32 count, const T *x, const T *g, const typename Wide<
                          const double *sums, T *dx, int channels, int len, double total, double eps) {
   typedef typename Wide<T>::type W;
   if (is_by_fours(x, channels) && is_by_fours(g, channels) && is_by_fours(dx, channels)) {
-    FOR_EACH(thread, count) {
+    FOR_EACH(thread, least<u32>(count, len / 4)) {
       Backward<T> of[4];
       for (int k = 0; k < 4; ++k) of[k] = backward_of<T>(affine, stats, sums, channels, total, eps, 4 * thread % channels + k);
 #pragma unroll 2

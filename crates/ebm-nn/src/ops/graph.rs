@@ -16,6 +16,7 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
@@ -38,6 +39,10 @@ pub(crate) trait Apply<const N: usize>: Kernel<N> {
 /// The gradients of `loss` in all variables: candle's `backward`, without the zeros that it adds to the
 /// gradients of variables that come from this crate's operations.
 ///
+/// After a pass that failed, the next one is right again. Of candle's own `backward` that holds on the CPU, and on a
+/// GPU where one of this crate's operations failed: what is left there by a pass that another operation ended is added
+/// to the next one.
+///
 /// # Errors
 /// When an operation has no gradient.
 pub fn backward(loss: &Tensor) -> Result<GradStore> {
@@ -46,8 +51,9 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 }
 
 fn backward_here(loss: &Tensor) -> Result<GradStore> {
+    let _pass = Pass::begin();
     let aside = Aside::open(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
-    let mut gradients = loss.backward().inspect_err(|_| forget_pass())?;
+    let mut gradients = loss.backward()?;
     for (variable, gradient) in aside.close() {
         let gradient = match gradients.remove(&variable) {
             Some(other) => sum(&other, &gradient)?,
@@ -56,6 +62,34 @@ fn backward_here(loss: &Tensor) -> Result<GradStore> {
         gradients.insert(&variable, gradient);
     }
     Ok(gradients)
+}
+
+thread_local! {
+    /// The number of this thread's pass: what was handed over under another counts for nothing.
+    static PASS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A backward pass with a number of its own; when it ends, this thread goes on with the one that it was called in.
+struct Pass {
+    outer: u64,
+}
+
+impl Pass {
+    fn begin() -> Self {
+        Self { outer: PASS.replace(Self::number()) }
+    }
+
+    /// One that no pass has had.
+    fn number() -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        PASS.set(self.outer);
+    }
 }
 
 /// The gradients of variables that a [`backward`] keeps aside.
@@ -106,33 +140,15 @@ impl Drop for Aside {
 }
 
 thread_local! {
-    /// How many backward passes of this thread are known to have failed: where tokens are on a GPU, whose numbers
-    /// are not read, what such a pass has left is known by this.
-    static FAILED: Cell<u64> = const { Cell::new(0) };
-    /// The number 1 on each device: what every gradient in a token is.
-    static ONES: RefCell<Vec<Tensor>> = const { RefCell::new(Vec::new()) };
+    /// The number 1 where this thread last wanted it.
+    static ONE: RefCell<Option<Tensor>> = const { RefCell::new(None) };
 }
 
-/// What this thread's pass has handed over so far counts for nothing.
-fn forget_pass() {
-    FAILED.set(FAILED.get() + 1);
-}
-
-/// [`FAILED`] for gradients beside this tensor. On the CPU the tokens' numbers say more: a pass that was begun
-/// while another one waits does not end that one.
-fn failed_beside(tensor: &Tensor) -> u64 {
-    if tensor.device().is_cpu() { 0 } else { FAILED.get() }
-}
-
-/// The number 1 where this tensor is.
-fn one_beside(tensor: &Tensor) -> Result<Tensor> {
-    ONES.with_borrow_mut(|ones| {
-        if let Some(one) = ones.iter().find(|one| one.device().same_device(tensor.device())) {
-            return Ok(one.clone());
-        }
-        let one = Tensor::new(1f32, tensor.device())?;
-        ones.push(one.clone());
-        Ok(one)
+/// What a gradient in a result is to its token, beside it: 1.
+fn one_beside(gradient: &Tensor) -> Result<Tensor> {
+    ONE.with_borrow_mut(|one| match one {
+        Some(one) if one.device().same_device(gradient.device()) => Ok(one.clone()),
+        _ => Ok(one.insert(Tensor::new(1f32, gradient.device())?).clone()),
     })
 }
 
@@ -140,8 +156,7 @@ fn one_beside(tensor: &Tensor) -> Result<Tensor> {
 struct Received {
     sum: Tensor,
     count: usize,
-    /// [`failed_beside`] them.
-    failed: u64,
+    pass: u64,
 }
 
 /// Those of each thread that is in a backward pass.
@@ -151,13 +166,12 @@ struct Inbox(Mutex<HashMap<ThreadId, Received>>);
 impl Inbox {
     /// Hands a gradient over. What comes back is the gradient in the token.
     fn add(&self, gradient: Tensor) -> Result<Tensor> {
-        let (thread, failed) = (std::thread::current().id(), failed_beside(&gradient));
-        let one = one_beside(&gradient)?;
-        let before = lock(&self.0).remove(&thread).filter(|before| before.failed == failed);
+        let (thread, pass, one) = (std::thread::current().id(), PASS.get(), one_beside(&gradient)?);
+        let before = lock(&self.0).remove(&thread).filter(|before| before.pass == pass);
         // Outside the lock: several threads add.
         let received = match before {
-            Some(before) => Received { sum: sum(&before.sum, &gradient)?, count: before.count + 1, failed },
-            None => Received { sum: gradient, count: 1, failed },
+            Some(before) => Received { sum: sum(&before.sum, &gradient)?, count: before.count + 1, pass },
+            None => Received { sum: gradient, count: 1, pass },
         };
         lock(&self.0).insert(thread, received);
         Ok(one)
@@ -167,13 +181,11 @@ impl Inbox {
     /// read: that would wait for all that was started there.
     fn take(&self, token_gradient: &Tensor) -> Result<Tensor> {
         let received = lock(&self.0).remove(&std::thread::current().id());
-        match received.filter(|received| received.failed == failed_beside(token_gradient)) {
-            Some(Received { sum, count, .. })
-                if !token_gradient.device().is_cpu()
-                    || token_gradient.to_scalar::<f32>()? == count as f32 =>
-            {
-                Ok(sum)
-            }
+        let is_whole = |count: usize| -> Result<bool> {
+            Ok(!token_gradient.device().is_cpu() || token_gradient.to_scalar::<f32>()? == count as f32)
+        };
+        match received.filter(|received| received.pass == PASS.get()) {
+            Some(Received { sum, count, .. }) if is_whole(count)? => Ok(sum),
             _ => bail!("a backward pass through this graph failed before; its next one is right again"),
         }
     }
@@ -343,7 +355,7 @@ macro_rules! operation {
 
             fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* token: &Tensor, grad: &Tensor) -> Result<$gradients> {
                 let _ = ($a, $($b,)*);
-                let [$a $(, $b)*] = self.0.gradients(token, grad).inspect_err(|_| forget_pass())?;
+                let [$a $(, $b)*] = self.0.gradients(token, grad).inspect_err(|_| PASS.set(Pass::number()))?;
                 Ok(operation!(@tuple $a $(, $b)*))
             }
         }

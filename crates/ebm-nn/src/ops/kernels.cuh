@@ -1,4 +1,4 @@
-// What the kernels share. No header of CUDA is included, so that any C++ compiler takes these files (`tests/cuda/`).
+// What the kernels share. No header of CUDA is included, so that any C++ compiler takes these files (`tests/cuda_on_cpu/`).
 //
 // Each kernel's first parameter is the number of its threads that have work; it is defined for f32 and f64, and some for bfloat16,
 // under the names NAME_f32, NAME_f64 and NAME_bf16. Sums have one order: there are no atomic additions.

@@ -104,10 +104,10 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
     Ok(to_channels_last(&y)?.to_dtype(maps)?)
 }
 
-/// A weight (O, C, kh, kw) of an f32 layer in the order in which its device reads it, as a view of this shape.
+/// A weight (O, C, kh, kw) in the order in which its device reads it, as a view of this shape.
 pub(crate) fn in_order(w: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
-    if w.device().is_cuda() && crate::device::has_cudnn() {
+    if w.device().is_cuda() && w.dtype() != DType::F64 && crate::device::has_cudnn() {
         return cudnn::innermost(w);
     }
     Ok(w.clone())

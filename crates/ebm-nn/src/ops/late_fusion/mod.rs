@@ -100,19 +100,19 @@ impl LateFusion {
     /// operations, but for the prediction of [few candidates](Self::is_brief), which come to the CPU.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a shape, a type or, unless it is prediction, a device does not fit.
+    /// [`Error::Argument`] where a shape or a type does not fit.
     pub fn forward(&self, a: &Tensor, y: &Tensor) -> Result<Tensor> {
         self.check(a, y)?;
-        let is_constant = are_constant([a, y, &self.theta]);
-        if !self.is_served(a, y)? || y.elem_count() == 0 {
-            let device = self.theta.device();
-            return Ok(self.composed(&a.to_device(device)?, &y.to_device(device)?)?.to_device(y.device())?);
-        }
-        if is_constant {
+        let (is_constant, device) = (are_constant([a, y, &self.theta]), self.theta.device());
+        if is_constant && self.is_served(y)? {
             return Ok(self.packed()?.run(&self.sizes, a, y, false)?.0);
         }
-        let op = Score { sizes: self.sizes.clone(), keep: true, open: OnceLock::new() };
-        Ok(op.apply([a, y, &self.theta])?)
+        let (a, here) = (a.to_device(device)?, y.to_device(device)?);
+        if !device.is_cpu() || !self.has_kernels() || y.elem_count() == 0 {
+            return Ok(self.composed(&self.theta, &a, &here)?.to_device(y.device())?);
+        }
+        let op = Score { sizes: self.sizes.clone(), open: OnceLock::new() };
+        Ok(op.apply([&a, &here, &self.theta])?.to_device(y.device())?)
     }
 
     /// f (B, M) and its gradient in y (B, M, D), outside any graph and where y is.
@@ -121,31 +121,34 @@ impl LateFusion {
     /// As [`forward`](Self::forward).
     pub fn score_and_grad(&self, a: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         self.check(a, y)?;
-        let (a, y) = (a.detach(), y.detach());
-        if self.is_served(&a, &y)? {
+        let (a, y, theta) = (a.detach(), y.detach(), self.theta.detach());
+        if self.is_served(&y)? {
             return self.packed()?.run(&self.sizes, &a, &y, true);
         }
-        let (device, back) = (self.theta.device(), y.device());
+        let (device, back) = (theta.device(), y.device());
         let (a, y) = (a.to_device(device)?, Var::from_tensor(&y.to_device(device)?)?);
-        let f = self.composed(&a, &y)?;
+        let f = self.composed(&theta, &a, &y)?;
         let gradient = f.sum_all()?.backward()?.get(&y).map_or_else(|| y.zeros_like(), |g| Ok(g.detach()))?;
         Ok((f.detach().to_device(back)?, gradient.to_device(back)?))
     }
 
-    /// Whether so many candidates are scored on a CPU before a GPU has started the products of all layers: what
-    /// makes them is best left there.
+    /// Whether a CPU scores so many candidates before a GPU has started the products of all layers: then what f
+    /// needs of their inputs is best on the CPU.
     #[must_use]
     pub fn is_brief(candidates: usize) -> bool {
         candidates <= BRIEF
     }
 
-    /// Whether the CPU scores these candidates in one pass.
-    fn is_served(&self, a: &Tensor, y: &Tensor) -> Result<bool> {
+    /// Whether the CPU scores these candidates in one pass, in prediction.
+    fn is_served(&self, y: &Tensor) -> Result<bool> {
         let (batch, count, _) = y.dims3()?;
         let is_here = self.theta.device().is_cpu();
-        let is_constant = are_constant([a, y, &self.theta]);
-        let has_kernels = matches!(a.dtype(), DType::F32 | DType::F64);
-        Ok(has_kernels && (is_here || (is_constant && Self::is_brief(batch * count))))
+        let is_brief = are_constant([&self.theta]) && Self::is_brief(batch * count);
+        Ok(self.has_kernels() && (is_here || is_brief))
+    }
+
+    fn has_kernels(&self) -> bool {
+        matches!(self.theta.dtype(), DType::F32 | DType::F64)
     }
 
     fn packed(&self) -> Result<Arc<Packed>> {
@@ -155,23 +158,19 @@ impl LateFusion {
 
     fn check(&self, a: &Tensor, y: &Tensor) -> Result<()> {
         check_arguments(&self.sizes, a, y)?;
-        let is_prediction = are_constant([a, y, &self.theta]);
-        let fits = |t: &Tensor| {
-            t.dtype() == self.theta.dtype() && (is_prediction || t.device().same_device(self.theta.device()))
-        };
-        if ![a, y].into_iter().all(fits) {
-            return refuse("a, y and the parameters must have one type and be on one device".to_owned());
+        if [a, y].into_iter().any(|t| t.dtype() != self.theta.dtype()) {
+            return refuse("a, y and the parameters must have one type".to_owned());
         }
         Ok(())
     }
 
-    /// The same as tensor operations.
-    fn composed(&self, a: &Tensor, y: &Tensor) -> Result<Tensor> {
+    /// The same as tensor operations, with the parameters `theta`.
+    fn composed(&self, theta: &Tensor, a: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = y.dims3()?;
         let mut start = 0;
         let mut take = |len: usize| {
             start += len;
-            self.theta.narrow(0, start - len, len)
+            theta.narrow(0, start - len, len)
         };
         let mut features = y.reshape((batch * count, dim))?;
         for pair in self.sizes.layers.windows(2) {
@@ -221,8 +220,6 @@ fn refuse<T>(reason: String) -> Result<T> {
 /// The head as an operation on a, y and θ.
 struct Score {
     sizes: Sizes,
-    /// Whether there will be a backward pass.
-    keep: bool,
     /// Which units were open, for the backward pass: a bit for each, where h itself would be as large as all
     /// else.
     open: OnceLock<Vec<u32>>,
@@ -242,8 +239,8 @@ impl Score {
 
     fn scores<T: PackedProduct>(&self, a: &[T], y: &[T], theta: &[T]) -> CandleResult<Vec<T>> {
         let head = self.head(a, y, theta);
-        let (f, open) = head.scores(&pack_forward::<T>(&self.sizes, head.network.join), self.keep)?;
-        if self.keep && self.open.set(open).is_err() {
+        let (f, open) = head.scores(&pack_forward::<T>(&self.sizes, head.network.join), true)?;
+        if self.open.set(open).is_err() {
             candle_core::bail!("late_fusion: an operation is applied once");
         }
         Ok(f)

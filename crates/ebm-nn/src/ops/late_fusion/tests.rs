@@ -57,7 +57,7 @@ fn it_is_the_composition_whatever_the_sizes() {
     ] {
         let all = arguments(batch, count, dim, hidden, widths);
         let (f, gradients) = run(&all, |head, a, y| head.forward(a, y));
-        let (expected, expected_gradients) = run(&all, |head, a, y| head.composed(a, y));
+        let (expected, expected_gradients) = run(&all, |head, a, y| head.composed(&head.theta, a, y));
         assert_close(&f, &expected, 1e-13);
         for (gradient, expected) in gradients.iter().zip(&expected_gradients) {
             assert_close(gradient, expected, 1e-13);
@@ -112,6 +112,14 @@ fn without_a_graph_it_is_the_same_on_every_device() {
                 assert!(found.device().same_device(&device));
                 assert_close(&found.to_device(&Device::Cpu).unwrap(), expected, 1e-12);
             }
+            // Where y is tracked, and not where a is.
+            let y = Var::from_tensor(&all[1]).unwrap();
+            let a = all[0].to_device(&Device::Cpu).unwrap();
+            let f = head.forward(&a, &y).unwrap();
+            assert!(f.device().same_device(&device));
+            let gradients = f.sum_all().unwrap().backward().unwrap();
+            let gradient = gradients.get(&y).unwrap().to_device(&Device::Cpu).unwrap();
+            assert_close(&gradient, &expected.1, 1e-12);
         }
     }
 }

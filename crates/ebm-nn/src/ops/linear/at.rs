@@ -13,7 +13,8 @@ const OP: &str = "linear_at";
 /// columns `(R)` in u32, each below O; y is `(R)`. Nothing is recorded.
 ///
 /// # Errors
-/// [`Error::Argument`] where a shape does not fit, and on the CPU where a column is not there.
+/// [`Error::Argument`] where a shape does not fit. A column that is not there is an error on the CPU, and NaN on a
+/// GPU.
 pub fn linear_at(x: &Tensor, w: &Tensor, bias: &Tensor, columns: &Tensor) -> Result<Tensor> {
     check(x, w, columns)?;
     if bias.dims() != [w.dim(0)?] {
@@ -22,7 +23,8 @@ pub fn linear_at(x: &Tensor, w: &Tensor, bias: &Tensor, columns: &Tensor) -> Res
     Ok(At.run([x, w, bias, columns])?)
 }
 
-/// The gradient of [`linear_at`] in what ReLU made x of, `(R, I)`: w\[columns\[r\]\] where x is positive, else 0.
+/// The gradient of [`linear_at`] in what ReLU made x of, `(R, I)`: w\[columns\[r\]\] where x is positive, else 0,
+/// and 0 on a GPU where the column is not there.
 ///
 /// # Errors
 /// As there.
@@ -133,7 +135,7 @@ mod device {
     use candle_core::cuda_backend::cudarc::driver::CudaView;
     use candle_core::{CudaStorage, Result};
 
-    use crate::cuda::{Argument, Element, by_type, elements, launch, sizes, unwritten};
+    use crate::cuda::{Argument, Element, by_type, count, elements, launch, sizes, unwritten};
 
     /// Threads of a block, as in `at.cu`.
     const THREADS: usize = 256;
@@ -146,10 +148,10 @@ mod device {
     pub(super) fn at(arguments: [Argument<'_>; 4]) -> Result<CudaStorage> {
         fn run<T: Element>([x, w, bias, asked]: [Argument<'_>; 4]) -> Result<CudaStorage> {
             let (device, (rows, depth)) = (x.0.device(), x.1.shape().dims2()?);
+            let (outputs, mut y) = (count(w.1.dims()[0])?, unwritten::<T>(device, rows)?);
             let (x, w) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?);
-            let (bias, columns) = (elements::<T>(bias.0, bias.1)?, columns(asked)?);
-            let ([depth], mut y) = (sizes([depth])?, unwritten::<T>(device, rows)?);
-            launch!(device, AT::"at", T, rows * THREADS; &x, &w, &bias, &columns, &mut y, &depth);
+            let (bias, columns, [depth]) = (elements::<T>(bias.0, bias.1)?, columns(asked)?, sizes([depth])?);
+            launch!(device, AT::"at", T, rows * THREADS; &x, &w, &bias, &columns, &mut y, &depth, &outputs);
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         }
         by_type!(arguments[0].0, super::OP, run(arguments))
@@ -158,10 +160,10 @@ mod device {
     pub(super) fn gradient(arguments: [Argument<'_>; 3]) -> Result<CudaStorage> {
         fn run<T: Element>([x, w, asked]: [Argument<'_>; 3]) -> Result<CudaStorage> {
             let (device, (rows, depth)) = (x.0.device(), x.1.shape().dims2()?);
-            let len = rows * depth;
+            let (len, outputs) = (rows * depth, count(w.1.dims()[0])?);
             let (x, w, columns) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?, columns(asked)?);
             let ([depth], mut d) = (sizes([depth])?, unwritten::<T>(device, len)?);
-            launch!(device, AT::"at_gradient", T, len; &x, &w, &columns, &mut d, &depth);
+            launch!(device, AT::"at_gradient", T, len; &x, &w, &columns, &mut d, &depth, &outputs);
             Ok(CudaStorage::wrap_cuda_slice(d, device.clone()))
         }
         by_type!(arguments[0].0, super::OP, run(arguments))
@@ -208,5 +210,14 @@ mod tests {
         assert!(linear_at(&x, &w, &bias, &columns(&[0])).is_err());
         assert!(linear_at(&x, &w, &bias.narrow(0, 0, 3).unwrap(), &columns(&[0, 1])).is_err());
         assert!(linear_at_gradient(&x, &x.t().unwrap(), &columns(&[0, 1])).is_err());
+        assert!(linear_at_gradient(&x, &w, &columns(&[0, u32::MAX])).is_err());
+        for device in devices().into_iter().skip(1) {
+            let [x, w, bias, columns] =
+                [&x, &w, &bias, &columns(&[0, u32::MAX])].map(|tensor| tensor.to_device(&device).unwrap());
+            let y = linear_at(&x, &w, &bias, &columns).unwrap().to_vec1::<f64>().unwrap();
+            assert!(y[0].is_finite() && y[1].is_nan(), "{y:?}");
+            let dx = linear_at_gradient(&x, &w, &columns).unwrap().to_vec2::<f64>().unwrap();
+            assert_eq!(dx[1], [0.0; 3]);
+        }
     }
 }

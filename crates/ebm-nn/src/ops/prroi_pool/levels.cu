@@ -1,7 +1,7 @@
 // PrRoIPool of boxes that lie in several maps, and its gradient in the boxes, for prediction: a launch each, whatever the levels.
 //
 // Pooled boxes have their bins outside and their channels innermost, as the maps have. A block for each box and each row of its bins,
-// which reads every pixel under the row once: it adds up each column by the weights of y, and gives the sum to the bins that have the
+// which reads every pixel under BINS bins once: it adds up each column by the weights of y, and gives the sum to the bins that have the
 // column by those of x. Neighbouring threads have neighbouring channels.
 #include "tent.cuh"
 

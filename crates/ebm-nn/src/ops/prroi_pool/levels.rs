@@ -66,7 +66,7 @@ impl Levels {
     pub fn pool(&self, rois: &Tensor) -> Result<Tensor> {
         check(rois)?;
         let [a, b, c, d] = &self.maps;
-        Ok(Pool(self.settings).run([rois, a, b, c, d])?)
+        Ok(Pool(self.settings).run([&rois.contiguous()?, a, b, c, d])?)
     }
 
     /// The gradient in the boxes' coordinates x0, y0, x1, y1, `(R, 4)` on the CPU, from `grad (R, ph·pw·C)`.
@@ -82,7 +82,8 @@ impl Levels {
         }
         let [a, b, c, d] = &self.maps;
         let shares = if rois.device().is_cpu() { 1 } else { self.settings.out.0 };
-        let found = Slopes { settings: self.settings, shares }.run([rois, grad, a, b, c, d])?;
+        let (rois, grad) = (rois.contiguous()?, grad.contiguous()?);
+        let found = Slopes { settings: self.settings, shares }.run([&rois, &grad, a, b, c, d])?;
         Ok(found.to_device(&candle_core::Device::Cpu)?.sum(1)?)
     }
 }

@@ -99,7 +99,9 @@ fn devices_agree_in_single_precision() {
 
 /// Rows (level, image, x0, y0, x1, y1) on two levels and two images, large boxes and small ones, one without area.
 fn rows_on_levels(dtype: DType) -> Tensor {
-    let rows: [[f64; 6]; 6] = [
+    let rows: [[f64; 6]; 8] = [
+        [0.0, 1.0, -5.0, -3.0, 170.0, 30.0],
+        [1.0, 1.0, 1.0, -4.0, 15.0, 900.0],
         [1.0, 1.0, 3.0, 4.5, 20.0, 17.0],
         [0.0, 0.0, -2.0, 5.0, 30.0, 36.0],
         [0.0, 0.0, 9.0, 9.0, 9.0, 12.0],
@@ -110,9 +112,9 @@ fn rows_on_levels(dtype: DType) -> Tensor {
     Tensor::new(&rows, &Device::Cpu).unwrap().to_dtype(dtype).unwrap()
 }
 
-/// Maps with more pixels along an axis than a block of a GPU's threads holds weights of, and more channels than threads.
+/// Maps with more pixels along an axis than a block of a GPU's threads holds weights of at a time.
 fn maps_of_levels(channels: usize, dtype: DType) -> [Tensor; 2] {
-    [([2, channels, 11, 80], 7), ([2, channels, 6, 5], 8)]
+    [([2, channels, 11, 80], 7), ([2, channels, 70, 5], 8)]
         .map(|(shape, salt)| noise_tensor(&shape, salt).unwrap().to_dtype(dtype).unwrap())
 }
 
@@ -141,14 +143,18 @@ fn several_levels_at_once_are_pooled_as_one_by_one() {
 
 #[test]
 fn several_levels_are_the_same_on_every_device() {
-    for (dtype, channels, tolerance) in
-        [(DType::F64, 3, 1e-12), (DType::F32, 3, 2e-5), (DType::F32, 300, 2e-4)]
-    {
+    // More bins in a row than a block has at a time, and more channels than it has threads.
+    for (dtype, channels, out, tolerance) in [
+        (DType::F64, 3, (7, 7), 1e-12),
+        (DType::F64, 3, (1, 11), 1e-12),
+        (DType::F32, 3, (2, 19), 2e-5),
+        (DType::F32, 300, (7, 7), 2e-4),
+    ] {
         let (maps, rows) = (maps_of_levels(channels, dtype), rows_on_levels(dtype));
         let run = |device: &Device| {
             let maps = maps.each_ref().map(|map| map.to_device(device).unwrap());
             let rows = rows.to_device(device).unwrap();
-            let levels = Levels::new(&[(&maps[0], 0.5), (&maps[1], 0.25)], (7, 7)).unwrap();
+            let levels = Levels::new(&[(&maps[0], 0.5), (&maps[1], 0.25)], out).unwrap();
             let pooled = levels.pool(&rows).unwrap();
             let grad = noise_tensor(pooled.dims(), 9).unwrap().to_dtype(dtype).unwrap();
             let slopes = levels.box_gradient(&rows, &grad.to_device(device).unwrap()).unwrap();

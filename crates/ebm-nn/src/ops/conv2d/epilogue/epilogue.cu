@@ -9,7 +9,7 @@ __device__ void epilogue(u32 count, const T *x, const typename Wide<T>::type *bi
   auto cut = [=](W value) { return value < least ? least : value > most ? most : value; };
   // The number of threads is a multiple of the channels.
   if (is_by_fours(x, channels) && is_by_fours(residual, channels) && is_by_fours(y, channels)) {
-    FOR_EACH(thread, count) {
+    FOR_EACH(thread, ::least<u32>(count, len / 4)) {
       W add[4];
       for (int k = 0; k < 4; ++k) add[k] = bias[4 * thread % channels + k];
 #pragma unroll 2

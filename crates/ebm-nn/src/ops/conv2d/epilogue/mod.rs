@@ -82,11 +82,13 @@ mod tests {
 
     #[test]
     fn one_pass_is_the_single_operations() {
-        for dtype in [DType::F64, DType::F32] {
-            let tolerance = if dtype == DType::F64 { 1e-13 } else { 1e-5 };
+        // Channels that are read one by one, and four at a time.
+        for (dtype, channels, tolerance) in
+            [(DType::F64, 3, 1e-13), (DType::F64, 8, 1e-13), (DType::F32, 3, 1e-5), (DType::F32, 8, 1e-5)]
+        {
             let [x, residual] =
-                [1, 2].map(|salt| noise_tensor(&[2, 5, 7, 3], salt).unwrap().to_dtype(dtype).unwrap());
-            let bias = noise_tensor(&[3], 3).unwrap().to_dtype(dtype).unwrap();
+                [1, 2].map(|salt| noise_tensor(&[2, 5, 7, channels], salt).unwrap().to_dtype(dtype).unwrap());
+            let bias = noise_tensor(&[channels], 3).unwrap().to_dtype(dtype).unwrap();
             for f in [Activation::None, Activation::Relu, Activation::Relu6] {
                 let form = |x: &Tensor, b: &Tensor, r: Option<&Tensor>| {
                     if x.device().is_cpu() { composed(x, b, r, f) } else { epilogue(x, b, r, f) }
@@ -100,13 +102,14 @@ mod tests {
 
     #[test]
     fn half_precision_is_rounded_once() {
-        for device in devices().into_iter().skip(1) {
+        let gpus = devices().into_iter().skip(1);
+        for (device, channels) in gpus.flat_map(|device| [(device.clone(), 3), (device, 8)]) {
             let tensor = |shape: &[usize], salt, dtype| {
                 noise_tensor(shape, salt).unwrap().to_dtype(dtype).unwrap().to_device(&device).unwrap()
             };
-            let x = Var::from_tensor(&tensor(&[2, 5, 7, 3], 1, DType::BF16)).unwrap();
-            let bias = Var::from_tensor(&tensor(&[3], 2, DType::F32)).unwrap();
-            let residual = tensor(&[2, 5, 7, 3], 3, DType::BF16);
+            let x = Var::from_tensor(&tensor(&[2, 5, 7, channels], 1, DType::BF16)).unwrap();
+            let bias = Var::from_tensor(&tensor(&[channels], 2, DType::F32)).unwrap();
+            let residual = tensor(&[2, 5, 7, channels], 3, DType::BF16);
             let y = epilogue(&x, &bias, Some(&residual), Activation::Relu).unwrap();
             let wide = [x.as_tensor(), &residual].map(|t| t.to_dtype(DType::F32).unwrap());
             let expected = composed(&wide[0], &bias, Some(&wide[1]), Activation::Relu).unwrap();

@@ -19,6 +19,7 @@ impl Pooler {
         let corners = boxes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
         let levels: Vec<usize> =
             corners.iter().map(|c| self.level(&BBox::from([c[0], c[1], c[2], c[3]]))).collect();
+        let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
         let views = self.views.iter().map(|view| {
             let seen = levels.iter().map(|level| self.level_seen(*level, view));
             let heads: Vec<f32> =
@@ -31,7 +32,6 @@ impl Pooler {
                 from_origins = from_origins.broadcast_sub(&origins.to_dtype(boxes.dtype())?)?;
             }
             let rows = Tensor::cat(&[&heads, &from_origins], 1)?.to_device(pyramid[0].device())?;
-            let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
             Ok((view, Levels::new(&maps, view.out())?, rows))
         });
         Ok(Sight { views: views.collect::<Result<_>>()? })

@@ -166,7 +166,7 @@ impl Kernel<{ 1 + LEVELS }> for Pool {
         &self,
         [rois, maps @ ..]: [crate::cuda::Argument<'_>; 1 + LEVELS],
     ) -> CandleResult<candle_core::CudaStorage> {
-        device::pool(&self.0, rois, maps)
+        device::run(&self.0, rois, None, maps)
     }
 }
 
@@ -196,7 +196,7 @@ impl Kernel<{ 2 + LEVELS }> for Slopes {
         &self,
         [rois, grad, maps @ ..]: [crate::cuda::Argument<'_>; 2 + LEVELS],
     ) -> CandleResult<candle_core::CudaStorage> {
-        device::slopes(&self.settings, rois, grad, maps)
+        device::run(&self.settings, rois, Some(grad), maps)
     }
 }
 
@@ -239,44 +239,32 @@ mod device {
         }};
     }
 
-    pub(super) fn pool(
+    /// The pooled boxes, or with the gradient in those the shares of the boxes' own.
+    pub(super) fn run(
         settings: &Settings,
         rois: Argument<'_>,
+        grad: Option<Argument<'_>>,
         maps: [Argument<'_>; LEVELS],
     ) -> Result<CudaStorage> {
-        fn run<T: Element>(
+        fn typed<T: Element>(
             settings: &Settings,
             rois: Argument<'_>,
+            grad: Option<Argument<'_>>,
             maps: [Argument<'_>; LEVELS],
         ) -> Result<CudaStorage> {
-            let device = rois.0.device();
-            let len = settings.pooled(rois.1.shape().dims2()?.0).elem_count();
-            let mut pooled = unwritten::<T>(device, len)?;
-            launch_levels!("levels_pool", T, settings, rois, maps; &mut pooled);
-            Ok(CudaStorage::wrap_cuda_slice(pooled, device.clone()))
+            let (device, boxes) = (rois.0.device(), rois.1.shape().dims2()?.0);
+            let mut to;
+            if let Some(grad) = grad {
+                to = unwritten::<T>(device, 4 * boxes * settings.out.0)?;
+                let grad = elements::<T>(grad.0, grad.1)?;
+                launch_levels!("levels_slopes", T, settings, rois, maps; &grad, &mut to);
+            } else {
+                to = unwritten::<T>(device, settings.pooled(boxes).elem_count())?;
+                launch_levels!("levels_pool", T, settings, rois, maps; &mut to);
+            }
+            Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
         }
-        by_type!(rois.0, super::OP, run(settings, rois, maps))
-    }
-
-    pub(super) fn slopes(
-        settings: &Settings,
-        rois: Argument<'_>,
-        grad: Argument<'_>,
-        maps: [Argument<'_>; LEVELS],
-    ) -> Result<CudaStorage> {
-        fn run<T: Element>(
-            settings: &Settings,
-            rois: Argument<'_>,
-            grad: Argument<'_>,
-            maps: [Argument<'_>; LEVELS],
-        ) -> Result<CudaStorage> {
-            let device = rois.0.device();
-            let shares = rois.1.shape().dims2()?.0 * settings.out.0;
-            let (grad, mut found) = (elements::<T>(grad.0, grad.1)?, unwritten::<T>(device, 4 * shares)?);
-            launch_levels!("levels_slopes", T, settings, rois, maps; &grad, &mut found);
-            Ok(CudaStorage::wrap_cuda_slice(found, device.clone()))
-        }
-        by_type!(rois.0, super::OP, run(settings, rois, grad, maps))
+        by_type!(rois.0, super::OP, typed(settings, rois, grad, maps))
     }
 
     /// The numbers of a map (N, C, H, W) with the channels innermost.

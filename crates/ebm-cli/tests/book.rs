@@ -3,6 +3,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
+#[path = "book/lacking.rs"]
+mod lacking;
 #[path = "book/page.rs"]
 mod page;
 
@@ -14,7 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use ebm_testing::mpi;
 use page::Fate;
+
+/// What a reader types to start several processes.
+const MPI: &str = "mpiexec";
 
 /// What a clone has that commands read.
 const CLONED: [&str; 4] = ["crates", "docs", "examples", "weights"];
@@ -91,17 +97,19 @@ impl Clone {
         Self { folder, programs, launcher }
     }
 
+    /// Whether a command can start this program.
+    fn has(&self, program: &str) -> bool {
+        let ours = self.programs.path().join("run").join(program).exists();
+        ours || ebm_testing::program(&[program]).is_some() || (program == MPI && self.launcher.is_some())
+    }
+
     /// Runs or parses a command; what it said, if it failed.
     fn does(&self, command: &page::Command) -> Result<(), String> {
         let parse = matches!(command.fate, Fate::Parsed(_));
         let mut shell = Command::new("timeout");
         let mut path = OsString::from(self.programs.path().join(if parse { "parse" } else { "run" }));
         if let Some(launcher) = self.launcher.as_ref().filter(|_| !parse) {
-            shell.envs(
-                ebm_testing::mpi::mpiexec(launcher)
-                    .get_envs()
-                    .filter_map(|(name, value)| Some((name, value?))),
-            );
+            shell.envs(mpi::mpiexec(launcher).get_envs().filter_map(|(name, value)| Some((name, value?))));
             shell.env_remove("RAYON_NUM_THREADS");
             path.push(":");
             path.push(launcher.parent().unwrap());
@@ -125,61 +133,131 @@ impl Clone {
     }
 }
 
-/// `EBM_BOOK` takes only pages whose names hold it.
-#[test]
-fn every_command_of_the_book_is_tried() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let asked = std::env::var("EBM_BOOK").unwrap_or_default();
-    let launcher = ebm_testing::mpi::launchers().into_iter().next();
-    let (mut failed, mut counts, mut reasons) = (Vec::new(), [0; 4], BTreeMap::<String, usize>::new());
-    let mut report = String::new();
-    for name in page::pages(&root).into_iter().filter(|name| name.contains(&asked)) {
-        let (commands, wrong) = page::commands(&name, &std::fs::read_to_string(root.join(&name)).unwrap());
-        failed.extend(wrong);
-        let (clone, start) = (Clone::new(&root, launcher.clone()), Instant::now());
-        for mut command in commands {
-            let launched = command.text.starts_with("mpiexec ");
-            if launched && launcher.is_none() && command.fate == Fate::Run {
-                command.fate = Fate::Parsed("there is no MPI here".to_owned());
+/// What came of the commands of some pages.
+#[derive(Default)]
+struct Tried {
+    failed: Vec<String>,
+    /// Run, parsed, not run, run to prepare others.
+    counts: [usize; 4],
+    reasons: BTreeMap<String, usize>,
+    times: String,
+    /// What a missing program keeps from running, by the program.
+    lacking: BTreeMap<String, Vec<String>>,
+}
+
+impl Tried {
+    /// Pages that start MPI, or the others; of these `EBM_BOOK` takes only those whose names hold it.
+    fn pages(with_mpi: bool, launcher: Option<PathBuf>) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let asked = std::env::var("EBM_BOOK").unwrap_or_default();
+        let mut tried = Self::default();
+        for name in page::pages(&root).into_iter().filter(|name| name.contains(&asked)) {
+            let (commands, wrong) =
+                page::commands(&name, &std::fs::read_to_string(root.join(&name)).unwrap());
+            let mpi = |command: &page::Command| command.fate == Fate::Run && lacking::program(command) == MPI;
+            if commands.iter().any(mpi) == with_mpi {
+                tried.failed.extend(wrong);
+                tried.page(&name, commands, Clone::new(&root, launcher.clone()));
             }
+        }
+        tried
+    }
+
+    fn page(&mut self, name: &str, mut commands: Vec<page::Command>, clone: Clone) {
+        let has = |program: &str| clone.has(program);
+        for lacking::Lack { line, program, reads } in lacking::take_out(&mut commands, has) {
+            let reads = reads.map(|path| format!(" (reads {path})")).unwrap_or_default();
+            self.lacking.entry(program).or_default().push(format!("{name}:{line}{reads}"));
+        }
+        let start = Instant::now();
+        for command in commands {
             let kind = match &command.fate {
                 Fate::Run => 0,
                 Fate::Prepared => 3,
                 Fate::Parsed(why) => {
-                    *reasons.entry(format!("parsed: {why}")).or_default() += 1;
+                    *self.reasons.entry(format!("parsed: {why}")).or_default() += 1;
                     1
                 }
                 Fate::Not(why) => {
-                    *reasons.entry(format!("not run: {why}")).or_default() += 1;
+                    *self.reasons.entry(format!("not run: {why}")).or_default() += 1;
                     2
                 }
             };
-            counts[kind] += 1;
+            self.counts[kind] += 1;
             if kind != 2 {
                 let began = Instant::now();
                 if let Err(said) = clone.does(&command) {
-                    failed.push(format!("{name}:{}: {}\n{said}", command.line, command.text));
+                    self.failed.push(format!("{name}:{}: {}\n{said}", command.line, command.text));
                 }
                 let seconds = began.elapsed().as_secs_f64();
                 if seconds > 5.0 {
-                    report += &format!("  {seconds:.0} s  {name}:{}: {}\n", command.line, command.text);
+                    self.times += &format!("  {seconds:.0} s  {name}:{}: {}\n", command.line, command.text);
                 }
             }
         }
         let seconds = start.elapsed().as_secs_f64();
         if seconds > 5.0 {
-            report += &format!("  {seconds:.0} s  {name}\n");
+            self.times += &format!("  {seconds:.0} s  {name}\n");
         }
     }
-    for (why, count) in reasons {
-        report += &format!("  {count} {why}\n");
+
+    /// Says how many there are, and fails where one has failed.
+    fn ends(self) -> [usize; 4] {
+        let [run, parsed, not, _] = self.counts;
+        let reasons: String = self.reasons.iter().map(|(why, count)| format!("  {count} {why}\n")).collect();
+        let text =
+            format!("the book: {run} commands run, {parsed} parsed, {not} not run\n{}{reasons}", self.times);
+        // Past libtest's capture: how many there are is what one looks for.
+        std::io::stderr().lock().write_all(text.as_bytes()).unwrap();
+        assert!(self.failed.is_empty(), "\n{}\n", self.failed.join("\n\n"));
+        self.counts
     }
-    let [run, parsed, not, _] = counts;
-    let text = format!("the book: {run} commands run, {parsed} parsed, {not} not run\n{report}");
-    // Past libtest's capture: how many there are is what one looks for.
-    std::io::stderr().lock().write_all(text.as_bytes()).unwrap();
-    assert!(failed.is_empty(), "\n{}\n", failed.join("\n\n"));
-    assert!(!asked.is_empty() || (run > 60 && parsed > 100), "{run} commands run, {parsed} parsed");
+}
+
+#[test]
+fn every_command_of_the_book_is_tried() {
+    let tried = Tried::pages(false, None);
+    // What these pages start, every system has.
+    assert!(tried.lacking.is_empty(), "{:?}", tried.lacking);
+    let [run, parsed, ..] = tried.ends();
+    let asked = std::env::var_os("EBM_BOOK").is_some();
+    assert!(asked || (run > 60 && parsed > 100), "{run} commands run, {parsed} parsed");
+}
+
+/// The pages that start MPI are a test of their own, so that this one alone is missing without MPI.
+#[test]
+fn every_command_beside_mpi_is_tried() {
+    let launcher = mpi::found().into_iter().next();
+    let mut tried = Tried::pages(true, launcher.clone());
+    let lacking = tried.lacking.remove(MPI).unwrap_or_default();
+    assert!(tried.lacking.is_empty(), "{:?}", tried.lacking);
+    let counts = tried.ends();
+    let asked = std::env::var_os("EBM_BOOK").is_some();
+    assert!(asked || counts[0] > 2, "{counts:?}");
+    let remedy = format!("{}; until then these are not run: {}", mpi::REMEDY, lacking.join(", "));
+    ebm_testing::needs("mpi", MPI, &remedy, launcher);
+}
+
+/// The page of docs/my_cluster.md, in small: what a missing program would have made is missing further down.
+#[test]
+fn what_depends_on_a_missing_program_is_not_run() {
+    let text = "```sh\nebm train a --run runs/one\nmpiexec -n 2 ebm train a --run runs/two\n\
+                ebm report runs/one --out one.html\nebm report runs/one runs/two --out both.html\n\
+                ebm show both.html\nebm show runs/twofold\nebm show runs/two/model\n```\n\
+                <!-- ci\n$ mv both.html kept.html\n-->\n```sh\nebm show kept.html\n```\n";
+    let (mut commands, wrong) = page::commands("page", text);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(lacking::take_out(&mut commands, |_| true).is_empty());
+    assert!(commands.iter().all(|command| matches!(command.fate, Fate::Run | Fate::Prepared)));
+    let lacks = lacking::take_out(&mut commands, |program| program != MPI);
+    let reads: Vec<_> = lacks.iter().map(|lack| (lack.line, lack.reads.as_deref().unwrap_or("-"))).collect();
+    let expected =
+        [(3, "-"), (5, "runs/two"), (6, "both.html"), (8, "runs/two"), (12, "both.html"), (15, "kept.html")];
+    assert_eq!(reads, expected);
+    assert!(lacks.iter().all(|lack| lack.program == MPI));
+    let run = |command: &&page::Command| command.fate == Fate::Run;
+    assert_eq!(commands.iter().filter(run).map(|command| command.line).collect::<Vec<_>>(), [2, 4, 7]);
+    assert!(matches!(&commands[7].fate, Fate::Not(_)), "{:?}", commands[7]);
 }
 
 #[test]

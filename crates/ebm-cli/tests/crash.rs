@@ -7,10 +7,11 @@
 mod training;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ebm_seed::Key;
+use ebm_testing::signal;
 use rand::Rng;
 use training::Case;
 
@@ -27,11 +28,6 @@ fn wait_for_steps(run: &Path, steps: usize) {
         assert!(start.elapsed() < Duration::from_secs(120), "no step {steps} in {}", run.display());
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
 }
 
 fn text(output: &Output) -> String {
@@ -86,7 +82,7 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
     for (name, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
         let child = case.train(name, false).spawn().unwrap();
         wait_for_steps(&case.path(name), 3);
-        signal(&child, name);
+        assert!(signal(child.id(), name));
         let start = Instant::now();
         let output = child.wait_with_output().unwrap();
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
@@ -102,8 +98,8 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
     let child = case.train("twice", false).spawn().unwrap();
     wait_for_steps(&case.path("twice"), 2);
     let start = Instant::now();
-    signal(&child, "TERM");
-    signal(&child, "TERM");
+    assert!(signal(child.id(), "TERM"));
+    assert!(signal(child.id(), "TERM"));
     let output = child.wait_with_output().unwrap();
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(output.status.code(), Some(143), "{}", text(&output));
@@ -118,7 +114,7 @@ fn a_run_outlives_a_terminal_whose_end_it_was_told_to_ignore() {
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(train.get_program()).args(train.get_args());
     let child = shell.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_steps(&case.path("nohup"), 3);
-    signal(&child, "HUP");
+    assert!(signal(child.id(), "HUP"));
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     assert!(case.branch("nohup") == whole);

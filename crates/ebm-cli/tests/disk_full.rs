@@ -12,6 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ebm_testing::system::prlimit;
 use server::Server;
 use sha2::{Digest as _, Sha256};
 use training::{Case, ebm};
@@ -20,9 +21,9 @@ use training::{Case, ebm};
 const OFFSETS: usize = 64;
 const RESOURCES: i32 = 6;
 
-/// The same command where no file may become larger than `bytes`.
-fn limited(command: &Command, bytes: u64) -> Output {
-    let mut limited = Command::new("prlimit");
+/// The same command where `prlimit` lets no file become larger than `bytes`.
+fn limited(prlimit: &Path, command: &Command, bytes: u64) -> Output {
+    let mut limited = Command::new(prlimit);
     limited.arg(format!("--fsize={bytes}")).arg(command.get_program()).args(command.get_args());
     limited.output().unwrap()
 }
@@ -66,6 +67,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_training_goes_on_from_its_checkpoint_when_there_is_space_again() {
+    let Some(prlimit) = prlimit() else { return };
     let case = Case::new(4, 2);
     let whole = case.uninterrupted();
     let largest = |dir: &str| sizes(&case.path(dir)).into_iter().max().unwrap();
@@ -80,7 +82,7 @@ fn a_training_goes_on_from_its_checkpoint_when_there_is_space_again() {
     for limit in limits(largest) {
         let run = format!("full-{limit}");
         copy(&started, &case.path(&run));
-        let output = limited(&case.train(&run, true), limit);
+        let output = limited(&prlimit, &case.train(&run, true), limit);
         assert_eq!(output.status.code(), Some(RESOURCES), "{limit}: {}", text(&output));
         assert!(text(&output).contains("no space for"), "{limit}: {}", text(&output));
         let output = case.train(&run, true).output().unwrap();
@@ -95,6 +97,7 @@ fn a_training_goes_on_from_its_checkpoint_when_there_is_space_again() {
 
 #[test]
 fn a_download_has_its_final_name_only_when_it_is_whole() {
+    let Some(prlimit) = prlimit() else { return };
     let content: Vec<u8> = (0..1_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let sha256: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
     let bytes = content.clone();
@@ -112,7 +115,7 @@ fn a_download_has_its_final_name_only_when_it_is_whole() {
         fs::write(datasets.join("set.toml"), manifest).unwrap();
         let mut get = ebm(&["data", "get", "set"]);
         get.arg("--datasets").arg(&datasets).arg("--weights").arg(&weights);
-        let output = limited(&get, limit);
+        let output = limited(&prlimit, &get, limit);
         assert_eq!(output.status.code(), Some(RESOURCES), "{limit}: {}", text(&output));
         assert!(!datasets.join("set/x.bin").exists(), "{limit}");
         let output = get.output().unwrap();

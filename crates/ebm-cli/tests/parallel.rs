@@ -79,11 +79,11 @@ fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let first = std::fs::read_to_string(run.join("lock")).unwrap();
-            let sent = Command::new("kill").args([&format!("-{signal}"), first.trim()]).status().unwrap();
+            let sent = ebm_testing::signal(first.trim().parse().unwrap(), signal);
             let output = child.wait_with_output().unwrap();
             // Between the last step and the signal there may have been nothing left to stop.
             if logged(&run) < STEPS {
-                assert!(sent.success() && !output.status.success(), "{}", mpi::text(&output));
+                assert!(sent && !output.status.success(), "{}", mpi::text(&output));
             }
             let output = mpi::finish(two(mpiexec, &case.train(&name(signal), true), &[]));
             succeeded(&output);

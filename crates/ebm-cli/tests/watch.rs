@@ -53,8 +53,7 @@ impl Watched {
     }
 
     fn stop(mut self) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        assert!(ebm_testing::signal(self.child.id(), "INT"));
         assert!(!self.child.wait().unwrap().success());
     }
 }

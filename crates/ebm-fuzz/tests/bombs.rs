@@ -97,7 +97,8 @@ fn changed(name: &str, find: &[u8], offset: usize, with: &[u8]) -> Vec<u8> {
 /// One test, so that nothing else of this process takes memory meanwhile.
 #[test]
 fn bombs_are_refused_at_once_and_with_little_memory() {
-    let limited = Command::new("prlimit")
+    let Some(prlimit) = ebm_testing::system::prlimit() else { return };
+    let limited = Command::new(prlimit)
         .args(["--pid", &std::process::id().to_string(), &format!("--as={ADDRESS_SPACE}")])
         .status();
     assert!(limited.unwrap().success());

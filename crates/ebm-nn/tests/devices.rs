@@ -20,15 +20,11 @@ use ebm_seed::Key;
 /// The GPU, or a printed reason.
 fn gpu() -> Option<Device> {
     let opened = open(Choice::Auto).unwrap();
-    if let Some(why) = opened.why_cpu {
-        ebm_testing::missing(
-            "cuda",
-            &format!("a GPU ({why})"),
-            "build with the stand-in of .ci/cuda on the library path",
-        );
-        return None;
-    }
-    Some(opened.device)
+    let remedy = match &opened.why_cpu {
+        Some(why) => format!("{why}; build with the stand-in of .ci/cuda on the library path"),
+        None => String::new(),
+    };
+    ebm_testing::needs("cuda", "a GPU", &remedy, opened.why_cpu.is_none().then_some(opened.device))
 }
 
 /// Named results of `run` on the GPU are those on the CPU, within `tolerance` of their root mean square.

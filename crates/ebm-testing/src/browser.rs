@@ -1,10 +1,10 @@
 //! A browser for pages that are files.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
-use crate::missing;
+use crate::{needs, program};
 
 /// Chromium, where the machine has it.
 ///
@@ -12,17 +12,8 @@ use crate::missing;
 ///
 /// If there is none and `EBM_REQUIRE` names `browser`.
 pub fn chromium() -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = names
-        .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-        .find(|path| path.exists());
-    if found.is_none() {
-        missing("browser", "chromium", "install it with xtask/browser/setup.sh");
-    }
-    found
+    let found = program(&["chromium", "chromium-browser", "google-chrome"]);
+    needs("browser", "chromium", "install it with xtask/browser/setup.sh", found)
 }
 
 /// The document that the page at `path` has become once its scripts have run. `folder` is for the browser's own files.

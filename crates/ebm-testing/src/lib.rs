@@ -1,19 +1,21 @@
-//! What tests need that the repository does not hold: large files ([`external`]), MPI ([`mpi`]) and a [`browser`]; and files
-//! that tests of several crates read ([`fixture`]).
+//! What tests need that the repository does not hold: large files ([`external`]), MPI ([`mpi`]), a [`browser`] and what is
+//! usual but not everywhere ([`system`]); files that tests of several crates read ([`fixture`]); and [`signal`].
 //!
-//! A test that goes without says so on stderr, past libtest's capture, and is recorded;
-//! `xtask/tests/skipped.rs`, which `cargo test --workspace` runs last, counts the records of its run. Where
-//! the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda` or `browser` (or several, with commas between
-//! them), a test that would go without fails instead.
+//! A test that goes without says so through [`needs`]: it is recorded, and `xtask/fresh/skipped.sh` lists the records.
+//! Where the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda`, `browser` or `system` (or several, with
+//! commas between them), a test that would go without fails instead.
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
 pub mod browser;
 pub mod mpi;
+mod needs;
+pub mod system;
 
-use std::fs::{create_dir_all, read_dir, read_to_string, write};
-use std::io::Write as _;
+use std::env;
 use std::path::{Path, PathBuf};
-use std::{env, io, thread};
+use std::process::Command;
+
+pub use needs::needs;
 
 /// Where files outside the repository lie if `EBM_TEST_DATA` does not say.
 const BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
@@ -30,77 +32,28 @@ pub fn fixture(path: &str) -> PathBuf {
 /// If it is missing and `EBM_REQUIRE` names `data`.
 pub fn external(path: &str) -> Option<PathBuf> {
     let folder = env::var_os("EBM_TEST_DATA").map_or_else(|| BESIDE.into(), PathBuf::from);
-    let full = folder.join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    missing("data", &full.display().to_string(), "let EBM_TEST_DATA name the folder that holds it");
-    None
+    let found = Some(folder.join(path)).filter(|full| full.exists());
+    needs("data", path, "let EBM_TEST_DATA name the folder that holds it", found)
 }
 
-/// What `EBM_REQUIRE` may name.
-const KINDS: [&str; 4] = ["data", "mpi", "cuda", "browser"];
+/// The first of these programs that is in a folder of `PATH`.
+pub fn program(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let mut found = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    found.find(|path| path.exists())
+}
 
-/// Says and records that the calling test goes without `what`.
+/// Sends a process the signal of this name; false where there is no such process. The shell does it, as a small system has
+/// no program `kill`.
 ///
 /// # Panics
 ///
-/// With `remedy`, where `EBM_REQUIRE` names `kind`.
-pub fn missing(kind: &str, what: &str, remedy: &str) {
-    let required = env::var("EBM_REQUIRE").unwrap_or_default();
-    for word in required.split(',').filter(|word| !word.is_empty()) {
-        assert!(KINDS.contains(&word), "EBM_REQUIRE names {word}; it may name {}", KINDS.join(", "));
-    }
-    assert!(
-        !required.split(',').any(|word| word == kind),
-        "{what} is not here, and EBM_REQUIRE names {kind}: {remedy}"
-    );
-    let test = test_name();
-    let line = format!("skipped: {test}: {what} is not here; {remedy}\n");
-    // In one write, so that lines of several tests do not mix; where stderr is closed, the record remains.
-    let _ = io::stderr().lock().write_all(line.as_bytes());
-    let folder = records();
-    let file = folder.join(test.replace("::", "."));
-    let written = create_dir_all(&folder).and_then(|()| write(&file, format!("{}\n{line}", run())));
-    written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-}
-
-/// The lines of all tests that went without something in this run of cargo.
-pub fn skipped() -> Vec<String> {
-    let folder = records();
-    let Ok(entries) = read_dir(&folder) else { return Vec::new() };
-    let run = run();
-    let line = |path: PathBuf| {
-        let text = read_to_string(&path).ok()?;
-        let (of, line) = text.split_once('\n')?;
-        (of == run).then(|| line.trim_end().to_owned())
-    };
-    let mut lines: Vec<String> = entries.filter_map(|entry| line(entry.ok()?.path())).collect();
-    lines.sort();
-    lines
-}
-
-/// This run: the process that started this one, `cargo test`, which starts all others too. Records of earlier
-/// runs, and of tests that no longer exist, have another.
-fn run() -> String {
-    #[cfg(unix)]
-    return std::os::unix::process::parent_id().to_string();
-    #[cfg(not(unix))]
-    return String::new();
-}
-
-/// `crate::binary::test`. Several crates have test files of the same name. libtest names a test's thread
-/// after it.
-fn test_name() -> String {
-    let package = env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "?".into());
-    let exe = env::current_exe().unwrap_or_default();
-    let stem = exe.file_stem().unwrap_or_default().to_string_lossy();
-    let binary = stem.rsplit_once('-').map_or(&*stem, |(name, _)| name);
-    format!("{package}::{binary}::{}", thread::current().name().unwrap_or("?"))
-}
-
-fn records() -> PathBuf {
-    target().join("skipped-tests")
+/// If there is no `sh`.
+pub fn signal(process: u32, name: &str) -> bool {
+    let mut shell = Command::new("sh");
+    let sent = shell.args(["-c", "kill -s \"$0\" \"$1\"", name, &process.to_string()]).status();
+    sent.unwrap_or_else(|error| panic!("sh: {error}")).success()
 }
 
 /// The target folder: the one above this program that cargo has marked as a cache.

@@ -7,34 +7,35 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{missing, target};
+use crate::{needs, program, signal, target};
 
 /// Longer than any test takes on a busy machine: processes that wait for each other forever are the error to
 /// find.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What to do where there is none.
+pub const REMEDY: &str = "run xtask/mpi/setup.sh, which fetches two";
+
 /// Each `mpiexec` to test with: the one that `EBM_MPIEXEC` names, or those that `xtask/mpi/setup.sh` has put
 /// into `target/mpi`, or the system's.
-///
-/// # Panics
-///
-/// If there is none and `EBM_REQUIRE` names `mpi`.
-pub fn launchers() -> Vec<PathBuf> {
+pub fn found() -> Vec<PathBuf> {
     if let Some(named) = env::var_os("EBM_MPIEXEC") {
         return vec![named.into()];
     }
     let mpi = target().join("mpi");
     let ours = ["openmpi", "mpich"].map(|name| mpi.join(name).join("bin/mpiexec"));
     let ours: Vec<PathBuf> = ours.into_iter().filter(|path| path.exists()).collect();
-    if !ours.is_empty() {
-        return ours;
-    }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let system = env::split_paths(&path).map(|folder| folder.join("mpiexec")).find(|path| path.exists());
-    if system.is_none() {
-        missing("mpi", "mpiexec", "run xtask/mpi/setup.sh, which fetches two");
-    }
-    system.into_iter().collect()
+    if ours.is_empty() { program(&["mpiexec"]).into_iter().collect() } else { ours }
+}
+
+/// Those that are [`found`], of which the calling test needs one.
+///
+/// # Panics
+///
+/// If there is none and `EBM_REQUIRE` names `mpi`.
+pub fn launchers() -> Vec<PathBuf> {
+    let found = Some(found()).filter(|found| !found.is_empty());
+    needs("mpi", "mpiexec", REMEDY, found).unwrap_or_default()
 }
 
 /// `mpiexec`, to which the caller adds what it starts.
@@ -63,15 +64,15 @@ pub fn mpiexec(path: &Path) -> Command {
 /// If it does not start, or does not end within two minutes.
 pub fn finish(mut command: Command) -> Output {
     let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let id = child.id().to_string();
+    let id = child.id();
     let start = Instant::now();
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
     match receiver.recv_timeout(LIMIT) {
         Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
         Err(_) => {
-            let killed = Command::new("kill").args(["-9", &id]).status();
-            panic!("{command:?} hangs, {:?}; kill: {killed:?}", start.elapsed());
+            let killed = signal(id, "KILL");
+            panic!("{command:?} hangs, {:?}; killed: {killed}", start.elapsed());
         }
     }
 }

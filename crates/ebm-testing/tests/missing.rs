@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::Write;
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
-use ebm_testing::{external, mpi, skipped, target};
+use ebm_testing::{external, mpi, target};
 
 /// What a process that another test has started is to look for.
 const LOOK_FOR: &str = "EBM_TEST_LOOK_FOR";
@@ -14,43 +15,61 @@ const LOOK_FOR: &str = "EBM_TEST_LOOK_FOR";
 fn worker() {
     let Ok(what) = std::env::var(LOOK_FOR) else { return };
     let found = if what == "mpi" { mpi::launchers().pop() } else { external(&what) };
-    // Where libtest does not capture it; counted are the records of what the test that started this has
-    // started.
-    write!(std::io::stderr(), "found {found:?}, {} skipped", skipped().len()).unwrap();
+    // Where libtest does not capture it.
+    write!(std::io::stderr(), "found {found:?}").unwrap();
 }
 
-fn look_for(what: &str, required: &str) -> Output {
+/// What the worker says that looks for something, and the records that it leaves in a folder.
+fn look_for(records: &Path, what: &str, required: &str) -> (bool, String, Vec<String>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "worker"]).env(LOOK_FOR, what).env("EBM_REQUIRE", required);
-    command.env("EBM_TEST_DATA", concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).env("CARGO_PKG_NAME", what);
-    command.env("PATH", "").env_remove("EBM_MPIEXEC").output().unwrap()
+    command.env("EBM_TEST_DATA", records.join("data")).env("EBM_SKIPPED_TESTS", records.join("skipped"));
+    let output = command.env("PATH", "").env_remove("EBM_MPIEXEC").output().unwrap();
+    let files = std::fs::read_dir(records.join("skipped")).into_iter().flatten();
+    let records = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    (output.status.success(), mpi::text(&output), records)
 }
 
 #[test]
-fn what_is_missing_is_said_counted_and_where_required_an_error() {
-    let output = look_for("missing.rs", "data");
-    assert!(output.status.success() && mpi::text(&output).contains("tests/missing.rs\"), 0 skipped"));
+fn what_is_missing_is_said_and_recorded_until_it_is_there() {
+    let folder = target().join("tmp/missing");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("data")).unwrap();
 
-    let output = look_for("absent", "mpi");
-    let text = mpi::text(&output);
-    assert!(output.status.success() && text.contains("skipped: absent::missing::worker: "), "{text}");
-    assert!(text.contains("found None, 1 skipped"), "{text}");
+    let (success, said, records) = look_for(&folder, "a file", "mpi");
+    let line =
+        "ebm-testing::missing::worker: a file is not here; let EBM_TEST_DATA name the folder that holds it";
+    assert!(success && said.contains("found None") && said.contains(&format!("skipped: {line}\n")), "{said}");
+    let [record] = &records[..] else { panic!("{records:?}") };
+    let lines: Vec<&str> = record.lines().collect();
+    assert!(target().join(lines[0]).exists(), "{record}");
+    assert_eq!(lines[1..], ["--test missing", "worker", line]);
 
-    let output = look_for("absent", "mpi,data");
-    let text = mpi::text(&output);
-    assert!(!output.status.success() && text.contains("EBM_TEST_DATA"), "{text}");
+    let (success, said, _) = look_for(&folder, "a file", "mpi,data");
+    assert!(!success && said.contains("EBM_TEST_DATA"), "{said}");
+    let (success, said, _) = look_for(&folder, "a file", "dta");
+    assert!(!success && said.contains("EBM_REQUIRE names dta"), "{said}");
 
-    let output = look_for("absent", "dta");
-    assert!(!output.status.success() && mpi::text(&output).contains("EBM_REQUIRE names dta"));
+    // Of another thing that the test needs, there is another record.
+    assert_eq!(look_for(&folder, "another", "").2.len(), 2);
+    std::fs::write(folder.join("data/a file"), "").unwrap();
+    let (success, said, records) = look_for(&folder, "a file", "data");
+    assert!(success && said.contains("a file\")") && records.len() == 1, "{said}");
+    assert!(records[0].contains("another is not here"), "{records:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
 
-    // Where the launchers have been fetched, they are found.
+#[test]
+fn launchers_are_found_where_they_have_been_fetched() {
+    let folder = target().join("tmp/missing-mpi");
     if target().join("mpi").exists() {
-        let output = look_for("mpi", "mpi");
-        assert!(output.status.success() && mpi::text(&output).contains("bin/mpiexec"));
+        let (success, said, _) = look_for(&folder, "mpi", "mpi");
+        assert!(success && said.contains("bin/mpiexec"), "{said}");
         return;
     }
-    let output = look_for("mpi", "data");
-    assert!(output.status.success() && mpi::text(&output).contains("xtask/mpi/setup.sh"));
-    let output = look_for("mpi", "mpi");
-    assert!(!output.status.success() && mpi::text(&output).contains("xtask/mpi/setup.sh"));
+    let (success, said, _) = look_for(&folder, "mpi", "data");
+    assert!(success && said.contains("xtask/mpi/setup.sh"), "{said}");
+    let (success, said, _) = look_for(&folder, "mpi", "mpi");
+    assert!(!success && said.contains("xtask/mpi/setup.sh"), "{said}");
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -205,14 +205,11 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error() {
-        if Path::new("/dev/full").exists() {
-            let file = OpenOptions::new().append(true).open("/dev/full").unwrap();
-            let mut log = MetricsLog { path: "/dev/full".into(), file, len: 0 };
-            let error = log.append(&record(0)).unwrap_err();
-            assert!(matches!(error, Error::DiskFull { .. }), "{error}");
-            assert!(log.is_empty());
-        } else {
-            println!("skipped: no /dev/full on this system");
-        }
+        let Some(full) = ebm_testing::system::full_device() else { return };
+        let file = OpenOptions::new().append(true).open(full).unwrap();
+        let mut log = MetricsLog { path: full.into(), file, len: 0 };
+        let error = log.append(&record(0)).unwrap_err();
+        assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+        assert!(log.is_empty());
     }
 }

@@ -140,8 +140,7 @@ impl Demo {
 
     /// Sends the signal of Ctrl-C and waits for the end.
     pub fn interrupt(&mut self) -> Output {
-        let id = self.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        assert!(ebm_testing::signal(self.id(), "INT"));
         self.child.take().unwrap().wait_with_output().unwrap()
     }
 }

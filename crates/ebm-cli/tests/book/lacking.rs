@@ -1,0 +1,54 @@
+//! What of a page can not be run where a program is missing: its commands, and those that read what these would have made.
+
+use super::page::{Command, Fate};
+
+/// A command that is not run, as it would be where everything is there.
+#[derive(Debug, PartialEq)]
+pub struct Lack {
+    pub line: usize,
+    /// The program that is missing, of this command or of the one that makes what it reads.
+    pub program: String,
+    /// What it reads, which nothing has made.
+    pub reads: Option<String>,
+}
+
+/// The program that a command starts.
+pub fn program(command: &Command) -> &str {
+    command.text.split_whitespace().next().unwrap_or_default()
+}
+
+/// Changes the fate of those of a page's commands that can not run: what a reader types is parsed, what prepares is left out.
+/// `has` says whether a program is here.
+pub fn take_out(commands: &mut [Command], has: impl Fn(&str) -> bool) -> Vec<Lack> {
+    let (mut lacks, mut absent) = (Vec::new(), Vec::<(String, String)>::new());
+    for command in commands.iter_mut().filter(|command| matches!(command.fate, Fate::Run | Fate::Prepared)) {
+        let words: Vec<&str> = command.text.split_whitespace().collect();
+        let is_below = |word: &str, path: &str| {
+            word.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let named = |path: &str| words.iter().any(|word| is_below(word, path));
+        let (program, reads) = if has(program(command)) {
+            let Some((path, program)) = absent.iter().find(|(path, _)| named(path)) else { continue };
+            (program.clone(), Some(path.clone()))
+        } else {
+            (program(command).to_owned(), None)
+        };
+        absent.extend(made(&words).map(|path| (path.to_owned(), program.clone())));
+        command.fate = match (&command.fate, &reads) {
+            (Fate::Run, None) => Fate::Parsed(format!("there is no {program} here")),
+            (Fate::Run, Some(path)) => Fate::Parsed(format!("{path} comes of {program}, which is not here")),
+            _ => Fate::Not(format!("there is no {program} here")),
+        };
+        lacks.push(Lack { line: command.line, program, reads });
+    }
+    lacks
+}
+
+/// What a command makes: what follows an option for an output, or `>`; and the last word where it is none of `ebm`'s, such as
+/// that of `mv` and `cp`.
+fn made<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let outputs = words.windows(2).filter(|pair| ["--run", "--out", "--defects", ">"].contains(&pair[0]));
+    let ours = words.iter().any(|word| ["ebm", "cargo"].contains(word));
+    let last = words.last().filter(|_| !ours && words.len() > 1);
+    outputs.map(|pair| pair[1]).chain(last.copied()).map(|path| path.trim_end_matches('/'))
+}

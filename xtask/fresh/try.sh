@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Tries what README says first as someone does who has Rust and nothing else: in a new clone of the commit that is checked out, in a folder with a space in
+# its name, its first two commands as they stand there. Their environment is empty, PATH holds the compiler, a linker, coreutils, sh, bash and git, HOME
+# cannot be written, there is no terminal, and where root can take it away, no network. It prints the time of both, and which tests went without what.
+#
+#   xtask/fresh/try.sh [--quick] [--tests] [--here] [--user NAME] [FOLDER]
+#
+#   --quick      the first command with --smoke
+#   --tests      the second command alone
+#   --here       in this checkout instead of a clone; what is built stays in its target folder
+#   --user NAME  as this user, where root asks; PATH's cargo and CARGO_HOME must be where NAME can read
+#   FOLDER       where the clone is to be, and stays; without it, in a temporary folder that goes
+#
+# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG and CARGO_INCREMENTAL are handed on. With CARGO_TARGET_DIR a clone takes the dependencies that are built there,
+# and leaves there what it builds; the crates of the workspace are built once for each folder, so that who goes on in this checkout asks for --here.
+set -euo pipefail
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+quick='' tests='' here='' user='' folder=''
+while (($# > 0)); do
+  case $1 in
+  --quick) quick=' --smoke' ;;
+  --tests) tests=1 ;;
+  --here) here=1 ;;
+  --user) user=$2 && shift ;;
+  -*) echo "fresh: there is no option $1; the head of xtask/fresh/try.sh has them" >&2 && exit 2 ;;
+  *) folder=$1 ;;
+  esac
+  shift
+done
+
+# The clone, and the packages that it needs while there still is a network.
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+chmod 755 "$place"
+if [ -n "$here" ]; then
+  clone=$root
+else
+  clone=${folder:-$place}/"a clone"
+  git clone --quiet --no-hardlinks "$root" "$clone"
+fi
+cd "$clone"
+cargo fetch --locked --quiet
+
+# README's first two commands.
+commands=() block=''
+while IFS= read -r line && ((${#commands[@]} < 2)); do
+  case $line in
+  '```sh') block=1 ;;
+  '```'*) block='' ;;
+  '#'* | '') ;;
+  *) if [ -n "$block" ]; then commands+=("${line%%  *}") && block=''; fi ;;
+  esac
+done <README.md
+case "${commands[*]}" in
+'cargo xtask reproduce '*' cargo test '*) ;;
+*) printf 'fresh: the first two blocks of README.md begin with other commands: %s\n' "${commands[*]}" >&2 && exit 1 ;;
+esac
+commands[0]+=$quick
+if [ -n "$tests" ]; then commands=("${commands[1]}"); fi
+
+# A folder of programs that is all of PATH.
+programs=$place/programs
+mkdir "$programs"
+for program in \
+  sh bash git cc gcc c++ g++ as ld ld.bfd ar ranlib \
+  '[' basename cat chgrp chmod chown cksum comm cp csplit cut date dd df dirname du echo env expand expr factor false fmt fold head id install join link \
+  ln ls md5sum mkdir mkfifo mknod mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printf pwd readlink realpath rm rmdir seq sha1sum sha256sum \
+  sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink \
+  wc who whoami yes; do
+  if path=$(type -P "$program"); then ln -s "$path" "$programs/$program"; fi
+done
+for program in "$(rustc --print sysroot)"/bin/*; do ln -s "$program" "$programs"; done
+
+# Nobody writes into /proc, root included.
+environment=(PATH="$programs" HOME=/proc CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}" CARGO_NET_OFFLINE=true)
+for name in CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG CARGO_INCREMENTAL; do
+  if [ -n "${!name:-}" ]; then environment+=("$name=${!name}"); fi
+done
+start=()
+# shellcheck disable=SC2016
+if [ "$(id -u)" = 0 ] && type -P ip >/dev/null && unshare -n true 2>/dev/null; then
+  start=(unshare -n bash -c 'ip link set lo up && exec "$@"' bash)
+else
+  echo 'fresh: the network cannot be taken away here' >&2
+fi
+if [ -n "$user" ]; then
+  start+=(setpriv --reuid "$user" --regid "$user" --clear-groups)
+  if [ -z "$here" ]; then chown -R "$user" "$clone"; fi
+fi
+
+code=0
+rm -rf "${CARGO_TARGET_DIR:-target}/skipped-tests"
+for command in "${commands[@]}"; do
+  printf '\nfresh: in %s: %s\n' "$clone" "$command"
+  begin=$SECONDS said=ok
+  # Neither stream is a terminal.
+  "${start[@]}" env -i "${environment[@]}" bash -c "$command" </dev/null 2>&1 | cat || { code=${PIPESTATUS[0]} && said="FAILED with exit code $code"; }
+  printf 'fresh: %s: %s after %d s\n' "$command" "$said" "$((SECONDS - begin))"
+done
+echo
+xtask/fresh/skipped.sh
+exit "$code"

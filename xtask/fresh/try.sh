@@ -8,7 +8,7 @@
 #   --quick      the first command with --smoke
 #   --tests      the second command alone
 #   --here       in this checkout instead of a clone; what is built stays in its target folder
-#   --user NAME  as this user, where root asks; PATH's cargo and CARGO_HOME must be where NAME can read
+#   --user NAME  as this user, where root asks: PATH's cargo and CARGO_HOME must be where NAME can read, CARGO_TARGET_DIR where NAME can write
 #   FOLDER       where the clone is to be, and stays; without it, in a temporary folder that goes
 #
 # CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG and CARGO_INCREMENTAL are handed on. With CARGO_TARGET_DIR a clone takes the dependencies that are built there,
@@ -84,7 +84,7 @@ else
   echo 'fresh: the network cannot be taken away here' >&2
 fi
 if [ -n "$user" ]; then
-  start+=(setpriv --reuid "$user" --regid "$user" --clear-groups)
+  start+=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
   if [ -z "$here" ]; then chown -R "$user" "$clone"; fi
 fi
 

@@ -84,8 +84,8 @@ fn a_deep_leftover_is_no_obstacle_to_a_process_with_few_descriptors() {
     let dir = tempfile::tempdir().unwrap();
     archive(&dir.path().join("good.tar"), 3);
     std::fs::create_dir_all(dir.path().join(".t.partial").join("a/".repeat(200))).unwrap();
-    let few = format!("ulimit -n 40; exec {EBM} data unpack good.tar t");
-    let output = ends(Command::new("bash").arg("-c").arg(few).current_dir(dir.path()));
+    let few = "ulimit -n 40; exec \"$0\" data unpack good.tar t";
+    let output = ends(Command::new("bash").args(["-c", few, EBM]).current_dir(dir.path()));
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
 }

@@ -137,8 +137,10 @@ impl Running {
 
 /// Sends a signal to a process, or to a group by its number with a minus. One that is gone needs none.
 pub fn send(name: &str, to: &str) -> Result<()> {
-    let sent = Command::new("kill").args([&format!("-{name}"), "--", to]).stderr(Stdio::null()).status();
-    sent.map(drop).context("cannot start kill")
+    // A small system has no program `kill`.
+    let kill = ["-c", "kill -s \"$0\" -- \"$1\"", name, to];
+    let sent = Command::new("sh").args(kill).stderr(Stdio::null()).status();
+    sent.map(drop).context("cannot start sh")
 }
 
 /// The most memory that a process has had.

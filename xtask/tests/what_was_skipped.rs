@@ -3,8 +3,6 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod files;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +13,9 @@ const MOST: usize = 30;
 
 fn skipped(target: &Path, arguments: &[&str]) -> String {
     let mut list = Command::new("bash");
-    list.arg(files::root().join("xtask/fresh/skipped.sh")).args(arguments).env("CARGO_TARGET_DIR", target);
+    list.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/fresh/skipped.sh"))
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", target);
     let output = list.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

@@ -170,10 +170,7 @@ fn a_disk_that_is_too_small_is_told_before() {
 #[test]
 fn embedded_annotations_are_written_and_read() {
     let dir = tempfile::tempdir().unwrap();
-    let parts = [
-        ("coco-person", "val", 348, 348),
-        ("coco-person", "train_many", 1648, 9959),
-    ];
+    let parts = [("coco-person", "val", 348, 348), ("coco-person", "train_many", 1648, 9959)];
     for (name, part, images, boxes) in parts {
         let manifest = embedded::find(embedded::DATASETS, name).unwrap().unwrap();
         let path = format!("{name}/{part}.json");

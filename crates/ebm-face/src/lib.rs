@@ -20,10 +20,12 @@
 //! | `kind` | network | g_x | images | names | trained |
 //! |---|---|---|---|---|---|
 //! | `resnet` | [`ResNetBackbone`] | mean of the last map | any | torchvision's | yes |
-//! | `convnext` | [`ConvNeXt`], of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
+//! | `convnext` | `ConvNeXt`, of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
 //! | `mobilefacenet` | [`MobileFaceNetBackbone`] | mean of the last map | any | MXNet's | yes, or its last blocks |
 //! | `efficientnet_lite0` | [`EfficientNetLite0Backbone`] | mean of the last map | any | the published | yes, or its last blocks |
-//! | `dinov2` | [`Dinov2`], of `candle_transformers` | class token | square, multiples of 14 | the published | no: predicts only |
+//! | `dinov2` | `Dinov2`, of `candle_transformers` | class token | square, multiples of 14 | the published | no: predicts only |
+//!
+//! The two of `candle_transformers` need the feature `transformers`, which is on by default.
 
 mod backbone;
 mod baseline_head;
@@ -40,11 +42,13 @@ mod shapes;
 pub mod training;
 
 pub use backbone::{
-    Backbone, BackboneConfig, ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2, Dinov2Config,
+    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config,
     EfficientNetLite0Backbone, EfficientNetLite0Config, ImageSize, MobileFaceNetBackbone,
     MobileFaceNetConfig, ResNetBackbone, ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet,
     preload_backbone, preload_resnet,
 };
+#[cfg(feature = "transformers")]
+pub use backbone::{ConvNeXt, Dinov2};
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use error::{Error, Result};

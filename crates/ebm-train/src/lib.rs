@@ -49,7 +49,7 @@ pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};
 pub use observer::{Event, Observer};
 pub use progress::{Progress, RunSpec, StageObserver, train_run};
-pub use published::{moved_with, published};
+pub use published::{moved_with, published, seen_from};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
 pub use together::train_together;

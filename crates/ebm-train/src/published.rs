@@ -1,7 +1,7 @@
 //! What of a run others need to predict with it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::model_file::ModelMetadata;
@@ -19,6 +19,22 @@ pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
     let above = folder.parent().unwrap_or(Path::new(".."));
     let moved = [folder, &folder.join(".."), above].map(|folder| folder.join(name));
     moved.into_iter().find(|path| path.exists()).unwrap_or(there)
+}
+
+/// Returns the way from `folder` to `file`, both of which exist, for a model that names its base: the whole path of a
+/// machine stays out of files that others get.
+///
+/// # Errors
+/// [`Error::Io`] where one of them is not found.
+pub fn seen_from(folder: &Path, file: &Path) -> Result<PathBuf> {
+    let whole = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
+    };
+    let (folder, file) = (whole(folder)?, whole(file)?);
+    let shared = folder.components().zip(file.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    Ok(up.chain(file.components().skip(shared)).collect())
 }
 
 /// The files by which others predict with `run`, by the path that each has in a folder of their own: those of a

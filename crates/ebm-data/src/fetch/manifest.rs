@@ -199,7 +199,7 @@ pub mod embedded {
 
     /// Name and text of those in `datasets/`.
     pub const DATASETS: &[(&str, &str)] = texts!("datasets":
-        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs", "coco-person", "nuclei");
+        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs", "coco-person");
 
     /// Name and text of those in `weights/`.
     pub const WEIGHTS: &[(&str, &str)] =
@@ -215,11 +215,7 @@ pub mod embedded {
         "coco-person/train_many.json.gz",
         "coco-person/train_single.json.gz",
         "coco-person/val.json.gz",
-        "coco-person/test.json.gz",
-        "nuclei/images.sha256",
-        "nuclei/train.json.gz",
-        "nuclei/val.json.gz",
-        "nuclei/test.json.gz"
+        "coco-person/test.json.gz"
     );
 
     /// The program's own file of this name.

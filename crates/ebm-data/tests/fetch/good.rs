@@ -173,7 +173,6 @@ fn embedded_annotations_are_written_and_read() {
     let parts = [
         ("coco-person", "val", 348, 348),
         ("coco-person", "train_many", 1648, 9959),
-        ("nuclei", "val", 66, 2388),
     ];
     for (name, part, images, boxes) in parts {
         let manifest = embedded::find(embedded::DATASETS, name).unwrap().unwrap();

@@ -1,6 +1,9 @@
 //! The detector whose features all branches share: read from its file, or trained here first.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::{DType, Tensor};
 use ebm_data::{
@@ -9,15 +12,16 @@ use ebm_data::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{BaseNetwork, ModelMetadata, Progress, RunSpec, model_file, seen_from, train_run};
 
 use super::setup::StudyOptions;
 use crate::{
+    body,
     config::{ExperimentConfig, Settings},
     error::Result,
     faster_rcnn::FasterRcnn,
     training::{BatchSource, DetectorTask, MapOrder, MirroredMaps, StreamSource},
-    weights::{Body, WeightFile, classes, detector_metadata, save},
+    weights::{Body, WeightFile, classes, detector_metadata},
 };
 
 /// Where the detector comes from.
@@ -50,9 +54,19 @@ impl BaseOptions {
         };
         if self.from_scratch {
             let dataset = dataset()?;
-            let metadata = detector_metadata(config, Some(seed), &classes(&dataset))?;
-            let store = self.train(config, dataset, seed, study, progress)?;
-            save(&store, &path, true, &metadata)?;
+            let mut metadata = detector_metadata(config, Some(seed), &classes(&dataset))?;
+            let mut tensors = self.train(config, dataset, seed, study, progress)?.tensors()?;
+            // The body of a model of ours is not written a second time.
+            if let Some(file) =
+                self.body.as_ref().filter(|file| ModelMetadata::read(file).is_ok_and(|it| it.is_some()))
+            {
+                let digest = model_file::digest(&body::tensors_of(&tensors))?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                metadata.base = Some(BaseNetwork { digest, file: Some(seen_from(folder, file)?) });
+                tensors.retain(|name, _| !body::is_of_body(name));
+            }
+            ebm_nn::import::halve(&mut tensors)?;
+            metadata.save(&path, &tensors)?;
         }
         WeightFile::open(&path, &study.device)
     }

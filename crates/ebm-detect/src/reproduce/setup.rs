@@ -61,6 +61,11 @@ impl Split {
         Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
     }
 
+    /// Returns its images with their objects.
+    pub fn dataset(&self) -> &CocoDataset {
+        &self.dataset
+    }
+
     /// How good detections of it are.
     pub(super) fn score(&self, detections: &[Detection]) -> Result<AveragePrecision> {
         Ok(evaluate_coco_in_memory(&self.truth, detections)?.into())

@@ -64,8 +64,10 @@ impl Setup {
         let wanted = own.flat_map(|method| (0..seeds).map(move |seed| Wanted::new(method, seed)));
         let wanted: Vec<Wanted> = wanted.collect();
         self.check_heads(&wanted)?;
+        let count = wanted.len();
         let mut all: Vec<Trained> = Vec::new();
-        for wanted in &wanted {
+        for (done, wanted) in wanted.iter().enumerate() {
+            progress.message(&format!("training {} of {}: {}", done + 1, count, wanted.name));
             let mut trained = self.train(wanted, progress)?;
             if trained.ascent.is_some() {
                 let known = all.iter().find(|other| other.method.key == wanted.method.key);

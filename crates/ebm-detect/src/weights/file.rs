@@ -11,7 +11,7 @@ use ebm_nn::{
     params::ParamStore,
 };
 use ebm_seed::Key;
-use ebm_train::{Metadata, ModelMetadata, model_file};
+use ebm_train::{Metadata, ModelMetadata, model_file, moved_with};
 
 use super::{
     detectron,
@@ -20,6 +20,7 @@ use super::{
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
+    body,
     config::{DetectorConfig, ExperimentConfig, FastestDetConfig, Settings},
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
@@ -116,7 +117,26 @@ impl WeightFile {
         if file.family == Some(Family::Detectron) {
             detectron::add_statistics(&mut file.tensors)?;
         }
+        file.add_body()?;
         Ok(file)
+    }
+
+    /// Adds the body of the network that a detector's file names as its base.
+    fn add_body(&mut self) -> Result<()> {
+        let detector = self.metadata.as_ref().filter(|said| said.task == DETECTION);
+        let Some(base) = detector.and_then(|said| said.base.clone()) else { return Ok(()) };
+        let Some(file) = base.file else { return Ok(()) };
+        let path = moved_with(&self.path, &file);
+        let body = body::tensors_of(&super::read(&path, &self.device)?);
+        if model_file::digest(&body)? != base.digest {
+            let reason = format!(
+                "{} does not hold the body that it was trained on; put that file there",
+                path.display()
+            );
+            return Err(self.refusal(reason));
+        }
+        self.tensors.extend(body);
+        Ok(())
     }
 
     /// Where it is.

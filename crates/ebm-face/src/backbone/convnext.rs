@@ -3,87 +3,25 @@
 use candle_core::{D, Tensor};
 use candle_nn::{Func, Init, Module, VarBuilder};
 use candle_transformers::models::convnext::{Config, convnext_no_final_layer};
-use ebm_experiment::config::{Setting, settings};
-use serde::{Deserialize, Serialize};
 
 use super::parameters::{Answer, filter};
+use super::transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
 use super::{Backbone, ImageSize};
 use crate::Result;
 
-settings! {
-    /// A published ConvNeXt.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub struct ConvNeXtConfig {
-        /// The widths and depths.
-        pub size: ConvNeXtSize,
-        /// Which paper's blocks.
-        #[serde(default)]
-        pub version: ConvNeXtVersion,
-    }
-}
-
-/// The sizes of the published networks, from the smallest on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "names of published networks")]
-pub enum ConvNeXtSize {
-    Atto,
-    Femto,
-    Pico,
-    Nano,
-    Tiny,
-    Small,
-    Base,
-    Large,
-    XLarge,
-    Huge,
-}
-
-impl Setting for ConvNeXtSize {}
-
-/// What a block ends with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConvNeXtVersion {
-    /// A factor for each channel, `gamma`.
-    #[default]
-    V1,
-    /// Global response normalisation within the block, `grn`.
-    V2,
-}
-
-impl Setting for ConvNeXtVersion {}
-
-impl ConvNeXtConfig {
-    /// The length of g_x: the channels of the last stage.
-    pub fn num_features(&self) -> usize {
-        match self.size {
-            ConvNeXtSize::Atto => 320,
-            ConvNeXtSize::Femto => 384,
-            ConvNeXtSize::Pico => 512,
-            ConvNeXtSize::Nano => 640,
-            ConvNeXtSize::Tiny | ConvNeXtSize::Small => 768,
-            ConvNeXtSize::Base => 1024,
-            ConvNeXtSize::Large => 1536,
-            ConvNeXtSize::XLarge => 2048,
-            ConvNeXtSize::Huge => 2816,
-        }
-    }
-
-    fn model(&self) -> Config {
-        match self.size {
-            ConvNeXtSize::Atto => Config::atto(),
-            ConvNeXtSize::Femto => Config::femto(),
-            ConvNeXtSize::Pico => Config::pico(),
-            ConvNeXtSize::Nano => Config::nano(),
-            ConvNeXtSize::Tiny => Config::tiny(),
-            ConvNeXtSize::Small => Config::small(),
-            ConvNeXtSize::Base => Config::base(),
-            ConvNeXtSize::Large => Config::large(),
-            ConvNeXtSize::XLarge => Config::xlarge(),
-            ConvNeXtSize::Huge => Config::huge(),
-        }
+/// Returns the sizes of a published network.
+fn published(size: ConvNeXtSize) -> Config {
+    match size {
+        ConvNeXtSize::Atto => Config::atto(),
+        ConvNeXtSize::Femto => Config::femto(),
+        ConvNeXtSize::Pico => Config::pico(),
+        ConvNeXtSize::Nano => Config::nano(),
+        ConvNeXtSize::Tiny => Config::tiny(),
+        ConvNeXtSize::Small => Config::small(),
+        ConvNeXtSize::Base => Config::base(),
+        ConvNeXtSize::Large => Config::large(),
+        ConvNeXtSize::XLarge => Config::xlarge(),
+        ConvNeXtSize::Huge => Config::huge(),
     }
 }
 
@@ -117,7 +55,7 @@ impl ConvNeXt {
     pub fn new(config: &ConvNeXtConfig, vb: VarBuilder) -> Result<Self> {
         let (version, num_features) = (config.version, config.num_features());
         let answer = move |name: &str| Ok(answer(version, name));
-        let body = convnext_no_final_layer(&config.model(), filter(vb.clone(), answer))?;
+        let body = convnext_no_final_layer(&published(config.size), filter(vb.clone(), answer))?;
         let norm = |name, value| vb.pp("head.norm").get_with_hints(num_features, name, Init::Const(value));
         Ok(Self { body, norm: (norm("weight", 1.0)?, norm("bias", 0.0)?), num_features })
     }

@@ -3,35 +3,11 @@
 use candle_core::Tensor;
 use candle_nn::{Init, Module, VarBuilder};
 use candle_transformers::models::dinov2::DinoVisionTransformer;
-use ebm_experiment::config::settings;
-use serde::{Deserialize, Serialize};
 
 use super::parameters::{Answer, filter};
+use super::transformers::Dinov2Config;
 use super::{Backbone, ImageSize};
 use crate::{Error, Result};
-
-settings! {
-    /// The sizes of a [`Dinov2`].
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub struct Dinov2Config {
-        /// The blocks.
-        pub depth: usize where 1..=64,
-        /// The length of a token, and of g_x.
-        pub width: usize where 1..=8192,
-        /// The attention's heads, a divisor of the width.
-        pub heads: usize where 1..=256,
-    }
-}
-
-impl Dinov2Config {
-    /// ViT-S/14.
-    pub const SMALL: Self = Self { depth: 12, width: 384, heads: 6 };
-    /// ViT-B/14.
-    pub const BASE: Self = Self { depth: 12, width: 768, heads: 12 };
-    /// ViT-L/14.
-    pub const LARGE: Self = Self { depth: 24, width: 1024, heads: 16 };
-}
 
 /// DINOv2 with patches of 14 × 14: g_x is the class token behind the last normalisation. The published
 /// parameter names. f32 only, one image after the other.

@@ -1,22 +1,29 @@
 //! Networks from an image to g_x, of which ResNet-50 is the paper's.
 
+#[cfg(feature = "transformers")]
 mod convnext;
+#[cfg(feature = "transformers")]
 mod dinov2;
 mod efficientnet;
 mod map_grid;
 mod mobilefacenet;
+#[cfg(feature = "transformers")]
 mod parameters;
 mod resnet;
 mod resnet_file;
+mod transformers;
 mod weights;
 
-pub use convnext::{ConvNeXt, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
-pub use dinov2::{Dinov2, Dinov2Config};
+#[cfg(feature = "transformers")]
+pub use convnext::ConvNeXt;
+#[cfg(feature = "transformers")]
+pub use dinov2::Dinov2;
 pub use efficientnet::{EfficientNetLite0Backbone, EfficientNetLite0Config};
 pub(crate) use map_grid::MapGrid;
 pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
 pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
+pub use transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config};
 pub use weights::preload_backbone;
 pub(crate) use weights::read_backbone;
 
@@ -34,7 +41,7 @@ use crate::{Error, Result, shapes};
 /// A network from normalised images to g_x, on which the heads stand.
 ///
 /// Any network serves: a model of `candle_transformers` is wrapped in one that implements this trait, as
-/// [`ConvNeXt`] and [`Dinov2`] do. Test the gradients of a new one: candle's layer normalisation of a
+/// `ConvNeXt` and `Dinov2` do, with the feature `transformers`. Test the gradients of a new one: candle's layer normalisation of a
 /// contiguous tensor and its `softmax_last_dim` pass none, and say nothing.
 pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// `images`, (B, 3, H, W) -> g_x (B, C); with `train`, as a training step needs it: in the graph, and
@@ -130,9 +137,9 @@ settings! {
     pub enum BackboneConfig {
         /// A residual network, the paper's.
         Resnet(ResNetBackboneConfig),
-        /// A convolutional network of `candle_transformers`.
+        /// A convolutional network of `candle_transformers`; needs the feature `transformers`.
         Convnext(ConvNeXtConfig),
-        /// A vision transformer of `candle_transformers`, for prediction only.
+        /// A vision transformer of `candle_transformers`, for prediction only; needs the feature `transformers`.
         Dinov2(Dinov2Config),
         /// A small network that was trained to know faces again.
         Mobilefacenet(MobileFaceNetConfig),
@@ -183,8 +190,16 @@ impl BackboneConfig {
     fn build_from(&self, vb: VarBuilder) -> Result<Box<dyn Backbone>> {
         Ok(match self {
             Self::Resnet(config) => Box::new(ResNetBackbone::new(config, vb)?),
+            #[cfg(feature = "transformers")]
             Self::Convnext(config) => Box::new(ConvNeXt::new(config, vb)?),
+            #[cfg(feature = "transformers")]
             Self::Dinov2(config) => Box::new(Dinov2::new(config, vb)?),
+            #[cfg(not(feature = "transformers"))]
+            Self::Convnext(_) | Self::Dinov2(_) => {
+                let reason =
+                    "convnext and dinov2 are not in this program; build it with --features transformers";
+                return Err(Error::Config { part: "trunk", reason: reason.to_owned() });
+            }
             Self::Mobilefacenet(config) => Box::new(MobileFaceNetBackbone::new(config, &vb)?),
             Self::EfficientnetLite0(config) => Box::new(EfficientNetLite0Backbone::new(config, vb)?),
         })

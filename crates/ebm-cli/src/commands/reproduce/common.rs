@@ -18,13 +18,14 @@ use crate::progress::Console;
 /// How large an experiment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scale {
-    /// The largest that the data and the weights here are enough for.
+    /// Real data where they are here: nuclei for detection, the paper's for the other tasks. Else, and with --smoke,
+    /// mini.
     Auto,
     /// Generated data, minutes on a CPU.
     Mini,
     /// Detection: persons of COCO, one class, on an ImageNet body.
     People,
-    /// Detection: nuclei in microscope images.
+    /// Detection: nuclei in microscope images, which come with the repository.
     Nuclei,
     /// Faces: heads on the fixed features of a pretrained ResNet-50, computed once.
     Frozen,
@@ -114,7 +115,7 @@ pub trait Reproduction {
     /// What all of them are asked for.
     fn args(&self) -> &TaskArgs;
 
-    /// The scale of real data that is enough for `--scale auto`.
+    /// The scale of `--scale auto`.
     fn real(&self) -> Scale {
         Scale::Paper
     }
@@ -171,6 +172,7 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     let missing = task.missing(if args.scale == Scale::Auto { task.real() } else { args.scale })?;
     let scale = match args.scale {
         Scale::Auto if args.dry_run => Scale::Paper,
+        Scale::Auto if args.common.smoke => Scale::Mini,
         Scale::Auto if missing.is_empty() => task.real(),
         Scale::Auto => {
             eprintln!(

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::common::{Place, Reproduction, Scale, TaskArgs};
+use super::detection_figures::draw_refined;
 use super::detection_tables as tables;
 use super::outcome::Study;
 use crate::commands::{create_dir, eval_strata};
@@ -95,6 +96,10 @@ impl Reproduction for DetectionArgs {
         &self.task
     }
 
+    fn real(&self) -> Scale {
+        if self.levels { Scale::Mini } else { Scale::Nuclei }
+    }
+
     fn generated(&self) -> &'static str {
         "generated scenes and the project's own small detector"
     }
@@ -110,7 +115,8 @@ impl Reproduction for DetectionArgs {
                     if self.from_scratch { vec![folder] } else { vec![folder, self.base_weights(scale)] };
                 needed.into_iter().filter(|path| !path.exists()).collect()
             }
-            _ => self.data().missing(),
+            Scale::Paper => self.data().missing(),
+            _ => Vec::new(),
         };
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
@@ -272,8 +278,18 @@ impl DetectionArgs {
             return of("Table 1", setup.remarks(Some("val2017")), &rows, &tables::table1(&rows)?);
         }
         let rows = table2(setup, &methods, seeds, progress)?;
-        let title = if self.objectives { "Objectives" } else { "Table 2" };
-        of(title, setup.remarks(Some("test-dev")), &rows, &tables::table2(&methods, &rows)?)
+        let (title, table) =
+            (if self.objectives { "Objectives" } else { "Table 2" }, tables::table2(&methods, &rows)?);
+        let study = of(title, setup.remarks(Some("test-dev")), &rows, &table)?;
+        if !methods.iter().any(|method| method.key == ExperimentConfig::ENERGY) {
+            return Ok(study);
+        }
+        draw_refined(setup, run)?;
+        Ok(Study {
+            appendix: "\n![Boxes before and after refinement](refined.png)\n",
+            files: "refined.png (boxes before and after refinement), detections, trained heads",
+            ..study
+        })
     }
 }
 

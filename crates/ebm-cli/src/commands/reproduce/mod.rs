@@ -2,6 +2,7 @@
 
 mod common;
 mod detection;
+mod detection_figures;
 mod detection_tables;
 mod face;
 mod face_figures;

@@ -37,7 +37,7 @@ for shell in bash fish zsh; do
 done
 
 # Terms of what is compiled in: networks, crates, the compiler's library and that of C.
-cp crates/ebm-detect/embedded/*.LICENSE.md "$folder/licenses"
+cp crates/*/embedded/*.LICENSE.md "$folder/licenses"
 {
   printf 'Crates that ebm is made of, and the terms that come with each.\n'
   printf 'Beside them: the standard library of %s (MIT OR Apache-2.0),\nand the GNU C Library (LGPL-2.1-or-later).\n' "$(rustc --version)"

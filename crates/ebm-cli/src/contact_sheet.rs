@@ -8,7 +8,7 @@ use crate::picture::{Colour, outline, paste};
 
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
-const SHADOW: Colour = [0, 0, 0];
+const DARK: Colour = [0, 0, 0];
 /// Room for the picture of a tile.
 const WIDTH: usize = 400;
 const HEIGHT: usize = 300;
@@ -64,7 +64,7 @@ pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image>
         );
         for ((line, text), em) in tile.caption.iter().enumerate().zip([EM, SMALL_EM]) {
             let position = (left as i32, (top + HEIGHT + 4 + line * 18) as i32);
-            labels.push(Label { text: shorten(text, em, WIDTH)?, position, em, colour: INK });
+            labels.push(Label { text: shorten(text, em, WIDTH)?, position, em, colour: INK, ground: None });
         }
     }
     Ok(labelled(sheet, &labels)?)
@@ -93,7 +93,7 @@ impl Legend {
             }
             keys.push(((x, y), colour));
             let position = ((x + KEY + 6) as i32, y as i32);
-            labels.push(Label { text: text.to_owned(), position, em: EM, colour: INK });
+            labels.push(Label { text: text.to_owned(), position, em: EM, colour: INK, ground: None });
             x += entry;
         }
         Ok(Self { keys, labels, height: y + LINE + GAP })
@@ -116,17 +116,15 @@ pub fn with_marks(mut picture: Image, scale: f64, em: f64, marks: &[Mark], foot:
     let mut labels = draw_marks(&mut picture, scale, em, marks)?;
     let text = shorten(foot, em, picture.width.saturating_sub(em as usize))?;
     let (x, y) = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
-    labels.extend(shadowed(text, x, y, em, INK));
+    labels.extend((!text.is_empty()).then(|| grounded(text, x, y, em, DARK)));
     Ok(labelled(picture, &labels)?)
 }
 
-/// A text that can be read on any ground.
-fn shadowed(text: String, x: i32, y: i32, em: f64, colour: Colour) -> [Label; 2] {
-    let shift = (em / SMALL_EM).round().max(1.0) as i32;
-    [
-        Label { text: text.clone(), position: (x + shift, y + shift), em, colour: SHADOW },
-        Label { text, position: (x, y), em, colour },
-    ]
+/// A text that can be read on any picture, since it stands on a ground of its own.
+fn grounded(text: String, x: i32, y: i32, em: f64, ground: Colour) -> Label {
+    let [red, green, blue] = ground.map(f64::from);
+    let is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 120.0;
+    Label { text, position: (x, y), em, colour: if is_light { DARK } else { INK }, ground: Some(ground) }
 }
 
 /// Draws the boxes, which are `scale` times as large in the picture; their texts in its pixels.
@@ -145,7 +143,7 @@ fn draw_marks(picture: &mut Image, scale: f64, em: f64, marks: &[Mark]) -> Resul
         let most = |length: usize, own: usize| length.saturating_sub(own + 2) as f64;
         let x = (bbox[0] + em / 3.0).clamp(0.0, most(picture.width, wide)) as i32;
         let y = (bbox[1] + em / 4.0).clamp(0.0, most(picture.height, em as usize + 2)) as i32;
-        labels.extend(shadowed(text, x, y, em, mark.colour));
+        labels.push(grounded(text, x, y, em, mark.colour));
     }
     Ok(labels)
 }
@@ -227,10 +225,27 @@ mod tests {
             draw(&tile).unwrap().1.len()
         };
         let half = label_width("category", SMALL_EM).unwrap() / 2.0;
-        // Each text has a shadow.
         assert_eq!(
             [texts(half + 1.0, "category"), texts(half - 1.0, "category"), texts(90.0, "")],
-            [2, 0, 0]
+            [1, 0, 0]
         );
+    }
+
+    #[test]
+    fn texts_differ_from_their_ground_whatever_the_picture() {
+        for picture in [[0; 3], [255; 3], [60, 230, 90]] {
+            for colour in [[60, 230, 90], [235, 85, 10], [40, 30, 60]] {
+                let image = Image::filled(200, 100, picture).unwrap();
+                let bbox = [20.0, 20.0, 150.0, 60.0];
+                let mark = Mark { bbox, colour, thickness: 2, text: "MMMMMM".into() };
+                let drawn = with_marks(image, 1.0, EM, &[mark], "").unwrap();
+                let row: Vec<_> = (26..90).map(|x| pixel(&drawn, x, 30)).collect();
+                let light = |[red, green, blue]: Colour| {
+                    0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue)
+                };
+                let apart = row.iter().map(|&one| (light(one) - light(colour)).abs()).fold(0.0, f64::max);
+                assert!(row.contains(&colour) && apart > 100.0, "{picture:?} {colour:?} {apart}");
+            }
+        }
     }
 }

@@ -88,8 +88,11 @@ fn a_page_holds_what_the_runs_hold() {
     ] {
         assert!(text.contains(part), "{part} is missing");
     }
-    let [before, after] = ["id=\"differences\"", "id=\"curves\""].map(|id| text.find(id).unwrap());
-    let differences = &text[before..after];
+    let order = ["id=\"curves\"", "0.60 ± 0.14", "data:image/svg+xml", "id=\"differences\"", "id=\"settings\""];
+    let places = order.map(|part| text.find(part).unwrap());
+    assert!(places.is_sorted(), "{places:?}");
+    let differences = &text[places[3]..places[4]];
+    assert!(differences.contains("<details><summary>settings, 1 of 2 that all have</summary>"), "{differences}");
     assert!(differences.contains("<td>rate</td><td>0.1</td><td>0.25</td>"), "{differences}");
     assert!(!differences.contains("onerror"), "what agrees does not differ: {differences}");
     assert!(text.contains("data:image/svg+xml;base64,"));
@@ -98,6 +101,34 @@ fn a_page_holds_what_the_runs_hold() {
     // The name of SVG's elements is no address that is asked for.
     let others = text.replace("http://www.w3.org/2000/svg", "");
     assert!(!others.contains("http://") && !others.contains("https://"));
+}
+
+#[test]
+fn a_reproduction_compares_its_trainings_and_shows_no_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let training = |method: &str| format!("[method]\nkind = \"{method}\"\n{method}_only = 1\n[training]\nsteps = 5\n");
+    let [ebm, l2] = ["ebm", "l2"].map(training);
+    let files = [
+        ["config.toml", "seeds = [0, 1]\n[[methods]]\nkey = \"ebm\"\n"],
+        ["ebm-0/config.toml", &ebm],
+        ["l2-0/config.toml", &l2],
+        ["ebm-0/environment.json", "{"],
+        ["results.csv", "method,rmse\nebm,0.5\n"],
+        ["figure.png", "no picture"],
+    ];
+    let run = folder(&dir, "study", &files);
+    let (_, text) = page(&dir, &[&run]);
+    let [from, to] = ["id=\"differences\"", "id=\"settings\""].map(|id| text.find(id).unwrap());
+    let differences = &text[from..to];
+    assert!(differences.contains("<td>method.kind</td><td>ebm</td><td>l2</td>"), "{differences}");
+    assert!(differences.contains("settings, 1 of 2 that all have") && !differences.contains("–"), "{differences}");
+    assert!(text.find("results.csv").unwrap() < from);
+    for path in [dir.path().to_owned(), dir.path().canonicalize().unwrap()] {
+        assert!(!text.contains(&*path.to_string_lossy()), "a path of this machine");
+    }
+    let same = folder(&dir, "other/study", &files);
+    let (_, text) = page(&dir, &[&run, &same]);
+    assert!(text.contains("<td>other/study</td>") && !text.contains(&*dir.path().to_string_lossy()), "{text}");
 }
 
 #[test]

@@ -15,7 +15,12 @@ pub struct Label {
     pub em: f64,
     /// RGB.
     pub colour: [u8; 3],
+    /// What the text stands on; none where the picture is known to differ from its colour.
+    pub ground: Option<[u8; 3]>,
 }
+
+/// Of the ground below a line, in em.
+const HEIGHT: f64 = 1.2;
 
 /// `image` with the labels written over it.
 ///
@@ -26,6 +31,12 @@ pub fn labelled(image: Image, labels: &[Label]) -> Result<Image> {
     let mut canvas = Canvas::new(&mut bitmap);
     for label in labels {
         let style = TextStyle::new(label.em, opaque(label.colour));
+        if let Some(ground) = label.ground {
+            let (x, y) = label.position;
+            let [margin, height] = [0.25, HEIGHT].map(|em| (em * label.em).round() as i32);
+            let right = x + style.width(&label.text)?.ceil() as i32 + margin;
+            canvas.rectangle((x - margin, y), (right, y + height), opaque(ground))?;
+        }
         canvas.text(&label.text, label.position, style)?;
     }
     canvas.finish()?;

@@ -47,14 +47,20 @@ impl Comparison {
         self.sources.iter().flat_map(|source| source.values.keys().map(String::as_str)).collect()
     }
 
-    /// The keys that do not have the same value everywhere.
+    /// The keys that every source has.
+    pub fn shared(&self) -> BTreeSet<&str> {
+        let everywhere = |key: &&str| self.sources.iter().all(|source| source.values.contains_key(*key));
+        self.keys().into_iter().filter(everywhere).collect()
+    }
+
+    /// The keys that every source has, and not all with the same value.
     pub fn differing(&self) -> BTreeSet<&str> {
         let differs = |key: &&str| {
             let mut values = self.sources.iter().map(|source| source.values.get(*key));
             let first = values.next();
             values.any(|value| Some(value) != first)
         };
-        self.keys().into_iter().filter(differs).collect()
+        self.shared().into_iter().filter(differs).collect()
     }
 }
 
@@ -112,7 +118,8 @@ mod tests {
         assert_eq!(compared.sources.len(), 2);
         assert_eq!(compared.sources[0].names, ["a", "c"]);
         let differing: Vec<&str> = compared.differing().into_iter().collect();
-        assert_eq!(differing, ["methods.ebm.sigmas", "methods.l2.extra", "steps"]);
+        assert_eq!(differing, ["methods.ebm.sigmas", "steps"]);
+        assert!(compared.keys().contains("methods.l2.extra") && !compared.shared().contains("methods.l2.extra"));
         assert_eq!(compared.sources[0].values["same"], "[1, 2]");
         assert!(Comparison::new([source("a", a)]).differing().is_empty());
     }

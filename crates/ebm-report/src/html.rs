@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use ebm_page::{CHART, CHARTS_ID, Chart, Charts, Data, Document, PAGE, Reach, escape, json};
 
-use self::parts::{Shown, comparison, data_table, figure, list, notes, number, shortened, table};
-use crate::comparison::Comparison;
+use self::parts::{Shown, comparison, data_table, details, figure, list, notes, shortened, table};
+use crate::comparison::{Comparison, Source};
 use crate::curves::{Series, VALIDATION};
 use crate::pictures::{self, Pictures};
 use crate::run::Run;
@@ -135,13 +135,13 @@ impl Page<'_> {
         let charts = self.charts();
         let mut sections: Vec<Section> = Vec::new();
         sections.extend(Section::new("runs", "Runs", self.overview()));
-        sections.extend(Section::new("differences", "What differs", differences(&settings, &environments)));
         sections.extend(Section::new("curves", "Curves", self.curves(&charts)));
         let mut budget = self.limits.picture_bytes;
         for (index, run) in self.runs.iter().enumerate() {
             let body = self.results(run, &mut budget);
             sections.extend(Section::new(&format!("run-{index}"), &run.name, body));
         }
+        sections.extend(Section::new("differences", "What differs", self.differences()));
         sections.extend(Section::new("settings", "Settings", folded(&settings, "every setting")));
         sections.extend(Section::new(
             "environment",
@@ -188,11 +188,10 @@ impl Page<'_> {
                 Shown::number(run.trainings.len() as f64),
                 last.map_or(Shown::text("–"), Shown::number),
                 Shown::number(run.files.len() as f64),
-                Shown::text(&run.folder.display().to_string()),
             ]
         };
         let rows: Vec<_> = self.runs.iter().map(row).collect();
-        let header = ["run", "command", "trainings", "last step", "files", "folder"];
+        let header = ["run", "command", "trainings", "last step", "files"];
         let noted: Vec<String> = self.runs.iter().flat_map(|run| run.notes.clone()).collect();
         table("", &header, &rows) + &notes(&noted)
     }
@@ -264,6 +263,26 @@ impl Page<'_> {
         format!("{CONTROLS}<div class=\"charts\">\n{figures}</div>\n<h3>In numbers</h3>\n{numbers}")
     }
 
+    /// What sets runs of one kind apart; nothing where there is nothing to compare.
+    fn differences(&self) -> String {
+        let settings = self.alike(|run| &run.settings);
+        let environments = self.alike(|run| &run.environments);
+        let part = |(what, compared): (&str, &Comparison)| {
+            let keys = compared.differing();
+            let summary = format!("{what}, {} of {} that all have", keys.len(), compared.shared().len());
+            if keys.is_empty() { String::new() } else { details(&summary, &comparison(compared, &keys)) }
+        };
+        [("settings", &settings), ("environment", &environments)].map(part).concat()
+    }
+
+    /// What is of one kind: what several runs say of themselves as a whole, or the trainings of one.
+    fn alike(&self, of: impl Fn(&Run) -> &[Source]) -> Comparison {
+        let is_one = self.runs.len() == 1;
+        let sources = self.runs.iter().flat_map(|run| of(run).iter().map(move |source| (run, source)));
+        let alike = sources.filter(|(run, source)| source.names.contains(&run.name) != is_one);
+        Comparison::new(alike.map(|(_, source)| source.clone()))
+    }
+
     /// The report, tables and pictures of a run.
     fn results(&mut self, run: &Run, budget: &mut usize) -> String {
         let pictures = pictures::read(&run.folder, &pictures::among(&run.files), budget);
@@ -291,9 +310,8 @@ impl Page<'_> {
             if more > 0 {
                 self.left_out.push(format!("{}: {}: its last {more} rows", run.name, found.title));
             }
-            let (title, rows) = (escape(&found.title), found.rows.len());
             let shown = data_table(found, self.limits.rows);
-            body += &format!("<details><summary>{title}, {rows} rows</summary>\n{shown}</details>\n");
+            body += &details(&format!("{}, {} rows", found.title, found.rows.len()), &shown);
         }
         body
     }
@@ -336,29 +354,12 @@ fn summary(name: &str, series: &Series) -> Vec<Shown> {
     ]
 }
 
-fn differences(settings: &Comparison, environments: &Comparison) -> String {
-    let mut body = String::new();
-    for (what, compared) in [("settings", settings), ("environment", environments)] {
-        let keys = compared.differing();
-        if compared.sources.len() < 2 {
-            continue;
-        }
-        body += &format!("<h3>In {what}: {} of {}</h3>\n", number(keys.len() as f64), compared.keys().len());
-        body += &comparison(compared, &keys);
-    }
-    body
-}
-
 fn folded(compared: &Comparison, what: &str) -> String {
     if compared.sources.is_empty() {
         return String::new();
     }
     let keys = compared.keys();
-    format!(
-        "<details><summary>{what}, {} of them</summary>\n{}</details>\n",
-        keys.len(),
-        comparison(compared, &keys)
-    )
+    details(&format!("{what}, {} of them", keys.len()), &comparison(compared, &keys))
 }
 
 /// The pictures that the report does not show already.

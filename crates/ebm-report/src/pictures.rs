@@ -90,7 +90,7 @@ fn picture(folder: &Path, name: &str) -> Result<Picture, String> {
             (false, _) => Err("it is no drawing".to_owned()),
         };
     }
-    let image = decode_image(&bytes, &path, &limits).map_err(|error| error.to_string())?;
+    let image = decode_image(&bytes, Path::new(name), &limits).map_err(|error| error.to_string())?;
     if bytes.len() <= WHOLE {
         return Ok(whole(None));
     }
@@ -98,7 +98,7 @@ fn picture(folder: &Path, name: &str) -> Result<Picture, String> {
     let factor = (SIDE as f64 / width.max(height) as f64).min(1.0);
     let side = |length: usize| ((length as f64 * factor).round() as usize).max(1);
     let small = if factor < 1.0 { resize_pillow(&image, side(width), side(height)) } else { image };
-    let jpeg = encode_jpeg(&small, QUALITY, &path).map_err(|error| error.to_string())?;
+    let jpeg = encode_jpeg(&small, QUALITY, Path::new(name)).map_err(|error| error.to_string())?;
     let note = format!("a smaller copy of {width} × {height} pixels, {} KiB", bytes.len() >> 10);
     Ok(Picture { name: name.to_owned(), uri: data_uri("image/jpeg", &jpeg), note: Some(note) })
 }

@@ -153,7 +153,7 @@ impl Run {
     /// The value, or a note why there is none.
     fn noted<T>(&mut self, file: &str, read: std::result::Result<T, impl Display>) -> Option<T> {
         read.map_err(|error| {
-            let reason = error.to_string();
+            let reason = error.to_string().replace(&format!("{}/", self.folder.display()), "");
             let reason =
                 reason.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
             self.notes.push(format!("{}: {file} is left out: {reason}", self.name));

@@ -1,6 +1,5 @@
 //! `ebm report`: runs as one page for a browser.
 
-use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -85,20 +84,20 @@ fn is_page(path: &Path) -> Result<bool> {
     Ok(String::from_utf8_lossy(&start).contains(GENERATOR))
 }
 
-/// What runs are called: by their folder, or by the whole path where two folders have the same name.
+/// What runs are called: the end of their path, as short as tells them apart. The whole path would say whose machine it is.
 fn names(runs: &[PathBuf]) -> Vec<String> {
-    let short = |run: &PathBuf| {
-        let whole = std::fs::canonicalize(run).unwrap_or_else(|_| run.clone());
-        whole
-            .file_name()
-            .map_or_else(|| run.display().to_string(), |name| name.to_string_lossy().into_owned())
+    let whole: Vec<PathBuf> =
+        runs.iter().map(|run| std::fs::canonicalize(run).unwrap_or_else(|_| run.clone())).collect();
+    let end = |path: &Path, length: usize| {
+        let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+        parts[parts.len().saturating_sub(length)..].join("/")
     };
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
-    for run in runs {
-        *taken.entry(short(run)).or_default() += 1;
-    }
-    let name = |run: &PathBuf| Some(short(run)).filter(|name| taken[name] == 1);
-    runs.iter().map(|run| name(run).unwrap_or_else(|| run.display().to_string())).collect()
+    let name = |path: &PathBuf| {
+        let is_own = |length: &usize| whole.iter().filter(|other| end(other, *length) == end(path, *length)).count() == 1;
+        let length = (1..path.iter().count()).find(is_own).unwrap_or(1);
+        end(path, length)
+    };
+    whole.iter().map(name).collect()
 }
 
 #[cfg(test)]
@@ -108,6 +107,8 @@ mod tests {
     #[test]
     fn runs_of_one_name_are_told_apart() {
         let runs = ["/a/x", "/b/x", "/b/y"].map(PathBuf::from);
-        assert_eq!(names(&runs), ["/a/x", "/b/x", "y"]);
+        assert_eq!(names(&runs), ["a/x", "b/x", "y"]);
+        let twice = ["/a/x", "/a/x"].map(PathBuf::from);
+        assert_eq!(names(&twice), ["x", "x"]);
     }
 }

@@ -23,6 +23,25 @@ pub fn middle(page: &mut Page, selector: &str) -> [f64; 2] {
     [at[0], at[1]]
 }
 
+/// Waits for the photograph that the page opens on.
+fn opens(demo: &Demo, size: [u32; 2]) -> Option<Page> {
+    let mut page = Page::open(&demo.address, size)?;
+    page.waits("document.getElementById('boxes').dataset.density === '1'");
+    Some(page)
+}
+
+/// Whether the list of boxes is that of the command line, before refinement and after.
+fn lists(page: &mut Page, lines: &[Value]) {
+    for (key, line_key) in [("bbox", "bbox"), ("before", "bbox_before")] {
+        let rows = listed(page, key);
+        assert_eq!(rows.len(), lines.len());
+        for (row, line) in rows.iter().zip(lines) {
+            let line = numbers(&line[line_key]);
+            assert!(row.iter().zip(&line).all(|(a, b)| (a - b).abs() < 1e-6), "{row:?} {line:?}");
+        }
+    }
+}
+
 /// The place of the first person in the list, and the selector of its box.
 fn person(lines: &[Value]) -> (usize, String) {
     let place = lines.iter().position(|line| line["label_name"] == "person").unwrap();
@@ -30,22 +49,32 @@ fn person(lines: &[Value]) -> (usize, String) {
 }
 
 #[test]
+fn it_opens_on_a_photograph_with_boxes_before_and_after() {
+    let demo = Demo::start();
+    let Some(mut page) = opens(&demo, [1280, 900]) else { return };
+    lists(&mut page, &predicted());
+    let status = page.value("document.getElementById('boxes-status').textContent");
+    assert!(status.as_str().unwrap().contains("CC BY 2.0: 3 objects in"), "{status}");
+    let seen = "[...document.querySelectorAll('#boxes-picture .before')].filter((one) => one.getBoundingClientRect().width > 0).length";
+    assert_eq!(page.value(seen), json!(2), "of two persons");
+    let image = "(async () => { const one = new Image(); one.src = document.querySelector('#boxes-picture image').getAttribute('href'); \
+                 await one.decode(); return [one.naturalWidth, one.naturalHeight]; })()";
+    assert_eq!(page.value(image), json!([640, 428]));
+    page.shot("first");
+    assert_eq!(page.errors, Vec::<String>::new());
+}
+
+#[test]
 fn a_photograph_a_drag_and_the_keyboard() {
     let demo = Demo::start();
-    let Some(mut page) = Page::open(&demo.address, [1280, 900]) else { return };
+    let Some(mut page) = opens(&demo, [1280, 900]) else { return };
     page.choose("#boxes-file", &photograph());
-    page.waits("document.getElementById('boxes').dataset.density > 0");
+    page.waits("document.getElementById('boxes').dataset.density === '2'");
+    page.waits("document.getElementById('boxes-status').textContent.startsWith('000000343937.jpg: 3 objects')");
 
     // The numbers on the page are those of the command line.
     let lines = predicted();
-    for (key, line_key) in [("bbox", "bbox"), ("before", "bbox_before")] {
-        let rows = listed(&mut page, key);
-        assert_eq!(rows.len(), lines.len());
-        for (row, line) in rows.iter().zip(&lines) {
-            let line = numbers(&line[line_key]);
-            assert!(row.iter().zip(&line).all(|(a, b)| (a - b).abs() < 1e-6), "{row:?} {line:?}");
-        }
-    }
+    lists(&mut page, &lines);
 
     // A box that is dragged climbs.
     let (place, selector) = person(&lines);
@@ -64,7 +93,7 @@ fn a_photograph_a_drag_and_the_keyboard() {
     assert_eq!(points, json!(steps.as_f64().unwrap() as u64 + 1));
 
     // Pointing at an edge tells its interval.
-    page.waits("document.getElementById('boxes').dataset.density > 1");
+    page.waits("document.getElementById('boxes').dataset.density > 2");
     page.shot("boxes");
     let at = middle(&mut page, &format!("{selector} [data-edge=left]"));
     page.points(at);
@@ -98,15 +127,13 @@ fn a_photograph_a_drag_and_the_keyboard() {
 #[test]
 fn a_name_with_html_stays_text_and_what_is_no_image_is_said() {
     let demo = Demo::start();
-    let Some(mut page) = Page::open(&demo.address, [800, 900]) else { return };
+    let Some(mut page) = opens(&demo, [800, 900]) else { return };
     let place = tempfile::tempdir().unwrap();
     let name = "<img src=x onerror=alert(1)>.jpg";
     let file = place.path().join(name);
     std::fs::copy(photograph(), &file).unwrap();
     page.choose("#boxes-file", &file);
-    page.waits("document.getElementById('boxes-status').textContent.includes('objects in')");
-    let status = page.value("document.getElementById('boxes-status').textContent");
-    assert!(status.as_str().unwrap().starts_with(name), "{status}");
+    page.waits(&format!("document.getElementById('boxes-status').textContent.startsWith('{name}: 3 objects in')"));
     assert_eq!(page.value("document.querySelectorAll('img').length"), json!(0));
     assert_eq!(page.errors, Vec::<String>::new());
 

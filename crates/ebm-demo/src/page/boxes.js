@@ -18,14 +18,19 @@ const MAP_SIZE = 64;
 /** The time that a step of the animation takes, and all of them at most, in milliseconds. */
 const STEP_TIME = 90;
 const WHOLE_TIME = 2500;
+/** What the photograph in the program is called: where it is from, and its licence. */
+const FIRST = "photograph flickr.com/photo.gne?id=4320314557, CC BY 2.0";
 
-/** @type {{ image: number, width: number, height: number, found: Found[], chosen: Found | null, model: any, url: string, heat: string, turn: number }} */
-const state = { image: -1, width: 0, height: 0, found: [], chosen: null, model: null, url: "", heat: "", turn: 0 };
+/** @type {{ image: number, width: number, height: number, found: Found[], chosen: Found | null, model: any, url: string, heat: string, turn: number, looks: number }} */
+const state = { image: -1, width: 0, height: 0, found: [], chosen: null, model: null, url: "", heat: "", turn: 0, looks: 0 };
 
 /** Makes the tab work. */
 export function startBoxes() {
   takeFiles("boxes", look);
-  attempt("boxes", loadModel);
+  attempt("boxes", async () => {
+    await loadModel();
+    await lookAtFirst();
+  });
   for (const id of ["steps", "factor", "rule"]) {
     at(`boxes-${id}`).addEventListener("input", showSettings);
     at(`boxes-${id}`).addEventListener("change", () => state.chosen?.start && climb(state.chosen, state.chosen.start));
@@ -60,15 +65,24 @@ function showSettings() {
   at("boxes-factor-value").textContent = String(Number(factor().toPrecision(3)));
 }
 
+/** Shows the photograph that is in the program, unless one was chosen before that. */
+async function lookAtFirst() {
+  const response = await fetch("photograph.jpg");
+  const content = await response.blob();
+  if (state.looks === 0) await look(new File([content], FIRST));
+}
+
 /**
- * Sends a photograph and shows what is found.
+ * Sends a photograph and shows what is found, unless another one was chosen before the answer.
  * @param {File} file
  */
 async function look(file) {
   const begin = performance.now();
+  const own = ++state.looks;
   checkSize(file);
   say("boxes", `looking at ${file.name} …`);
   const seen = await ask(`boxes/look?name=${encodeURIComponent(file.name)}`, file);
+  if (own !== state.looks) return;
   if (state.url) URL.revokeObjectURL(state.url);
   const url = URL.createObjectURL(file);
   const found = seen.detections.map((/** @type {any} */ one) => ({

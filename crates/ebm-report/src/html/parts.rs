@@ -90,9 +90,6 @@ pub fn data_table(found: &Table, most: usize) -> String {
 
 /// The values of `keys` in every source.
 pub fn comparison(compared: &Comparison, keys: &BTreeSet<&str>) -> String {
-    if keys.is_empty() {
-        return "<p>Nothing.</p>\n".to_owned();
-    }
     let name = |names: &Vec<String>| shortened(&names.iter().map(String::as_str).collect::<Vec<_>>(), 3);
     let sources = compared.sources.iter().map(|source| name(&source.names));
     let header: Vec<String> = std::iter::once("key".to_owned()).chain(sources).collect();
@@ -103,6 +100,11 @@ pub fn comparison(compared: &Comparison, keys: &BTreeSet<&str>) -> String {
     };
     let rows: Vec<Vec<Shown>> = keys.iter().map(row).collect();
     table("", &header, &rows)
+}
+
+/// What is seen after a click on its summary.
+pub fn details(summary: &str, body: &str) -> String {
+    format!("<details><summary>{}</summary>\n{body}</details>\n", escape(summary))
 }
 
 pub fn figure(picture: &Picture) -> String {

@@ -19,8 +19,7 @@ const STEPS: [&str; 3] = [
 pub fn run(root: &Path) -> Result<i32> {
     for step in STEPS {
         let start = Instant::now();
-        let status =
-            cargo().args(step.split(' ')).current_dir(root).env("CARGO_PROFILE_DEV_DEBUG", "0").status();
+        let status = cargo().args(step.split(' ')).current_dir(root).status();
         let status = status.with_context(|| format!("cannot start cargo {step}"))?;
         eprintln!("check: cargo {step}: {status} after {} s", start.elapsed().as_secs());
         if !status.success() {

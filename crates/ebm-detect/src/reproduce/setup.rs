@@ -38,7 +38,8 @@ pub struct Split {
     pub annotations: PathBuf,
     /// Where its images are.
     pub images: PathBuf,
-    pub(super) dataset: Arc<CocoDataset>,
+    /// Its images with their objects.
+    pub dataset: Arc<CocoDataset>,
     pub(super) truth: GroundTruth,
     /// Images that are run at a time.
     batch: usize,
@@ -59,11 +60,6 @@ impl Split {
         let dataset = Arc::new(load_dataset(&annotations, &images, Purpose::Eval, detector)?);
         let truth = GroundTruth::read(&annotations)?;
         Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
-    }
-
-    /// Returns its images with their objects.
-    pub fn dataset(&self) -> &CocoDataset {
-        &self.dataset
     }
 
     /// How good detections of it are.

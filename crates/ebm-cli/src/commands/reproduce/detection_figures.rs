@@ -35,7 +35,7 @@ pub fn draw_refined(setup: &Setup, run: &Path) -> Result<()> {
     let mut seen = HashSet::new();
     pairs.retain(|(_, after)| seen.insert(after.image_id));
     pairs.sort_by_key(|(_, after)| after.image_id);
-    let images = &setup.test().dataset().images;
+    let images = &setup.test().dataset.images;
     let mut tiles = Vec::new();
     for (before, after) in pairs.into_iter().take(TILES) {
         let Some(image) = images.iter().find(|image| image.id == after.image_id) else { continue };

@@ -161,6 +161,20 @@ mod tests {
     }
 
     #[test]
+    fn a_base_is_named_as_seen_from_its_model() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["weights", "runs/one"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let file = dir.path().join("weights/base.safetensors");
+        std::fs::write(&file, "x").unwrap();
+        let seen = |folder: &str| seen_from(&dir.path().join(folder), &file).unwrap();
+        assert_eq!(seen("weights"), Path::new("base.safetensors"));
+        assert_eq!(seen("runs/one"), Path::new("../../weights/base.safetensors"));
+        assert!(seen_from(dir.path(), &dir.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
     fn a_folder_of_runs_goes_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir.path().join("trunk.safetensors"), None);

@@ -6,6 +6,7 @@ mod fastest_det;
 mod formula;
 mod heads;
 mod maskrcnn_benchmark;
+mod nuclei;
 mod processes;
 mod real;
 mod refiner;

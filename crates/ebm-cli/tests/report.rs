@@ -88,11 +88,15 @@ fn a_page_holds_what_the_runs_hold() {
     ] {
         assert!(text.contains(part), "{part} is missing");
     }
-    let order = ["id=\"curves\"", "0.60 ± 0.14", "data:image/svg+xml", "id=\"differences\"", "id=\"settings\""];
+    let order =
+        ["id=\"curves\"", "0.60 ± 0.14", "data:image/svg+xml", "id=\"differences\"", "id=\"settings\""];
     let places = order.map(|part| text.find(part).unwrap());
     assert!(places.is_sorted(), "{places:?}");
     let differences = &text[places[3]..places[4]];
-    assert!(differences.contains("<details><summary>settings, 1 of 2 that all have</summary>"), "{differences}");
+    assert!(
+        differences.contains("<details><summary>settings, 1 of 2 that all have</summary>"),
+        "{differences}"
+    );
     assert!(differences.contains("<td>rate</td><td>0.1</td><td>0.25</td>"), "{differences}");
     assert!(!differences.contains("onerror"), "what agrees does not differ: {differences}");
     assert!(text.contains("data:image/svg+xml;base64,"));
@@ -106,7 +110,8 @@ fn a_page_holds_what_the_runs_hold() {
 #[test]
 fn a_reproduction_compares_its_trainings_and_shows_no_path() {
     let dir = tempfile::tempdir().unwrap();
-    let training = |method: &str| format!("[method]\nkind = \"{method}\"\n{method}_only = 1\n[training]\nsteps = 5\n");
+    let training =
+        |method: &str| format!("[method]\nkind = \"{method}\"\n{method}_only = 1\n[training]\nsteps = 5\n");
     let [ebm, l2] = ["ebm", "l2"].map(training);
     let files = [
         ["config.toml", "seeds = [0, 1]\n[[methods]]\nkey = \"ebm\"\n"],
@@ -121,14 +126,20 @@ fn a_reproduction_compares_its_trainings_and_shows_no_path() {
     let [from, to] = ["id=\"differences\"", "id=\"settings\""].map(|id| text.find(id).unwrap());
     let differences = &text[from..to];
     assert!(differences.contains("<td>method.kind</td><td>ebm</td><td>l2</td>"), "{differences}");
-    assert!(differences.contains("settings, 1 of 2 that all have") && !differences.contains("–"), "{differences}");
+    assert!(
+        differences.contains("settings, 1 of 2 that all have") && !differences.contains("–"),
+        "{differences}"
+    );
     assert!(text.find("results.csv").unwrap() < from);
     for path in [dir.path().to_owned(), dir.path().canonicalize().unwrap()] {
         assert!(!text.contains(&*path.to_string_lossy()), "a path of this machine");
     }
     let same = folder(&dir, "other/study", &files);
     let (_, text) = page(&dir, &[&run, &same]);
-    assert!(text.contains("<td>other/study</td>") && !text.contains(&*dir.path().to_string_lossy()), "{text}");
+    assert!(
+        text.contains("<td>other/study</td>") && !text.contains(&*dir.path().to_string_lossy()),
+        "{text}"
+    );
 }
 
 #[test]

@@ -119,7 +119,9 @@ mod tests {
         assert_eq!(compared.sources[0].names, ["a", "c"]);
         let differing: Vec<&str> = compared.differing().into_iter().collect();
         assert_eq!(differing, ["methods.ebm.sigmas", "steps"]);
-        assert!(compared.keys().contains("methods.l2.extra") && !compared.shared().contains("methods.l2.extra"));
+        assert!(
+            compared.keys().contains("methods.l2.extra") && !compared.shared().contains("methods.l2.extra")
+        );
         assert_eq!(compared.sources[0].values["same"], "[1, 2]");
         assert!(Comparison::new([source("a", a)]).differing().is_empty());
     }

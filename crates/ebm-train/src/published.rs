@@ -31,11 +31,8 @@ pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
 /// # Errors
 /// [`Error::Model`] where `folder` has another file of that name; [`Error::Io`].
 pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
-    let whole = |path: &Path| if path.as_os_str().is_empty() { ".".as_ref() } else { path }.canonicalize();
-    if let (Some(own), Ok(there), Ok(folder)) =
-        (file.file_name(), whole(file.parent().unwrap_or(folder)), whole(folder))
-        && there == folder
-    {
+    let (own, parent) = (file.file_name().unwrap_or_default(), file.parent().unwrap_or(folder));
+    if whole(parent).is_ok_and(|parent| whole(folder).is_ok_and(|folder| parent == folder)) {
         return Ok(own.into());
     }
     let name = Path::new(name).with_extension(file.extension().unwrap_or("safetensors".as_ref()));
@@ -86,9 +83,6 @@ pub fn published(run: &Path) -> Result<BTreeMap<String, PathBuf>> {
     for model in models {
         let base = ModelMetadata::read(&model)?.and_then(|said| said.base?.file);
         let Some(file) = base.map(|file| moved_with(&model, &file)) else { continue };
-        let whole = |path: &Path| {
-            path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
-        };
         let file = whole(&file)?;
         if found.values().any(|known| known.canonicalize().is_ok_and(|known| known == file)) {
             continue;
@@ -100,6 +94,12 @@ pub fn published(run: &Path) -> Result<BTreeMap<String, PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// A path without what stands for others.
+fn whole(path: &Path) -> Result<PathBuf> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
 }
 
 /// The weights in a folder, and what is read beside them.

@@ -93,7 +93,9 @@ fn names(runs: &[PathBuf]) -> Vec<String> {
         parts[parts.len().saturating_sub(length)..].join("/")
     };
     let name = |path: &PathBuf| {
-        let is_own = |length: &usize| whole.iter().filter(|other| end(other, *length) == end(path, *length)).count() == 1;
+        let is_own = |length: &usize| {
+            whole.iter().filter(|other| end(other, *length) == end(path, *length)).count() == 1
+        };
         let length = (1..path.iter().count()).find(is_own).unwrap_or(1);
         end(path, length)
     };

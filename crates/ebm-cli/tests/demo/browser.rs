@@ -70,7 +70,9 @@ fn a_photograph_a_drag_and_the_keyboard() {
     let Some(mut page) = opens(&demo, [1280, 900]) else { return };
     page.choose("#boxes-file", &photograph());
     page.waits("document.getElementById('boxes').dataset.density === '2'");
-    page.waits("document.getElementById('boxes-status').textContent.startsWith('000000343937.jpg: 3 objects')");
+    page.waits(
+        "document.getElementById('boxes-status').textContent.startsWith('000000343937.jpg: 3 objects')",
+    );
 
     // The numbers on the page are those of the command line.
     let lines = predicted();
@@ -133,7 +135,9 @@ fn a_name_with_html_stays_text_and_what_is_no_image_is_said() {
     let file = place.path().join(name);
     std::fs::copy(photograph(), &file).unwrap();
     page.choose("#boxes-file", &file);
-    page.waits(&format!("document.getElementById('boxes-status').textContent.startsWith('{name}: 3 objects in')"));
+    page.waits(&format!(
+        "document.getElementById('boxes-status').textContent.startsWith('{name}: 3 objects in')"
+    ));
     assert_eq!(page.value("document.querySelectorAll('img').length"), json!(0));
     assert_eq!(page.errors, Vec::<String>::new());
 

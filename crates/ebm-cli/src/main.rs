@@ -21,6 +21,7 @@ mod progress;
 mod schema;
 mod signals;
 mod video;
+mod weights_path;
 mod workers;
 
 use std::process::ExitCode;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use ebm_data::fetch::{HubModel, snapshot};
 
 use crate::commands::data_get::{fetch_options, reporter};
+use crate::weights_path;
 
 /// A file or folder, or `hub:OWNER/NAME[@REVISION][/PATH]`, whose files are fetched when they are asked for.
 #[derive(Clone, Debug)]
@@ -29,9 +30,16 @@ impl ModelPath {
         &self.given
     }
 
-    /// The file or folder on this machine.
+    /// The file or folder on this machine; `weights/NAME` is looked for in all [`folders`](weights_path::folders) of
+    /// weights.
     pub fn local(&self) -> Result<PathBuf> {
-        Ok(self.fetched()?.unwrap_or(&self.given).to_owned())
+        if let Some(fetched) = self.fetched()? {
+            return Ok(fetched.to_owned());
+        }
+        match self.given.strip_prefix(weights_path::FOLDER) {
+            Ok(name) if !self.given.exists() => weights_path::find(name),
+            _ => Ok(self.given.clone()),
+        }
     }
 
     /// The file of weights on this machine; of a repository that is the one that it has, or model.safetensors.

@@ -228,18 +228,14 @@ fn tracking_is_reproduced_and_a_target_followed() {
     );
 }
 
-/// In a clone, with nothing but what is in it.
 #[test]
-fn the_tracker_of_the_repository_follows_a_target() {
+fn the_tracker_of_the_program_follows_a_target() {
     let dir = tempfile::tempdir().unwrap();
     let config = VideoConfig { frames: 24, ..VideoConfig::default() };
     let video = generate(dir.path(), &config, 1, Key::new(4)).unwrap().remove(0);
     let frames = video.frames.path(0).unwrap().parent().unwrap().to_owned();
     let bbox = video.boxes[0].map(|number| number.to_string()).join(",");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    let output = command.args(["track", text(&frames), "--box", &bbox]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = succeeds(&["track", text(&frames), "--box", &bbox]);
     let lines = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mean = |boxes: &mut dyn Iterator<Item = [f64; 4]>| {

@@ -18,15 +18,13 @@ use crate::upload::upload;
 
 /// What estimates ages, and the photographs that were sent last.
 pub struct Ages {
-    estimator: std::result::Result<AgeEstimator, String>,
+    estimator: AgeEstimator,
     known: Recent<Image>,
 }
 
 /// What the page is told of the model.
 #[derive(Serialize)]
 pub struct Model {
-    /// Why no age is estimated; none where ages are.
-    missing: Option<String>,
     /// The side of the square that is looked at, over the longer side of a face's box.
     crop: f64,
 }
@@ -61,18 +59,17 @@ pub struct Estimated {
 
 impl Ages {
     /// With no photograph yet.
-    pub fn new(estimator: std::result::Result<AgeEstimator, String>) -> Self {
+    pub fn new(estimator: AgeEstimator) -> Self {
         Self { estimator, known: Recent::new(limits::FACES, "photograph") }
     }
 
     /// What there is.
     pub fn model(&self) -> Model {
-        Model { missing: self.estimator.as_ref().err().cloned(), crop: FACE_CROP }
+        Model { crop: FACE_CROP }
     }
 
     /// Keeps the photograph whose file is `bytes`.
     pub fn look(&self, query: &str, bytes: &[u8]) -> Result<Seen> {
-        self.estimator()?;
         let image = upload(query, bytes)?;
         let Image { width, height, .. } = image;
         Ok(Seen { image: self.known.add(image), width, height })
@@ -81,7 +78,6 @@ impl Ages {
     /// The age of the face in a box.
     pub fn estimate(&self, asked: &Estimate) -> Result<Estimated> {
         let start = Instant::now();
-        let estimator = self.estimator()?;
         let face = self.known.with(asked.image, |image| {
             let size = [image.width, image.height];
             check_box(asked.bbox, size)?;
@@ -91,15 +87,11 @@ impl Ages {
             }
             Ok(crop_face(image, asked.bbox, FACE_CROP)?)
         })?;
-        let estimate = estimator.estimate(&face)?;
+        let estimate = self.estimator.estimate(&face)?;
         Ok(Estimated {
             prediction: estimate.value,
             density: Density::of(&estimate.density, PROMINENCE)?,
             milliseconds: since(start),
         })
-    }
-
-    fn estimator(&self) -> Result<&AgeEstimator> {
-        Ok(self.estimator.as_ref().map_err(Refusal::bad)?)
     }
 }

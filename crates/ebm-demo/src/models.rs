@@ -22,13 +22,8 @@ pub struct Models {
 
 impl Models {
     /// With a detector for the first tab, of whose detections those from `min_score` on are shown; the settings of the toy;
-    /// and what estimates ages, or why there is nothing that does.
-    pub fn new(
-        detector: Detector,
-        min_score: f32,
-        toy: Experiment,
-        ages: std::result::Result<AgeEstimator, String>,
-    ) -> Self {
+    /// and what estimates ages.
+    pub fn new(detector: Detector, min_score: f32, toy: Experiment, ages: AgeEstimator) -> Self {
         Self { boxes: Boxes::new(detector, min_score), toy: Toy::new(toy), ages: Ages::new(ages) }
     }
 }

@@ -141,9 +141,10 @@ pub struct DensityOptions {
 }
 
 /// FastestDet as it is committed, with the classes of COCO.
-const BUNDLED: &[u8] = include_bytes!("../embedded/fastestdet.safetensors");
-/// The refiner as it is committed, of persons.
-const BUNDLED_REFINER: &[u8] = include_bytes!("../embedded/refiner.safetensors");
+static BUNDLED: &[u8] = include_bytes!("../embedded/fastestdet.safetensors");
+/// The refiner of persons that this program holds, the file `weights/refiner.safetensors` of the repository; its body is
+/// an EfficientNet-Lite0.
+pub static BUNDLED_REFINER: &[u8] = include_bytes!("../embedded/refiner.safetensors");
 
 impl Detector {
     /// The detector in the file `weights`, on the CPU: one that was trained here, or of any

@@ -48,7 +48,7 @@ pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, Corner, PlacedBoxes, Sampling};
-pub use detector::{DensityOptions, Detection, Detector, DetectorOptions, Scene};
+pub use detector::{BUNDLED_REFINER, DensityOptions, Detection, Detector, DetectorOptions, Scene};
 pub use energy_head::{BoxFeatures, Coordinates, EnergyHead, HeadSizes};
 pub use error::{Error, Result};
 pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};

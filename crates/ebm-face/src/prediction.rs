@@ -10,6 +10,7 @@ use ebm_data::Error as DataError;
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
+use ebm_nn::import::WeightBytes;
 use ebm_seed::Key;
 
 use crate::evaluation::{estimates, numbers, outputs};
@@ -44,7 +45,9 @@ pub enum Initial {
 }
 
 /// The name of [`Initial::Mode`].
-const NO_BASELINE: &str = "none";
+pub const NO_BASELINE: &str = "none";
+/// The key of the baseline that is usually refined, the one that this program holds.
+pub const BUNDLED_BASELINE: &str = "direct_l2";
 
 impl From<&str> for Initial {
     /// A baseline by its key; `none` is the mode.
@@ -102,7 +105,22 @@ pub struct PoseEstimate {
 /// ```
 pub struct AgeEstimator(Predictor);
 
+/// Of `weights/age` of the repository: the energy model, the baseline that it refines, and what both stand on.
+static BUNDLED: [&[u8]; 2] = [
+    include_bytes!("../embedded/age/ebm-0/model.safetensors"),
+    include_bytes!("../embedded/age/direct_l2-0/model.safetensors"),
+];
+static BUNDLED_BACKBONE: &[u8] = include_bytes!("../embedded/age/trunk.safetensors");
+
 impl AgeEstimator {
+    /// As [`Predictor::bundled`] with the usual options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bundled() -> Result<Self> {
+        Predictor::bundled(&PredictorOptions::default()).map(Self)
+    }
+
     /// As [`Predictor::open`] with the usual options.
     ///
     /// # Errors
@@ -193,7 +211,7 @@ impl Predictor {
             of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
         let only = || baselines.values().next().filter(|_| baselines.len() == 1);
         let baseline = match &options.initial {
-            Initial::Usual => baselines.get("direct_l2").or_else(only),
+            Initial::Usual => baselines.get(BUNDLED_BASELINE).or_else(only),
             Initial::Mode => None,
             Initial::Baseline(name) => Some(baselines.get(name.as_str()).ok_or_else(|| {
                 let names: Vec<&str> = baselines.keys().copied().chain([NO_BASELINE]).collect();
@@ -205,6 +223,32 @@ impl Predictor {
         let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
         let ascent = options.step_length.map(|length| energy.experiment.refinement.ascent(length));
         Self::new(Saved::load(model, weights)?, baseline, ascent)
+    }
+
+    /// The networks for ages that this program holds: an energy model, and `direct_l2`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when `options` ask for another baseline; [`Error::Weights`] when their weights are not those of
+    /// the networks' backbone.
+    pub fn bundled(options: &PredictorOptions) -> Result<Self> {
+        let baseline = match &options.initial {
+            Initial::Mode => false,
+            Initial::Baseline(name) if name != BUNDLED_BASELINE => {
+                let reason =
+                    format!("the program holds no baseline {name}; take {BUNDLED_BASELINE} or {NO_BASELINE}");
+                return Err(Error::Config { part: "predictor", reason });
+            }
+            Initial::Usual | Initial::Baseline(_) => true,
+        };
+        let load = |bytes| {
+            Saved::of(&WeightBytes::embedded("the bundled network of ages", bytes), |_| {
+                let own = || Ok(WeightBytes::embedded("the bundled backbone of ages", BUNDLED_BACKBONE));
+                options.weights.as_deref().map_or_else(own, WeightBytes::read)
+            })
+        };
+        let energy = load(BUNDLED[0])?;
+        let ascent = options.step_length.map(|length| energy.config.experiment.refinement.ascent(length));
+        Self::new(energy, baseline.then(|| load(BUNDLED[1])).transpose()?, ascent)
     }
 
     /// `ascent` replaces what the energy model's run recorded.

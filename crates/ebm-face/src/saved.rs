@@ -15,22 +15,19 @@ use ebm_core::GradientAscent;
 use ebm_core::parametric::Baseline;
 use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
-use ebm_nn::import;
+use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata, moved_with};
+use ebm_train::{BaseNetwork, ModelMetadata, moved_with, sha256 as digest};
 use serde::{Deserialize, Serialize};
 
-use crate::backbone::{MapGrid, read_backbone};
+use crate::backbone::{MapGrid, read_backbone, resnet_of};
 use crate::config::ExperimentConfig;
 use crate::error::create_dir;
 use crate::network::{Head, TRUNK};
-use crate::{
-    Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, ResNetFile, Result, load_resnet,
-    preload_backbone,
-};
+use crate::{Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, ResNetFile, Result};
 
 /// The file of a run's parameters.
 const MODEL: &str = "model.safetensors";
@@ -122,8 +119,7 @@ impl Stored {
             BackboneSource::Own(_) => None,
             BackboneSource::File { path, sha256 } => {
                 // As seen from the model's file.
-                let file = if path.is_absolute() { path.clone() } else { Path::new("..").join(path) };
-                Some(BaseNetwork { digest: sha256.clone(), file: Some(file) })
+                Some(BaseNetwork { digest: sha256.clone(), file: Some(Path::new("..").join(path)) })
             }
         };
         Ok(ModelMetadata {
@@ -138,7 +134,11 @@ impl Stored {
 
     /// What the model's file at `path` says. One that says nothing is the one of the run that it lies in.
     fn read(path: &Path) -> Result<Self> {
-        let Some(metadata) = ModelMetadata::read(path)? else {
+        Self::of(path, ModelMetadata::read(path)?)
+    }
+
+    fn of(path: &Path, said: Option<ModelMetadata>) -> Result<Self> {
+        let Some(metadata) = said else {
             let run = RunConfig::read(path.parent().unwrap_or(Path::new("."))).map_err(|error| {
                 let reason = format!("it does not say what it is: {error}");
                 Error::Settings { name: path.display().to_string(), reason }
@@ -234,15 +234,25 @@ impl Saved {
     /// the one that the run was trained on, or when the parameters are not those of the configuration.
     pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
         let path = if path.is_dir() { path.join(MODEL) } else { path.to_owned() };
-        let Stored { run: config, refinement } = Stored::read(&path)?;
+        Self::of(&WeightBytes::read(&path)?, |file| WeightBytes::read(&weights_of(&path, file, weights)))
+    }
+
+    /// The same of the bytes of a model's file; `backbone` has those of the file that it names.
+    pub(crate) fn of<'a>(
+        model: &WeightBytes,
+        backbone: impl FnOnce(&Path) -> ebm_nn::Result<WeightBytes<'a>>,
+    ) -> Result<Self> {
+        let path = model.path.clone();
+        let (tensors, said) = model.load(&Device::Cpu)?;
+        let Stored { run: config, refinement } = Stored::of(&path, ModelMetadata::parse(&path, &said)?)?;
         let store = ParamStore::new(Key::new(0));
-        store.preload(import::load(&path, &Device::Cpu)?);
+        store.preload(tensors);
         store.freeze(|_| true);
         let experiment = &config.experiment;
         let trunk = match &config.trunk {
             BackboneSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
             BackboneSource::File { path: file, sha256 } => {
-                open_backbone(experiment, &weights_of(&path, file, weights), Some(sha256))?
+                open_backbone(experiment, &backbone(file)?, Some(sha256))?
             }
         };
         let num_features = trunk.num_features();
@@ -254,9 +264,7 @@ impl Saved {
         }
         Ok(Self { head: head.into(), config, trunk, refinement })
     }
-}
 
-impl Saved {
     /// The energy model as ONNX. The first file takes `images` (N, 3, S, S), S and their normalisation being in its
     /// metadata, and gives `g_x` (N, X); the second takes that and `y` (N, M, D), M candidates of each image in the
     /// metadata's unit, and gives `f` (N, M).
@@ -329,6 +337,7 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
                 }
                 None => {
                     let file = weights_of(&path, file, weights);
+                    let file = WeightBytes::read(&file)?;
                     let mut tensors = read_backbone(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
                     import::halve(&mut tensors)?;
                     create_dir(out)?;
@@ -352,36 +361,40 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
 /// if that is the file's. A residual network's sizes are told from the file.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_resnet`] and [`preload_backbone`]; [`Error::Config`] for
-/// a grid that the network's map does not have.
+/// [`Error::Weights`] for another file, and as [`load_resnet`](crate::load_resnet) and
+/// [`preload_backbone`](crate::preload_backbone); [`Error::Config`] for a grid that the network's map does not have.
 pub fn open_backbone(
     experiment: &ExperimentConfig,
-    path: &Path,
+    file: &WeightBytes,
     sha256: Option<&str>,
 ) -> Result<Box<dyn Backbone>> {
-    let trunk = open_whole(&experiment.trunk, path, sha256)?;
+    let trunk = open_whole(&experiment.trunk, file, sha256)?;
     match experiment.frozen.as_ref().map_or(0, |frozen| frozen.grid) {
         0 => Ok(trunk),
         cells => Ok(Box::new(MapGrid::new(trunk, cells, experiment.input.size)?)),
     }
 }
 
-fn open_whole(config: &BackboneConfig, path: &Path, sha256: Option<&str>) -> Result<Box<dyn Backbone>> {
+fn open_whole(
+    config: &BackboneConfig,
+    file: &WeightBytes,
+    sha256: Option<&str>,
+) -> Result<Box<dyn Backbone>> {
     if let Some(expected) = sha256 {
-        let found = file_digest(path)?;
+        let found = digest(&file.bytes);
         if found != expected {
             let reason = format!(
                 "SHA-256 {found} is not {expected}, the weights that the head was trained on; give their place"
             );
-            return Err(Error::Weights { path: path.to_owned(), reason });
+            return Err(Error::Weights { path: file.path.clone(), reason });
         }
     }
     let device = Device::Cpu;
     if let BackboneConfig::Resnet(_) = config {
-        return Ok(Box::new(load_resnet(path, ResNetFile::default(), &device)?.1));
+        return Ok(Box::new(resnet_of(file, ResNetFile::default(), &device)?.1));
     }
     let store = ParamStore::new(Key::new(0));
     store.freeze(|_| true);
-    preload_backbone(&store, "", config, path, &device)?;
+    store.preload(read_backbone(config, file, &device)?);
     config.build(&store, "", DType::F32, &device)
 }

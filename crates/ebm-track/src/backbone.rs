@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_data::transform::Normalise;
 use ebm_nn::efficientnet::EfficientNetLite0;
-use ebm_nn::import;
+use ebm_nn::import::WeightBytes;
 use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::of_channels_last;
@@ -82,8 +82,13 @@ impl Backbone {
     /// [`Error::Weights`] when a name is missing or surplus or a shape is another; else when the file cannot
     /// be read.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
-        Self::of_tensors(import::load(path, device)?, device)
-            .map_err(|reason| Error::Weights { path: path.to_owned(), reason })
+        Self::of_bytes(&WeightBytes::read(path)?, device)
+    }
+
+    /// [`load`](Self::load) of a file's bytes.
+    pub(crate) fn of_bytes(file: &WeightBytes, device: &Device) -> Result<Self> {
+        let (tensors, _) = file.load(device)?;
+        Self::of_tensors(tensors, device).map_err(|reason| Error::Weights { path: file.path.clone(), reason })
     }
 
     /// The network with the parameters of `store` whose names begin with `prefix` (may be empty), for

@@ -13,10 +13,10 @@ use candle_core::{Device, Tensor};
 use ebm_core::GaussianMixture;
 use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
-use ebm_nn::import::load_safetensors;
+use ebm_nn::import::{WeightBytes, load_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata, moved_with};
+use ebm_train::{BaseNetwork, ModelMetadata, keep_base, moved_with, sha256};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
@@ -29,6 +29,8 @@ use crate::tracker::TrackerConfig;
 pub const TRACKING: &str = "tracking";
 
 const MODEL: &str = "model.safetensors";
+/// What a copy of a run's backbone is called, before its ending.
+pub(crate) const BACKBONE: &str = "backbone";
 /// Where the settings were before the model's file held them.
 const CONFIG: &str = "tracker.toml";
 
@@ -41,7 +43,7 @@ settings! {
         pub method: String,
         /// The seed of its training.
         pub seed: u64 where 0..=u64::MAX,
-        /// The backbone's weight file; where it is relative, from the directory that holds the run.
+        /// The backbone's weight file, from the directory that holds the run; it may have moved into the run.
         pub backbone: PathBuf,
         /// Its sizes.
         pub box_module: BoxModuleConfig,
@@ -106,8 +108,8 @@ impl SavedConfig {
     }
 
     /// Writes the module of the run in `run` in half precision to the new folder `out`, for others to use, with
-    /// its backbone where it was, or in the file `backbone`; where that lies beside `out`, the two may be moved
-    /// together.
+    /// its backbone: that of the run, or the file `backbone`; beside `out` it stays where it is, else a copy goes into
+    /// `out`.
     ///
     /// # Errors
     /// As [`load`](Self::load); [`Error::Settings`] where `out` is there already.
@@ -125,7 +127,7 @@ impl SavedConfig {
         let beside = find(out)?;
         saved.backbone = match file.file_name() {
             Some(name) if file.parent() == beside.parent() => name.into(),
-            _ => file,
+            _ => keep_base(&file, out, BACKBONE)?,
         };
         let mut tensors = load_safetensors(&Self::model_path(run), &Device::Cpu)?;
         ebm_nn::import::halve(&mut tensors)?;
@@ -137,11 +139,7 @@ impl SavedConfig {
         let fail = |error: toml::ser::Error| settings(&path, error.to_string());
         let digest = file_digest(&self.backbone_path(&path))?;
         // As seen from the file itself.
-        let file = if self.backbone.is_absolute() {
-            self.backbone.clone()
-        } else {
-            Path::new("..").join(&self.backbone)
-        };
+        let file = Path::new("..").join(&self.backbone);
         let metadata = ModelMetadata {
             task: TRACKING.to_owned(),
             method: self.method.clone(),
@@ -171,50 +169,64 @@ impl SavedConfig {
                 "there is no such file; a run of `ebm reproduce tracking` is expected".to_owned(),
             ));
         }
-        let metadata = ModelMetadata::read(&model)?;
+        Self::of(&WeightBytes::read(&model)?, device, |config| {
+            let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
+            if !backbone.is_file() {
+                let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
+                return Err(Error::Weights { path: backbone, reason: reason.to_owned() });
+            }
+            Ok(WeightBytes::read(&backbone)?)
+        })
+    }
+
+    /// The same of the bytes of a model's file; `backbone` has those of the file that its settings name.
+    pub(crate) fn of<'a>(
+        file: &WeightBytes,
+        device: &Device,
+        backbone: impl FnOnce(&Self) -> Result<WeightBytes<'a>>,
+    ) -> Result<(Self, Backbone, BoxModule)> {
+        let model = &file.path;
+        let (tensors, said) = file.load(device)?;
+        let metadata = ModelMetadata::parse(model, &said)?;
         if let Some(metadata) = &metadata {
-            metadata.check_task(&model, &[TRACKING])?;
+            metadata.check_task(model, &[TRACKING])?;
         }
         let config = match &metadata {
             Some(metadata) => metadata.config.clone(),
             None => read_settings(&model.with_file_name(CONFIG)).map_err(|error| {
                 settings(
-                    &model,
+                    model,
                     format!("it does not say what it is, and there is no {CONFIG} beside it: {error}"),
                 )
             })?,
         };
         let config: Self = config::parse("of the box module", &config)
-            .map_err(|error| settings(&model, error.to_string()))?;
-        let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
-        if !backbone.is_file() {
-            let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
-            return Err(Error::Weights { path: backbone, reason: reason.to_owned() });
-        }
+            .map_err(|error| settings(model, error.to_string()))?;
+        let backbone = backbone(&config)?;
         if let Some(trained) = metadata.and_then(|metadata| metadata.base) {
             check_backbone(&backbone, &trained.digest)?;
         }
-        let backbone = Backbone::load(&backbone, device)?;
-        let module = BoxModule::load(&model, device)?;
+        let backbone = Backbone::of_bytes(&backbone, device)?;
+        let module = BoxModule::of_file(model, tensors, device)?;
         if module.config() != &config.box_module {
             let reason =
                 format!("it holds {:?}, and says that it is {:?}", module.config(), config.box_module);
-            return Err(Error::Weights { path: model, reason });
+            return Err(Error::Weights { path: model.clone(), reason });
         }
         Ok((config, backbone, module))
     }
 }
 
 /// Refuses another backbone than the module was trained on.
-fn check_backbone(path: &Path, expected: &str) -> Result<()> {
-    let found = file_digest(path)?;
+fn check_backbone(file: &WeightBytes, expected: &str) -> Result<()> {
+    let found = sha256(&file.bytes);
     if found == expected {
         return Ok(());
     }
     let reason = format!(
         "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
     );
-    Err(Error::Weights { path: path.to_owned(), reason })
+    Err(Error::Weights { path: file.path.clone(), reason })
 }
 
 /// Makes a folder with those that it is in, unless it is there.

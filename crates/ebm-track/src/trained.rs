@@ -6,8 +6,10 @@ use std::sync::Arc;
 use candle_core::Device;
 use ebm_data::Image;
 use ebm_data::sequences::{Rect, Sequence};
+use ebm_nn::import::WeightBytes;
 use ebm_seed::Key;
 
+use crate::backbone::Backbone;
 use crate::box_module::BoxModule;
 use crate::error::Result;
 use crate::saved::SavedConfig;
@@ -44,6 +46,9 @@ pub struct TrackerOptions {
     pub seed: u64,
 }
 
+/// The tracker as it is committed.
+static BUNDLED: &[u8] = include_bytes!("../embedded/tracker.safetensors");
+
 impl Tracker {
     /// The tracker whose box module is the file `path`, or is in the run directory `path`.
     ///
@@ -58,15 +63,33 @@ impl Tracker {
     /// # Errors
     /// As [`SavedConfig::load`].
     pub fn open_with(path: impl AsRef<Path>, options: &TrackerOptions) -> Result<Self> {
-        let device = Device::Cpu;
-        let (saved, backbone, module) =
-            SavedConfig::load(path.as_ref(), options.backbone.as_deref(), &device)?;
+        Self::of(SavedConfig::load(path.as_ref(), options.backbone.as_deref(), &Device::Cpu)?, options)
+    }
+
+    /// The tracker that this program holds, on the network of the bytes `backbone`: those of the repository's
+    /// `weights/refiner.safetensors`, which `ebm-detect` holds.
+    ///
+    /// # Errors
+    /// [`Error::Weights`](crate::Error::Weights) when they are another's.
+    pub fn bundled(backbone: &[u8], options: &TrackerOptions) -> Result<Self> {
+        let model = WeightBytes::embedded("the bundled tracker", BUNDLED);
+        let own = || Ok(WeightBytes::embedded("the tracker's bundled backbone", backbone));
+        let given = |path: &PathBuf| Ok(WeightBytes::read(path)?);
+        let loaded =
+            SavedConfig::of(&model, &Device::Cpu, |_| options.backbone.as_ref().map_or_else(own, given))?;
+        Self::of(loaded, options)
+    }
+
+    fn of(
+        (saved, backbone, module): (SavedConfig, Backbone, BoxModule),
+        options: &TrackerOptions,
+    ) -> Result<Self> {
         let networks = Networks {
             backbone: Arc::new(backbone),
             boxes: module,
             refinement: saved.refinement.clone(),
             density: saved.density.clone(),
-            device,
+            device: Device::Cpu,
         };
         Ok(Self { networks, saved, key: Key::new(options.seed).split("tracker") })
     }

@@ -39,7 +39,7 @@ pub mod updater;
 
 pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
-    load_checkpoint, load_latest,
+    load_checkpoint, load_latest, sha256,
 };
 pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
@@ -49,7 +49,7 @@ pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};
 pub use observer::{Event, Observer};
 pub use progress::{Progress, RunSpec, StageObserver, train_run};
-pub use published::{moved_with, published, seen_from};
+pub use published::{keep_base, moved_with, published};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
 pub use together::train_together;

@@ -1,40 +1,54 @@
 //! What of a run others need to predict with it.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+
+use ebm_files::Durability;
+use ebm_nn::import::WeightBytes;
 
 use crate::error::{Error, Result};
-use crate::model_file::ModelMetadata;
+use crate::model_file::{ModelMetadata, file_digest};
 
 /// What a run has beside its weights that is read in prediction, or says what it is and under which terms.
 const BESIDE: [&str; 6] =
     ["README.md", "LICENSE.md", "config.toml", "tracker.toml", "tabular.toml", "regressor.json"];
 
-/// Where `file`, which a model's file `model` names as seen from its own folder, is: there, or, where it moved
-/// with the model, by its name beside that or one folder up. Its content says whether it is the right one.
+/// Where `file`, which a model's file `model` names as seen from its own folder, is: by its name beside that, there, or,
+/// where it moved with the model, by its name one folder up. Its content says whether it is the right one.
 pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
     let folder = model.parent().unwrap_or(Path::new(""));
     let there = folder.join(file);
-    let Some(name) = file.file_name().filter(|_| !there.exists()) else { return there };
+    let Some(name) = file.file_name() else { return there };
     let above = folder.parent().unwrap_or(Path::new(".."));
-    let moved = [folder, &folder.join(".."), above].map(|folder| folder.join(name));
-    moved.into_iter().find(|path| path.exists()).unwrap_or(there)
+    let places = [folder.join(name), there.clone(), folder.join("..").join(name), above.join(name)];
+    places.into_iter().find(|path| path != model && path.exists()).unwrap_or(there)
 }
 
-/// Returns the way from `folder` to `file`, both of which exist, for a model that names its base: the whole path of a
-/// machine stays out of files that others get.
+/// Copies `file`, a network that models in `folder` stand on, into it as `name` with its own ending, unless it lies there,
+/// and returns its name. So a model is moved and given away with what it needs, and names no place of the machine that
+/// trained it.
 ///
 /// # Errors
-/// [`Error::Io`] where one of them is not found.
-pub fn seen_from(folder: &Path, file: &Path) -> Result<PathBuf> {
-    let whole = |path: &Path| {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
-    };
-    let (folder, file) = (whole(folder)?, whole(file)?);
-    let shared = folder.components().zip(file.components()).take_while(|(a, b)| a == b).count();
-    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
-    Ok(up.chain(file.components().skip(shared)).collect())
+/// [`Error::Model`] where `folder` has another file of that name; [`Error::Io`].
+pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
+    let (own, parent) = (file.file_name().unwrap_or_default(), file.parent().unwrap_or(folder));
+    if whole(parent).is_ok_and(|parent| whole(folder).is_ok_and(|folder| parent == folder)) {
+        return Ok(own.into());
+    }
+    let name = Path::new(name).with_extension(file.extension().unwrap_or("safetensors".as_ref()));
+    let kept = folder.join(&name);
+    if !kept.exists() {
+        let bytes = WeightBytes::read(file)?.bytes;
+        let write = || {
+            std::fs::create_dir_all(folder)?;
+            ebm_files::replace(&kept, &bytes, Durability::Synced)
+        };
+        write().map_err(|source| Error::Io { path: kept.clone(), action: "write", source })?;
+    } else if file_digest(&kept)? != file_digest(file)? {
+        let given = file.display();
+        return Err(refusal(&kept, format!("it is not {given}; give the file that the run began with")));
+    }
+    Ok(name)
 }
 
 /// The files by which others predict with `run`, by the path that each has in a folder of their own: those of a
@@ -69,9 +83,6 @@ pub fn published(run: &Path) -> Result<BTreeMap<String, PathBuf>> {
     for model in models {
         let base = ModelMetadata::read(&model)?.and_then(|said| said.base?.file);
         let Some(file) = base.map(|file| moved_with(&model, &file)) else { continue };
-        let whole = |path: &Path| {
-            path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
-        };
         let file = whole(&file)?;
         if found.values().any(|known| known.canonicalize().is_ok_and(|known| known == file)) {
             continue;
@@ -83,6 +94,12 @@ pub fn published(run: &Path) -> Result<BTreeMap<String, PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// A path without what stands for others.
+fn whole(path: &Path) -> Result<PathBuf> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
 }
 
 /// The weights in a folder, and what is read beside them.
@@ -161,17 +178,22 @@ mod tests {
     }
 
     #[test]
-    fn a_base_is_named_as_seen_from_its_model() {
+    fn a_base_is_kept_with_what_stands_on_it() {
         let dir = tempfile::tempdir().unwrap();
-        for folder in ["weights", "runs/one"] {
-            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        write(&at("given/any.pth"), None);
+        write(&at("run/model.safetensors"), Some("../base.pth"));
+        for _ in 0..2 {
+            assert_eq!(keep_base(&at("given/any.pth"), &at("run"), "base").unwrap(), Path::new("base.pth"));
         }
-        let file = dir.path().join("weights/base.safetensors");
-        std::fs::write(&file, "x").unwrap();
-        let seen = |folder: &str| seen_from(&dir.path().join(folder), &file).unwrap();
-        assert_eq!(seen("weights"), Path::new("base.safetensors"));
-        assert_eq!(seen("runs/one"), Path::new("../../weights/base.safetensors"));
-        assert!(seen_from(dir.path(), &dir.path().join("none")).unwrap_err().to_string().contains("none"));
+        let bytes = |name: &str| std::fs::read(at(name)).unwrap();
+        assert_eq!(bytes("run/base.pth"), bytes("given/any.pth"));
+        assert_eq!(moved_with(&at("run/model.safetensors"), Path::new("../base.pth")), at("run/base.pth"));
+        // What lies there stays, under its name; what another run began with is not written over.
+        assert_eq!(keep_base(&at("given/any.pth"), &at("given"), "base").unwrap(), Path::new("any.pth"));
+        std::fs::write(at("given/any.pth"), [1; 64]).unwrap();
+        let error = keep_base(&at("given/any.pth"), &at("run"), "base").unwrap_err().to_string();
+        assert!(error.contains("run/base.pth") && error.contains("the run began with"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! `ebm demo`.
 
-use std::path::Path;
-
 use anyhow::Result;
 use clap::Args;
 use ebm_demo::Models;
@@ -10,7 +8,6 @@ use ebm_face::AgeEstimator;
 use ebm_toy::Experiment;
 
 use super::predict::ModelArgs;
-use super::predict_face::AGE_RUN;
 use crate::local_page;
 use crate::model_path::ModelPath;
 use crate::signals::Signals;
@@ -24,8 +21,8 @@ pub struct DemoArgs {
     /// Detections from this score on are shown.
     #[arg(long, default_value_t = 0.5)]
     min_score: f32,
-    /// The networks for ages: a run of `ebm train age` or `ebm reproduce age`. Without it those of the repository,
-    /// weights/age; where these are not, the page says so.
+    /// The networks for ages: a run of `ebm train age` or `ebm reproduce age`. Without it those that are in this
+    /// program.
     #[arg(long, value_name = "RUN")]
     age: Option<ModelPath>,
     #[command(flatten)]
@@ -45,15 +42,11 @@ pub fn run(args: &DemoArgs, signals: &Signals) -> Result<()> {
 }
 
 impl DemoArgs {
-    /// What estimates ages, or why nothing does.
-    fn ages(&self) -> Result<Result<AgeEstimator, String>> {
-        let own = Path::new(AGE_RUN);
+    /// What estimates ages.
+    fn ages(&self) -> Result<AgeEstimator> {
         Ok(match &self.age {
-            None if !own.is_dir() => Err(format!(
-                "{AGE_RUN} is not in the folder that `ebm demo` was started in; start it in the repository's, or give --age"
-            )),
-            None => Ok(AgeEstimator::open(own)?),
-            Some(given) => Ok(AgeEstimator::open(given.local()?)?),
+            Some(given) => AgeEstimator::open(given.local()?)?,
+            None => AgeEstimator::bundled()?,
         })
     }
 }

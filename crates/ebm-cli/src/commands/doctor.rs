@@ -1,12 +1,17 @@
 //! `ebm doctor`: what this machine has to compute with, and what is missing for what.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Args;
 use ebm_libraries::{CudaDevice, Inventory};
 use ebm_nn::device::{Choice, HAS_CUDA, built_for, open};
+use serde::Serialize;
 use serde_json::json;
 
+use super::data_get::fetch_options;
 use crate::schema::document;
+use crate::weights_path;
 
 /// Arguments of `ebm doctor`.
 #[derive(Args)]
@@ -22,6 +27,38 @@ struct Verdict {
     reason: Option<String>,
 }
 
+/// Trained networks that this program holds.
+const IN_PROGRAM: [&str; 4] = [
+    "FastestDet (predict detection)",
+    "a refiner of persons' boxes (predict detection)",
+    "a tracker (track)",
+    "networks of ages, for research (predict age)",
+];
+
+/// A folder in which weights are looked for.
+#[derive(Serialize)]
+struct Weights {
+    what: &'static str,
+    folder: PathBuf,
+    /// The weights in it and the folders of weights, by name.
+    found: Vec<String>,
+}
+
+impl Weights {
+    fn of((what, folder): (&'static str, PathBuf)) -> Self {
+        let names = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_weights = |path: &PathBuf| {
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            path.is_dir()
+                || ending.is_some_and(|ending| ["safetensors", "pth", "pkl", "params"].contains(&ending))
+        };
+        let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+        let mut found: Vec<String> = names.filter(is_weights).filter_map(name).collect();
+        found.sort();
+        Self { what, folder, found }
+    }
+}
+
 /// Runs the command. Whatever is missing, it succeeds: a CPU is enough.
 pub fn run(args: &DoctorArgs) -> Result<()> {
     let found = Inventory::take();
@@ -31,6 +68,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         reason: opened.why_cpu.or_else(|| unused(&found)),
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let weights: Vec<Weights> = weights_path::folders().into_iter().map(Weights::of).collect();
     if args.json {
         let object = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -38,6 +76,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
             "least_capability": built_for(),
             "processor": { "architecture": std::env::consts::ARCH, "threads": threads },
             "cuda": found,
+            "weights": weights,
             "device": verdict.device,
             "reason": verdict.reason,
         });
@@ -52,6 +91,14 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     println!("CPU       {}, {threads} threads", std::env::consts::ARCH);
     for line in lines(&found) {
         println!("{line}");
+    }
+    println!("weights   in this program: {}", IN_PROGRAM.join(", "));
+    for Weights { what, folder, found } in &weights {
+        let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
+        println!("          {what} {}: {found}", folder.display());
+    }
+    if let Some(hub) = fetch_options(true).hub {
+        println!("          the Hub's cache {}: for hub:OWNER/NAME", hub.cache.display());
     }
     match verdict.reason {
         Some(reason) => println!("--device auto is {}: {reason}", verdict.device),

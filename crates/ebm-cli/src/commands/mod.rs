@@ -41,8 +41,6 @@ use ebm_data::sequences::Rect;
 use ebm_detect::config::ExperimentConfig;
 use ebm_experiment::config::{Configured, Overrides};
 
-use crate::model_path::ModelPath;
-
 /// An embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
     Ok(Configured::load(name_or_path, &Overrides::default())?.settings)
@@ -60,18 +58,6 @@ pub fn create_dir(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| {
         format!("cannot create {}; choose another place with --out or --run", path.display())
     })
-}
-
-/// The run that is given, or the one of the repository, `known`.
-pub fn run_or_own(given: Option<&ModelPath>, known: &str) -> Result<PathBuf> {
-    let Some(given) = given else {
-        ensure!(
-            Path::new(known).is_dir(),
-            "{known} is not in this folder; go to the repository's, or give --run"
-        );
-        return Ok(known.into());
-    };
-    given.local()
 }
 
 /// What a file or folder of data calls itself, without the ending and without COCO's prefixes.

@@ -9,18 +9,22 @@ use ebm_data::faces::{Pixels, crop_face};
 use ebm_data::sequences::Rect;
 use ebm_data::{Image, decode::read_upright};
 use ebm_face::config::ExperimentConfig;
-use ebm_face::prediction::{AGE, FACE_CROP, Initial, PROMINENCE, Prediction, Predictor, PredictorOptions};
+use ebm_face::prediction::{
+    AGE, BUNDLED_BASELINE, FACE_CROP, Initial, NO_BASELINE, PROMINENCE, Prediction, Predictor,
+    PredictorOptions,
+};
 use ebm_train::Progress;
 use serde_json::json;
 
 use super::eval_face::NetworkArgs;
+use super::parse_box;
 use super::predict_inputs::{Format, PictureFolder, image_files, picture_names};
-use super::{parse_box, run_or_own};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::model_path::ModelPath;
 use crate::picture::{axes, beside, enlarge};
 use crate::progress::Console;
 use crate::schema::document;
+use crate::weights_path;
 
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
@@ -30,7 +34,7 @@ pub struct FaceArgs {
     #[arg(required = true)]
     images: Vec<PathBuf>,
     /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of
-    /// one; or hub:OWNER/NAME. Without it, for ages those of the repository, weights/age.
+    /// one; or hub:OWNER/NAME. Without it, for ages the networks that are in this program.
     #[arg(long)]
     run: Option<ModelPath>,
     #[command(flatten)]
@@ -40,7 +44,8 @@ pub struct FaceArgs {
     #[arg(long = "box", value_parser = parse_box, allow_hyphen_values = true)]
     bbox: Option<Rect>,
     /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By
-    /// default direct_l2, where --run has it, or the only baseline that it has.
+    /// default direct_l2, where --run has it, or the only baseline that it has. Another without --run is looked for
+    /// in weights/age.
     #[arg(long)]
     baseline: Option<String>,
     /// Where pictures go; without it none are drawn.
@@ -48,20 +53,21 @@ pub struct FaceArgs {
     out: Option<PathBuf>,
 }
 
-/// The networks for ages that are in the repository.
-pub const AGE_RUN: &str = "weights/age";
-
 impl FaceArgs {
     fn predictor(&self, title: &str) -> Result<Predictor> {
         ensure!(
             self.run.is_some() || title == AGE,
             "there are no weights for the {title} here; give --run, a run of `ebm train head-pose`"
         );
-        let run = run_or_own(self.run.as_ref(), AGE_RUN)?;
         let initial = self.baseline.as_deref().map_or(Initial::Usual, Initial::from);
         let NetworkArgs { weights, step_length } = &self.how;
         let weights = weights.as_ref().map(ModelPath::file).transpose()?;
         let options = PredictorOptions { weights, step_length: *step_length, initial };
+        let run = match (&self.run, self.baseline.as_deref()) {
+            (Some(run), _) => run.local()?,
+            (None, None | Some(BUNDLED_BASELINE | NO_BASELINE)) => return Ok(Predictor::bundled(&options)?),
+            (None, Some(_)) => weights_path::find("age".as_ref())?,
+        };
         Ok(Predictor::open(&run, title, &options)?)
     }
 }

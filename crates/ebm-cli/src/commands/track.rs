@@ -9,6 +9,7 @@ use ebm_data::Image;
 use ebm_data::decode::read_image;
 use ebm_data::encode::write_png;
 use ebm_data::sequences::{Rect, read_boxes};
+use ebm_detect::BUNDLED_REFINER;
 use ebm_eval::tracking::{ResultFormat, write_result, write_times};
 use ebm_track::box_module::BoxModule;
 use ebm_track::localize::State;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::predict_detection::session::intervals;
 use super::predict_inputs::{images_in, is_video};
-use super::{create_dir, parse_box, run_or_own};
+use super::{create_dir, parse_box};
 use crate::box_panel::{REGION, shade_bands};
 use crate::model_path::ModelPath;
 use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
@@ -33,8 +34,6 @@ const GRID: usize = 96;
 const WIDTH: usize = 640;
 /// Frames a second of the video that is made of frames that are images.
 const RATE: f64 = 25.0;
-/// The tracker that is in the repository.
-const RUN: &str = "weights/tracker";
 
 /// Arguments of `ebm track`.
 #[derive(Args)]
@@ -49,7 +48,7 @@ pub struct TargetArgs {
     #[arg(long, conflicts_with = "bbox")]
     annotations: Option<PathBuf>,
     /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the
-    /// model.safetensors in it; or hub:OWNER/NAME. Without it that of the repository, weights/tracker.
+    /// model.safetensors in it; or hub:OWNER/NAME. Without it the one that is in this program.
     #[arg(long)]
     run: Option<ModelPath>,
     /// The backbone's weight file, where it is no longer where the run had it.
@@ -81,7 +80,10 @@ pub struct TargetArgs {
 pub fn run(args: &TargetArgs) -> Result<()> {
     let backbone = args.backbone.as_ref().map(ModelPath::file).transpose()?;
     let options = TrackerOptions { backbone, seed: args.seed };
-    let tracker = Tracker::open_with(run_or_own(args.run.as_ref(), RUN)?, &options)?;
+    let tracker = match &args.run {
+        Some(run) => Tracker::open_with(run.local()?, &options)?,
+        None => Tracker::bundled(BUNDLED_REFINER, &options)?,
+    };
     let truth = args.annotations.as_deref().map(read_boxes).transpose()?;
     let given =
         args.bbox.or_else(|| truth.as_ref()?.first().copied()).context("the annotations have no box")?;

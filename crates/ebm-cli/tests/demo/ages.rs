@@ -39,8 +39,8 @@ pub fn assert_same(page: &Value, line: &Value) {
 
 #[test]
 fn an_age_is_that_of_predict_age() {
-    let demo = Demo::with(&["--age", RUN]);
-    assert_eq!(demo.asks("ages/model", &Value::Null, 200)["missing"], Value::Null);
+    // The networks of the program, and on the command line those of the repository.
+    let demo = Demo::start();
     let answer = demo.post("ages/look?name=photo.jpg", &std::fs::read(photograph()).unwrap());
     assert_eq!(answer.status, 200);
     let seen = answer.json();
@@ -64,13 +64,7 @@ fn an_age_is_that_of_predict_age() {
 }
 
 #[test]
-fn without_networks_the_tab_says_so() {
-    // The repository's weights are not below the folder that tests run in.
-    let demo = Demo::start();
-    let missing = demo.asks("ages/model", &Value::Null, 200)["missing"].clone();
-    assert!(missing.as_str().unwrap().contains("give --age"), "{missing}");
-    assert_eq!(demo.post("ages/look", &std::fs::read(photograph()).unwrap()).status, 400);
-    // A run that is named must be there.
+fn a_run_that_is_named_must_be_there() {
     let output = ebm().args(["demo", "--age", "/no/such/run"]).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
 }

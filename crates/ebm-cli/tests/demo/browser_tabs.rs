@@ -143,13 +143,3 @@ fn an_age_has_a_density_that_follows_the_box() {
     page.shot("ages");
     assert_eq!(page.errors, Vec::<String>::new());
 }
-
-#[test]
-fn a_tab_without_networks_says_so() {
-    let demo = Demo::start();
-    let Some(mut page) = Page::open(&demo.address, [1280, 900]) else { return };
-    turn_to(&mut page, 2);
-    page.waits("document.getElementById('ages-missing').textContent.includes('give --age')");
-    assert_eq!(page.value("document.getElementById('ages-drop').hidden"), json!(true));
-    assert_eq!(page.errors, Vec::<String>::new());
-}

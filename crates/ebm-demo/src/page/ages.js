@@ -10,18 +10,15 @@ import { area, axes, line, newest, svg } from "./plot.js";
  *   region_90: [number, number][], milliseconds: number }} Estimated
  */
 
-/** @type {{ image: number, width: number, height: number, bbox: Box, crop: number, isMissing: boolean, url: string, group: SVGElement | null }} */
-const state = { image: -1, width: 0, height: 0, bbox: [0, 0, 0, 0], crop: 1, isMissing: false, url: "", group: null };
+/** @type {{ image: number, width: number, height: number, bbox: Box, crop: number, url: string, group: SVGElement | null }} */
+const state = { image: -1, width: 0, height: 0, bbox: [0, 0, 0, 0], crop: 1, url: "", group: null };
 
 /** Makes the tab work. */
 export function startAges() {
   takeFiles("ages", look);
   attempt("ages", async () => {
-    const { missing, crop } = await ask("ages/model", null);
-    Object.assign(state, { crop, isMissing: missing !== null });
-    at("ages-missing").textContent = missing ? `There is nothing here that estimates ages: ${missing}.` : "";
-    at("ages-missing").hidden = !missing;
-    at("ages-drop").hidden = Boolean(missing);
+    const { crop } = await ask("ages/model", null);
+    Object.assign(state, { crop });
   });
 }
 
@@ -30,7 +27,6 @@ export function startAges() {
  * @param {File} file
  */
 async function look(file) {
-  if (state.isMissing) return;
   checkSize(file);
   say("ages", `looking at ${file.name} …`);
   const seen = await ask(`ages/look?name=${encodeURIComponent(file.name)}`, file);

@@ -12,7 +12,7 @@ use ebm_data::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{BaseNetwork, ModelMetadata, Progress, RunSpec, model_file, seen_from, train_run};
+use ebm_train::{BaseNetwork, ModelMetadata, Progress, RunSpec, keep_base, model_file, train_run};
 
 use super::setup::StudyOptions;
 use crate::{
@@ -62,7 +62,7 @@ impl BaseOptions {
             {
                 let digest = model_file::digest(&body::tensors_of(&tensors))?;
                 let folder = path.parent().unwrap_or(Path::new(""));
-                metadata.base = Some(BaseNetwork { digest, file: Some(seen_from(folder, file)?) });
+                metadata.base = Some(BaseNetwork { digest, file: Some(keep_base(file, folder, "body")?) });
                 tensors.retain(|name, _| !body::is_of_body(name));
             }
             ebm_nn::import::halve(&mut tensors)?;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::Device;
-use ebm_detect::weights::WeightFile;
 use ebm_detect::Detector;
+use ebm_detect::weights::WeightFile;
 use ebm_eval::{GroundTruth, tracking::overlap};
 
 fn in_tree(name: &str) -> PathBuf {

@@ -22,6 +22,7 @@ pub use efficientnet::{EfficientNetLite0Backbone, EfficientNetLite0Config};
 pub(crate) use map_grid::MapGrid;
 pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
 pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
+pub(crate) use resnet_file::resnet_of;
 pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
 pub use transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config};
 pub use weights::preload_backbone;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
-use ebm_nn::import;
+use ebm_nn::import::WeightBytes;
 use ebm_nn::params::ParamStore;
 
 use super::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm, weights::join};
@@ -24,7 +24,7 @@ pub struct ResNetFile {
 
 /// The network in the weight file at `path`, outside any graph: for prediction.
 ///
-/// The file is safetensors, 8-bit fixed point included ([`import::fixed_point`]), or torch's `.pth`, with
+/// The file is safetensors, 8-bit fixed point included ([`fixed_point`](ebm_nn::import::fixed_point)), or torch's `.pth`, with
 /// torchvision's names. Its configuration is told from the file: the blocks and the width from the names and
 /// shapes, batch normalisation from a `bn1.weight`, folded normalisation from a `conv1.bias` without one, the
 /// place of the stride from the metadata: `stride_in_1x1`, `true` or `false`, or an `arch` that speaks of a
@@ -38,7 +38,16 @@ pub fn load_resnet(
     file: ResNetFile,
     device: &Device,
 ) -> Result<(ResNetBackboneConfig, ResNetBackbone)> {
-    let (config, tensors) = read(path, file, device)?;
+    resnet_of(&WeightBytes::read(path)?, file, device)
+}
+
+/// [`load_resnet`] of a file's bytes.
+pub(crate) fn resnet_of(
+    bytes: &WeightBytes,
+    file: ResNetFile,
+    device: &Device,
+) -> Result<(ResNetBackboneConfig, ResNetBackbone)> {
+    let (config, tensors) = read(bytes, file, device)?;
     let vb = VarBuilder::from_tensors(tensors.into_iter().collect(), DType::F32, device);
     let trunk = ResNetBackbone::new(&config, vb)?;
     Ok((config, trunk))
@@ -57,20 +66,20 @@ pub fn preload_resnet(
     file: ResNetFile,
     device: &Device,
 ) -> Result<ResNetBackboneConfig> {
-    let (config, tensors) = read(path, file, device)?;
+    let (config, tensors) = read(&WeightBytes::read(path)?, file, device)?;
     store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
     Ok(config)
 }
 
-/// The configuration of the backbone at `path` and exactly its tensors.
+/// The configuration of the backbone in `bytes` and exactly its tensors.
 fn read(
-    path: &Path,
+    bytes: &WeightBytes,
     file: ResNetFile,
     device: &Device,
 ) -> Result<(ResNetBackboneConfig, BTreeMap<String, Tensor>)> {
-    let mut tensors = import::load(path, device)?;
+    let (path, (mut tensors, said)) = (bytes.path.as_path(), bytes.load(device)?);
     tensors.retain(|name, _| !name.starts_with("fc.") && !name.ends_with("num_batches_tracked"));
-    let config = examine(path, file, &tensors)?;
+    let config = examine(path, file, &tensors, &said)?;
     let report = shapes::compare(|vb| ResNetBackbone::new(&config, vb), &tensors)?;
     if report.is_exact() {
         return Ok((config, tensors));
@@ -84,6 +93,7 @@ fn examine(
     path: &Path,
     file: ResNetFile,
     tensors: &BTreeMap<String, Tensor>,
+    said: &BTreeMap<String, String>,
 ) -> Result<ResNetBackboneConfig> {
     let refuse = |reason: &str| Error::Weights { path: path.to_owned(), reason: reason.to_owned() };
     let width = match tensors.get("conv1.weight").map(Tensor::dims) {
@@ -106,7 +116,7 @@ fn examine(
             return Err(refuse("has neither bn1.weight nor conv1.bias: it lacks its normalisation"));
         }
     };
-    let stride_in_1x1 = match (file.stride_in_1x1, noted_stride(path)?, norm) {
+    let stride_in_1x1 = match (file.stride_in_1x1, noted_stride(path, said)?, norm) {
         (Some(given), _, _) => given,
         (None, Some(noted), _) => noted,
         (None, None, ResNetNorm::Train | ResNetNorm::Frozen) => false,
@@ -120,9 +130,7 @@ fn examine(
 }
 
 /// What the metadata say about the stride, if there are any.
-fn noted_stride(path: &Path) -> Result<Option<bool>> {
-    // A torch file has none.
-    let Ok(metadata) = import::metadata(path) else { return Ok(None) };
+fn noted_stride(path: &Path, metadata: &BTreeMap<String, String>) -> Result<Option<bool>> {
     match metadata.get("stride_in_1x1").map(String::as_str) {
         Some("true") => Ok(Some(true)),
         Some("false") => Ok(Some(false)),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use ebm_nn::efficientnet::EfficientNetLite0;
-use ebm_nn::import;
+use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 
@@ -29,7 +29,7 @@ pub fn preload_backbone(
     path: &Path,
     device: &Device,
 ) -> Result<()> {
-    let tensors = read_backbone(config, path, device)?;
+    let tensors = read_backbone(config, &WeightBytes::read(path)?, device)?;
     store.preload(tensors.into_iter().map(|(name, tensor)| (join(prefix, &name), tensor)).collect());
     Ok(())
 }
@@ -41,10 +41,10 @@ pub fn preload_backbone(
 /// cannot be read.
 pub(crate) fn read_backbone(
     config: &BackboneConfig,
-    path: &Path,
+    file: &WeightBytes,
     device: &Device,
 ) -> Result<BTreeMap<String, Tensor>> {
-    let mut tensors = import::load(path, device)?;
+    let (mut tensors, _) = file.load(device)?;
     let of_run = format!("{TRUNK}.");
     if tensors.keys().any(|name| name.starts_with(&of_run)) {
         tensors = import::rename(tensors, |name| name.strip_prefix(&of_run).map(str::to_owned))?;
@@ -55,7 +55,7 @@ pub(crate) fn read_backbone(
     let report = shapes::compare(|vb| config.build_from(vb), &tensors)?;
     if !report.is_exact() {
         let reason = format!("the names and shapes are not those of {config:?}: {report}");
-        return Err(Error::Weights { path: path.to_owned(), reason });
+        return Err(Error::Weights { path: file.path.clone(), reason });
     }
     Ok(tensors)
 }

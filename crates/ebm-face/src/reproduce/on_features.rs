@@ -1,17 +1,18 @@
 //! Networks on what the frozen part of one backbone has computed once: heads on its features at the frozen and the mini
 //! scale, and at the finetuned scale its last blocks too.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
+use ebm_nn::import::WeightBytes;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
-use ebm_train::{Progress, RunSpec, train_run};
+use ebm_train::{Progress, RunSpec, keep_base, train_run};
 
 use super::data::Data;
 use super::heads::{Entry, Seen, Wanted, reproduce};
@@ -44,7 +45,8 @@ pub fn frozen(
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, grid: 0, trunk: None });
     let tables = Tables::compute(config, &frozen, data, weights, depth, options, progress)?;
-    let source = BackboneSource::File { path: absolute(weights)?, sha256: file_digest(weights)? };
+    let path = keep_base(weights, &options.run, "trunk")?;
+    let source = BackboneSource::File { path, sha256: file_digest(weights)? };
     let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| match depth {
         Depth::Features => tables.entry(wanted, &source, options, progress),
         Depth::FrozenMaps => tables.finetuned(wanted, weights, options, progress),
@@ -69,10 +71,6 @@ pub fn mini(
     let weights = options.run.join("trunk.safetensors");
     train_trunk(config, training, &data.train, options, &weights, progress)?;
     frozen(config, data, &weights, Depth::Features, options, progress)
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
 }
 
 /// Trains a backbone with a baseline's head and writes its weights by torchvision's names.
@@ -123,7 +121,7 @@ impl Tables {
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let trunk = open_backbone(config, weights, None)?;
+        let trunk = open_backbone(config, &WeightBytes::read(weights)?, None)?;
         let trunk_digest = match depth {
             Depth::Features if frozen.grid > 0 => {
                 format!("{} {:?} {}", file_digest(weights)?, config.trunk, frozen.grid)

@@ -18,9 +18,10 @@ pub use tensors::{
     fixed_point, halve, load_safetensors, metadata, save_safetensors, save_safetensors_with, to_safetensors,
 };
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::{CpuStorage, Device, Storage, Tensor};
 
@@ -32,6 +33,38 @@ pub const MAX_FILE_BYTES: u64 = 8 << 30;
 /// The longest header of a safetensors file: 16 MiB, for some hundred thousand tensors. The format allows 100
 /// MB, of which parsing makes several times as much.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+/// A file of weights, whole: of a folder, or of the program itself.
+#[derive(Clone, Debug)]
+pub struct WeightBytes<'a> {
+    /// Where it is, or what errors call it.
+    pub path: PathBuf,
+    /// What it holds.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> WeightBytes<'a> {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or cannot be a file of weights.
+    pub fn read(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), bytes: read(path)?.into() })
+    }
+
+    /// `bytes` that the program holds, called `name`.
+    pub fn embedded(name: &str, bytes: &'a [u8]) -> Self {
+        Self { path: name.into(), bytes: bytes.into() }
+    }
+
+    /// As [`load_with_metadata`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load(&self, device: &Device) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
+        of_bytes(&self.path, &self.bytes, device)
+    }
+}
 
 /// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
 /// torch `.pth`, a numpy `.pkl` (see [`load_pth`]) or an MXNet `.params` file, told apart by their content.

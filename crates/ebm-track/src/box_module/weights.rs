@@ -22,7 +22,15 @@ impl BoxModule {
     /// [`Error::Weights`] when a name is missing or surplus or a shape fits no module; else when the file
     /// cannot be read.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
-        let mut tensors = import::load(path, device)?;
+        Self::of_file(path, import::load(path, device)?, device)
+    }
+
+    /// [`load`](Self::load) of the tensors of the file at `path`.
+    pub(crate) fn of_file(
+        path: &Path,
+        mut tensors: BTreeMap<String, Tensor>,
+        device: &Device,
+    ) -> Result<Self> {
         if tensors.keys().any(|name| name.starts_with(PREFIX)) {
             tensors = import::rename(tensors, |name| name.strip_prefix(PREFIX).map(str::to_owned))?;
         }

@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_eval::tracking::{Convention, FailedSequence, merge};
 use ebm_seed::Key;
-use ebm_train::{Group, Progress, RunSpec, train_run};
+use ebm_train::{Group, Progress, RunSpec, keep_base, train_run};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
@@ -21,7 +21,7 @@ use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings};
 use crate::error::Result;
 use crate::method::Refinement;
-use crate::saved::SavedConfig;
+use crate::saved::{BACKBONE, SavedConfig};
 use crate::tracker::Networks;
 use crate::training::{ModuleTraining, PairSource};
 
@@ -135,7 +135,7 @@ impl Setup<'_> {
         let network =
             BoxModule::new(module.config(), store.constants()?.var_builder(DType::F32, &Device::Cpu))?;
         let chosen = choose(&network, progress)?;
-        let saved = training.saved(relative(self.path, self.run), chosen);
+        let saved = training.saved(keep_base(self.path, self.run, BACKBONE)?, chosen);
         saved.save(&store, &directory)?;
         Ok(Trained { seed, refinement: saved.refinement, chosen, network })
     }
@@ -234,12 +234,4 @@ fn example(sequences: &[Sequence], runs: &[FirstRun]) -> Option<Example> {
     let boxes =
         runs.iter().filter_map(|run| Some((run.method.clone(), run.boxes.boxes(&sequence.name)?.to_vec())));
     Some(Example { sequence: sequence.clone(), boxes: boxes.collect() })
-}
-
-/// `path` as seen from `root` where it is below it, else made absolute, so that it is found from anywhere.
-pub(super) fn relative(path: &Path, root: &Path) -> PathBuf {
-    match path.strip_prefix(root) {
-        Ok(inner) => inner.to_owned(),
-        Err(_) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-    }
 }

@@ -11,11 +11,11 @@ use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
 use ebm_data::sequences::{Sequence, coco};
 use ebm_seed::Key;
-use ebm_train::{Group, Progress, RunSpec, load_latest, train_run};
+use ebm_train::{Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
 use super::accuracy::box_accuracy;
 use super::chosen::{Chosen, choose};
-use super::compare::{Comparison, Setup, Trained, module_name, relative};
+use super::compare::{Comparison, Setup, Trained, module_name};
 use super::data::{Videos, loader_of, pairs_key};
 use super::held_out::{HeldOutRecord, HeldOutRow, Stage};
 use super::mini::MiniOptions;
@@ -23,7 +23,7 @@ use super::study::Variant;
 use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings, StillsConfig};
 use crate::error::{Error, Result};
-use crate::saved::create_dir;
+use crate::saved::{BACKBONE, create_dir};
 use crate::training::{
     BoxModuleTask, CropStream, KeptPairs, ModuleTraining, PairSource, PoolSize, PooledPairs, StreamPairs,
 };
@@ -256,7 +256,7 @@ impl Course<'_> {
         if module.done < config.training.steps() {
             folder = format!("{folder}-{pairs}");
         }
-        let saved = module.training.saved(relative(self.place.path, self.place.run), chosen);
+        let saved = module.training.saved(keep_base(self.place.path, self.place.run, BACKBONE)?, chosen);
         let path = self.place.run.join(folder);
         create_dir(&path)?;
         saved.save(module.task.store(), &path)?;

@@ -23,7 +23,8 @@ mod tensors;
 
 pub use read::{Loaded, Skipped, load_checkpoint, load_latest};
 pub use store::{CheckpointStore, Retention};
-pub(crate) use sums::{hexadecimal, sha256};
+pub(crate) use sums::hexadecimal;
+pub use sums::sha256;
 pub(crate) use tensors::{decode, encode};
 
 use crate::error::{Error, Result};

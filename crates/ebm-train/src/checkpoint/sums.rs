@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Lower-case hexadecimal SHA-256.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+/// SHA-256 of bytes, in lower-case hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 

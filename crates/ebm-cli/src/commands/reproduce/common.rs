@@ -14,6 +14,7 @@ use crate::commands::settings::SettingsArgs;
 use crate::commands::{fresh_run, run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
+use crate::weights_path;
 
 /// How large an experiment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,9 +100,23 @@ pub struct TaskArgs {
     /// Where datasets are.
     #[arg(long, default_value = "datasets")]
     pub datasets: PathBuf,
-    /// Where weights are.
-    #[arg(long, default_value = "weights")]
-    pub weights: PathBuf,
+    /// Where weights are; without it the first of the folders that `ebm doctor` lists which has what is needed.
+    #[arg(long, value_name = "DIR")]
+    weights: Option<PathBuf>,
+}
+
+impl TaskArgs {
+    /// The folder of weights: the first that `has` what is needed, or the one that it belongs into.
+    pub fn weights(&self, has: impl Fn(&Path) -> bool) -> PathBuf {
+        let found = || weights_path::folder(has).unwrap_or_else(|| weights_path::FOLDER.into());
+        self.weights.clone().unwrap_or_else(found)
+    }
+
+    /// Where weights were looked for, after what is missing.
+    pub fn looked(&self) -> String {
+        let looked = || format!(" (weights: in {})", weights_path::looked());
+        if self.weights.is_none() { looked() } else { String::new() }
+    }
 }
 
 /// A reproduction as it was asked for.
@@ -201,7 +216,8 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     common.check.refuse_without(&reference)?;
     if let (false, false, Some(first)) = (args.dry_run, scale == Scale::Mini, missing.first()) {
         bail!(
-            "{first} is missing; see docs/datasets.md and docs/weights.md, or run --scale mini or --dry-run"
+            "{first} is missing{}; see docs/datasets.md and docs/weights.md, or run --scale mini or --dry-run",
+            args.looked()
         );
     }
     let device = task.device(scale)?;

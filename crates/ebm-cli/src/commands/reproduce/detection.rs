@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        self, BaseOptions, MiniOptions, PaperOptions, RealOptions, Setup, Split, StratumRow, StudyOptions,
-        TrainedHeads, dry_run, figure3a, mini, paper, real, step_lengths, table1, table2,
+        self, BaseOptions, DETECTORS, MiniOptions, PaperOptions, RealOptions, Setup, Split, StratumRow,
+        StudyOptions, TrainedHeads, dry_run, figure3a, mini, paper, real, step_lengths, table1, table2,
     },
 };
 use ebm_eval::{Table, read_results};
@@ -187,7 +187,9 @@ impl DetectionArgs {
     fn options(&self, at: &Place<'_>) -> PaperOptions {
         PaperOptions {
             coco: self.task.datasets.join("coco"),
-            weights: self.task.weights.clone(),
+            weights: self
+                .task
+                .weights(|folder| DETECTORS.iter().any(|(name, _)| folder.join(name).is_file())),
             study: self.study_options(at),
         }
     }
@@ -209,17 +211,20 @@ impl DetectionArgs {
 
     /// The detector's file.
     fn base_weights(&self, scale: Scale) -> PathBuf {
-        self.task.weights.join(format!("detector_{}.safetensors", scale.name()))
+        let name = format!("detector_{}.safetensors", scale.name());
+        // What is made anew goes into this folder's.
+        self.task.weights(|folder| !self.keep_base && folder.join(&name).is_file()).join(name)
     }
 
     /// The detector at a scale other than the paper's.
     fn base(&self, scale: Scale) -> Result<BaseOptions> {
         let weights = self.base_weights(scale);
         if !self.from_scratch && !weights.is_file() {
-            bail!("{} is missing; train it with --from-scratch --keep-base", weights.display());
+            let (place, looked) = (weights.display(), self.task.looked());
+            bail!("{place} is missing{looked}; train it with --from-scratch --keep-base");
         }
-        if self.keep_base {
-            create_dir(&self.task.weights)?;
+        if let (true, Some(folder)) = (self.keep_base, weights.parent()) {
+            create_dir(folder)?;
         }
         Ok(BaseOptions {
             from_scratch: self.from_scratch,

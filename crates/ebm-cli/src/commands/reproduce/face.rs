@@ -110,8 +110,8 @@ impl Reproduction for Faces {
             missing.push(data.display().to_string());
         }
         if self.trunk(scale).is_none() {
-            let (weights, known) = (self.args().weights.display(), trunks(scale).join(", "));
-            missing.push(format!("{} in {weights}, one of {known},", network(scale)));
+            let (weights, known) = (self.weights(scale), trunks(scale).join(", "));
+            missing.push(format!("{} in {}, one of {known},", network(scale), weights.display()));
         }
         Ok(missing)
     }
@@ -178,14 +178,19 @@ impl Reproduction for Faces {
 impl Faces {
     /// The backbone's weights.
     fn trunk(&self, scale: Scale) -> Option<PathBuf> {
-        let known =
-            || trunks(scale).iter().map(|name| self.args().weights.join(name)).find(|path| path.is_file());
+        let folder = self.weights(scale);
+        let known = || trunks(scale).iter().map(|name| folder.join(name)).find(|path| path.is_file());
         self.args.trunk.clone().or_else(known)
     }
 
     fn missing_trunk(&self, scale: Scale) -> String {
-        let (weights, known) = (self.args().weights.display(), trunks(scale).join(", "));
-        format!("{weights} lacks {}, one of {known}; see docs/weights.md", network(scale))
+        let (weights, known) = (self.weights(scale), trunks(scale).join(", "));
+        format!("{} lacks {}, one of {known}; see docs/weights.md", weights.display(), network(scale))
+    }
+
+    /// The folder with such a backbone.
+    fn weights(&self, scale: Scale) -> PathBuf {
+        self.args().weights(|folder| trunks(scale).iter().any(|name| folder.join(name).is_file()))
     }
 
     /// The images; of each fold, where there are folds.

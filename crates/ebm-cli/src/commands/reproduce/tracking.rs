@@ -191,7 +191,7 @@ impl TrackingArgs {
             results: self.results.clone(),
             study: self.compared(),
             datasets: self.task.datasets.clone(),
-            weights: self.task.weights.clone(),
+            weights: self.weights(),
             seeds: self.task.seeds,
             run: run.to_owned(),
             resume: self.task.resume.is_some(),
@@ -199,12 +199,17 @@ impl TrackingArgs {
         }
     }
 
+    /// The folder with the ResNet-18.
+    fn weights(&self) -> PathBuf {
+        self.task.weights(|folder| find_backbone(folder).is_ok_and(|found| found.is_some()))
+    }
+
     /// The weights of the backbone, unless it is to be trained.
     fn found_backbone(&self) -> Result<Option<PathBuf>> {
         match &self.backbone {
             _ if self.small_backbone => Ok(None),
             Some(path) => Ok(Some(path.clone())),
-            None => Ok(find_backbone(&self.task.weights)?),
+            None => Ok(find_backbone(&self.weights())?),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `ebm train tracker`: a box module on one's own sequences.
 
-use std::path::{PathBuf, absolute};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, ensure};
@@ -17,6 +17,7 @@ use ebm_track::reproduce::Chosen;
 use ebm_track::saved::SavedConfig;
 use ebm_track::training::{BoxModuleTask, ModuleTraining, PairFeatures, StreamPairs};
 
+use ebm_train::keep_base;
 use ebm_train::model_file::file_digest;
 
 use super::TrainArgs;
@@ -56,6 +57,11 @@ pub struct TrackerData {
 impl TrackerArgs {
     fn config(&self) -> Result<ExperimentConfig> {
         self.run.settings("mini")
+    }
+
+    /// The backbone beside the module.
+    fn kept_backbone(&self) -> Result<PathBuf> {
+        Ok(keep_base(&self.backbone, &self.run.run, "backbone")?)
     }
 
     /// The training of a module on the backbone.
@@ -111,7 +117,7 @@ impl Training for TrackerArgs {
         let training = self.training(data, session.device, session.group)?;
         let network = training.start(training.pairs(sequences)?)?;
         let pairs = if session.group.is_first() { training.held_out(held_out)? } else { Vec::new() };
-        let saved = training.saved(absolute(&self.backbone)?, Chosen::default());
+        let saved = training.saved(PathBuf::new(), Chosen::default());
         let settings = data.config.with_method(training.method).to_toml()?;
         (data.pairs, data.saved) = (pairs, Some(saved));
         let steps = data.config.training.steps();
@@ -124,7 +130,8 @@ impl Training for TrackerArgs {
     }
 
     fn keep(&mut self, data: &TrackerData, network: &Self::Network) -> Result<()> {
-        let saved = data.saved.as_ref().context("a module is kept after it was built")?;
+        let mut saved = data.saved.clone().context("a module is kept after it was built")?;
+        saved.backbone = self.kept_backbone()?;
         Ok(saved.save(network.store(), &self.run.run)?)
     }
 
@@ -132,7 +139,7 @@ impl Training for TrackerArgs {
         let (_, _, module) = SavedConfig::load(&self.run.run, Some(&self.backbone), session.device)?;
         let training = self.training(data, session.device, session.group)?;
         let chosen = training.choose(&module, &data.pairs, session.progress)?;
-        Ok(training.saved(absolute(&self.backbone)?, chosen).replace(&self.run.run)?)
+        Ok(training.saved(self.kept_backbone()?, chosen).replace(&self.run.run)?)
     }
 }
 

@@ -254,7 +254,7 @@ fn a_poisoned_checkpoint_is_never_written() {
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_every_earlier_checkpoint() {
-    let Some(full) = full_device() else { return };
+    let Some(full) = ebm_testing::system::full_device() else { return };
     let dir = three();
     let mut store = CheckpointStore::open(dir.path(), Retention::default()).unwrap();
     for file in FILES {

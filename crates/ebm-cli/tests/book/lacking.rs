@@ -12,9 +12,13 @@ pub struct Lack {
     pub reads: Option<String>,
 }
 
-/// The program that a command starts.
-pub fn program(command: &Command) -> &str {
-    command.text.split_whitespace().next().unwrap_or_default()
+/// The programs that a command starts: the first words of what `;`, `&&`, `||` and `|` part.
+pub fn programs(command: &Command) -> impl Iterator<Item = &str> {
+    let mut first = true;
+    command.text.split_whitespace().filter(move |word| {
+        let ends = word.ends_with(';') || ["&&", "||", "|"].contains(word);
+        std::mem::replace(&mut first, ends)
+    })
 }
 
 /// Changes the fate of those of a page's commands that can not run: what a reader types is parsed, what prepares is left out.
@@ -22,16 +26,18 @@ pub fn program(command: &Command) -> &str {
 pub fn take_out(commands: &mut [Command], has: impl Fn(&str) -> bool) -> Vec<Lack> {
     let (mut lacks, mut absent) = (Vec::new(), Vec::<(String, String)>::new());
     for command in commands.iter_mut().filter(|command| matches!(command.fate, Fate::Run | Fate::Prepared)) {
-        let words: Vec<&str> = command.text.split_whitespace().collect();
+        let words: Vec<&str> =
+            command.text.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
         let is_below = |word: &str, path: &str| {
             word.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let named = |path: &str| words.iter().any(|word| is_below(word, path));
-        let (program, reads) = if has(program(command)) {
-            let Some((path, program)) = absent.iter().find(|(path, _)| named(path)) else { continue };
+        let (program, reads) = if let Some(program) = programs(command).find(|program| !has(program)) {
+            (program.to_owned(), None)
+        } else if let Some((path, program)) = absent.iter().find(|(path, _)| named(path)) {
             (program.clone(), Some(path.clone()))
         } else {
-            (program(command).to_owned(), None)
+            continue;
         };
         absent.extend(made(&words).map(|path| (path.to_owned(), program.clone())));
         command.fate = match (&command.fate, &reads) {

@@ -91,8 +91,8 @@ fn what_is_not_in_the_program_is_looked_for_in_the_folders_of_weights() {
         std::fs::copy(Path::new(&weights).join("age").join(name), copy).unwrap();
     }
     let ages = ["predict", "age", &place.face, "--baseline", "cao"];
-    let named =
-        ["eval", "tracking", "--run", "weights/age", "--dataset", "other", "--sequences", &place.frames];
+    let named = "eval tracking --run weights/age --dataset other --out figures --sequences";
+    let named: Vec<&str> = named.split(' ').chain([place.frames.as_str()]).collect();
     let said = succeeds(&ebm(EBM.as_ref(), &clone(), "", &ages));
     assert_eq!(said, succeeds(&ebm(EBM.as_ref(), &place.empty(), &format!("/no/such:{weights}"), &ages)));
     assert_eq!(said, succeeds(&ebm(&installed, &place.empty(), "", &ages)));

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
@@ -35,11 +35,14 @@ impl Place {
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A network that was only made, with the names of its file.
+    /// Writes a network that was only made, with the names of its file. Half of each parameter: what comes out of many
+    /// layers stays finite.
     fn network(&self, name: &str, make: impl FnOnce(&ParamStore)) {
         let store = ParamStore::new(Key::new(1));
         make(&store);
-        save_safetensors(Path::new(&self.at(name)), &store.tensors().unwrap()).unwrap();
+        let half = |(name, tensor): (String, Tensor)| (name, (tensor * 0.5).unwrap());
+        let tensors = store.tensors().unwrap().into_iter().map(half).collect();
+        save_safetensors(Path::new(&self.at(name)), &tensors).unwrap();
     }
 
     /// What is learnt from and on.

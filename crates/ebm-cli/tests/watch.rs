@@ -106,6 +106,11 @@ fn a_report_is_served_while_it_trains_and_tensorboard_has_its_curves() {
         browser.waits("document.querySelector('[data-reload]').textContent.includes('is over')");
         assert!(browser.value(steps).as_f64().unwrap() > before);
     } else {
+        let steps = || std::fs::read_to_string(case.path("run/metrics.jsonl")).unwrap().lines().count();
+        let start = Instant::now();
+        while steps() <= 20 && start.elapsed() < Duration::from_secs(120) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         watched.stop();
     }
 

@@ -41,7 +41,7 @@ struct Weights {
     what: &'static str,
     folder: PathBuf,
     /// The weights in it and the folders of weights, by name.
-    found: Vec<String>,
+    entries: Vec<String>,
 }
 
 impl Weights {
@@ -53,9 +53,9 @@ impl Weights {
                 || ending.is_some_and(|ending| ["safetensors", "pth", "pkl", "params"].contains(&ending))
         };
         let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
-        let mut found: Vec<String> = names.filter(is_weights).filter_map(name).collect();
-        found.sort();
-        Self { what, folder, found }
+        let mut entries: Vec<String> = names.filter(is_weights).filter_map(name).collect();
+        entries.sort();
+        Self { what, folder, entries }
     }
 }
 
@@ -93,9 +93,9 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         println!("{line}");
     }
     println!("weights   in this program: {}", IN_PROGRAM.join(", "));
-    for Weights { what, folder, found } in &weights {
-        let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
-        println!("          {what} {}: {found}", folder.display());
+    for Weights { what, folder, entries } in &weights {
+        let entries = if entries.is_empty() { "nothing".to_owned() } else { entries.join(", ") };
+        println!("          {what} {}: {entries}", folder.display());
     }
     if let Some(hub) = fetch_options(true).hub {
         println!("          the Hub's cache {}: for hub:OWNER/NAME", hub.cache.display());

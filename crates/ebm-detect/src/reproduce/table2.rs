@@ -67,7 +67,7 @@ impl Setup {
         let count = wanted.len();
         let mut all: Vec<Trained> = Vec::new();
         for (done, wanted) in wanted.iter().enumerate() {
-            progress.message(&format!("training {} of {}: {}", done + 1, count, wanted.name));
+            progress.message(&format!("{} of {count}: {}", done + 1, wanted.name));
             let mut trained = self.train(wanted, progress)?;
             if trained.ascent.is_some() {
                 let known = all.iter().find(|other| other.method.key == wanted.method.key);

@@ -126,7 +126,7 @@ fn doctor_says_where_weights_are_looked_for_and_what_is_there() {
     }
     let said = succeeds(&ebm(EBM.as_ref(), &place.empty(), &weights, &["doctor", "--json"]));
     let said: Value = serde_json::from_str(&said).unwrap();
-    let found = said["weights"][0]["found"].as_array().unwrap();
+    let found = said["weights"][0]["entries"].as_array().unwrap();
     assert!(["age", "refiner.safetensors", "tracker"].iter().all(|name| found.iter().any(|one| one == name)));
     assert_eq!(said["weights"].as_array().unwrap().len(), 3);
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// As many as there are on a machine with nothing but Rust.
+/// No machine that has Rust leaves out more.
 const MOST: usize = 30;
 
 fn skipped(target: &Path, arguments: &[&str]) -> String {

@@ -31,15 +31,12 @@ pub fn folder(has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
 
 /// The file or folder `name` in the first of them that has it.
 pub fn find(name: &Path) -> Result<PathBuf> {
-    let lacks = || format!("{} is in none of {}; or give its place", name.display(), looked());
+    let lacks = || format!("{} is in none of {}, or give its place", name.display(), looked());
     Ok(folder(|folder| folder.join(name).exists()).with_context(lacks)?.join(name))
 }
 
 /// Where was looked, and what to do where they all lack something.
 pub fn looked() -> String {
     let names: Vec<_> = folders().iter().map(|(_, folder)| folder.display().to_string()).collect();
-    format!(
-        "the folders of weights {}: put it into one of them, or name its folder in {VARIABLE}",
-        names.join(", ")
-    )
+    format!("the folders {}: put it into one of them, name its folder in {VARIABLE}", names.join(", "))
 }

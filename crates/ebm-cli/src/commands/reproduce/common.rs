@@ -114,7 +114,7 @@ impl TaskArgs {
 
     /// Where weights were looked for, after what is missing.
     pub fn looked(&self) -> String {
-        let looked = || format!(" (weights: in {})", weights_path::looked());
+        let looked = || format!(" (weights are looked for in {}, or give --weights)", weights_path::looked());
         if self.weights.is_none() { looked() } else { String::new() }
     }
 }

@@ -261,7 +261,8 @@ fn what_depends_on_a_missing_program_is_not_run() {
     assert_eq!(commands.iter().filter(run).map(|command| command.line).collect::<Vec<_>>(), [2, 4, 7]);
     assert!(matches!(&commands[7].fate, Fate::Not(_)), "{:?}", commands[7]);
 
-    let (mut commands, _) = page::commands("page", "```sh\ncat a | tool --out b; ebm show c\n```\n");
+    let (mut commands, _) =
+        page::commands("page", "```sh\ncat a | tool --out b; ebm show c   # one; two\n```\n");
     assert_eq!(lacking::programs(&commands[0]).collect::<Vec<_>>(), ["cat", "tool", "ebm"]);
     let lacks = lacking::take_out(&mut commands, |program| program != "tool");
     assert_eq!(lacks, [lacking::Lack { line: 2, program: "tool".to_owned(), reads: None }]);

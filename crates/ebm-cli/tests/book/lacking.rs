@@ -15,7 +15,8 @@ pub struct Lack {
 /// The programs that a command starts: the first words of what `;`, `&&`, `||` and `|` part.
 pub fn programs(command: &Command) -> impl Iterator<Item = &str> {
     let mut first = true;
-    command.text.split_whitespace().filter(move |word| {
+    let words = command.text.split_whitespace().take_while(|word| !word.starts_with('#'));
+    words.filter(move |word| {
         let ends = word.ends_with(';') || ["&&", "||", "|"].contains(word);
         std::mem::replace(&mut first, ends)
     })

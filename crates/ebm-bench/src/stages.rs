@@ -212,7 +212,7 @@ mod tests {
         let method = config.method(ExperimentConfig::ENERGY).unwrap();
         let said = branch_metadata(method, 3, &config, &file.digest().unwrap(), &[]).unwrap();
         let head = dir.path().join("head.safetensors");
-        save(&store, &head, false, &said).unwrap();
+        save(&store, &head, &said).unwrap();
         let image = dir.path().join("scene.jpg");
         write_jpeg(&image, &render_scene(&SceneConfig::default(), key).unwrap().0, 90).unwrap();
 

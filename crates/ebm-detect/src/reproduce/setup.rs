@@ -269,7 +269,7 @@ impl Setup {
         train_run(&RunSpec { resume: self.study.resume, ..spec }, &mut task, progress)?;
         let (_, store) = task.into_branch();
         let path = wanted.file(&self.study.run);
-        save(&store, &path, false, &metadata)?;
+        save(&store, &path, &metadata)?;
         trained(&path)
     }
 

@@ -78,17 +78,13 @@ pub fn new_head(
     Ok((head, store))
 }
 
-/// Writes all parameters of `store` to a safetensors file with what it says of itself, in half precision
-/// where `half` says so; the file appears whole or not at all.
+/// Writes all parameters of `store` to a safetensors file with what it says of itself; the file
+/// appears whole or not at all.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(store: &ParamStore, path: &Path, half: bool, metadata: &ModelMetadata) -> Result<()> {
-    let mut tensors = store.tensors()?;
-    if half {
-        ebm_nn::import::halve(&mut tensors)?;
-    }
-    Ok(metadata.save(path, &tensors)?)
+pub fn save(store: &ParamStore, path: &Path, metadata: &ModelMetadata) -> Result<()> {
+    Ok(metadata.save(path, &store.tensors()?)?)
 }
 
 /// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier

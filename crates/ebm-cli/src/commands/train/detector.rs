@@ -141,7 +141,7 @@ impl CommonArgs {
 
     /// Writes the parameters of `store` to `path` with what they say of themselves.
     pub fn save(path: &Path, store: &ParamStore, metadata: &ModelMetadata) -> Result<()> {
-        save(store, path, false, metadata).map_err(|error| no_space(error.into(), path))
+        save(store, path, metadata).map_err(|error| no_space(error.into(), path))
     }
 }
 

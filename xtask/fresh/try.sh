@@ -63,7 +63,7 @@ programs=$place/programs
 mkdir "$programs"
 for program in \
   sh bash git cc gcc c++ g++ as ld ld.bfd ar ranlib \
-  '[' basename cat chgrp chmod chown cksum comm cp csplit cut date dd df dirname du echo env expand expr factor false fmt fold head id install join link \
+  '[' b2sum base32 base64 basename basenc cat chgrp chmod chown cksum comm cp csplit cut date dd df dirname du echo env expand expr factor false fmt fold head id install join link \
   ln ls md5sum mkdir mkfifo mknod mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printf pwd readlink realpath rm rmdir seq sha1sum sha256sum \
   sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink \
   wc who whoami yes; do

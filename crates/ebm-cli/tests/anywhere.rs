@@ -1,5 +1,4 @@
 //! The program works in any folder, and finds weights where `ebm doctor` says.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

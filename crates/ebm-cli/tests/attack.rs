@@ -1,6 +1,5 @@
 //! A part of `cargo xtask attack` that takes less than a minute: some cases of every kind, on the program as
 //! it was built for tests.
-#![cfg(target_os = "linux")]
 #![allow(clippy::print_stderr, reason = "what was found is this test's report")]
 
 #[path = "../../../xtask/src/attack/mod.rs"]

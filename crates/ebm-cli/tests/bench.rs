@@ -1,8 +1,6 @@
 //! `ebm bench` as a user runs it, with and without something that answers as PyTorch does.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::{
     path::Path,

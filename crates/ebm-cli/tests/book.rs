@@ -1,7 +1,5 @@
 //! Every command of the book, of README.md and of the crates' pages, in a folder that looks like a clone: run, in small
 //! where its page says so, or parsed. [`page::commands`] has what pages say of their commands.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 #[path = "book/lacking.rs"]
 mod lacking;

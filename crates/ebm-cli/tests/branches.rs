@@ -1,5 +1,4 @@
 //! Branches that were trained one by one, and what they are given to.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

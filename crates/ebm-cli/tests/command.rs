@@ -1,8 +1,6 @@
 //! The `ebm` command as a user runs it.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::{
     path::Path,

@@ -1,10 +1,7 @@
 //! A training that is killed, asked to stop, or started twice (goals R1, R5, R23 of docs/reliability.md), as
 //! whole processes.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/training.rs"]
-mod training;
+use crate::common::training;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,8 +1,6 @@
 //! `ebm data check` and `ebm data unpack` as a user runs them: what is printed, and the exit codes.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
 //! `ebm demo`: who is answered, what it does with hostile requests, and what a browser shows.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 #[path = "demo/ages.rs"]
 mod ages;
@@ -9,8 +8,7 @@ mod attacks;
 mod browser;
 #[path = "demo/browser_tabs.rs"]
 mod browser_tabs;
-#[path = "demo/chromium.rs"]
-mod chromium;
+use crate::chromium;
 #[path = "demo/server.rs"]
 mod server;
 #[path = "demo/toy.rs"]

@@ -1,9 +1,6 @@
 //! `ebm data get` as a user runs it, from a server on loopback: killed, twice at once, from manifests.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-#[path = "../../ebm-data/tests/fetch/server.rs"]
-mod server;
+use crate::server;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,8 +1,6 @@
 //! `ebm eval detection` as a user runs it: tables, errors, contact sheet, test sets, bad input.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

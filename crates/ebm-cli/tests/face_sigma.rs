@@ -1,5 +1,4 @@
 //! The supplement's study of σ for ages and poses, at every scale.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! `ebm` among files that others have left or are making: two containers at one folder, links, pipes and
 //! devices.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,10 +1,8 @@
 //! `ebm weights push`, and what predictions make of `hub:OWNER/NAME`: the same as of the run on this machine.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../ebm-data/tests/fetch/hub_server.rs"]
 mod hub_server;
-#[path = "../../ebm-data/tests/fetch/server.rs"]
-mod server;
+use crate::server;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
 //! What shells and `man` are told of the commands, and what the program says of itself.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::process::{Command, Output};
 

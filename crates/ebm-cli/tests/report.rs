@@ -1,5 +1,4 @@
 //! `ebm report`: a page of any run, whatever is left of it, that a browser shows without a complaint.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

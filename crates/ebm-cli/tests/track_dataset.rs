@@ -1,6 +1,5 @@
 //! `ebm eval tracking --run`: a tracker over tiny datasets in each published layout, and what their servers
 //! expect of it.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

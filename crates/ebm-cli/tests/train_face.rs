@@ -1,6 +1,5 @@
 //! `ebm train age` and `head-pose` on one's own faces: the best network is kept, a stopped run goes on, and
 //! what comes of it predicts.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
 //! What a run leaves is the same wherever it was made, and names no place of the machine: models are given away.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,11 +1,7 @@
 //! `ebm train --watch` and `--tensorboard`: what is shown of a training while it goes on.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-#[path = "demo/chromium.rs"]
-#[allow(dead_code, reason = "the demonstration's tests need all of it")]
-mod chromium;
-#[path = "common/training.rs"]
-mod training;
+use crate::chromium;
+use crate::common::training;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -50,7 +50,7 @@ def long_functions(lines):
 def count(root):
     """The sizes of the files of each crate, and the long functions of all."""
     sizes, long = {}, []
-    for crate in sorted([*(root / "crates").iterdir(), root / "xtask"]):
+    for crate in sorted([*(root / "crates").iterdir(), root / "bench", root / "xtask"]):
         for path in sorted(crate.glob("src/**/*.rs")):
             if path.name == "tests.rs" or "tests" in path.relative_to(crate).parts:
                 continue

@@ -12,6 +12,7 @@ mod device;
 mod environment;
 mod exit;
 mod local_page;
+mod machine;
 mod model_path;
 mod parallel;
 mod picture;
@@ -81,15 +82,10 @@ enum Command {
     Settings(commands::settings::TaskArgs),
     /// Say what this machine has to compute with, and what is missing for what.
     Doctor(commands::doctor::DoctorArgs),
-    /// Time the networks beside PyTorch in one run.
-    Bench(commands::bench::BenchArgs),
     /// Print what a shell needs to complete this command.
     Completions(commands::manual::CompletionsArgs),
     /// Print the page of the manual, or write those of every command.
     Man(commands::manual::ManArgs),
-    /// One process of `bench`.
-    #[command(hide = true)]
-    BenchWorker(commands::bench::WorkerArgs),
 }
 
 fn main() -> ExitCode {
@@ -154,9 +150,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Weights(command) => commands::weights::run(command),
         Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
-        Command::Bench(args) => commands::bench::run(args),
         Command::Completions(args) => commands::manual::completions::<Cli>(&args),
         Command::Man(args) => commands::manual::man::<Cli>(&args),
-        Command::BenchWorker(args) => commands::bench::run_worker(args),
     }
 }

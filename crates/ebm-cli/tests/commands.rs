@@ -11,7 +11,6 @@ mod server;
 mod anywhere;
 #[cfg(target_os = "linux")]
 mod attack;
-mod bench;
 #[cfg(unix)]
 mod book;
 mod branches;

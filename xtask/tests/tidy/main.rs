@@ -29,7 +29,7 @@ const NETWORK: [&str; 3] = ["crates/ebm-data/src/fetch", "xtask/src/attack", "cr
 
 /// Every Rust file under crates/ and xtask/, and those of the example.
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
-    let paths = files::sources(&["crates", "xtask", "examples/own_task/src"]);
+    let paths = files::sources(&["bench/src", "crates", "xtask", "examples/own_task/src"]);
     assert!(paths.iter().any(|path| path == "crates/ebm-core/src/lib.rs"), "the walk missed ebm-core");
     paths.into_iter().map(|path| Source::new(&*path, files::read(&path))).collect()
 });

@@ -1,6 +1,5 @@
 //! One file per subcommand.
 
-pub mod bench;
 pub mod calibrate;
 pub mod data;
 pub mod data_check;

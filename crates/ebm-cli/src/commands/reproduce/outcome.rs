@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ebm_bench::peak_mib;
 use ebm_data::files::write_atomic;
 use ebm_eval::{Comparison, Expected};
 use ebm_experiment::plan::Plan;
 use serde_json::{Value, json};
 
 use super::common::CommonArgs;
+use crate::machine::peak_mib;
 use crate::schema::document;
 
 /// What is to come of the comparison with the configuration's expected figures.

@@ -1,12 +1,12 @@
-"""The peers' side of `ebm bench`, which runs one process of this script for each work and form:
+"""The peers' side of `compare.py`, which runs one process of this script for each work and form:
 
     python peer.py probe                     versions, as JSON
-    python peer.py work TASK FORM THREADS DEVICE [PICTURES]
+    python peer.py TASK FORM THREADS DEVICE [PICTURES]
                                              TASK is JSON: {"task": NAME, sizes …}; NAME is a function below, which is
                                              also given the folder PICTURES where there is one
 
 After its set-up a work prints `ready`. Then it answers lines on standard input: `run` does the work once and prints
-seconds, `peak` prints the largest resident size since `ready` in MiB. The end of the input ends it.
+seconds. The end of the input ends it.
 
 Every form of inference runs in inference_mode with batch norm folded into the convolutions:
     eager           as written
@@ -589,22 +589,6 @@ def say(line):
     print(line, file=ANSWERS, flush=True)
 
 
-def forget_peak():
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-    except OSError:
-        pass  # The peak then goes on from the start of the process.
-
-
-def peak_mib():
-    try:
-        with open("/proc/self/status") as file:
-            return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return None
-
-
 def work(task, form, threads, device="cpu", pictures=None):
     torch.set_default_device(device)
     on_gpu = torch.device(device).type == "cuda"
@@ -621,7 +605,6 @@ def work(task, form, threads, device="cpu", pictures=None):
     finish = torch.cuda.synchronize if on_gpu else lambda: None
     run()  # What is compiled or packed in the first run belongs to the set-up.
     finish()
-    forget_peak()
     say("ready")
     for line in sys.stdin:
         if line.strip() == "run":
@@ -631,8 +614,6 @@ def work(task, form, threads, device="cpu", pictures=None):
             elapsed = time.perf_counter() - start
             del result
             say(elapsed)
-        elif line.strip() == "peak":
-            say(peak_mib() or "unknown")
         else:
             sys.exit(f"unknown request {line!r}")
 
@@ -651,10 +632,8 @@ def probe():
         "torch": torch.__version__,
         "runtimes": {name: found for name in RUNTIMES if (found := version(name))},
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        # How much of a process's memory is the library itself.
-        "import_mib": peak_mib(),
     }))
 
 
 if __name__ == "__main__":
-    {"work": work, "probe": probe}[sys.argv[1]](*sys.argv[2:])
+    probe() if sys.argv[1] == "probe" else work(*sys.argv[1:])

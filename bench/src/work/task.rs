@@ -10,12 +10,6 @@ pub struct Size {
     pub width: usize,
 }
 
-impl Size {
-    pub(crate) fn pixels(self) -> usize {
-        self.height * self.width
-    }
-}
-
 /// A batch of images.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Images {
@@ -139,14 +133,4 @@ pub enum Task {
     },
     /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
     Age { batch: usize, side: usize, steps: usize },
-}
-
-impl Task {
-    /// How many pictures it reads, and how large they are.
-    pub(crate) fn pictures(self) -> Option<(usize, Size)> {
-        match self {
-            Self::Loader { images, size, .. } => Some((images, size)),
-            _ => None,
-        }
-    }
 }

@@ -1,86 +1,36 @@
-//! The works that `bench` compares: one row of the table each.
+//! The works that are compared, one for each row of the table.
 
 mod task;
 
-use anyhow::{Result, bail};
 use ebm_nn::device::Precision::{Bf16, Full};
+use serde::Serialize;
 
 pub use task::{Climb, Images, Size, Task, Widths};
 
-/// How the time of a run is shown.
-#[derive(Clone, Copy, Debug)]
-pub struct Unit {
-    pub name: &'static str,
-    pub of_seconds: fn(f64) -> f64,
-}
-
-/// Milliseconds.
-pub const MILLISECONDS: Unit = Unit { name: "ms", of_seconds: |seconds| seconds * 1e3 };
-
-/// What the ratio of times, ours over the peer's best, has to be.
-#[derive(Clone, Copy, Debug)]
-pub struct Goal {
-    pub at_most: f64,
-    /// How the table says it.
-    pub text: &'static str,
-}
-
-const fn goal(at_most: f64, text: &'static str) -> Goal {
-    Goal { at_most, text }
-}
-
-/// What a work is compared with.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer {
-    /// The form's name, for the peers' script and for the table.
-    pub form: &'static str,
-    /// Another work of ours that takes a peer's place.
-    pub ours: Option<&'static str>,
-    /// Whether it may fail, with a note, on a machine that lacks something.
-    pub optional: bool,
-    /// Whether it can be held to older instruction sets, as ours by `EBM_SIMD`.
-    pub can_be_limited: bool,
-    /// Whether it can compute where ours does, be that a GPU.
-    pub on_any_device: bool,
-}
-
-const EAGER: Peer =
-    Peer { form: "eager", ours: None, optional: false, can_be_limited: true, on_any_device: true };
-const CHANNELS_LAST: Peer = Peer { form: "channels_last", ..EAGER };
-pub(crate) const COMPILE: Peer = Peer { form: "compile", optional: true, ..EAGER };
-
-const RUNTIME: Peer = Peer { optional: true, on_any_device: false, ..EAGER };
-const ONNX_RUNTIME: Peer = Peer { form: "onnxruntime", can_be_limited: false, ..RUNTIME };
-const OPENVINO: Peer = Peer { form: "openvino", ..RUNTIME };
-
-/// Where much beside the network is in Python, which compiling does not reach.
-const LAYOUTS: &[Peer] = &[EAGER, CHANNELS_LAST];
-const ON_MAPS: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE];
-const ON_ROWS: &[Peer] = &[EAGER, COMPILE];
-/// Those of prediction, which runtimes of exported networks serve too.
-const MAPS_ALONE: &[Peer] = &[EAGER, CHANNELS_LAST, COMPILE, ONNX_RUNTIME, OPENVINO];
-const ROWS_ALONE: &[Peer] = &[EAGER, COMPILE, ONNX_RUNTIME, OPENVINO];
-/// The published scheme.
-const PUBLISHED: &[Peer] = &[EAGER];
-const DETECTOR: &[Peer] = &[Peer { form: "without", ours: Some("detector"), ..EAGER }];
-const SINGLE: &[Peer] = &[Peer { form: "f32", ours: Some("refinement"), ..EAGER }];
-const DIRECT: &[Peer] = &[Peer { form: "without", ours: Some("age"), ..EAGER }];
+/// Forms of PyTorch, and runtimes of exported networks; `compare.py` knows which may be missing. `FORM=WORK` is another work of ours.
+const LAYOUTS: &[&str] = &["eager", "channels_last"];
+const ON_MAPS: &[&str] = &["eager", "channels_last", "compile"];
+const ON_ROWS: &[&str] = &["eager", "compile"];
+const MAPS_ALONE: &[&str] = &["eager", "channels_last", "compile", "onnxruntime", "openvino"];
+const ROWS_ALONE: &[&str] = &["eager", "compile", "onnxruntime", "openvino"];
+const PUBLISHED: &[&str] = &["eager"];
+const DETECTOR: &[&str] = &["without=detector"];
+const SINGLE: &[&str] = &["f32=refinement"];
+const DIRECT: &[&str] = &["without=age"];
 
 /// A row of the table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Work {
-    /// What `--only` takes.
+    /// The name that `--only` takes.
     pub name: &'static str,
-    /// What the table calls it.
+    /// The name in the table.
     pub title: &'static str,
-    /// What is computed.
+    /// The computation.
     pub task: Task,
-    /// What the ratio of times should be.
-    pub goal: Goal,
-    /// The unit of its times.
-    pub unit: Unit,
-    /// What it is compared with.
-    pub peers: &'static [Peer],
+    /// The largest ratio of times, ours over the fastest peer's, that is good enough.
+    pub goal: Option<f64>,
+    /// The processes that it is compared with.
+    pub peers: &'static [&'static str],
 }
 
 /// All works at their sizes, or with `smoke` at tiny ones that only show that everything runs; those of a
@@ -97,12 +47,17 @@ pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     works
 }
 
-const LEVEL: Goal = goal(1.0, "≤ 1.0");
-const TENTH_LESS: Goal = goal(0.9, "≤ 0.9");
+const LEVEL: f64 = 1.0;
+const TENTH_LESS: f64 = 0.9;
 
-/// A row in milliseconds.
-fn row(name: &'static str, title: &'static str, task: Task, goal: Goal, peers: &'static [Peer]) -> Work {
-    Work { name, title, task, goal, unit: MILLISECONDS, peers }
+fn row(
+    name: &'static str,
+    title: &'static str,
+    task: Task,
+    goal: f64,
+    peers: &'static [&'static str],
+) -> Work {
+    Work { name, title, task, goal: goal.is_finite().then_some(goal), peers }
 }
 
 /// The sizes of the works.
@@ -150,8 +105,8 @@ impl Sizes {
             row("resnet50-b8", "ResNet-50 inference, 224², batch 8", batched, TENTH_LESS, MAPS_ALONE),
             row("resnet18", "ResNet-18 inference, 288², batch 1", shallow, LEVEL, MAPS_ALONE),
             row("resnet50-fpn", "ResNet50-FPN backbone, 800 × 1088", fpn, TENTH_LESS, MAPS_ALONE),
-            row("conv-forward", forward, conv(false), goal(0.6, "≤ 0.6"), MAPS_ALONE),
-            row("conv-backward", backward, conv(true), goal(0.8, "≤ 0.8"), ON_MAPS),
+            row("conv-forward", forward, conv(false), 0.6, MAPS_ALONE),
+            row("conv-backward", backward, conv(true), 0.8, ON_MAPS),
             row("resnet50-step", "ResNet-50 training step, 64², batch 8", self.step(8, 64), LEVEL, ON_MAPS),
             row(
                 "resnet50-step-224",
@@ -189,13 +144,9 @@ impl Sizes {
         let refinement = |precision| Task::Refinement { climb: climb(steps, precision), widths, size };
         let detector = |steps, precision| Task::Detector { climb: climb(steps, precision), widths, size };
         let age = |steps| Task::Age { batch: 1, side: self.by(200, 32), steps };
-        let kept = if gpu {
-            goal(1.0 / 0.9, "≥ 90 % of the speed")
-        } else {
-            goal(1.0 / 0.85, "≥ 85 % of the speed")
-        };
-        let (aged, free) = (goal(1.0 / 0.97, "≥ 97 % of the speed"), goal(f64::INFINITY, "–"));
-        let (level, refined) = (goal(0.35, "≤ 0.35"), "Faster-RCNN and 100 boxes refined, T = 10");
+        let kept = if gpu { 1.0 / 0.9 } else { 1.0 / 0.85 };
+        let (aged, free) = (1.0 / 0.97, f64::INFINITY);
+        let (level, refined) = (0.35, "Faster-RCNN and 100 boxes refined, T = 10");
         let mut works = vec![
             row("refinement", "energy head, 100 boxes, T = 10", refinement(Full), level, PUBLISHED),
             row("detector", "Faster-RCNN, 800 × 1088", detector(0, Full), free, &[]),
@@ -237,7 +188,7 @@ impl Sizes {
             let (large, step) = ("ResNet-50 training step, 200², batch 32", self.step(32, 200));
             let pooling = "PrRoIPool of 14 448 boxes, forward + backward";
             return vec![
-                row("resnet50-large-step", large, step, goal(1.15, "≤ 1.15"), ON_MAPS),
+                row("resnet50-large-step", large, step, 1.15, ON_MAPS),
                 row("head-step", "Eq. 4, 16 images × 7 objects × 128 samples", head, LEVEL, PUBLISHED),
                 row("roi-pool", pooling, pool(14_448, false), LEVEL, PUBLISHED),
             ];
@@ -272,8 +223,7 @@ impl Sizes {
             short_side: self.by(768, 96),
             workers: 2,
         };
-        let (twice, loaded) =
-            (goal(0.5, "≥ 2 × the speed"), "loader, 64 JPEGs of 640 × 480 to 1024 × 768, 2 workers");
+        let (twice, loaded) = (0.5, "loader, 64 JPEGs of 640 × 480 to 1024 × 768, 2 workers");
         let refined = "box refiner's training step, 16 images of 416 × 544";
         let tracked = "tracker's frame, 288², 10 boxes, T = 10";
         vec![
@@ -283,22 +233,3 @@ impl Sizes {
         ]
     }
 }
-
-/// The works whose name is one of `only`, or starts with one and a hyphen; all where `only` is empty.
-///
-/// # Errors
-/// When a name matches none.
-pub fn select(works: Vec<Work>, only: &[String]) -> Result<Vec<Work>> {
-    let matches = |work: &Work, name: &str| {
-        work.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    if let Some(unknown) = only.iter().find(|name| !works.iter().any(|work| matches(work, name))) {
-        let names: Vec<&str> = works.iter().map(|work| work.name).collect();
-        bail!("there is no work {unknown:?}; choose from: {}", names.join(", "));
-    }
-    let chosen = |work: &Work| only.is_empty() || only.iter().any(|name| matches(work, name));
-    Ok(works.into_iter().filter(chosen).collect())
-}
-
-#[cfg(test)]
-mod tests;

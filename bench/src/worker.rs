@@ -1,4 +1,4 @@
-//! Our process of a work; the protocol is that of `docs/benchmarks/peer.py`.
+//! Our process of a work; the protocol is that of `peer.py`.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -9,12 +9,11 @@ use candle_core::Device;
 
 use super::work::Work;
 use super::works;
-use crate::memory;
 
 /// Serves `work` on `device` until the input ends; `pictures` is the folder of those that it reads, if it does.
 ///
 /// # Errors
-/// When the work fails, or at a request that is neither `run` nor `peak`.
+/// When the work fails, or at a request other than `run`.
 pub fn serve(
     work: &Work,
     device: &Device,
@@ -25,7 +24,6 @@ pub fn serve(
     let mut run = works::prepare(work.task, device, pictures)?;
     drop(run()?);
     device.synchronize()?;
-    memory::forget_peak();
     let mut say = |answer: &str| {
         writeln!(answers, "{answer}")?;
         answers.flush()
@@ -41,8 +39,7 @@ pub fn serve(
                 drop(result);
                 say(&elapsed.as_secs_f64().to_string())?;
             }
-            "peak" => say(&memory::peak_mib().map_or_else(|| "unknown".to_owned(), |mib| mib.to_string()))?,
-            other => bail!("unknown request {other:?}; `ebm bench` starts this command"),
+            other => bail!("unknown request {other:?}; `bench/compare.py` starts this command"),
         }
     }
     Ok(())
@@ -51,26 +48,21 @@ pub fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pictures::Pictures;
-    use crate::work;
+    use crate::{pictures, work};
 
     /// Every work runs, at its tiny size.
     #[test]
     fn all_works_answer() {
         for work in [false, true].into_iter().flat_map(|gpu| work::works(true, gpu)) {
             let mut answers = Vec::new();
-            let pictures = Pictures::of(work.task).unwrap().map(|pictures| (pictures.folder(), pictures));
-            let folder = pictures.as_ref().map(|(folder, _)| folder.as_path());
-            serve(&work, &Device::Cpu, folder, &b"run\npeak\nrun\n"[..], &mut answers).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path().join("scenes");
+            pictures::write(work.task, &folder).unwrap();
+            serve(&work, &Device::Cpu, Some(&folder), &b"run\nrun\n"[..], &mut answers).unwrap();
             let answers = String::from_utf8(answers).unwrap();
             let lines: Vec<&str> = answers.lines().collect();
-            let &[ready, first, _, second] = &lines[..] else { panic!("{}: {answers}", work.name) };
-            assert_eq!(ready, "ready");
-            assert!(
-                [first, second].iter().all(|s| s.parse::<f64>().unwrap() > 0.0),
-                "{}: {answers}",
-                work.name
-            );
+            assert_eq!((lines.len(), lines[0]), (3, "ready"), "{}: {answers}", work.name);
+            assert!(lines[1..].iter().all(|s| s.parse::<f64>().unwrap() > 0.0), "{}: {answers}", work.name);
         }
     }
 

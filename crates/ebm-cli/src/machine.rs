@@ -1,19 +1,14 @@
-//! What the figures were measured on, and when.
+//! The machine that figures are measured on, and the day.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
-
 /// The machine, as far as its system tells.
-#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
     /// Logical cores that this process may use.
     pub cores: usize,
-    /// The caches that a core sees.
-    pub caches: String,
     /// Installed memory.
     pub memory: String,
     /// Vector instructions.
@@ -36,7 +31,6 @@ impl Machine {
         Self {
             cpu: known(value(&read("/proc/cpuinfo"), ':', "model name")),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            caches: known(caches()),
             memory: known(memory(&read("/proc/meminfo"))),
             instructions: instructions(),
             system: format!("{name} {} {}", kernel.trim(), std::env::consts::ARCH),
@@ -58,25 +52,6 @@ fn value(text: &str, separator: char, key: &str) -> Option<String> {
 fn memory(meminfo: &str) -> Option<String> {
     let kib: f64 = value(meminfo, ':', "MemTotal")?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
-}
-
-/// The caches that the first processor sees, smallest first.
-fn caches() -> Option<String> {
-    let folder = "/sys/devices/system/cpu/cpu0/cache";
-    let mut caches = Vec::new();
-    for index in 0.. {
-        let read = |file: &str| fs::read_to_string(format!("{folder}/index{index}/{file}"));
-        let (Ok(level), Ok(kind), Ok(size)) = (read("level"), read("type"), read("size")) else { break };
-        let kind = match kind.trim() {
-            "Data" => "d",
-            "Instruction" => "i",
-            _ => "",
-        };
-        let sharers = read("shared_cpu_list").unwrap_or_default();
-        let shared = if sharers.trim() == "0" { "per core" } else { "shared" };
-        caches.push(format!("L{}{kind} {}iB {shared}", level.trim(), size.trim()));
-    }
-    (!caches.is_empty()).then(|| caches.join(", "))
 }
 
 /// The vector instructions of this processor that matter here, found at run time.
@@ -104,6 +79,12 @@ pub fn instructions() -> String {
         Ok(used) if used.is_limited => format!("{found}; held to {}", used.newest),
         _ => found,
     }
+}
+
+/// The largest resident size of this process so far, in MiB.
+pub fn peak_mib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    value(&status, ':', "VmHWM")?.split(' ').next()?.parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
 /// Today in UTC, year-month-day.

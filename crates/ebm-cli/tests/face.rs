@@ -340,8 +340,7 @@ fn pan_and_tilt_are_measured_in_folds_over_people() {
 fn the_repositorys_networks_tell_ages() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let dir = tempfile::tempdir().unwrap();
-    let config = ebm_synth::heads::HeadConfig { size: 64, ..Default::default() };
-    let ages = ebm_synth::heads::generate_ages(dir.path(), &config, 4, ebm_seed::Key::new(1)).unwrap();
+    let ages = ebm_synth::faces::generate_ages(dir.path(), 64, 4, ebm_seed::Key::new(1)).unwrap();
     let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
     let output = ebm(&["predict", "age", text(&face)]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -9,7 +9,7 @@ use ebm_face::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages};
+use ebm_synth::faces::generate_ages;
 use serde_json::{Value, json};
 
 /// The tables of the supplement: σ of each row, and the paper's MAE.
@@ -29,8 +29,7 @@ fn published(task: &str) -> (Value, Value) {
 fn prepare(root: &Path) {
     let datasets = root.join("datasets");
     fs::create_dir_all(datasets.join("biwi")).unwrap();
-    let config = HeadConfig { size: 16, ..HeadConfig::default() };
-    let ages = generate_ages(&datasets.join("utkface"), &config, 24, Key::new(1)).unwrap();
+    let ages = generate_ages(&datasets.join("utkface"), 16, 24, Key::new(1)).unwrap();
     fs::rename(ages.split, datasets.join("utkface/utk_train.csv")).unwrap();
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     fs::copy(npz, datasets.join("biwi/BIWI_train.npz")).unwrap();

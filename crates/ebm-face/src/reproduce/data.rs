@@ -7,7 +7,7 @@ use ebm_data::faces::split::{Split, folder_of};
 use ebm_data::faces::utkface::UtkOptions;
 use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages, poses};
+use ebm_synth::faces::{generate_ages, poses};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
@@ -143,7 +143,6 @@ impl Data {
         progress: &mut dyn Progress,
     ) -> Result<Self> {
         let key = Key::new(DATA_SEED).split("faces").split(task.key());
-        let config = HeadConfig { size, ..HeadConfig::default() };
         let splits = [("train", sizes.train), ("validation", sizes.validation), ("test", sizes.test)];
         progress.begin("generating faces", splits.len());
         let mut made = Vec::new();
@@ -151,10 +150,10 @@ impl Data {
             let (key, name) = (key.split(name), format!("{name}-{size}-{count}"));
             made.push(Arc::new(match task {
                 Task::Age => {
-                    let ages = generate_ages(&root.join(&name), &config, count, key)?;
+                    let ages = generate_ages(&root.join(&name), size, count, key)?;
                     utkface::load(&ages.images, &ages.split, &UtkOptions::default())?
                 }
-                Task::HeadPose => Faces { faces: poses(&config, count, key)?, ..Faces::default() },
+                Task::HeadPose => Faces { faces: poses(size, count, key)?, ..Faces::default() },
             }));
             progress.advance(made.len(), &name);
         }

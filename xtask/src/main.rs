@@ -8,14 +8,12 @@ mod attack;
 mod check;
 mod ci;
 mod cuda_setup;
-mod docs_check;
 mod ebm;
 mod package;
 mod process;
-mod soak;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -54,11 +52,6 @@ enum Task {
         /// Where to; by default target/cuda-13.0.
         directory: Option<OsString>,
     },
-    /// Compare every number in a table of README.md and docs/ with the CSV file that it is from.
-    DocsCheck {
-        /// The folder of README.md and docs; by default the workspace's.
-        root: Option<PathBuf>,
-    },
     /// Run the quick part of what continuous integration runs: formatting, clippy, the tests beside the code and the rules.
     Check,
     /// Run what continuous integration runs: formatting, clippy, all tests, packages.
@@ -68,8 +61,6 @@ enum Task {
     /// Run the program on thousands of damaged inputs and through faults of the machine, and print the table
     /// of docs/reliability.md.
     Attack(attack::AttackArgs),
-    /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
-    Soak(soak::SoakArgs),
 }
 
 fn main() {
@@ -77,7 +68,7 @@ fn main() {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `check`, `ci`, `package`, `attack` and `soak`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `check`, `ci`, `package` and `attack`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
@@ -87,12 +78,10 @@ fn main() {
         Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
         Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
         Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
-        Task::DocsCheck { root } => docs_check::run(root.as_deref().unwrap_or(workspace_root())),
         Task::Check => check::run(workspace_root()),
         Task::Ci => ci::run(workspace_root()),
         Task::Package(args) => package::run(workspace_root(), &args),
         Task::Attack(args) => attack(workspace_root(), &args),
-        Task::Soak(args) => soak::run(workspace_root(), &args),
     };
     match result {
         Ok(code) => std::process::exit(code),

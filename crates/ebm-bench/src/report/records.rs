@@ -1,5 +1,5 @@
 //! The figures of the page as a CSV file, a record for each work, and the markers by which
-//! `cargo xtask docs-check` compares the page with it.
+//! `xtask/docs_tables.py` compares the page with it.
 
 use anyhow::Result;
 

@@ -12,7 +12,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use files::{read, root};
 
 /// Crates that are for this repository alone.
-const PRIVATE: [&str; 3] = ["ebm-fuzz", "ebm-testing", "xtask"];
+const PRIVATE: [&str; 2] = ["ebm-testing", "xtask"];
 
 fn packages() -> Vec<Package> {
     MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap().packages

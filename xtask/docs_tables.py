@@ -77,7 +77,7 @@ def written(cell, specification, records):
     records, expressions = holding(records, conditions.strip(" ]")), specification.split()
     if specification.startswith("="):
         found = next((text for record in records if (text := record[expressions[0][1:]])), "–")
-        return (cell if same(found, cell.strip()) else f" {found} ".rjust(len(cell))), None
+        return (cell if same(found, cell.strip()) else f" {found} ".rjust(len(cell) * cell.startswith("  "))), None
     numbers, values = list(NUMBER.finditer(cell)), [evaluated(expression, records) for expression in expressions]
     while len(values) > len(numbers) and expressions[len(values) - 1].startswith("sd(") and (values[-1] or 0) < 1e-12:
         values.pop()
@@ -127,7 +127,7 @@ def main(arguments):
             try:
                 rows = [] if match[1].strip() == "none" else list(rows_of(page, match[1], match[2] or "", lines))
             except (ValueError, LookupError, AttributeError, OSError) as error:
-                found.append((line, f"the marker above it: {error!r}"))
+                found.append((line, f"the marker above it: {type(error).__name__}: {error}"))
                 return match[0]
             found.extend((line + 2 + index, what) for index, (_, wrong) in enumerate(rows) for what in wrong)
             return match[0][:match.start(3) - match.start()] + "\n".join([*lines[:2], *([row for row, _ in rows] or lines[2:]), ""])

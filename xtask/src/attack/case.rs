@@ -15,23 +15,6 @@ const MOST_MEMORY: u64 = 2 << 30;
 const NO_MEMORY: i32 = 6;
 const PANICKED: i32 = 101;
 
-/// What must not happen.
-#[derive(Debug)]
-pub enum Fault {
-    /// A panic.
-    Panic,
-    /// An end by a signal that nobody sent, or without memory where there was enough.
-    Abort,
-    /// No end within the time of a case.
-    Hang,
-    /// More than 2 GiB.
-    Memory,
-    /// Another exit code than docs/exit_codes.md says, or a failure without a word.
-    Exit,
-    /// Bytes that are lost, other than they must be, or outside of their place.
-    Lost,
-}
-
 /// A case of a kind.
 pub struct Case<'a> {
     /// What is sound.
@@ -70,16 +53,16 @@ impl Case<'_> {
         // code.
         let starved = said.contains("memory allocation of");
         let fault = if timed_out {
-            Fault::Hang
+            "hang"
         } else if code == Some(PANICKED) || said.contains("panicked at") && !(fits && code == Some(NO_MEMORY))
         {
-            Fault::Panic
+            "panic"
         } else if peak > MOST_MEMORY || (code == Some(NO_MEMORY) && !fits && !starved) {
-            Fault::Memory
+            "above 2 GiB"
         } else if code.is_none() || (starved && !codes.contains(&NO_MEMORY)) {
-            Fault::Abort
+            "abort"
         } else if !fits || (code != Some(0) && said.is_empty()) {
-            Fault::Exit
+            "wrong exit"
         } else {
             return Ok(code);
         };
@@ -90,8 +73,8 @@ impl Case<'_> {
     }
 
     /// Notes a fault.
-    pub fn note(&mut self, fault: Fault, detail: &str) {
-        self.found.push(format!("{fault:?}: {detail}"));
+    pub fn note(&mut self, fault: &str, detail: &str) {
+        self.found.push(format!("{fault}: {detail}"));
     }
 
     /// Notes that a file has other bytes than it must have.
@@ -100,8 +83,8 @@ impl Case<'_> {
         if !found.as_ref().is_ok_and(|found| found == bytes) {
             let found = found.map(|found| found.len());
             self.note(
-                Fault::Lost,
-                format!("{}: {found:?} bytes, not the {} expected", path.display(), bytes.len()),
+                "bytes lost",
+                &format!("{}: {found:?} bytes, not the {} expected", path.display(), bytes.len()),
             );
         }
     }

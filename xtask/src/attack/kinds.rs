@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::base::{entries, files};
-use super::case::{Case, Fault};
+use super::case::Case;
 use super::damage::{self, HOSTILE};
 use super::program::{words, write};
 
@@ -36,7 +36,7 @@ impl Case<'_> {
     fn nothing_but(&mut self, folder: &Path, names: &[&str]) -> Result<()> {
         for path in entries(folder)? {
             if !names.iter().any(|name| path.file_name().is_some_and(|own| own == *name)) {
-                self.note(Fault::Lost, &format!("{} was written", path.display()));
+                self.note("written elsewhere", &path.display().to_string());
             }
         }
         Ok(())

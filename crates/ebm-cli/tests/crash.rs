@@ -33,7 +33,6 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
-    // `cargo xtask soak` asks for more.
     let kills_wanted = std::env::var("EBM_KILLS").map_or(20, |text| text.parse().unwrap());
     let case = Case::new(STEPS, 5);
     let whole = case.uninterrupted();

@@ -15,7 +15,7 @@ use rand::{Rng as _, RngCore as _};
 use server::Server;
 use sha2::{Digest as _, Sha256};
 
-/// How often the download is killed; `cargo xtask soak` asks for more.
+/// How often the download is killed; `EBM_DOWNLOAD_KILLS` may ask for more.
 fn kills_wanted() -> usize {
     std::env::var("EBM_DOWNLOAD_KILLS").map_or(20, |text| text.parse().unwrap())
 }

@@ -13,7 +13,6 @@
 //! | [`coco_tables`] | the same by category and by size of the objects |
 //! | [`error_breakdown`](mod@error_breakdown) | kinds of detection errors and what each costs |
 //! | [`image_errors`] | the score to draw boxes from, and the images with the most errors |
-//! | [`stratified`] | [`Matching`]: average precision and overlap of a part of the objects |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`tracking`] | success and precision of trackers by the conventions of the toolkits; annotations and result files |
@@ -36,7 +35,6 @@ pub mod image_errors;
 pub mod json;
 pub mod result_entries;
 pub mod stats;
-pub mod stratified;
 pub mod table;
 pub mod tracking;
 
@@ -54,7 +52,6 @@ pub use ground_truth::{GroundTruth, GroundTruthBox};
 pub use image_errors::{ImageErrors, OperatingPoint, image_errors, operating_point};
 pub use result_entries::{ResultEntry, read_entries, write_entries};
 pub use stats::{Spread, Summary};
-pub use stratified::Matching;
 pub use table::Table;
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};
 

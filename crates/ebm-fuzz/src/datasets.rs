@@ -11,7 +11,6 @@ use ebm_data::{
     unpack::{Budget, unpack},
 };
 use ebm_eval::{GroundTruth, read_results};
-use ebm_synth::scenes::read_attributes;
 
 use crate::{Refusal, Target, alone, folder, text};
 
@@ -81,10 +80,7 @@ fn coco_seeds() -> Vec<Vec<u8>> {
         "categories":[{"id":3,"name":"disc","supercategory":"s"},{"id":7,"name":"ring"}],
         "annotations":[{"id":5,"image_id":1,"category_id":3,"bbox":[1,2,3.5,4],"area":14,"iscrowd":0,
         "segmentation":[[1,2,4.5,2,4.5,6]]},{"id":6,"image_id":2,"category_id":7,"bbox":[0,0,8,8],"area":64,"iscrowd":1}]}"#;
-    let generated = r#"{"images":[{"id":1,"file_name":"a.jpg","width":9,"height":7}],"categories":[{"id":3,"name":"disc"}],
-        "annotations":[{"id":5,"image_id":1,"category_id":3,"bbox":[1,2,3,4],"area":12,"iscrowd":0,"occlusion":0.1,
-        "truncation":0,"blur":0.5,"fading_side":false}]}"#;
-    vec![plain.into(), generated.into()]
+    vec![plain.into()]
 }
 
 fn read_coco(path: &Path) -> Result<(), Refusal> {
@@ -99,7 +95,6 @@ fn read_coco(path: &Path) -> Result<(), Refusal> {
         CocoDataset::load(path, images, &load(Purpose::Train, None)).map(drop),
         CocoDataset::load(path, images, &load(Purpose::Eval, Some(90))).map(drop),
         check_coco(path, images, &CheckOptions { decode: false }).map(drop),
-        read_attributes(path).map(drop),
     ];
     GroundTruth::read(path).map(drop).or_else(|_| GroundTruth::read_test_set(path).map(drop))?;
     // Few files are for all of them; whoever takes one has read it.

@@ -226,7 +226,7 @@ fn sound_line(case: &mut Case<'_>) -> Vec<OsString> {
         3 => [words("eval detection --detector {} --limit 1", &[&base.detector()]), scenes].concat(),
         4 => base.training(Path::new("run"), 1),
         5 => words("weights convert {} out.safetensors --half --json", &[&base.detector()]),
-        6 => words("reproduce detection --dry-run --scale mini --seeds 1 --set a.b=1", &[]),
+        6 => words("reproduce detection --smoke --scale mini --seeds 1 --set a.b=1", &[]),
         _ => words("eval tracking --dataset other --annotations a --results b --json", &[]),
     }
 }

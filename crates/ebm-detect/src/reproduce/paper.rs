@@ -95,12 +95,7 @@ pub fn paper(
 }
 
 /// Batches of images as they come: features are computed for every batch, nothing is cached.
-pub(super) fn streamed(
-    config: &ExperimentConfig,
-    dataset: Arc<CocoDataset>,
-    device: &Device,
-    workers: usize,
-) -> Source {
+fn streamed(config: &ExperimentConfig, dataset: Arc<CocoDataset>, device: &Device, workers: usize) -> Source {
     let (transform, convention) = (config.detector.input.transform(), config.detector.convention.into());
     let device = device.clone();
     Box::new(move |_, batch, key, _| {

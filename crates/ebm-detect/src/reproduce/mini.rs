@@ -1,6 +1,6 @@
 //! Mini scale: generated scenes and a small detector; minutes on a CPU and no download.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::path::PathBuf;
 
 use ebm_data::coco::Purpose;
 use ebm_seed::Key;
@@ -9,14 +9,13 @@ use ebm_train::Progress;
 
 use super::{
     base::BaseOptions,
-    frozen::FrozenFeatures,
+    frozen::Splits,
     setup::{Setup, Split, StudyOptions, load_dataset},
 };
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
     error::Result,
     feature_cache::FeatureCache,
-    weights::classes,
 };
 
 /// What to run and where.
@@ -55,35 +54,15 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
 
     let load = || load_dataset(&train.annotations, &train.images, Purpose::Train, &config.detector);
     let weights = options.base.open(config, load, DATA_SEED, study, progress)?;
-    let detector = Rc::new(weights.detector(&config.detector)?);
-    let mut dataset = load()?;
-    dataset.images.truncate(scenes.heads);
-    let classes = classes(&dataset);
-    let features = FrozenFeatures {
-        config: config.clone(),
-        detector: detector.clone(),
-        dataset: Arc::new(dataset),
-        device: study.device.clone(),
-        workers: study.workers,
-        batch: FeatureCache::AT_ONCE,
-    };
-    Ok(Setup {
-        config: config.clone(),
-        detector,
-        digest: weights.digest()?,
-        weights: weights.into_tensors(),
-        classes,
-        source: features.into_source(),
-        validation: Rc::new(validation),
-        test: Rc::new(test),
-        study: study.clone(),
-    })
+    let mut train = load()?;
+    train.images.truncate(scenes.heads);
+    Setup::frozen(config, weights, Splits { train, validation, test }, FeatureCache::AT_ONCE, study)
 }
 
 impl MiniOptions {
     fn split(&self, name: &str, count: usize, detector: &DetectorConfig) -> Result<Split> {
         let set = self.generate(name, count)?;
-        Split::open(name, set.annotations, set.images, BATCH, detector)
+        Split::open(name, set.annotations, &set.images, BATCH, detector)
     }
 
     fn generate(&self, name: &str, count: usize) -> Result<GeneratedSet> {

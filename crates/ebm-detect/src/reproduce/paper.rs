@@ -79,7 +79,7 @@ pub fn paper(
     let (annotations, images) = options.split("train");
     let train = Arc::new(load_dataset(&annotations, &images, Purpose::Train, &config.detector)?);
     let (annotations, images) = options.split("val");
-    let test = Rc::new(Split::open("val2017", annotations, images, 1, &config.detector)?);
+    let test = Rc::new(Split::open("val2017", annotations, &images, 1, &config.detector)?);
     progress.end();
     Ok(Setup {
         digest: weights.digest()?,

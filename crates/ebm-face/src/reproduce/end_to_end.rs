@@ -9,11 +9,11 @@ use ebm_data::faces::Faces;
 use ebm_train::{Group, Progress};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, Wanted, methods, reproduce};
+use super::heads::{Entry, Seen, Wanted, reproduce};
 use super::{Options, Outcome};
 use crate::config::ExperimentConfig;
 use crate::features::FeatureTable;
-use crate::network::{ENERGY, TRUNK};
+use crate::network::TRUNK;
 use crate::saved::{BackboneSource, TrainedHead};
 use crate::training::{WholeNetwork, WholeTraining};
 use crate::{BackboneConfig, Error, Result};

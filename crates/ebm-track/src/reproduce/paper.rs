@@ -3,16 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
 use ebm_eval::tracking::{Convention, TestSet};
-use ebm_nn::params::ParamStore;
-use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
-use ebm_synth::videos::{VideoConfig, generate};
 use ebm_train::Progress;
 
 use super::chosen::Chosen;
@@ -21,10 +17,9 @@ use super::data::{loader_of, pair_sampler, pairs_key};
 use super::find_backbone;
 use super::study::Study;
 use crate::backbone::Backbone;
-use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
-use crate::training::{BoxModuleTask, BoxTraining, CropStream, StreamPairs};
+use crate::training::{CropStream, StreamPairs};
 
 /// What to run and where.
 #[derive(Clone, Debug)]

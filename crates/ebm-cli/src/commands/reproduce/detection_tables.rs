@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_detect::config::{ExperimentConfig, MethodConfig, TradeConfig};
+use ebm_detect::config::{MethodConfig, TradeConfig};
 use ebm_detect::reproduce::{AblationRow, Row, StepLengthRow, TradeRow};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_plot::{PointPanel, PointPlot};

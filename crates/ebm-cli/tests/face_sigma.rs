@@ -121,27 +121,3 @@ fn sigma_is_studied_end_to_end_and_on_features() {
         }
     }
 }
-
-#[test]
-fn a_dry_run_takes_two_steps_of_every_proposal() {
-    let dir = tempfile::tempdir().unwrap();
-    prepare(dir.path());
-    for (task, networks, others) in [
-        ("age", 9, ["ablation-0", "ablation-2", "ablation-3"].as_slice()),
-        ("head-pose", 7, &["ablation-0", "ablation-2", "ablation-3", "ablation-4"]),
-    ] {
-        let without = reproduce(dir.path(), task, "paper", &["--dry-run"]);
-        assert_eq!(without["steps"].as_array().unwrap().len(), networks);
-        let with = reproduce(dir.path(), task, "paper", &["--dry-run", "--ablation", "sigma"]);
-        let steps = with["steps"].as_array().unwrap();
-        let names: Vec<&str> =
-            steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
-        assert_eq!(names, others);
-        assert!(steps.iter().all(|step| step["losses"].as_array().unwrap().len() == 2));
-        assert!(with["plan"].to_string().contains("ablation-0: "), "{}", with["plan"]);
-    }
-    // Nowhere else is it taken for a training.
-    let output = command(dir.path(), "age", "frozen", &["--dry-run"]).output().unwrap();
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--scale paper"));
-}

@@ -85,13 +85,8 @@ pub enum Error {
         what: &'static str,
     },
     /// The evaluator refused what our checks let through.
-    #[error("{origin}: {source}")]
-    Evaluator {
-        /// The annotations' file, or "annotations in memory".
-        origin: String,
-        /// The evaluator's reason.
-        source: hotcoco::Error,
-    },
+    #[error("these detections cannot be scored on these annotations: {0}")]
+    Evaluator(#[from] hotcoco::Error),
     /// A statistic of no values.
     #[error("no values to summarise; pass at least one seed's result")]
     NoValues,

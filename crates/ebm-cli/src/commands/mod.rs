@@ -9,7 +9,6 @@ pub mod doctor;
 pub mod eval;
 pub mod eval_detection;
 pub mod eval_face;
-pub mod eval_strata;
 pub mod eval_table;
 pub mod eval_tracking;
 pub mod export;

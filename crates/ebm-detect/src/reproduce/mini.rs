@@ -1,22 +1,21 @@
 //! Mini scale: generated scenes and a small detector; minutes on a CPU and no download.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::path::PathBuf;
 
 use ebm_data::coco::Purpose;
 use ebm_seed::Key;
-use ebm_synth::scenes::{self, Difficulty, GeneratedSet, SceneConfig};
+use ebm_synth::scenes::{self, GeneratedSet, SceneConfig};
 use ebm_train::Progress;
 
 use super::{
     base::BaseOptions,
-    frozen::FrozenFeatures,
+    frozen::Splits,
     setup::{Setup, Split, StudyOptions, load_dataset},
 };
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
     error::Result,
     feature_cache::FeatureCache,
-    weights::classes,
 };
 
 /// What to run and where.
@@ -33,9 +32,6 @@ pub struct MiniOptions {
 /// Root of all seeds of the data and the detector: the same for every run, so that results compare.
 const DATA_SEED: u64 = 2020;
 const BATCH: usize = 10;
-/// The levels of difficulty.
-pub const LEVELS: [(&str, Difficulty); 3] =
-    [("easy", Difficulty::Easy), ("normal", Difficulty::Normal), ("hard", Difficulty::Hard)];
 
 /// Generates the scenes, makes the detector and its features; see the crate's `configs/mini.toml` for the
 /// settings.
@@ -49,63 +45,28 @@ pub fn mini(config: &ExperimentConfig, options: &MiniOptions, progress: &mut dyn
     // The branches never need more than the detector saw; without it their share is enough.
     let scenes = config.scenes()?;
     let count = if options.base.from_scratch { scenes.base } else { scenes.heads };
-    let train = options.generate(&format!("train-{count}"), Difficulty::Normal, count)?;
+    let train = options.generate(&format!("train-{count}"), count)?;
     progress.advance(1, "train");
-    let validation = options.split("validation", Difficulty::Normal, scenes.validation, &config.detector)?;
+    let validation = options.split("validation", scenes.validation, &config.detector)?;
     progress.advance(2, "validation");
-    let test = options.split("test", Difficulty::Normal, scenes.test, &config.detector)?;
+    let test = options.split("test", scenes.test, &config.detector)?;
     progress.end();
 
     let load = || load_dataset(&train.annotations, &train.images, Purpose::Train, &config.detector);
     let weights = options.base.open(config, load, DATA_SEED, study, progress)?;
-    let detector = Rc::new(weights.detector(&config.detector)?);
-    let mut dataset = load()?;
-    dataset.images.truncate(scenes.heads);
-    let classes = classes(&dataset);
-    let features = FrozenFeatures {
-        config: config.clone(),
-        detector: detector.clone(),
-        dataset: Arc::new(dataset),
-        device: study.device.clone(),
-        workers: study.workers,
-        batch: FeatureCache::AT_ONCE,
-    };
-    Ok(Setup {
-        config: config.clone(),
-        detector,
-        digest: weights.digest()?,
-        weights: weights.into_tensors(),
-        classes,
-        source: features.into_source(),
-        validation: Rc::new(validation),
-        test: Rc::new(test),
-        study: study.clone(),
-    })
+    let mut train = load()?;
+    train.images.truncate(scenes.heads);
+    Setup::frozen(config, weights, Splits { train, validation, test }, FeatureCache::AT_ONCE, study)
 }
 
 impl MiniOptions {
-    /// Test scenes of each level of difficulty, as many as the test split has.
-    ///
-    /// # Errors
-    /// When they can not be written.
-    pub fn levels(&self, config: &ExperimentConfig) -> Result<Vec<Split>> {
-        let count = config.scenes()?.test;
-        LEVELS.into_iter().map(|(name, level)| self.split(name, level, count, &config.detector)).collect()
+    fn split(&self, name: &str, count: usize, detector: &DetectorConfig) -> Result<Split> {
+        let set = self.generate(name, count)?;
+        Split::open(name, set.annotations, &set.images, BATCH, detector)
     }
 
-    fn split(
-        &self,
-        name: &str,
-        difficulty: Difficulty,
-        count: usize,
-        detector: &DetectorConfig,
-    ) -> Result<Split> {
-        let set = self.generate(name, difficulty, count)?;
-        Split::open(name, set.annotations, set.images, BATCH, detector)
-    }
-
-    fn generate(&self, name: &str, difficulty: Difficulty, count: usize) -> Result<GeneratedSet> {
+    fn generate(&self, name: &str, count: usize) -> Result<GeneratedSet> {
         let key = Key::new(DATA_SEED).split("scenes").split(name);
-        Ok(scenes::generate(&self.data.join(name), &SceneConfig::preset(difficulty), count, key)?)
+        Ok(scenes::generate(&self.data.join(name), &SceneConfig::default(), count, key)?)
     }
 }

@@ -1,23 +1,18 @@
 //! Real images: people, nuclei, or a user's own folder of the same form.
 
-use std::{
-    path::{Path, PathBuf},
-    rc::Rc,
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use ebm_data::coco::{CocoDataset, Purpose};
 use ebm_train::Progress;
 
 use super::{
     base::BaseOptions,
-    frozen::FrozenFeatures,
+    frozen::Splits,
     setup::{Setup, Split, StudyOptions, load_dataset},
 };
 use crate::{
     config::{DetectorConfig, ExperimentConfig},
     error::{Error, Result},
-    weights::classes,
 };
 
 /// What to run and where.
@@ -45,7 +40,7 @@ pub fn real(config: &ExperimentConfig, options: &RealOptions, progress: &mut dyn
     let images = options.data.join("images");
     let open = |name: &str| {
         let annotations = options.data.join(format!("{name}.json"));
-        Split::open(name, annotations, images.clone(), 1, &config.detector)
+        Split::open(name, annotations, &images, 1, &config.detector)
     };
     progress.begin("reading annotations", 3);
     let train = training_images(&options.data, &images, &config.detector)?;
@@ -56,28 +51,8 @@ pub fn real(config: &ExperimentConfig, options: &RealOptions, progress: &mut dyn
     progress.end();
 
     let weights = options.base.open(config, || Ok(train.clone()), DETECTOR_SEED, study, progress)?;
-    let detector = Rc::new(weights.detector(&config.detector)?);
-    let classes = classes(&train);
-    let features = FrozenFeatures {
-        config: config.clone(),
-        detector: detector.clone(),
-        dataset: Arc::new(train),
-        device: study.device.clone(),
-        workers: study.workers,
-        // Photographs have many sizes; each is padded as it is in prediction.
-        batch: 1,
-    };
-    Ok(Setup {
-        config: config.clone(),
-        detector,
-        digest: weights.digest()?,
-        weights: weights.into_tensors(),
-        classes,
-        source: features.into_source(),
-        validation: Rc::new(validation),
-        test: Rc::new(test),
-        study: study.clone(),
-    })
+    // Photographs have many sizes; each is padded as it is in prediction.
+    Setup::frozen(config, weights, Splits { train, validation, test }, 1, study)
 }
 
 /// The images of all `train*.json` in `folder`.

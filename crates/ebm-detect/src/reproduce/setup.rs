@@ -36,8 +36,6 @@ pub struct Split {
     pub name: String,
     /// COCO's annotation file.
     pub annotations: PathBuf,
-    /// Where its images are.
-    pub images: PathBuf,
     /// Its images with their objects.
     pub dataset: Arc<CocoDataset>,
     pub(super) truth: GroundTruth,
@@ -46,20 +44,20 @@ pub struct Split {
 }
 
 impl Split {
-    /// Reads the annotations for a detector; `batch` images will be run at a time.
+    /// Reads the annotations of the images in the folder `images` for a detector; `batch` images will be run at a time.
     ///
     /// # Errors
     /// When they can not be read, or an image is not there.
     pub fn open(
         name: &str,
         annotations: PathBuf,
-        images: PathBuf,
+        images: &Path,
         batch: usize,
         detector: &DetectorConfig,
     ) -> Result<Self> {
-        let dataset = Arc::new(load_dataset(&annotations, &images, Purpose::Eval, detector)?);
+        let dataset = Arc::new(load_dataset(&annotations, images, Purpose::Eval, detector)?);
         let truth = GroundTruth::read(&annotations)?;
-        Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
+        Ok(Self { name: name.to_owned(), annotations, dataset, truth, batch })
     }
 
     /// How good detections of it are.
@@ -328,14 +326,9 @@ impl Setup {
         }
     }
 
-    /// Writes COCO's result file of some detections on a split.
-    pub(super) fn keep(&self, split: &Split, name: &str, detections: &[Detection]) -> Result<()> {
-        let file = if split.name == self.test.name {
-            format!("detections-{name}.json")
-        } else {
-            format!("detections-{}-{name}.json", split.name)
-        };
-        Ok(write_results(&self.study.run.join(file), detections)?)
+    /// Writes COCO's result file of some detections on the test images.
+    pub(super) fn keep(&self, name: &str, detections: &[Detection]) -> Result<()> {
+        Ok(write_results(&self.study.run.join(format!("detections-{name}.json")), detections)?)
     }
 }
 

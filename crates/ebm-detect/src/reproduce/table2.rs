@@ -7,7 +7,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AveragePrecision, Split,
+    AveragePrecision,
     setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
@@ -48,7 +48,7 @@ pub fn table2(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
     let trained = setup.trained(methods, seeds, progress)?;
-    setup.compare(&setup.test, &trained, methods, seeds, progress)
+    setup.compare(&trained, methods, seeds, progress)
 }
 
 impl Setup {
@@ -82,22 +82,21 @@ impl Setup {
         Ok(all)
     }
 
-    /// Faster-RCNN, if it is among the methods, and every branch on a split; their detections are written to
+    /// Faster-RCNN, if it is among the methods, and every branch on the test images; their detections are written to
     /// the run.
-    pub(super) fn compare(
+    fn compare(
         &self,
-        split: &Split,
         trained: &[Trained],
         methods: &[MethodConfig],
         seeds: u64,
         progress: &mut dyn Progress,
     ) -> Result<Vec<Row>> {
-        let evaluation = self.evaluate(split, &heads(trained), progress)?;
+        let evaluation = self.evaluate(&self.test, &heads(trained), progress)?;
         let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
             Ok(Row {
                 method: method.to_owned(),
                 seed,
-                precision: split.score(found)?,
+                precision: self.test.score(found)?,
                 ap_before: None,
                 frames_per_second: evaluation.frames_per_second(duration),
                 boxes_per_second: None,
@@ -105,7 +104,7 @@ impl Setup {
             })
         };
         let (mut rows, direct) = (Vec::new(), &evaluation.direct);
-        self.keep(split, ExperimentConfig::DIRECT, &direct.detections)?;
+        self.keep(ExperimentConfig::DIRECT, &direct.detections)?;
         if methods.iter().any(|method| !method.is_trained()) {
             let row = row(ExperimentConfig::DIRECT, 0, &direct.detections, direct.duration)?;
             rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
@@ -116,15 +115,15 @@ impl Setup {
             match branch {
                 Branch::Density(_) => {
                     let Some(found) = densities.next() else { continue };
-                    self.keep(split, &name, &found.detections)?;
+                    self.keep(&name, &found.detections)?;
                     rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
                 }
                 Branch::Confidence(_) => {
                     let Some(found) = confidences.next() else { continue };
-                    self.keep(split, &format!("{name}-before"), &found.before)?;
-                    self.keep(split, &name, &found.after)?;
+                    self.keep(&format!("{name}-before"), &found.before)?;
+                    self.keep(&name, &found.after)?;
                     rows.push(Row {
-                        ap_before: Some(split.score(&found.before)?.ap),
+                        ap_before: Some(self.test.score(&found.before)?.ap),
                         boxes_per_second: Some(found.boxes_per_second()),
                         step_factor: *step_factor,
                         ..row(&method.key, *seed, &found.after, found.duration)?

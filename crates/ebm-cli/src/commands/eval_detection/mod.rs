@@ -50,7 +50,7 @@ pub struct DetectionArgs {
     /// Only the first so many images, by id.
     #[arg(long)]
     limit: Option<usize>,
-    /// Average precision by category and by size of the objects, too.
+    /// Average precision by category, too.
     #[arg(long)]
     per_class: bool,
     /// What kinds of errors there are and what each costs in AP50, too.
@@ -124,7 +124,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         }
     }
 
-    let wanted = Wanted { tables: args.per_class, errors: args.errors };
+    let wanted = Wanted { categories: args.per_class, errors: args.errors };
     let mut reports = Vec::with_capacity(sets.len());
     for (name, detections) in &sets {
         reports.push(Report::new(name, &truth, detections, &wanted)?);

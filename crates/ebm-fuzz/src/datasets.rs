@@ -210,8 +210,8 @@ fn tar_seeds() -> Vec<Vec<u8>> {
 
 fn read_archive(path: &Path) -> Result<(), Refusal> {
     let target = folder(path).join("unpacked");
-    let budget = Budget { max_entries: 100, max_entry_bytes: 1 << 20, max_total_bytes: 2 << 20 };
-    let result = unpack(path, &target, &budget);
+    let budget = Budget { max_entries: 100, max_bytes: 2 << 20 };
+    let result = unpack(path, &target, &budget, false);
     match std::fs::remove_dir_all(&target) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}

@@ -72,7 +72,8 @@ pub fn unpack(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Resu
     if sink.unpacked.files == 0 {
         return Err(sink.refuse("it holds no file"));
     }
-    let marker = serde_json::to_vec(&sink.unpacked).map_err(|error| Error::io("write", target, error.into()))?;
+    let marker =
+        serde_json::to_vec(&sink.unpacked).map_err(|error| Error::io("write", target, error.into()))?;
     let unpacked = sink.unpacked;
     let whole = if top { only_folder(archive, staging.path())? } else { staging.path().to_owned() };
     write_atomic(&whole.join(MARKER), &marker)?;
@@ -180,9 +181,15 @@ impl Sink<'_> {
         while let Some(part) = parts.next() {
             path.push(part);
             let to_file = parts.peek().is_none() && !is_folder;
-            let made = if to_file { File::create_new(&path).map(Some) } else { fs::create_dir(&path).map(|()| None) };
+            let made = if to_file {
+                File::create_new(&path).map(Some)
+            } else {
+                fs::create_dir(&path).map(|()| None)
+            };
             let file = match made {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && !to_file && path.is_dir() => continue,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && !to_file && path.is_dir() => {
+                    continue;
+                }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     return refuse(self, "it occurs twice".to_owned());
                 }

@@ -165,7 +165,9 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions(), fs::metadata(&plain).unwrap().permissions());
-        assert!(replace(&folder, b"x", Durability::Atomic).unwrap_err().to_string().contains("it is a folder"));
+        assert!(
+            replace(&folder, b"x", Durability::Atomic).unwrap_err().to_string().contains("it is a folder")
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 

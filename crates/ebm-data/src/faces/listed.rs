@@ -29,7 +29,7 @@ impl Row {
         if stays_inside(&self.file) {
             return Ok(());
         }
-        Err(Finding::new(DefectCode::BadFileName, format!("line {}: {:?}", self.line, self.file)))
+        Err(Finding::new(DefectCode::BadAnnotation, format!("line {}: {:?}", self.line, self.file)))
     }
 
     /// Its file in the directory `images`; with `check` only if it is there.
@@ -54,7 +54,7 @@ impl Collector<'_> {
         for row in rows {
             let mut outcome = check(row);
             if outcome.is_ok() && !seen.insert(row.file.as_str()) {
-                outcome = Err(Finding::new(DefectCode::DuplicateFileName, format!("line {}", row.line)));
+                outcome = Err(Finding::new(DefectCode::DuplicateId, format!("line {}", row.line)));
             }
             self.push(split, &row.file, outcome);
         }
@@ -116,7 +116,7 @@ pub fn load(images: &Path, split: &Path, angles: &[&str], tolerance: &Tolerance)
             let angle = text.trim().parse::<f32>().ok().filter(|angle| angle.abs() <= MAX_ANGLE);
             angle.ok_or_else(|| {
                 let detail = format!("line {}: {text:?} is no angle from -180 to 180 degrees", row.line);
-                Finding::new(DefectCode::BadPose, detail)
+                Finding::new(DefectCode::BadAnnotation, detail)
             })
         };
         let target = row.numbers.iter().map(angle).collect::<std::result::Result<_, _>>()?;

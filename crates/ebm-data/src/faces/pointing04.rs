@@ -93,10 +93,10 @@ fn people(root: &Path) -> Result<Vec<String>> {
 /// The crop and the pose of a photograph.
 fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4], Vec<f32>), Finding> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
+    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
     let file = path.with_extension("txt");
     if !file.is_file() {
-        return Err(Finding::new(DefectCode::MissingAnnotation, file.display().to_string()));
+        return Err(Finding::new(DefectCode::BadAnnotation, file.display().to_string()));
     }
     let [x, y, width, height] = read_box(&file)
         .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("{}: {detail}", file.display())))?;
@@ -104,14 +104,14 @@ fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4],
         read_header(path).map_err(|error| Finding::new(DefectCode::UnreadableImage, error.to_string()))?;
     let say = |what: &str| format!("{}: the box {x} {y} {width} {height} {what}", file.display());
     if !(width > 0. && height > 0.) {
-        return Err(Finding::new(DefectCode::BoxEmpty, say("is empty")));
+        return Err(Finding::new(DefectCode::BadBox, say("is empty")));
     }
     let [columns, rows] = [header.width, header.height].map(|side| side as f64);
     let overlaps =
         |centre: f64, side: f64, length: f64| centre + side / 2. > 0. && centre - side / 2. < length;
     if !(overlaps(x, width, columns) && overlaps(y, height, rows) && width <= columns && height <= rows) {
         let of = format!("does not lie in the image of {columns}x{rows} pixels");
-        return Err(Finding::new(DefectCode::BoxOutside, say(&of)));
+        return Err(Finding::new(DefectCode::BadBox, say(&of)));
     }
     Ok((square_about([x, y, width, height], scale), target))
 }

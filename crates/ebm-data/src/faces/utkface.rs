@@ -112,7 +112,7 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
 fn label(row: &Row) -> std::result::Result<f32, Finding> {
     let label = row.numbers[0].trim().parse::<f32>().ok().filter(|label| label.is_finite());
     label.ok_or_else(|| {
-        Finding::new(DefectCode::BadAge, format!("line {}: label {:?}", row.line, row.numbers[0]))
+        Finding::new(DefectCode::BadAnnotation, format!("line {}: label {:?}", row.line, row.numbers[0]))
     })
 }
 
@@ -149,13 +149,13 @@ fn check_row(
     row.check_name()?;
     let age = label(row)? + shift;
     check_age(age)
-        .map_err(|detail| Finding::new(DefectCode::BadAge, format!("line {}: {detail}", row.line)))?;
+        .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("line {}: {detail}", row.line)))?;
     if options.shift.is_none() {
         let named = age_of_name(&row.file).map_err(bad_age)?;
         if named != age {
             let label = &row.numbers[0];
             let detail = format!("line {}: label {label} is age {age}, the name tells {named}", row.line);
-            return Err(Finding::new(DefectCode::AgeMismatch, detail));
+            return Err(Finding::new(DefectCode::BadAnnotation, detail));
         }
     }
     Ok(face(&row.file, row.path(images, options.check_files)?, age))
@@ -166,7 +166,7 @@ fn check_age(age: f32) -> std::result::Result<f32, String> {
 }
 
 fn bad_age(error: Error) -> Finding {
-    Finding::new(DefectCode::BadAge, error.to_string())
+    Finding::new(DefectCode::BadAnnotation, error.to_string())
 }
 
 fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {

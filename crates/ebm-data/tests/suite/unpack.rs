@@ -169,9 +169,11 @@ fn only_a_regular_file_is_an_archive() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
-    for (archive, what) in
-        [(&*pipe, "a pipe or a device"), (Path::new("/dev/zero"), "a pipe or a device"), (dir.path(), "a folder")]
-    {
+    for (archive, what) in [
+        (&*pipe, "a pipe or a device"),
+        (Path::new("/dev/zero"), "a pipe or a device"),
+        (dir.path(), "a folder"),
+    ] {
         let error = open(archive, &dir.path().join("target")).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
@@ -212,10 +214,7 @@ fn what_is_no_archive_is_said() {
         assert!(matches!(error, Error::Archive { .. }), "{error}");
         assert!(!dir.path().join("t").exists());
     }
-    assert!(matches!(
-        open(&dir.path().join("none"), &dir.path().join("t")),
-        Err(Error::Io { .. })
-    ));
+    assert!(matches!(open(&dir.path().join("none"), &dir.path().join("t")), Err(Error::Io { .. })));
 }
 
 /// Cut anywhere, an archive is refused or, where only padding is lost, unpacked whole; changed anywhere, it

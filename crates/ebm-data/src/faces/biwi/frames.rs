@@ -121,11 +121,12 @@ fn read_frame(
             return Err(Finding::new(DefectCode::MissingFile, file.display().to_string()));
         }
     }
-    let (matrix, center) = read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
-    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::NotRotation, detail))?;
+    let (matrix, center) =
+        read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
+    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
     let target = check_angles(angles(&matrix))?;
     let region =
-        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::HeadOutside, detail))?;
+        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::BadBox, detail))?;
     Ok((Pixels::Region { path, region }, target))
 }
 

@@ -140,8 +140,9 @@ impl Tolerance {
         Err(Error::Argument { name: "max_bad_fraction", detail })
     }
 
-    /// Writes the report, if one is asked for and there is something to tell.
+    /// Writes the report, if one is asked for and there is something to tell; fails for a fraction that is none.
     pub(crate) fn list(&self, quarantine: &Quarantine) -> Result<()> {
+        self.validate()?;
         let report = self.report.as_deref().filter(|_| !quarantine.defects.is_empty());
         report.map_or(Ok(()), |path| quarantine.write_jsonl(path))
     }

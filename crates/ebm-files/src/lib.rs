@@ -124,11 +124,11 @@ pub fn remove_all(path: &Path) -> io::Result<()> {
 }
 
 fn check_regular(found: &Metadata) -> io::Result<()> {
-    let what = match () {
-        () if found.is_file() => return Ok(()),
-        () if found.is_dir() => "a folder",
-        () if found.is_symlink() => "a symbolic link",
-        () => "a pipe or a device",
+    let what = match (found.is_file(), found.is_dir(), found.is_symlink()) {
+        (true, ..) => return Ok(()),
+        (_, true, _) => "a folder",
+        (.., true) => "a symbolic link",
+        _ => "a pipe or a device",
     };
     let why = format!("it is {what}, and only regular files are read and replaced");
     Err(io::Error::new(ErrorKind::InvalidInput, why))

@@ -69,7 +69,7 @@ pub fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
 
 /// A category as written.
 #[derive(serde::Deserialize)]
-#[serde(from = "CategoryFields")]
+#[serde(from = "Value")]
 pub struct CategoryRecord {
     /// Its id.
     pub id: Field<u64>,
@@ -79,7 +79,7 @@ pub struct CategoryRecord {
 
 /// An image as written.
 #[derive(serde::Deserialize)]
-#[serde(from = "ImageFields")]
+#[serde(from = "Value")]
 pub struct ImageRecord {
     /// Its id.
     pub id: Field<u64>,
@@ -110,26 +110,6 @@ pub struct AnnotationRecord {
 }
 
 #[derive(serde::Deserialize)]
-struct CategoryFields {
-    #[serde(default)]
-    id: Value,
-    #[serde(default)]
-    name: Value,
-}
-
-#[derive(serde::Deserialize)]
-struct ImageFields {
-    #[serde(default)]
-    id: Value,
-    #[serde(default)]
-    file_name: Value,
-    #[serde(default)]
-    width: Value,
-    #[serde(default)]
-    height: Value,
-}
-
-#[derive(serde::Deserialize)]
 struct AnnotationFields {
     #[serde(default)]
     id: Value,
@@ -145,25 +125,25 @@ struct AnnotationFields {
     iscrowd: Value,
 }
 
-impl From<CategoryFields> for CategoryRecord {
-    fn from(fields: CategoryFields) -> Self {
-        let name = fields.name.as_str().map(str::to_owned);
-        Self { id: integer("id", &fields.id), name: name.ok_or_else(|| misfit("name", &fields.name)) }
+impl From<Value> for CategoryRecord {
+    fn from(fields: Value) -> Self {
+        let name = fields["name"].as_str().map(str::to_owned);
+        Self { id: integer("id", &fields["id"]), name: name.ok_or_else(|| misfit("name", &fields["name"])) }
     }
 }
 
-impl From<ImageFields> for ImageRecord {
-    fn from(fields: ImageFields) -> Self {
-        let side = |name, value| {
-            let side = usize::try_from(integer(name, value)?).ok();
-            side.filter(|&side| side > 0).ok_or_else(|| misfit(name, value))
+impl From<Value> for ImageRecord {
+    fn from(fields: Value) -> Self {
+        let side = |name: &str| {
+            let side = fields[name].as_u64().and_then(|side| usize::try_from(side).ok());
+            side.filter(|&side| side > 0).ok_or_else(|| misfit(name, &fields[name]))
         };
-        let file_name = fields.file_name.as_str().filter(|name| stays_inside(name)).map(str::to_owned);
+        let file_name = fields["file_name"].as_str().filter(|name| stays_inside(name)).map(str::to_owned);
         Self {
-            id: integer("id", &fields.id),
-            file_name: file_name.ok_or_else(|| misfit("file_name", &fields.file_name)),
-            width: side("width", &fields.width),
-            height: side("height", &fields.height),
+            id: integer("id", &fields["id"]),
+            file_name: file_name.ok_or_else(|| misfit("file_name", &fields["file_name"])),
+            width: side("width"),
+            height: side("height"),
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::tolerance::{Collector, Tolerance};
-use super::{Face, Faces, Pixels};
+use super::{Face, Faces, Pixels, Tolerance};
 use crate::error::{Error, Result};
 use crate::files::{read_limited, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
@@ -42,9 +41,9 @@ impl Row {
     }
 }
 
-impl Collector<'_> {
+impl Faces {
     /// Takes what `check` says of each row of the list `split`; a file that was listed before is a defect.
-    pub fn push_rows(
+    pub(super) fn push_rows(
         &mut self,
         split: &Path,
         rows: &[Row],
@@ -108,9 +107,9 @@ pub(super) fn not_a_list(path: &Path, expected: &'static str, detail: String) ->
 /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, no such list, or empty;
 /// [`Error::TooManyDefects`] above the tolerated fraction.
 pub fn load(images: &Path, split: &Path, angles: &[&str], tolerance: &Tolerance) -> Result<Faces> {
-    let mut collector = Collector::new(tolerance)?;
+    let mut collected = Faces::default();
     let rows = read_rows(split, angles, "a list of files and angles")?;
-    collector.push_rows(split, &rows, |row| {
+    collected.push_rows(split, &rows, |row| {
         row.check_name()?;
         let angle = |text: &String| {
             let angle = text.trim().parse::<f32>().ok().filter(|angle| angle.abs() <= MAX_ANGLE);
@@ -123,5 +122,5 @@ pub fn load(images: &Path, split: &Path, angles: &[&str], tolerance: &Tolerance)
         let pixels = Pixels::File(row.path(images, true)?);
         Ok(Face { name: row.file.clone(), pixels, target })
     });
-    collector.finish()
+    collected.within(tolerance)
 }

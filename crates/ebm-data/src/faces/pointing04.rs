@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::region::square_about;
-use super::tolerance::{Collector, Tolerance};
-use super::{Face, Faces, Pixels};
+use super::{Face, Faces, Pixels, Tolerance};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
 use crate::files::{files_in, read_utf8};
@@ -52,7 +51,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
         let detail = format!("{} is no scale of a crop; give a positive one, such as 1.3", options.scale);
         return Err(Error::Argument { name: "scale", detail });
     }
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let mut found = false;
     for folder in people(root)? {
         let person = folder.trim_start_matches(PERSON);
@@ -64,7 +63,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
                 let pixels = Pixels::Region { path: path.clone(), region };
                 Face { name: name.clone(), pixels, target }
             });
-            collector.push(&path, &name, outcome);
+            collected.push(&path, &name, outcome);
         }
     }
     if !found {
@@ -74,7 +73,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
                 .to_owned();
         return Err(Error::Format { path: root.to_owned(), expected: "the folder of Pointing'04", detail });
     }
-    collector.finish()
+    collected.within(&options.tolerance)
 }
 
 /// The names of the people's folders, in order.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ebm_data::{
-    check::{CheckOptions, coco as check_coco},
+    check::coco as check_coco,
     coco::{CocoDataset, LoadOptions, Purpose},
     faces::{Tolerance, biwi, split::Split, utkface},
     fetch::Manifest,
@@ -98,7 +98,7 @@ fn read_coco(path: &Path) -> Result<(), Refusal> {
     let results = [
         CocoDataset::load(path, images, &load(Purpose::Train, None)).map(drop),
         CocoDataset::load(path, images, &load(Purpose::Eval, Some(90))).map(drop),
-        check_coco(path, images, &CheckOptions { decode: false }).map(drop),
+        check_coco(path, images, false).map(drop),
         read_attributes(path).map(drop),
     ];
     GroundTruth::read(path).map(drop).or_else(|_| GroundTruth::read_test_set(path).map(drop))?;

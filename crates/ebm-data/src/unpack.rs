@@ -61,7 +61,7 @@ pub fn unpack(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Resu
     let mut file = open_input(archive).map_err(unreadable)?;
     let mut hash = Sha256::new();
     io::copy(&mut file, &mut hash).and_then(|_| file.rewind()).map_err(unreadable)?;
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     let staging = Staging::beside(target, Busy::Refuse)?;
     if let Some(unpacked) = already(target, &sha256)? {
         return Ok(unpacked);
